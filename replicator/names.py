@@ -1,0 +1,34 @@
+"""Names that a flow uses on the target cluster. They are part of the format: changing one orphans a flow.
+
+Invariant: a transactional id is flow.generation.lane and nothing else, so that whoever comes next fences
+whoever was there before, whatever host, process or attempt it is (design: fencing rests on this id alone).
+"""
+
+from __future__ import annotations
+
+INTERNAL_PREFIX = "__"
+
+
+def control_topic(flow: str) -> str:
+    """Compacted topic, one partition: generations of the flow, written only under `control_id`."""
+    return f"__eos.{flow}.control"
+
+
+def map_topic(flow: str) -> str:
+    """Topic with one partition per lane: claims and the exact offset map."""
+    return f"__eos.{flow}.map"
+
+
+def position_group(flow: str) -> str:
+    """The group without members whose committed offsets are the flow's source positions (KIP-656)."""
+    return f"eos-replicate.{flow}"
+
+
+def lane_id(flow: str, generation: int, lane: int) -> str:
+    """Transactional id of a lane."""
+    return f"eos.{flow}.{generation}.{lane}"
+
+
+def control_id(flow: str) -> str:
+    """Transactional id under which the control topic is written."""
+    return f"eos.{flow}.control"
