@@ -1,0 +1,31 @@
+"""Flow files: `load` turns YAML into a frozen `Config`, or raises with each fault by key path and line."""
+
+from replicator.config.load import FlowFileError, load, load_text
+from replicator.config.models import (
+    Cluster,
+    Commit,
+    Config,
+    Delivery,
+    Flow,
+    Limits,
+    Properties,
+    Start,
+    TopicConfigs,
+)
+from replicator.config.sections import FileSection
+
+__all__ = [
+    "Cluster",
+    "Commit",
+    "Config",
+    "Delivery",
+    "FileSection",
+    "Flow",
+    "FlowFileError",
+    "Limits",
+    "Properties",
+    "Start",
+    "TopicConfigs",
+    "load",
+    "load_text",
+]

@@ -1,0 +1,185 @@
+"""Flow file → `Config`. Every fault is found in one go, with key path and line; nothing is connected."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path as FilePath
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from replicator.config import properties
+from replicator.config.messages import fault_of
+from replicator.config.models import Cluster, Config, Flow
+from replicator.config.sections import (
+    CLUSTER_NAME,
+    FLOW_NAME,
+    ClusterSection,
+    FileSection,
+    FlowSection,
+)
+from replicator.config.source import Document, Fault, Path, parse
+from replicator.errors import ConfigError
+from replicator.routing import conflicts, literals
+
+FILE_BYTES_MAX = 1024 * 1024
+_EMPTY_SECTIONS = {
+    "clusters": {"_": {"properties": {}}},
+    "flows": {"_": {"source": "_", "target": "_", "topics": ["_"]}},
+}
+"""Stand in for sections that are checked one by one."""
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class FlowFileError(ConfigError):
+    """The flow file is wrong. `faults` holds each error, in the order of their lines."""
+
+    def __init__(self, name: str, faults: list[Fault]) -> None:
+        self.name = name
+        self.faults = faults
+        lines = "\n".join(f"  {fault}" for fault in faults)
+        count = "1 error" if len(faults) == 1 else f"{len(faults)} errors"
+        super().__init__(f"{name}: {count}\n{lines}")
+
+
+def load(path: str | os.PathLike[str], env: Mapping[str, str] | None = None) -> Config:
+    """Reads and checks a flow file.
+
+    Args:
+        path: the YAML file.
+        env: where `${NAME}` comes from; the process environment by default.
+
+    Raises:
+        ConfigError: with every fault of the file, each with key path and line.
+    """
+    file = FilePath(path)
+    try:
+        if file.stat().st_size > FILE_BYTES_MAX:
+            raise ConfigError(f"{file}: larger than {FILE_BYTES_MAX} bytes")
+        text = file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot read {file}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{file}: not UTF-8 text (byte {error.start})") from error
+    return load_text(text, env=env, name=str(file), directory=file.parent)
+
+
+def load_text(
+    text: str,
+    *,
+    env: Mapping[str, str] | None = None,
+    name: str = "<text>",
+    directory: FilePath = FilePath("."),
+) -> Config:
+    """Like `load`, for text at hand. `directory` is where `file:` paths begin."""
+    document = parse(text)
+    config: Config | None = None
+    if document.data is None and not document.faults:
+        document.fault((), "empty: clusters and flows are needed", line=1)
+    elif document.data is not None:
+        config = _Reader(document, os.environ if env is None else env, directory).config()
+    if document.faults or config is None:
+        raise FlowFileError(name, sorted(set(document.faults)))
+    return config
+
+
+class _Reader:
+    """Validates section by section, so that a fault in one hides none in another."""
+
+    def __init__(self, document: Document, env: Mapping[str, str], directory: FilePath) -> None:
+        self._document = document
+        self._env = env
+        self._directory = directory
+
+    def config(self) -> Config | None:
+        """The whole file, as far as it is right; faults are noted in the document."""
+        data = self._document.data
+        if not isinstance(data, dict):
+            self._document.fault((), "expected the keys clusters and flows")
+            return None
+        rest = {key: value for key, value in data.items() if key not in ("clusters", "flows")}
+        self._section(FileSection, {**rest, **_EMPTY_SECTIONS}, ())
+        clusters = self._named(data, "clusters", CLUSTER_NAME.pattern)
+        flows = self._named(data, "flows", FLOW_NAME.pattern)
+        read_clusters = {name: self._cluster(name, value) for name, value in clusters.items()}
+        read_flows = {name: self._flow(name, value, read_clusters) for name, value in flows.items()}
+        good_flows = {name: flow for name, flow in read_flows.items() if flow is not None}
+        for flow in good_flows.values():
+            self._rename_tells_apart(flow)
+        for conflict in conflicts(good_flows.values()):
+            self._document.fault(("flows", conflict.flow), conflict.message)
+        good_clusters = {name: cluster for name, cluster in read_clusters.items() if cluster is not None}
+        return Config(clusters=good_clusters, flows=good_flows)
+
+    def _named(self, data: dict[str, Any], key: str, pattern: str) -> dict[str, Any]:
+        """The mapping of sections under `key`, with their names checked."""
+        value = data.get(key)
+        if not isinstance(value, dict) or not value:
+            self._document.fault((key,), f"expected at least one of the {key} by name")
+            return {}
+        for name in value:
+            if not re.fullmatch(pattern, name):
+                allowed = "letters, digits, '_' and '-'" + (" and '.'" if key == "clusters" else "")
+                self._document.fault((key, name), f"a name has {allowed}, and at most 100 characters")
+        return value
+
+    def _section(self, model: type[Model], data: Any, path: Path) -> Model | None:
+        """One section through its model; its faults are noted with their lines."""
+        try:
+            return model.model_validate(data)
+        except ValidationError as error:
+            for detail in error.errors(include_url=False):
+                where, message = fault_of(model, detail, data)
+                self._document.fault((*path, *where), message)
+        return None
+
+    def _cluster(self, name: str, data: Any) -> Cluster | None:
+        path: Path = ("clusters", name)
+        if isinstance(data, dict) and isinstance(data.get("properties"), dict):
+            data = {**data, "properties": self._as_written(data["properties"], (*path, "properties"))}
+        section = self._section(ClusterSection, data, path)
+        raw = {} if not isinstance(data, dict) else data.get("properties") or {}
+        raw = {key: value for key, value in raw.items() if isinstance(value, str)}
+        allowed = section.allow_plaintext_password if section else True
+        resolved, problems = properties.resolve(raw, self._env, self._directory)
+        problems += properties.check(raw, resolved, allow_plaintext_password=allowed)
+        for problem in problems:
+            self._document.fault(
+                (*path, "properties", *([problem.key] if problem.key else [])), problem.message
+            )
+        if problems or section is None:
+            return None
+        return Cluster(name=name, properties=resolved, allow_plaintext_password=allowed)
+
+    def _as_written(self, data: dict[str, Any], path: Path) -> dict[str, Any]:
+        """Properties are text to librdkafka: `0123` stays `0123` and `yes` stays `yes`."""
+        raw = self._document.raw
+        return {key: value if value is None else raw.get((*path, key), value) for key, value in data.items()}
+
+    def _flow(self, name: str, data: Any, clusters: Mapping[str, Cluster | None]) -> Flow | None:
+        path: Path = ("flows", name)
+        if isinstance(data, dict):
+            for side in ("source", "target"):
+                self._known_cluster(data.get(side), clusters, (*path, side))
+        section = self._section(FlowSection, data, path)
+        if section is None:
+            return None
+        source, target = clusters.get(section.source), clusters.get(section.target)
+        if source is None or target is None:
+            return None
+        settings = {field: getattr(section, field) for field in FlowSection.model_fields}
+        return Flow(**{**settings, "name": name, "source": source, "target": target})
+
+    def _known_cluster(self, name: Any, clusters: Mapping[str, Cluster | None], path: Path) -> None:
+        if isinstance(name, str) and name not in clusters:
+            known = ", ".join(clusters) or "none"
+            self._document.fault(path, f"no cluster is named {name!r}; there are: {known}")
+
+    def _rename_tells_apart(self, flow: Flow) -> None:
+        """Without {topic} in the name, only one source topic may be selected."""
+        if "{topic}" in flow.rename or (len(flow.topics) == 1 and literals(flow)):
+            return
+        message = "needs {topic}: without it all topics of the flow would be written to one"
+        self._document.fault(("flows", flow.name, "rename"), message)

@@ -1,0 +1,203 @@
+"""What a flow file says, as frozen models. `sections.py` has the same settings as they are written in YAML.
+
+Descriptions here are the reference: `eos-replicate schema` prints them, and a test holds
+configs/reference.yaml to the defaults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Count = Annotated[int, Field(strict=True, ge=1)]
+"""A number of at least one. Strict: YAML's `true` and `"4"` are not numbers."""
+
+HIDDEN = "[hidden]"
+RECORD_BYTES_MAX = 8 * 1024 * 1024
+
+
+class Frozen(BaseModel):
+    """Base of all models: unknown keys refused, nothing changes after load."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+
+class Delivery(StrEnum):
+    """What a crash may cost."""
+
+    EXACTLY_ONCE = "exactly_once"
+    AT_LEAST_ONCE = "at_least_once"
+    AT_MOST_ONCE = "at_most_once"
+
+
+class Start(Frozen):
+    """Where a partition without a position begins."""
+
+    kind: Literal["earliest", "latest", "timestamp"] = Field(default="earliest", description="Kind of start.")
+    timestamp_ms: int = Field(
+        default=-1,
+        strict=True,
+        description="For kind timestamp: milliseconds since 1970 UTC; the first record at or after it.",
+    )
+
+
+class Commit(Frozen):
+    """When a transaction ends: whichever comes first."""
+
+    interval_ms: Count = Field(default=1000, description="Longest time that a transaction stays open, in ms.")
+    records_max: Count = Field(default=100_000, description="Most records in one transaction.")
+    bytes_max: Count = Field(
+        default=33_554_432, description="Most bytes of keys, values and headers in one transaction."
+    )
+
+
+class TopicConfigs(Frozen):
+    """How target topics are created."""
+
+    extra: tuple[str, ...] = Field(
+        default=(), description="Topic configs copied besides the standard ones, e.g. min.insync.replicas."
+    )
+    replication_factor: int = Field(
+        default=-1,
+        strict=True,
+        ge=-1,
+        le=32767,
+        description="Replicas of created topics; -1 takes the target's default.",
+    )
+
+
+class Limits(Frozen):
+    """Bounds on memory and on waiting."""
+
+    fetch_queue_bytes_max: Count = Field(
+        default=33_554_432, description="Fetched bytes a lane holds before it stops fetching."
+    )
+    produce_queue_bytes_max: Count = Field(
+        default=33_554_432, description="Unacknowledged bytes a lane holds at most."
+    )
+    record_bytes_max: Annotated[int, Field(strict=True, ge=1024, le=1_000_000_000)] = Field(
+        default=RECORD_BYTES_MAX, description="Largest record (batch) a lane reads or writes, in bytes."
+    )
+    transaction_timeout_ms: Annotated[int, Field(strict=True, ge=1000)] = Field(
+        default=60_000,
+        description="The target aborts a transaction that is open for longer; at most its own maximum.",
+    )
+    request_timeout_ms: Annotated[int, Field(strict=True, ge=1000)] = Field(
+        default=30_000, description="Longest wait for the reply to one request."
+    )
+    connect_timeout_ms: Annotated[int, Field(strict=True, ge=1000)] = Field(
+        default=15_000, description="Longest wait for a cluster to answer at start before giving up."
+    )
+    stop_timeout_ms: Count = Field(
+        default=30_000, description="Longest wait for the open transaction when asked to stop."
+    )
+    discovery_interval_ms: Annotated[int, Field(strict=True, ge=100)] = Field(
+        default=30_000, description="How often the source is asked for new topics and partitions."
+    )
+    recommit_interval_ms: Annotated[int, Field(strict=True, ge=1000)] = Field(
+        default=3_600_000, description="How often idle positions are committed again so as not to expire."
+    )
+
+
+class FlowSettings(Frozen):
+    """Settings of a flow that read the same in YAML and in the program."""
+
+    topics: Annotated[tuple[str, ...], Field(min_length=1)] = Field(
+        description="Topics to copy: names, or regular expressions when they start with ^ (the whole name "
+        "must match). "
+        "Topics that start with two underscores are never copied."
+    )
+    exclude: tuple[str, ...] = Field(default=(), description="Topics left out, written like topics.")
+    rename: str = Field(
+        default="{source}.{topic}",
+        description="Name of the target topic. {source}, {target}: names of the clusters, {flow}, {topic}.",
+    )
+    delivery: Delivery = Field(
+        default=Delivery.EXACTLY_ONCE,
+        description="exactly_once, at_least_once (may double) or at_most_once (may lose).",
+    )
+    start: Start = Field(
+        default=Start(),
+        description="Where the partitions listed when the flow is first opened begin: earliest, latest, or a "
+        "time with zone such as 2026-01-31T12:00:00Z. Later partitions begin at earliest.",
+    )
+    commit: Commit = Field(default=Commit(), description="When a transaction ends.")
+    lanes: Annotated[int, Field(strict=True, ge=1, le=1000)] = Field(
+        default=1, description="Transactional producers among which the partitions are shared out."
+    )
+    new_topics: Literal["copy", "ignore"] = Field(
+        default="copy", description="A matching topic that appears while the flow runs."
+    )
+    new_partitions: Literal["copy", "stop"] = Field(
+        default="copy",
+        description="Partitions added at the source: copy (the target topic grows first), or stop the flow.",
+    )
+    topic_configs: TopicConfigs = Field(default=TopicConfigs(), description="How target topics are created.")
+    limits: Limits = Field(default=Limits(), description="Bounds on memory and on waiting.")
+
+
+class Properties(Mapping[str, str]):
+    """Client properties with secrets resolved. Printing it never shows a secret."""
+
+    def __init__(self, values: Mapping[str, str], hidden: frozenset[str] = frozenset()) -> None:
+        self._values = dict(values)
+        self._hidden = hidden
+
+    def __getitem__(self, key: str) -> str:
+        return self._values[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def shown(self) -> dict[str, str]:
+        """The properties with every secret replaced, for people and logs."""
+        return {key: HIDDEN if key in self._hidden else value for key, value in self._values.items()}
+
+    def __repr__(self) -> str:
+        return repr(self.shown())
+
+
+class Cluster(Frozen):
+    """A cluster by its name in the file."""
+
+    name: str
+    properties: Properties
+    allow_plaintext_password: bool = False
+
+    @property
+    def bootstrap_servers(self) -> tuple[str, ...]:
+        """The addresses, lower-cased, each with its port."""
+        return servers(self.properties["bootstrap.servers"])
+
+
+class Flow(FlowSettings):
+    """A flow with its clusters looked up."""
+
+    name: str
+    source: Cluster
+    target: Cluster
+
+
+class Config(Frozen):
+    """A whole flow file."""
+
+    clusters: dict[str, Cluster]
+    flows: dict[str, Flow]
+
+
+def servers(text: str) -> tuple[str, ...]:
+    """Splits `bootstrap.servers`; drops a `PLAINTEXT://` prefix and adds the default port 9092."""
+    found: list[str] = []
+    for part in text.split(","):
+        address = part.strip().lower().rpartition("://")[2]
+        if not address:
+            continue
+        has_port = address.rpartition(":")[2].isdigit() and (address.count(":") == 1 or "]:" in address)
+        found.append(address if has_port else f"{address}:9092")
+    return tuple(found)
