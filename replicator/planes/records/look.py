@@ -1,0 +1,84 @@
+"""Read-only looks at a cluster: committed positions of a flow, and when the record at an offset was written.
+
+A consumer reads the positions and not the admin client: librdkafka 2.16 crashes the process in
+ListConsumerGroupOffsets while the group coordinator is coming up, and `committed` waits for it instead.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from replicator.config import Cluster, Flow
+from replicator.planes.contract import Committed, Partition
+from replicator.planes.records import failures, properties
+
+
+@contextmanager
+def _consumer(cluster: Cluster, flow: Flow) -> Iterator[Consumer]:
+    consumer = Consumer({"log_level": 0, **properties.reader(cluster, flow, committed=True)})
+    try:
+        yield consumer
+    finally:
+        consumer.close()
+
+
+def positions(flow: Flow, partitions: Iterable[Partition]) -> dict[Partition, Committed | None]:
+    """The flow's committed positions by *target* partition; None for an explicit "no offset".
+
+    Stable ones only: with an open transaction in the way the broker is asked again until the request timeout.
+
+    Raises:
+        NotAllowed, Unreachable, Retriable: an error never reads as "no position".
+    """
+    asked = [TopicPartition(*at) for at in partitions]
+    if not asked:
+        return {}
+    doing = "read the flow's positions"
+    with _consumer(flow.target, flow) as consumer:
+        try:
+            answers = consumer.committed(asked, timeout=flow.limits.request_timeout_ms / 1000)
+        except KafkaException as error:
+            raise failures.classify_start(error, flow.target.name, doing) from error
+    found: dict[Partition, Committed | None] = {}
+    for answer in answers:
+        if answer.error is not None:
+            raise failures.classify_start(answer.error, flow.target.name, doing)
+        at = Partition(answer.topic, answer.partition)
+        found[at] = Committed(answer.offset, answer.metadata or "") if answer.offset >= 0 else None
+    return found
+
+
+def times_at(
+    cluster: Cluster, flow: Flow, offsets: Mapping[Partition, int], timeout_s: float
+) -> dict[Partition, int]:
+    """Timestamps in ms of the first committed record at or after each offset.
+
+    Left out: partitions without such a record, and those that did not answer within `timeout_s` (the result
+    serves people who look at lag; nothing is decided by it).
+    """
+    found: dict[Partition, int] = {}
+    waiting = set(offsets)
+    if not waiting:
+        return found
+    deadline = time.monotonic() + timeout_s
+    with _consumer(cluster, flow) as consumer:
+        consumer.assign([TopicPartition(*at, offset) for at, offset in offsets.items()])
+        while waiting and time.monotonic() < deadline:
+            message = consumer.poll(0.2)
+            if message is None:
+                continue
+            error = message.error()
+            if error is not None and error.code() in failures.UNREACHABLE:
+                continue
+            at = Partition(message.topic() or "", message.partition() or 0)
+            if error is None:
+                if at in waiting:
+                    found[at] = message.timestamp()[1]
+            elif error.code() not in (KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET):
+                raise failures.classify_start(error, cluster.name, f"read {at}")
+            waiting.discard(at)
+    return found
