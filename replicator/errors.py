@@ -43,6 +43,10 @@ class Abortable(ReplicatorError):
     exit_code = 3
 
 
+class RecordRefused(Abortable):
+    """The target refused some record of the open transaction; smaller transactions will find out which."""
+
+
 class UnknownOutcome(ReplicatorError):
     """A commit may or may not have been applied: discard the producer and start over at the fence."""
 
@@ -79,7 +83,8 @@ class Incident(ReplicatorError):
         self.partition = partition
         self.offset = offset
         self.advice = advice
-        where = f" at {topic}[{partition}]" if topic else ""
+        where = f" at {topic}" if topic else ""
+        where += f"[{partition}]" if topic and partition >= 0 else ""
         where += f" offset {offset}" if offset >= 0 else ""
         super().__init__(f"{name}{where}: {detail}" + (f". {advice}" if advice else ""))
 

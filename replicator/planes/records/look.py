@@ -52,9 +52,7 @@ def positions(flow: Flow, partitions: Iterable[Partition]) -> dict[Partition, Co
     return found
 
 
-def times_at(
-    cluster: Cluster, flow: Flow, offsets: Mapping[Partition, int], timeout_s: float
-) -> dict[Partition, int]:
+def times_at(cluster: Cluster, flow: Flow, offsets: Mapping[Partition, int], timeout_s: float) -> dict[Partition, int]:
     """Timestamps in ms of the first committed record at or after each offset.
 
     Left out: partitions without such a record, and those that did not answer within `timeout_s` (the result

@@ -1,0 +1,69 @@
+"""The process: all flows of a file side by side, signals, and the exit code.
+
+A first SIGTERM or SIGINT finishes open transactions and leaves within `limits.stop_timeout_ms`; a second one
+leaves at once, which is safe by design: the next start fences, reads and rewinds.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import uuid
+from collections.abc import Sequence
+from types import FrameType
+
+import structlog
+
+from replicator.config import Config, Flow
+from replicator.errors import ReplicatorError
+from replicator.failpoints import Reach, nothing
+from replicator.flow import FlowWorker, worst
+
+
+class Daemon:
+    """Runs flows in threads and waits for all of them."""
+
+    def __init__(self, config: Config, flows: Sequence[Flow], reach: Reach = nothing) -> None:
+        self._owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:12]}"
+        self._log = structlog.get_logger()
+        self._stopping = False
+        self._codes: dict[str, int] = {}
+        self._workers = {
+            flow.name: FlowWorker(flow, config, self._owner, reach, self._log.bind(flow=flow.name)) for flow in flows
+        }
+        self._done = threading.Semaphore(0)
+
+    def run(self) -> int:
+        """Run until every flow has ended; the exit code of the worst of them."""
+        signal.signal(signal.SIGTERM, self._signalled)
+        signal.signal(signal.SIGINT, self._signalled)
+        for name in self._workers:
+            threading.Thread(target=self._flow, args=(name,), name=name, daemon=True).start()
+        for _ in self._workers:
+            self._done.acquire()
+        code = worst(tuple(self._codes.values()))
+        self._log.info("stopped", exit_code=code, flows=self._codes)
+        return code
+
+    def _signalled(self, number: int, frame: FrameType | None) -> None:
+        if self._stopping:
+            os._exit(128 + number)  # a second signal: nothing to clean up that the next start doesn't
+        self._stopping = True
+        for worker in self._workers.values():
+            worker.stop()
+
+    def _flow(self, name: str) -> None:
+        log = self._log.bind(flow=name)
+        try:
+            self._codes[name] = self._workers[name].run()
+        except ReplicatorError as error:
+            self._codes[name] = error.exit_code
+            log.error("flow_ended", kind=type(error).__name__, detail=str(error), exit_code=error.exit_code)
+        except BaseException:
+            self._codes[name] = 70
+            log.exception("bug", exit_code=70)
+            raise
+        finally:
+            self._done.release()

@@ -1,0 +1,54 @@
+"""Named steps of a lane at which a test can kill or stop the worker: `EOS_FAILPOINTS="before_end_txn@3=kill"`.
+
+Only `eos-replicate run` reads the variable; without it every step is a no-op.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable
+
+from replicator.errors import ConfigError
+
+VARIABLE = "EOS_FAILPOINTS"
+STEPS = (
+    "fenced",
+    "claimed",
+    "before_send",
+    "mid_batch",
+    "before_flush",
+    "before_offsets",
+    "before_end_txn",
+    "after_end_txn",
+)
+ACTIONS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
+
+Reach = Callable[[str], None]
+
+
+def nothing(step: str) -> None:
+    """The reach of a run without fail points."""
+
+
+def parse(text: str) -> Reach:
+    """A function that a lane calls at each step. Raises ConfigError for an unknown step or action."""
+    if not text:
+        return nothing
+    plans: dict[tuple[str, int], signal.Signals] = {}
+    for item in text.split(","):
+        step, _, rest = item.strip().partition("@")
+        number, _, action = rest.partition("=")
+        if step not in STEPS or not number.isdigit() or action not in ACTIONS:
+            raise ConfigError(f"{VARIABLE}: {item!r} is not STEP@N=ACTION with a step of {', '.join(STEPS)}")
+        plans[(step, int(number))] = ACTIONS[action]
+    reached: Counter[str] = Counter()
+
+    def reach(step: str) -> None:
+        reached[step] += 1
+        action = plans.get((step, reached[step]))
+        if action is not None:
+            os.kill(os.getpid(), action)
+
+    return reach

@@ -1,0 +1,198 @@
+"""One flow in this process: opens its generation, starts its lanes, and watches topics and lanes until it ends.
+
+Wiring is here: lanes get their plan from `FlowWorker` and nowhere else. Its own thread is the only one that
+changes topics and plans; signals and lanes reach it through one queue.
+"""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+
+import structlog
+
+from replicator import routing
+from replicator.admin import TopicInfo
+from replicator.config import Config, Flow
+from replicator.control import Changer
+from replicator.errors import Fatal, Incident, ReplicatorError, Retriable, Superseded, Unreachable
+from replicator.failpoints import Reach
+from replicator.generation import Generation, lane_of
+from replicator.ledger import Route
+from replicator.opening import LanePlan
+from replicator.planes.contract import Partition
+from replicator.planes.records.reading import Reader
+from replicator.runner import Ended, LaneRunner
+from replicator.topics import ControlPlane
+
+
+class FlowWorker:
+    """Runs one flow until it is stopped, superseded, or nothing of it can go on."""
+
+    def __init__(self, flow: Flow, config: Config, owner: str, reach: Reach, log: structlog.stdlib.BoundLogger) -> None:
+        self._flow, self._config, self._owner = flow, config, owner
+        self._reach, self._log = reach, log
+        self._events: queue.SimpleQueue[Ended | None] = queue.SimpleQueue()
+        self._runners: dict[int, LaneRunner] = {}
+        self._routes: dict[Partition, Route] = {}
+        self._code = 0
+        self._stopping = False
+
+    def stop(self) -> None:
+        """Ask for a clean stop, from any thread or a signal handler."""
+        self._events.put(None)
+
+    def run(self) -> int:
+        """Open the flow and run it; the exit code. Errors before the first lane starts are raised."""
+        with ControlPlane(self._flow) as plane:
+            source, target = plane.connect()
+            infos = plane.list_source()
+            self._check_conflicts(infos, source.cluster_id, target.cluster_id)
+            plane.ensure_internal(self._flow.lanes)
+            generation = self._open_generation(infos)
+            infos = self._wanted(infos, generation)
+            self._routes = self._route(plane, infos)
+            for lane in range(generation.lanes):
+                plan = self._plan(generation, lane, source.cluster_id)
+                self._runners[lane] = LaneRunner(plan, self._events, self._reach, self._log)
+            for runner in list(self._runners.values()):
+                runner.start()
+            self._watch(plane, generation)
+        return self._code
+
+    def _check_conflicts(self, infos: Mapping[str, TopicInfo], source_id: str, target_id: str) -> None:
+        names = self._flow.source.name, self._flow.target.name
+        routing.check_conflicts(self._config, {names[0]: list(infos)}, {names[0]: source_id, names[1]: target_id})
+
+    def _open_generation(self, infos: Mapping[str, TopicInfo]) -> Generation:
+        reader = Reader(self._flow, self._flow.target)
+        try:
+            listing = {name: info.partitions for name, info in infos.items()}
+            generation, changed = Changer(self._flow, reader, self._noise).ensure(listing)
+        finally:
+            reader.close()
+        if changed:
+            self._log.info("generation_opened", generation=generation.number, lanes=generation.lanes)
+        return generation
+
+    def _wanted(self, infos: Mapping[str, TopicInfo], generation: Generation) -> dict[str, TopicInfo]:
+        """All selected topics, or under `new_topics: ignore` those of the flow's first listing."""
+        if self._flow.new_topics == "copy":
+            return dict(infos)
+        return {name: info for name, info in infos.items() if name in generation.partitions}
+
+    def _route(self, plane: ControlPlane, infos: Mapping[str, TopicInfo]) -> dict[Partition, Route]:
+        """Make sure of the target topics, then map every source partition to its target partition."""
+        done = plane.ensure_target(infos)
+        for spec in done.create:
+            self._log.info("topic_created", topic=spec.name, partitions=spec.partitions)
+        for growth in done.grow:
+            self._log.info("topic_grown", topic=growth.topic, partitions=growth.partitions)
+        targets = plane.list_target(infos)
+        routes: dict[Partition, Route] = {}
+        for name, info in infos.items():
+            target = targets.get(routing.target_topic(self._flow, name))
+            if target is None:
+                raise Retriable(f"target topic of {name} has gone while it was looked at")
+            for number in range(info.partitions):
+                at = Partition(name, number)
+                routes[at] = Route(at, Partition(target.name, number), info.topic_id, target.topic_id)
+        return routes
+
+    def _plan(self, generation: Generation, lane: int, source_cluster: str) -> LanePlan:
+        return LanePlan(
+            flow=self._flow,
+            generation=generation.number,
+            lane=lane,
+            owner=self._owner,
+            source_cluster=source_cluster,
+            routes=self._lane_routes(lane, generation.lanes),
+            map_partitions=generation.lanes,
+        )
+
+    def _lane_routes(self, lane: int, lanes: int) -> tuple[Route, ...]:
+        mine = (at for at in sorted(self._routes) if lane_of(at.topic, at.partition, lanes) == lane)
+        return tuple(self._routes[at] for at in mine)
+
+    def _watch(self, plane: ControlPlane, generation: Generation) -> None:
+        interval_s = self._flow.limits.discovery_interval_ms / 1000
+        due = time.monotonic() + interval_s
+        while self._runners:
+            try:
+                event = self._events.get(timeout=max(0.0, due - time.monotonic()))
+            except queue.Empty:
+                if not self._stopping:
+                    self._discover(plane, generation)
+                due = time.monotonic() + interval_s
+                continue
+            if event is None:
+                self._stop_lanes()
+                due = time.monotonic() + self._flow.limits.stop_timeout_ms / 1000
+                interval_s = self._flow.limits.stop_timeout_ms / 1000
+            else:
+                self._lane_ended(event)
+            if self._stopping and time.monotonic() >= due:
+                raise Unreachable(f"flow {self._flow.name}: no clean stop within limits.stop_timeout_ms")
+
+    def _stop_lanes(self) -> None:
+        self._stopping = True
+        for runner in self._runners.values():
+            runner.stop()
+
+    def _lane_ended(self, event: Ended) -> None:
+        self._runners.pop(event.lane)
+        error = event.error
+        if error is None:
+            code = 4 if event.incidents else 0
+        elif isinstance(error, ReplicatorError):
+            code = error.exit_code
+            self._log.error("lane_ended", lane=event.lane, kind=type(error).__name__, detail=str(error), exit_code=code)
+        else:
+            raise error
+        self._code = worst((self._code, code))
+        if isinstance(error, (Superseded, Fatal)):
+            self._stop_lanes()  # whoever superseded one lane has the flow
+
+    def _discover(self, plane: ControlPlane, generation: Generation) -> None:
+        """New topics and partitions, changed ids: lanes that are concerned start over at the fence."""
+        before = self._routes
+        try:
+            self._routes = self._route(plane, self._wanted(plane.list_source(), generation))
+        except (Unreachable, Retriable) as error:
+            self._log.warning("discovery_failed", reason=str(error))
+            return
+        except Incident as incident:
+            self._code = worst((self._code, incident.exit_code))
+            self._log.error(
+                "incident",
+                name=incident.name,
+                detail=incident.detail,
+                topic=incident.topic,
+                partition=incident.partition,
+                offset=incident.offset,
+                advice=incident.advice,
+            )
+            return
+        gone = {at: route for at, route in before.items() if at not in self._routes}
+        self._routes |= gone  # a topic that has gone keeps its position until somebody decides
+        if self._routes == before:
+            return
+        for lane, runner in self._runners.items():
+            routes = self._lane_routes(lane, generation.lanes)
+            if routes != runner.plan.routes:
+                self._log.info("reassigned", lane=lane, partitions=len(routes))
+                runner.reassign(replace(runner.plan, routes=routes))
+
+    def _noise(self, text: str) -> None:
+        self._log.debug("client", detail=text)
+
+
+# The worst wins: a bug before an incident, an incident before being superseded, and so on.
+SEVERITY = (70, 4, 5, 3, 2, 0)
+
+
+def worst(codes: tuple[int, ...]) -> int:
+    """The exit code that the operator must see first."""
+    return next(code for code in SEVERITY if code in codes)

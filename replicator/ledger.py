@@ -1,0 +1,147 @@
+"""The positions of one lane: what is committed, what the open transaction will commit. Pure.
+
+Invariants
+- `Entry.position` is what the target has committed; it changes only after a commit that is certain.
+- A partition that an incident stopped keeps its position and is re-committed with the others, so it cannot
+  expire while somebody decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from replicator import checkpoint
+from replicator.checkpoint import Evidence, Position
+from replicator.errors import Incident
+from replicator.planes.contract import Committed, Copied, Partition, Seek
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where one source partition goes, with the ids of both topics as they are now."""
+
+    source: Partition
+    target: Partition
+    source_topic_id: str
+    target_topic_id: str
+
+
+@dataclass(slots=True)
+class Entry:
+    """One partition of the lane. `unreadable` keeps metadata that this program cannot decode, as it stands."""
+
+    route: Route
+    position: Position | None
+    incident: Incident | None = None
+    unreadable: Committed | None = None
+
+
+class Ledger:
+    """All partitions of one lane, by source partition."""
+
+    def __init__(self, entries: Mapping[Partition, Entry], owner: str, generation: int, delivery: str) -> None:
+        self.entries = dict(entries)
+        self._owner, self._generation, self._delivery = owner, generation, delivery
+
+    @property
+    def running(self) -> dict[Partition, Entry]:
+        """Partitions that no incident has stopped."""
+        return {at: entry for at, entry in self.entries.items() if entry.incident is None}
+
+    def seeks(self) -> dict[Partition, Seek]:
+        """Where to read next: the committed positions of all running partitions."""
+        return {
+            at: Seek(entry.position.offset, entry.position.evidence.leader_epoch)
+            for at, entry in self.running.items()
+            if entry.position is not None
+        }
+
+    def digests(self) -> dict[Partition, str]:
+        """The digest that the next block of each partition chains to."""
+        return {at: entry.position.evidence.digest for at, entry in self.entries.items() if entry.position is not None}
+
+    def stop(self, incident: Incident) -> list[Partition]:
+        """Stop the partitions that `incident` concerns: one, or all of its topic. Returns those newly stopped."""
+        hit = [at for at in self.running if at.topic == incident.topic and incident.partition in (-1, at.partition)]
+        for at in hit:
+            self.entries[at].incident = incident
+        return hit
+
+    def next_positions(
+        self, copied: Mapping[Partition, Copied], ends: Mapping[Partition, int], now_ms: int
+    ) -> dict[Partition, Position]:
+        """Positions after the open transaction, of partitions that moved, by source partition.
+
+        Raises Incident when an acknowledged record stands below what the position promised: the target lost data.
+        """
+        moved: dict[Partition, Position] = {}
+        for at, entry in self.running.items():
+            position, done = entry.position, copied.get(at)
+            if position is None:
+                continue
+            offset = position.offset
+            if done is not None:
+                offset = max(offset, done.next_offset)
+            if done is None or done.blocked is None:
+                offset = max(offset, ends.get(at, -1))
+            if offset == position.offset:
+                continue
+            evidence = self._stamp(position.evidence, now_ms)
+            if done is not None and done.records:
+                evidence = _extend(at, position, evidence, done)
+            moved[at] = Position(offset, evidence)
+        return moved
+
+    def _stamp(self, evidence: Evidence, now_ms: int) -> Evidence:
+        return replace(
+            evidence,
+            owner=self._owner,
+            generation=self._generation,
+            delivery=self._delivery,
+            committed_ms=now_ms,
+        )
+
+    def recommits(self, now_ms: int) -> dict[Partition, Committed]:
+        """Every position again with oneself as owner, by target partition; unreadable ones as they stand."""
+        offsets: dict[Partition, Committed] = {}
+        for entry in self.entries.values():
+            if entry.unreadable is not None:
+                offsets[entry.route.target] = entry.unreadable
+            elif entry.position is not None:
+                text = checkpoint.encode(self._stamp(entry.position.evidence, now_ms))
+                offsets[entry.route.target] = Committed(entry.position.offset, text)
+        return offsets
+
+    def offsets(self, positions: Mapping[Partition, Position]) -> dict[Partition, Committed]:
+        """What TxnOffsetCommit takes, by target partition."""
+        return {
+            self.entries[at].route.target: Committed(position.offset, checkpoint.encode(position.evidence))
+            for at, position in positions.items()
+        }
+
+    def committed(self, positions: Mapping[Partition, Position]) -> None:
+        """The transaction that carried `positions` is certainly committed."""
+        for at, position in positions.items():
+            self.entries[at].position = position
+
+
+def _extend(at: Partition, position: Position, evidence: Evidence, done: Copied) -> Evidence:
+    if 0 <= done.first_target < position.evidence.next_target_offset:
+        raise Incident(
+            "target_lost_data",
+            f"a record was acknowledged at target offset {done.first_target}, but the position says that this flow "
+            f"had written up to {position.evidence.next_target_offset - 1}",
+            topic=at.topic,
+            partition=at.partition,
+            offset=position.offset,
+        )
+    return replace(
+        evidence,
+        leader_epoch=done.leader_epoch,
+        next_target_offset=max(done.next_target, evidence.next_target_offset),
+        count=evidence.count + done.records,
+        digest=done.digest,
+        block_first=done.first_target,
+        block_count=done.records,
+    )

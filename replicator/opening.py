@@ -1,0 +1,229 @@
+"""The first steps of a lane, in the one order that is safe: fence, check the generation, read, commit again.
+
+Invariant 1 (design): InitProducerId → check the generation → read the positions, stable → commit them again with
+oneself as owner → seek. At every start and every reassignment; EndTxn is answered before markers and offsets are
+applied, so an unstable or earlier read returns an old position, and an old position doubles records.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from replicator import checkpoint, control, map, names
+from replicator.checkpoint import Evidence, Observed, Position
+from replicator.config import Delivery, Flow
+from replicator.errors import Incident, Superseded
+from replicator.generation import Control
+from replicator.ledger import Entry, Ledger, Route
+from replicator.planes.contract import Committed, Partition, Plane
+from replicator.planes.records.reading import Reader
+
+
+@dataclass(frozen=True, slots=True)
+class LanePlan:
+    """What one lane is to do: fixed when its generation was opened and the topics were listed."""
+
+    flow: Flow
+    generation: int
+    lane: int
+    owner: str
+    source_cluster: str
+    routes: tuple[Route, ...]
+    map_partitions: int
+
+    @property
+    def transactional_id(self) -> str:
+        """The id on which fencing rests."""
+        return names.lane_id(self.flow.name, self.generation, self.lane)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Ends of one route's logs as they stand now; `source_stable` is the last stable offset."""
+
+    source_start: int
+    source_end: int
+    source_stable: int
+    target_end: int
+
+
+class Opening:
+    """One pass through the opening steps of a lane. Raises Superseded, Retriable, Fenced, Unreachable, …"""
+
+    def __init__(self, plan: LanePlan, plane: Plane, source: Reader, target: Reader) -> None:
+        self._plan, self._plane, self._source, self._target = plan, plane, source, target
+
+    def read(self) -> tuple[Ledger, list[tuple[bytes, bytes]]]:
+        """After the fence: check the generation, read and judge all positions, resolve missing ones.
+
+        Returns the ledger and the claim records that belong into the first transaction.
+        """
+        plan = self._plan
+        state = self._check_generation()
+        stored = self._plane.committed([route.target for route in plan.routes])
+        claimed = self._claims()
+        bounds = {route.source: self._bounds(route) for route in plan.routes}
+        starts = self._resolve_starts([r for r in plan.routes if stored[r.target] is None], bounds, state)
+        entries: dict[Partition, Entry] = {}
+        claims: list[tuple[bytes, bytes]] = []
+        for route in plan.routes:
+            found = stored[route.target]
+            if found is None:
+                entry = self._without_position(route, bounds[route.source], claimed.get(route.target), starts)
+                if entry.position is not None:
+                    claims.append(self._claim(route, entry.position.offset).encode())
+            else:
+                entry = self._with_position(route, found, bounds[route.source], state.newest)
+            entries[route.source] = entry
+        ledger = Ledger(entries, plan.owner, plan.generation, plan.flow.delivery.value)
+        self._check_tails(ledger)
+        return ledger, claims
+
+    def _check_generation(self) -> Control:
+        state, number = control.read(self._plan.flow, self._target), self._plan.generation
+        if state.newest < number:
+            raise Incident(
+                "control_topic_behind",
+                f"this lane is of generation {number}, the control topic knows {state.newest}",
+                topic=names.control_topic(self._plan.flow.name),
+                advice="was the control topic deleted or truncated? positions cannot be trusted without it",
+            )
+        if state.open is None or state.open.number != number:
+            raise Superseded(f"flow {self._plan.flow.name}: generation {state.newest} has taken over from {number}")
+        return state
+
+    def _claims(self) -> Mapping[Partition, map.Claim]:
+        topic = names.map_topic(self._plan.flow.name)
+        try:
+            return map.claims(self._target.whole(topic, range(self._plan.map_partitions)))
+        except map.BadMap as error:
+            raise Incident("map_topic_unreadable", str(error), topic=topic) from error
+
+    def _bounds(self, route: Route) -> Bounds:
+        start, end = self._source.bounds(route.source)
+        stable = self._source.committed_bounds(route.source)[1] if self._plan.flow.start.kind == "latest" else end
+        return Bounds(start, end, stable, self._target.bounds(route.target)[1])
+
+    def _resolve_starts(
+        self, routes: Sequence[Route], bounds: Mapping[Partition, Bounds], state: Control
+    ) -> dict[Partition, int]:
+        """The first offset of partitions without a position: `start` for those of the flow's first listing."""
+        start, listing = self._plan.flow.start, state.first_listing()
+        first = [r.source for r in routes if r.source.partition < listing.get(r.source.topic, 0)]
+        starts = {route.source: bounds[route.source].source_start for route in routes}
+        if start.kind == "latest":
+            starts.update({at: bounds[at].source_stable for at in first})
+        elif start.kind == "timestamp" and first:
+            for at, offset in self._source.at_time(first, start.timestamp_ms).items():
+                starts[at] = offset if offset >= 0 else self._source.committed_bounds(at)[1]
+        return starts
+
+    def _without_position(
+        self, route: Route, seen: Bounds, claim: map.Claim | None, starts: Mapping[Partition, int]
+    ) -> Entry:
+        where = {"topic": route.source.topic, "partition": route.source.partition}
+        if claim is not None:
+            return Entry(
+                route,
+                None,
+                Incident(
+                    "position_missing",
+                    f"{route.target} was claimed at source offset {claim.offset}, but has no position any more: it "
+                    "expired (offsets.retention.minutes) or was deleted",
+                    topic=where["topic"],
+                    partition=route.source.partition,
+                ),
+            )
+        if seen.target_end > 0:
+            return Entry(
+                route,
+                None,
+                Incident(
+                    "target_not_empty",
+                    f"{route.target} has data up to offset {seen.target_end}, but this flow has no position for it",
+                    topic=where["topic"],
+                    partition=route.source.partition,
+                    advice="copying from the start could double records; delete the target topic, or choose another name",
+                ),
+            )
+        evidence = Evidence(
+            generation=self._plan.generation,
+            owner=self._plan.owner,
+            source_topic=route.source.topic,
+            source_cluster=self._plan.source_cluster,
+            source_topic_id=route.source_topic_id,
+            target_topic_id=route.target_topic_id,
+            log_start=seen.source_start,
+            next_target_offset=0,
+            delivery=self._plan.flow.delivery.value,
+        )
+        return Entry(route, Position(starts[route.source], evidence))
+
+    def _claim(self, route: Route, offset: int) -> map.Claim:
+        plan = self._plan
+        return map.Claim(
+            route.target,
+            route.source,
+            route.source_topic_id,
+            offset,
+            plan.generation,
+            plan.owner,
+            int(time.time() * 1000),
+        )
+
+    def _with_position(self, route: Route, found: Committed, seen: Bounds, newest: int) -> Entry:
+        source = route.source
+        try:
+            position = Position(found.offset, checkpoint.decode(found.metadata))
+        except checkpoint.BadMetadata as error:
+            incident = Incident(
+                "position_unreadable", str(error), topic=source.topic, partition=source.partition, offset=found.offset
+            )
+            return Entry(route, None, incident, unreadable=found)
+        observed = Observed(
+            source_cluster=self._plan.source_cluster,
+            source_topic=source.topic,
+            source_topic_id=route.source_topic_id,
+            source_log_start=seen.source_start,
+            source_end=seen.source_end,
+            target_topic_id=route.target_topic_id,
+            target_end=seen.target_end,
+            generation=newest,
+        )
+        wrong = checkpoint.compare(position, observed)
+        if wrong is None:
+            return Entry(route, position)
+        return Entry(
+            route,
+            position,
+            Incident(wrong.name, wrong.detail, topic=source.topic, partition=source.partition, offset=found.offset),
+        )
+
+    def _check_tails(self, ledger: Ledger) -> None:
+        """No committed record may stand behind the last one that a position vouches for (exactly_once only)."""
+        if self._plan.flow.delivery is not Delivery.EXACTLY_ONCE:
+            return
+        behind: dict[Partition, int] = {}
+        sources: dict[Partition, Partition] = {}
+        for source, entry in ledger.running.items():
+            position, target = entry.position, entry.route.target
+            if position is None or position.evidence.delivery != Delivery.EXACTLY_ONCE.value:
+                continue
+            log_start, end = self._target.bounds(target)
+            if end > max(position.evidence.next_target_offset, log_start):
+                behind[target] = max(position.evidence.next_target_offset, log_start)
+                sources[target] = source
+        for target, offset in self._target.first_after(behind).items():
+            source = sources[target]
+            entry = ledger.entries[source]
+            entry.incident = Incident(
+                "target_has_later_records",
+                f"{target} holds a committed record at offset {offset}, the position vouches only for records below "
+                f"{behind[target]}",
+                topic=source.topic,
+                partition=source.partition,
+                offset=entry.position.offset if entry.position else -1,
+                advice="the position went back, or somebody else writes to this topic",
+            )

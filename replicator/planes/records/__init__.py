@@ -1,0 +1,1 @@
+"""The `records` plane: every record is decoded and produced again, by librdkafka on both sides."""

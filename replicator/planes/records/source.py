@@ -1,0 +1,132 @@
+"""Reads source partitions by assignment with librdkafka, and sorts what comes back by partition.
+
+Invariants
+- read_committed, `auto.offset.reset=error`: an offset that is gone is reported, never skipped (invariant 8).
+- A rewind is a fresh `assign`: librdkafka throws away what it had buffered, so nothing read before is copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from replicator.config import Flow
+from replicator.errors import Incident, NotAllowed
+from replicator.planes.contract import Partition, Seek
+from replicator.planes.records import failures, properties
+
+POLL_RECORDS_MAX = 5_000
+CONNECTION_NOISE = failures.UNREACHABLE | {KafkaError._MAX_POLL_EXCEEDED}  # librdkafka reconnects by itself
+WAITING = frozenset(
+    {
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.KAFKA_STORAGE_ERROR,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+    }
+)
+INCIDENTS = {
+    KafkaError._AUTO_OFFSET_RESET: (
+        "source_offset_gone",
+        "retention, DeleteRecords or truncation took the next record: see the source's log start",
+    ),
+    KafkaError.OFFSET_OUT_OF_RANGE: ("source_offset_gone", "the next offset isn't there any more"),
+    KafkaError._LOG_TRUNCATION: ("source_truncated", "the leader epoch says that the source's log was cut"),
+    KafkaError.UNKNOWN_TOPIC_OR_PART: ("source_topic_gone", "deleted? re-created topics need a decision"),
+    KafkaError._UNKNOWN_PARTITION: ("source_topic_gone", "deleted? re-created topics need a decision"),
+    KafkaError._UNKNOWN_TOPIC: ("source_topic_gone", "deleted? re-created topics need a decision"),
+    KafkaError._BAD_MSG: ("source_corrupt", "the CRC of a source batch is wrong"),
+}
+
+
+@dataclass(slots=True)
+class Harvest:
+    """One poll: messages by partition in order, partition ends seen, errors of single partitions."""
+
+    groups: dict[tuple[str, int], list[Message]] = field(default_factory=dict)
+    ends: dict[tuple[str, int], int] = field(default_factory=dict)
+    incidents: list[Incident] = field(default_factory=list)
+    drained: bool = True
+
+
+class Source:
+    """A consumer that is only ever assigned. Owned by one lane's thread."""
+
+    def __init__(self, flow: Flow, on_error: Callable[[str], None]) -> None:
+        self._flow = flow
+        self._on_error = on_error
+        self._consumer = Consumer({**properties.source_consumer(flow), "error_cb": self._error})
+
+    def _error(self, error: KafkaError) -> None:
+        if error.code() in failures.NOT_ALLOWED:
+            raise NotAllowed(failures.describe(error, self._flow.source.name, "reading the source"))
+        self._on_error(failures.describe(error, self._flow.source.name, "reading the source"))
+
+    def seek(self, positions: Mapping[Partition, Seek]) -> None:
+        """Assign exactly `positions`; a known leader epoch makes librdkafka check for truncation."""
+        self._consumer.assign(
+            [
+                TopicPartition(at.topic, at.partition, seek.offset, leader_epoch=seek.leader_epoch)
+                if seek.leader_epoch >= 0
+                else TopicPartition(at.topic, at.partition, seek.offset)
+                for at, seek in positions.items()
+            ]
+        )
+
+    def harvest(self, records_max: int, timeout_s: float) -> Harvest:
+        """Wait up to `timeout_s` for the first message, then take what is there, at most `records_max`."""
+        found = Harvest()
+        first = self._consumer.poll(timeout_s)
+        if first is None:
+            return found
+        limit = max(1, min(records_max, POLL_RECORDS_MAX)) - 1
+        messages = self._consumer.consume(limit, 0) if limit else []
+        found.drained = len(messages) < limit
+        messages.insert(0, first)
+        groups = found.groups
+        for message in messages:
+            if message.error() is not None:
+                self._note(message, found)
+                continue
+            key = (message.topic(), message.partition())
+            group = groups.get(key)
+            if group is None:
+                groups[key] = [message]
+            else:
+                group.append(message)
+        return found
+
+    def _note(self, message: Message, found: Harvest) -> None:
+        error = message.error()
+        code = error.code()
+        if code == KafkaError._PARTITION_EOF:
+            found.ends[(message.topic(), message.partition())] = message.offset()
+            return
+        if code in INCIDENTS and message.topic() is not None:
+            name, why = INCIDENTS[code]
+            offset = message.offset() if message.offset() is not None else -1
+            found.incidents.append(
+                Incident(
+                    name,
+                    f"{error.str()} ({why})",
+                    topic=message.topic(),
+                    partition=-1 if message.partition() is None else message.partition(),
+                    offset=offset,
+                )
+            )
+            return
+        text = failures.describe(error, self._flow.source.name, f"reading {message.topic()}[{message.partition()}]")
+        if code in failures.NOT_ALLOWED:
+            raise NotAllowed(text)
+        if code in CONNECTION_NOISE or code in WAITING or error.retriable():
+            self._on_error(text)  # librdkafka tries again by itself; reading resumes at the same offset
+            return
+        raise failures.classify_start(KafkaException(error), self._flow.source.name, text)
+
+    def close(self) -> None:
+        """Leave; nothing was committed on the source and nothing is."""
+        self._consumer.close()

@@ -1,0 +1,186 @@
+"""The lane's writers on the target: a transactional producer, and a plain one for the weaker delivery modes.
+
+Invariants
+- A producer lives from fence to the first doubt: any transport error during a commit, a hidden resend of EndTxn
+  or a fatal error discards it (invariant 6). It is never used again.
+- flush comes before everything that ends a transaction: librdkafka's abort before the first produce has reached
+  the broker can end in a fatal INVALID_TXN_STATE.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+
+from replicator import names
+from replicator.config import Flow
+from replicator.errors import Fatal, NotAllowed, ReplicatorError, UnknownOutcome
+from replicator.planes.contract import Committed, Partition
+from replicator.planes.records import failures, properties
+
+
+class Transactions:
+    """One transactional producer and the doubts about it. Owned by one lane's thread."""
+
+    def __init__(self, flow: Flow, props: properties.Properties, on_error: Callable[[str], None]) -> None:
+        self._cluster = flow.target.name
+        self._on_error = on_error
+        self._request_s = flow.limits.request_timeout_ms / 1000
+        self._init_s = flow.limits.connect_timeout_ms / 1000
+        self._transaction_s = flow.limits.transaction_timeout_ms / 1000
+        self._broken: str | None = None
+        self._denied: str | None = None
+        self._ended = 0
+        self._end_requests = 0
+        self.open = False
+        self.producer = Producer({**props, "error_cb": self._error, "stats_cb": self._stats})
+
+    def _error(self, error: KafkaError) -> None:
+        text = failures.describe(error, self._cluster, "transactional producer")
+        if error.code() in failures.NOT_ALLOWED:
+            self._denied = text
+        if error.code() in failures.BROKEN_CONNECTION:
+            self._broken = text
+        self._on_error(text)
+
+    def _stats(self, text: str) -> None:
+        brokers = json.loads(text)["brokers"].values()
+        self._end_requests = sum(broker["req"].get("EndTxn", 0) for broker in brokers)
+
+    def fence(self) -> None:
+        """InitProducerId: ends the predecessor's transaction, bumps the epoch. Raises as classified."""
+        self._guard(lambda: self.producer.init_transactions(self._init_s), failures.classify_start, "InitProducerId")
+        self._broken = None
+
+    def begin(self) -> None:
+        """Open a transaction; refuses a producer that is in doubt."""
+        self.check()
+        self._guard(self.producer.begin_transaction, failures.classify_open, "begin")
+        self._broken = None
+        self.open = True
+
+    def check(self) -> None:
+        """Serve callbacks; raise UnknownOutcome if EndTxn went out more often than transactions ended."""
+        self.producer.poll(0)
+        if self._end_requests > self._ended:
+            raise UnknownOutcome(
+                f"cluster {self._cluster}: EndTxn was sent again behind the API "
+                f"({self._end_requests} requests for {self._ended} ends)"
+            )
+
+    def flush(self) -> None:
+        """Wait until nothing is in flight; raises UnknownOutcome when that takes longer than a transaction may."""
+        left = self.producer.flush(self._transaction_s)
+        if left:
+            raise UnknownOutcome(f"cluster {self._cluster}: {left} records without ack after {self._transaction_s} s")
+
+    def send_positions(self, group: str, offsets: Mapping[Partition, Committed], member: object) -> None:
+        """AddOffsetsToTxn and TxnOffsetCommit for the memberless `group`; raises as classified."""
+        if offsets:
+            positions = [
+                TopicPartition(at.topic, at.partition, value.offset, value.metadata) for at, value in offsets.items()
+            ]
+            self._guard(
+                lambda: self.producer.send_offsets_to_transaction(positions, member, self._request_s),
+                failures.classify_open,
+                f"positions of group {group}",
+            )
+
+    def end(self) -> None:
+        """EndTxn(commit). Invariant 6: whatever is not certainly committed starts over, nothing is sent again."""
+        self.producer.poll(0)
+        self._broken = None
+        self._guard(lambda: self.producer.commit_transaction(self._request_s), failures.classify_end, "commit")
+        self._ended += 1
+        self.open = False
+        self.producer.poll(0)
+        if self._broken:
+            raise UnknownOutcome(f"the connection broke during a commit: {self._broken}")
+
+    def abort(self) -> None:
+        """Flush, then EndTxn(abort); UnknownOutcome when any of it is not certain."""
+        self._guard(lambda: self.producer.abort_transaction(self._request_s), failures.classify_end, "abort")
+        self._ended += 1
+        self.open = False
+        self.producer.poll(0)
+        if self._broken:
+            raise UnknownOutcome(f"the connection broke during an abort: {self._broken}")
+
+    def close(self) -> None:
+        """Drop the producer with whatever it still holds; an open transaction is ended by the next fence."""
+        self.producer.purge(True, True, False)
+        self.producer.flush(0)
+
+    def _guard(
+        self,
+        call: Callable[[], object],
+        classify: Callable[[KafkaException, str, str], ReplicatorError],
+        doing: str,
+    ) -> None:
+        try:
+            call()
+        except KafkaException as error:
+            if self._denied:
+                raise NotAllowed(self._denied) from error
+            raise classify(error, self._cluster, doing) from error
+
+
+class Positions:
+    """Reads the position group with *require stable*, and lends its metadata to the transactional producer.
+
+    librdkafka asks for stable offsets only under `isolation.level=read_committed`.
+    """
+
+    def __init__(self, flow: Flow) -> None:
+        self._flow = flow
+        self._timeout_s = flow.limits.request_timeout_ms / 1000
+        self._consumer = Consumer(properties.reader(flow.target, flow, committed=True))
+
+    @property
+    def group_metadata(self) -> object:
+        """Metadata of the group without members: what TxnOffsetCommit carries."""
+        return self._consumer.consumer_group_metadata()
+
+    def committed(self, partitions: Sequence[Partition]) -> dict[Partition, Committed | None]:
+        """Stable offsets; None only for an explicit -1, errors of single partitions raise."""
+        if not partitions:
+            return {}
+        asked = [TopicPartition(at.topic, at.partition) for at in partitions]
+        group = names.position_group(self._flow.name)
+        doing = f"positions of group {group}"
+        try:
+            answers = self._consumer.committed(asked, timeout=self._timeout_s)
+        except KafkaException as error:
+            raise failures.classify_start(error, self._flow.target.name, doing) from error
+        found: dict[Partition, Committed | None] = {}
+        for answer in answers:
+            at = Partition(answer.topic, answer.partition)
+            if answer.error is not None:
+                raise failures.classify_start(answer.error, self._flow.target.name, f"{doing}, {at}")
+            found[at] = Committed(answer.offset, answer.metadata or "") if answer.offset >= 0 else None
+        if found.keys() != set(partitions):
+            raise Fatal(f"{doing}: asked for {len(partitions)} partitions, {len(found)} answered")
+        return found
+
+    def close(self) -> None:
+        """Leave; this consumer never joined the group."""
+        self._consumer.close()
+
+
+def backlog_wait(producer: Producer, timeout_s: float, cluster: str) -> Callable[[], None]:
+    """A wait for room in the producer's queue that gives up with UnknownOutcome when nothing moves for `timeout_s`."""
+
+    def wait() -> None:
+        before = len(producer)
+        waited = 0.0
+        while len(producer) >= before:
+            producer.poll(0.05)
+            waited += 0.05
+            if waited > timeout_s:
+                raise UnknownOutcome(
+                    f"cluster {cluster}: the queue of {before} records has not moved for {timeout_s} s"
+                )
+
+    return wait

@@ -1,0 +1,175 @@
+"""Runs the incarnations of one lane in a thread of its own, and judges what follows the end of each.
+
+An incarnation is one producer from fence to first doubt. Invariant 10: being fenced is no retry loop.
+"""
+
+from __future__ import annotations
+
+import queue
+import random
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+
+from replicator import checkpoint
+from replicator.errors import NotAllowed, ReplicatorError, Superseded, Unreachable
+from replicator.failpoints import Reach
+from replicator.lane import Lane, Next, after
+from replicator.ledger import Ledger
+from replicator.opening import LanePlan, Opening
+from replicator.planes.contract import Partition
+from replicator.planes.records.plane import RecordsPlane
+from replicator.planes.records.reading import Reader
+
+BACKOFF_S_MAX = 5.0
+OWNER_SETTLES_S = 2.0  # how long a successor gets to write its name after it has fenced us
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A lane has ended: cleanly (`error` None), or by an error that only the flow can judge.
+
+    `incidents` counts partitions that wait for a decision.
+    """
+
+    lane: int
+    error: BaseException | None
+    incidents: int = 0
+
+
+class LaneRunner:
+    """Runs incarnations of one lane in a thread of its own until the flow stops or an error must leave.
+
+    Invariant 10: being fenced is no retry loop. The owner field of the positions tells a transaction timeout
+    (still us: start over) from a successor (somebody else: leave).
+    """
+
+    def __init__(
+        self,
+        plan: LanePlan,
+        ended: queue.SimpleQueue[Ended | None],
+        reach: Reach,
+        log: structlog.stdlib.BoundLogger,
+        on_commit: Callable[[int, int], None] | None = None,
+    ) -> None:
+        self.plan, self._ended, self._reach, self._on_commit = plan, ended, reach, on_commit
+        self._log = log.bind(lane=plan.lane, generation=plan.generation)
+        self._stopping, self._pause = threading.Event(), threading.Event()
+        self._records_max: int | None = None
+        self._failures = 0
+        self._opened = False
+        self.ledger: Ledger | None = None
+        self._thread = threading.Thread(target=self._main, name=f"{plan.flow.name}.{plan.lane}", daemon=True)
+
+    def start(self) -> None:
+        """Start the lane's thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask for a clean stop: the open transaction is finished first."""
+        self._stopping.set()
+        self._pause.set()
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait for the thread; whether it has ended."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def reassign(self, plan: LanePlan) -> None:
+        """New routes: the lane finishes its transaction and starts over at the fence with them."""
+        self.plan = plan
+        self._pause.set()
+
+    def _main(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                self._pause.clear()
+                if self._stopping.is_set():
+                    break
+                self._incarnation()
+                if self._hopeless():
+                    break
+        except BaseException as error:  # noqa: BLE001 - the worker judges every error, bugs too
+            self._ended.put(Ended(self.plan.lane, error))
+            return
+        self._ended.put(Ended(self.plan.lane, None, self._incidents()))
+
+    def _incidents(self) -> int:
+        return sum(entry.incident is not None for entry in self.ledger.entries.values()) if self.ledger else 0
+
+    def _hopeless(self) -> bool:
+        """Whether incidents have stopped every partition: only somebody's decision can help."""
+        return bool(self.ledger and self.ledger.entries and not self.ledger.running)
+
+    def _incarnation(self) -> None:
+        plan, digests = self.plan, dict[Partition, str]()
+        routes = {route.source: route.target for route in plan.routes}
+        plane = RecordsPlane(plan.flow, plan.transactional_id, plan.lane, routes, digests, self._noise, self._lost)
+        source, target = Reader(plan.flow, plan.flow.source), Reader(plan.flow, plan.flow.target)
+        lane = Lane(
+            plan,
+            plane,
+            Opening(plan, plane, source, target),
+            digests,
+            self._pause,
+            self._log,
+            self._reach,
+            self._records_max,
+            self._committed,
+        )
+        try:
+            lane.open()
+            source.close()
+            target.close()
+            self._opened, self.ledger = True, lane.ledger
+            lane.run()
+        except ReplicatorError as error:
+            self._records_max = lane.records_max
+            self._judge(error, plane)
+        finally:
+            plane.close()
+
+    def _committed(self, records: int, size: int) -> None:
+        self._failures = 0
+        if self._on_commit is not None:
+            self._on_commit(records, size)
+
+    def _judge(self, error: ReplicatorError, plane: RecordsPlane) -> None:
+        step = after(error)
+        if not self._opened and isinstance(error, (NotAllowed, Unreachable)):
+            raise error
+        if step is Next.LEAVE:
+            raise error
+        if step is Next.EXAMINE:
+            self._examine(error, plane)
+        self._failures += 1
+        delay_s = min(BACKOFF_S_MAX, 0.05 * 2 ** min(self._failures, 10)) * random.uniform(0.5, 1.0)
+        self._log.warning("restarted", reason=str(error), kind=type(error).__name__, delay_ms=round(delay_s * 1000))
+        self._pause.wait(delay_s if self._failures > 1 else 0.0)
+
+    def _examine(self, error: ReplicatorError, plane: RecordsPlane) -> None:
+        """Read who owns the positions, until a successor had time to say so. Raises Superseded if there is one."""
+        targets = [route.target for route in self.plan.routes]
+        self._log.warning("fenced", reason=str(error))
+        deadline = time.monotonic() + OWNER_SETTLES_S
+        while not self._stopping.is_set():
+            for at, committed in plane.committed(targets).items():
+                if committed is None:
+                    continue
+                owner = checkpoint.decode(committed.metadata).owner
+                if owner != self.plan.owner:
+                    raise Superseded(
+                        f"flow {self.plan.flow.name}: {owner} has taken over {at}; this process was fenced off"
+                    ) from error
+            if time.monotonic() >= deadline:
+                return  # nobody else: the transaction timed out under us
+            self._pause.wait(0.1)
+
+    def _noise(self, text: str) -> None:
+        self._log.debug("client", detail=text)
+
+    def _lost(self, at: Partition, why: str) -> None:
+        self._log.error("records_lost", topic=at.topic, partition=at.partition, detail=why)
