@@ -243,6 +243,17 @@ class ClusterAdmin:
         )[name]
         self._result(future, f"add partitions to topic {name!r}", f"Alter on topic {name!r}")
 
+    def group_rights(self, group: str) -> frozenset[str] | None:
+        """Operations that the user may do on a group; None when the broker does not say. NotAllowed: none."""
+        future = self._client.describe_consumer_groups(
+            [group], include_authorized_operations=True, request_timeout=self._request_s
+        )[group]
+        unknown = {KafkaError.GROUP_ID_NOT_FOUND, KafkaError.NOT_COORDINATOR, KafkaError.UNSUPPORTED_VERSION}
+        answer = self._result(future, f"describe group {group!r}", f"Describe on group {group!r}", unknown)
+        if answer is None or not answer.authorized_operations:
+            return None
+        return _rights(answer.authorized_operations)
+
     def offsets(
         self, partitions: Iterable[AddressedPartition], *, end: bool, committed_only: bool = False
     ) -> dict[AddressedPartition, int]:

@@ -155,7 +155,7 @@ class ControlPlane:
         """Source and target as they answer; bounded by limits.connect_timeout_ms each."""
         return self.source.connect(), self.target.connect()
 
-    def list_source(self, *, rights: bool = False) -> dict[str, TopicInfo]:
+    def list_source(self, *, configs: bool = True, rights: bool = False) -> dict[str, TopicInfo]:
         """Selected source topics with partitions, ids and effective configs.
 
         Raises:
@@ -163,7 +163,7 @@ class ControlPlane:
         """
         wanted = {name for name in self.source.topic_names() if selects(self.flow, name)}
         named = {name for name in literals(self.flow) if selects(self.flow, name)}
-        found = self.source.topics(wanted | named, configs=True, rights=rights)
+        found = self.source.topics(wanted | named, configs=configs, rights=rights)
         missing = sorted(named - found.keys())
         if missing:
             raise Incident(

@@ -12,7 +12,7 @@ from replicator.config.models import (
     Start,
     TopicConfigs,
 )
-from replicator.config.sections import FileSection
+from replicator.config.sections import FileSection, json_schema
 
 __all__ = [
     "Cluster",
@@ -26,6 +26,7 @@ __all__ = [
     "Properties",
     "Start",
     "TopicConfigs",
+    "json_schema",
     "load",
     "load_text",
 ]

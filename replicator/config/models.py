@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_serializer
 
 Count = Annotated[int, Field(strict=True, ge=1)]
 """A number of at least one. Strict: YAML's `true` and `"4"` are not numbers."""
@@ -169,6 +169,10 @@ class Cluster(Frozen):
     name: str
     properties: Properties
     allow_plaintext_password: bool = False
+
+    @field_serializer("properties")
+    def _dumped(self, properties: Properties) -> dict[str, str]:
+        return properties.shown()
 
     @property
     def bootstrap_servers(self) -> tuple[str, ...]:

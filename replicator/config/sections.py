@@ -141,3 +141,12 @@ class FileSection(Frozen):
         description="Flows by name. The name is part of transactional ids and internal topics: a renamed "
         "flow is a new one."
     )
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON schema of a flow file (draft 2020-12). Properties may be written as numbers and booleans too."""
+    schema = FileSection.model_json_schema(mode="validation")
+    properties = schema["$defs"]["ClusterSection"]["properties"]["properties"]
+    properties["additionalProperties"] = {"type": ["string", "number", "boolean"]}
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    return {**head, **schema, "title": "eos-replicate flow file"}

@@ -52,13 +52,15 @@ def positions(flow: Flow, partitions: Iterable[Partition]) -> dict[Partition, Co
     return found
 
 
-def times_at(cluster: Cluster, flow: Flow, offsets: Mapping[Partition, int], timeout_s: float) -> dict[Partition, int]:
-    """Timestamps in ms of the first committed record at or after each offset.
+def times_at(
+    cluster: Cluster, flow: Flow, offsets: Mapping[Partition, int], timeout_s: float
+) -> dict[Partition, int | None]:
+    """Timestamps in ms of the first committed record at or after each offset; None where there is no record.
 
-    Left out: partitions without such a record, and those that did not answer within `timeout_s` (the result
-    serves people who look at lag; nothing is decided by it).
+    Left out: partitions that did not answer within `timeout_s`, or whose record is gone (the result serves
+    people who look at lag; nothing is decided by it).
     """
-    found: dict[Partition, int] = {}
+    found: dict[Partition, int | None] = {}
     waiting = set(offsets)
     if not waiting:
         return found
@@ -76,7 +78,9 @@ def times_at(cluster: Cluster, flow: Flow, offsets: Mapping[Partition, int], tim
             if error is None:
                 if at in waiting:
                     found[at] = message.timestamp()[1]
-            elif error.code() not in (KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET):
+            elif error.code() == KafkaError._PARTITION_EOF:
+                found.setdefault(at, None)
+            elif error.code() != KafkaError._AUTO_OFFSET_RESET:
                 raise failures.classify_start(error, cluster.name, f"read {at}")
             waiting.discard(at)
     return found

@@ -1,0 +1,112 @@
+"""`eos-replicate`: parses, dispatches, and is the one place where exceptions become exit codes."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+import click
+
+LAZY: dict[str, tuple[str, str]] = {
+    "run": ("cli.commands.run:run", "Copy topics until stopped."),
+    "validate": ("cli.commands.validate:validate", "Check a flow file, without connecting."),
+    "plan": ("cli.commands.plan:plan", "Connect and say what would happen, changing nothing."),
+    "status": ("cli.commands.status:status", "Positions and lag of every partition."),
+    "schema": ("cli.commands.schema:schema", "Print the flow file's JSON schema for editors."),
+    "demo": ("cli.commands.demo:demo", "See exactly-once happen, with everything killed on the way."),
+    "broker": ("cli.commands.broker:broker", "Run the built-in Kafka broker alone."),
+}
+"""Command → where it lives, and its line in --help. A module is imported only when its command is used."""
+
+EPILOG = """\b
+Examples:
+  eos-replicate demo
+  eos-replicate validate -c configs/orders-dr.yaml
+  eos-replicate run -c configs/orders-dr.yaml
+
+\b
+Exit codes:
+  0   stopped, or done
+  2   bad configuration or usage
+  3   a cluster cannot be reached, or a right is missing
+  4   an incident that needs a decision
+  5   superseded by another process or generation
+  70  a bug
+  130 interrupted
+"""
+
+BUG = 70
+INTERRUPTED = 130
+
+
+class LazyGroup(click.Group):
+    """Imports a command's module when the command is used, not when help is shown."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(LAZY)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in LAZY:
+            return None
+        module, _, attribute = LAZY[name][0].partition(":")
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in LAZY.items()])
+
+
+@click.command(cls=LazyGroup, epilog=EPILOG)
+@click.version_option(package_name="eos-replicate", message="%(prog)s %(version)s")
+def group() -> None:
+    """Copies Kafka topics from one cluster to another exactly once, and proves it."""
+
+
+def invoke(arguments: Sequence[str]) -> int:
+    """Runs one command line and returns its exit code. Commands return an int, or None for 0."""
+    try:
+        result = group.main(args=list(arguments), prog_name="eos-replicate", standalone_mode=False)
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except BrokenPipeError:
+        return _reader_left()
+    except Exception as error:  # noqa: BLE001 - the one place that turns any exception into an exit code
+        return _failed(error)
+    return result if isinstance(result, int) else 0
+
+
+def entry() -> None:
+    """The console script."""
+    sys.exit(invoke(sys.argv[1:]))
+
+
+def _failed(error: Exception) -> int:
+    """One clear line for what the replicator raises on purpose; a traceback only for a bug."""
+    from replicator.errors import Fatal, ReplicatorError
+
+    if isinstance(error, ReplicatorError) and not isinstance(error, Fatal):
+        click.echo(f"error: {error}", err=True)
+        return error.exit_code
+    traceback.print_exception(error)
+    click.echo("error: this is a bug in eos-replicate; please report it with the lines above", err=True)
+    return BUG
+
+
+def _reader_left() -> int:
+    """`eos-replicate status | head`: not an error. Keeps Python from complaining at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+if __name__ == "__main__":
+    entry()

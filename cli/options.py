@@ -1,0 +1,62 @@
+"""Options and output that commands share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from replicator.config import Config, Flow
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+PATIENCE_MS_MAX = 5_000
+"""How long commands for people wait for a cluster; the daemon waits limits.connect_timeout_ms."""
+
+
+def config_option(command: Command) -> Command:
+    """-c FILE."""
+    return click.option(
+        "-c", "--config", "path", required=True, type=click.Path(path_type=Path), help="Flow file (YAML)."
+    )(command)
+
+
+def flow_option(command: Command) -> Command:
+    """--flow NAME, repeatable."""
+    return click.option(
+        "--flow",
+        "names",
+        multiple=True,
+        metavar="NAME",
+        help="Only this flow; may be given again. Default: all.",
+    )(command)
+
+
+def json_option(command: Command) -> Command:
+    """--json."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")(command)
+
+
+def chosen(config: Config, path: Path, names: Sequence[str]) -> list[Flow]:
+    """The flows named on the command line, or all. Raises ConfigError for an unknown name."""
+    from replicator.errors import ConfigError
+
+    unknown = [name for name in names if name not in config.flows]
+    if unknown:
+        known = ", ".join(sorted(config.flows))
+        raise ConfigError(f"{path}: no flow {', '.join(unknown)}; it has {known}")
+    return [flow for name, flow in config.flows.items() if not names or name in names]
+
+
+def patience_ms(flow: Flow) -> int:
+    """Time to wait for each cluster of the flow."""
+    return min(flow.limits.connect_timeout_ms, PATIENCE_MS_MAX)
+
+
+def print_json(value: object) -> None:
+    """One JSON document on stdout."""
+    click.echo(json.dumps(value, indent=2))
