@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, fields
+from typing import Any
 
 FORMAT_VERSION = 1
 METADATA_BYTES_MAX = 4096
@@ -98,7 +99,7 @@ def decode(metadata: str) -> Evidence:
         raise BadMetadata(f"format version {packed['v']!r}, this program knows {FORMAT_VERSION}")
     if packed.get("dk") != DIGEST_KIND:
         raise BadMetadata(f"digest kind {packed.get('dk')!r}, this program knows {DIGEST_KIND}")
-    values = {}
+    values: dict[str, Any] = {}
     for name, short in _SHORT.items():
         kind = int if _TYPES[name] == "int" else str
         value = packed.get(short)

@@ -123,7 +123,6 @@ class Opening:
     def _without_position(
         self, route: Route, seen: Bounds, claim: map.Claim | None, starts: Mapping[Partition, int]
     ) -> Entry:
-        where = {"topic": route.source.topic, "partition": route.source.partition}
         if claim is not None:
             return Entry(
                 route,
@@ -132,7 +131,7 @@ class Opening:
                     "position_missing",
                     f"{route.target} was claimed at source offset {claim.offset}, but has no position any more: it "
                     "expired (offsets.retention.minutes) or was deleted",
-                    topic=where["topic"],
+                    topic=route.source.topic,
                     partition=route.source.partition,
                 ),
             )
@@ -143,9 +142,9 @@ class Opening:
                 Incident(
                     "target_not_empty",
                     f"{route.target} has data up to offset {seen.target_end}, but this flow has no position for it",
-                    topic=where["topic"],
+                    topic=route.source.topic,
                     partition=route.source.partition,
-                    advice="copying from the start could double records; delete the target topic, or choose another name",
+                    advice="copying from the start could double records: delete the target topic or rename",
                 ),
             )
         evidence = Evidence(

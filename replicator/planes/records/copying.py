@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, Message, Producer
 
 from replicator.errors import Incident
 from replicator.planes.contract import Partition
 from replicator.planes.records import digest
+from replicator.planes.records.message import Record
 
 RECORD_OVERHEAD_BYTES = 1_024  # lengths, headers' framing and batch header, generously
 ADVICE = "the flow stands before this record; everything before it is committed"
@@ -73,12 +75,12 @@ class Run:
     blocked: Incident | None = None
 
 
-Fields = tuple[bytes | None, bytes | None, int, list[tuple[str, bytes | None]] | None]
+Fields = tuple[bytes | None, bytes | None, int, list[Any] | None]
 
 
 def copy_run(
     producer: Producer,
-    messages: list[Message],
+    messages: list[Record],
     target: Partition,
     chain: digest.Chain,
     wait_for_room: Callable[[], None],
@@ -97,7 +99,8 @@ def copy_run(
         return run
     last = messages[len(records) - 1]
     run.next_offset = last.offset() + 1
-    run.leader_epoch = -1 if last.leader_epoch() is None else last.leader_epoch()
+    epoch = last.leader_epoch()
+    run.leader_epoch = -1 if epoch is None else epoch
     acks, produce = run.acks, producer.produce
     acks.count = len(records)
     topic, partition = target
@@ -119,7 +122,7 @@ def copy_run(
     return run
 
 
-def _carriable(messages: list[Message], run: Run, chain: digest.Chain, record_bytes_max: int) -> list[Fields]:
+def _carriable(messages: list[Record], run: Run, chain: digest.Chain, record_bytes_max: int) -> list[Fields]:
     """The fields of all messages up to the first that cannot be carried, which goes to `run.blocked`."""
     parts: list[bytes] = []
     records: list[Fields] = []
@@ -149,7 +152,7 @@ def _carriable(messages: list[Message], run: Run, chain: digest.Chain, record_by
     return records
 
 
-def _stop(message: Message, name: str, why: str) -> Incident:
+def _stop(message: Record, name: str, why: str) -> Incident:
     return Incident(
         name, why, topic=message.topic(), partition=message.partition(), offset=message.offset(), advice=ADVICE
     )

@@ -16,8 +16,8 @@ from replicator.errors import (
     NotAllowed,
     ReplicatorError,
     Retriable,
-    Unreachable,
     UnknownOutcome,
+    Unreachable,
 )
 
 FENCED = frozenset(

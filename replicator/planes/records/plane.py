@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from confluent_kafka import KafkaException, Message, Producer
+from confluent_kafka import KafkaException, Producer
 
 from replicator import names
 from replicator.config import Delivery, Flow
@@ -13,6 +13,7 @@ from replicator.planes.contract import Committed, Copied, Partition, Polled, See
 from replicator.planes.records import failures, properties
 from replicator.planes.records.copying import Run, copy_run
 from replicator.planes.records.digest import Chain
+from replicator.planes.records.message import Record
 from replicator.planes.records.source import Harvest, Source
 from replicator.planes.records.target import Positions, Transactions, backlog_wait
 
@@ -43,7 +44,7 @@ class RecordsPlane:
         self._plain: Producer | None = None
         if flow.delivery is not Delivery.EXACTLY_ONCE:
             self._plain = Producer(properties.plain_producer(flow))
-        self._held: list[list[Message]] = []  # at_most_once: read, not yet written
+        self._held: list[list[Record]] = []  # at_most_once: read, not yet written
         self._chains: dict[Partition, Chain] = {}
         self._runs: list[Run] = []
         self._first: tuple[Partition, int] | None = None
@@ -96,7 +97,7 @@ class RecordsPlane:
         for (topic, number), offset in harvest.ends.items():
             self._ends[Partition(topic, number)] = offset
 
-    def _copy(self, messages: list[Message]) -> Run:
+    def _copy(self, messages: list[Record]) -> Run:
         source = Partition(messages[0].topic(), messages[0].partition())
         chain = self._chains.get(source)
         if chain is None:
@@ -194,7 +195,7 @@ class RecordsPlane:
         if held:
             self._write_unsafely(held)
 
-    def _write_unsafely(self, held: list[list[Message]]) -> None:
+    def _write_unsafely(self, held: list[list[Record]]) -> None:
         runs = [self._copy(messages) for messages in held]
         assert self._plain is not None
         left = self._plain.flush(self._flow.limits.request_timeout_ms / 1000)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from typing import cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
@@ -78,10 +79,10 @@ class Reader:
             error = message.error()
             if error is None:
                 records.append((message.key(), message.value()))
-                if message.offset() + 1 >= high:
+                if cast(int, message.offset()) + 1 >= high:
                     break
             elif error.code() == KafkaError._PARTITION_EOF:
-                if message.offset() >= high:
+                if cast(int, message.offset()) >= high:
                     break
             elif error.code() not in failures.UNREACHABLE:
                 raise failures.classify_start(error, self._cluster.name, f"reading {at}")
@@ -108,11 +109,11 @@ class Reader:
                 continue
             if error is not None and error.code() != KafkaError._PARTITION_EOF:
                 raise failures.classify_start(error, self._cluster.name, f"reading {message.topic()}")
-            at = Partition(message.topic(), message.partition())
+            at = Partition(cast(str, message.topic()), cast(int, message.partition()))
             if at in waiting:
                 waiting.discard(at)
                 if error is None:
-                    found[at] = message.offset()
+                    found[at] = cast(int, message.offset())
         consumer.unassign()
         return found
 

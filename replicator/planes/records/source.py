@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -16,6 +17,7 @@ from replicator.config import Flow
 from replicator.errors import Incident, NotAllowed
 from replicator.planes.contract import Partition, Seek
 from replicator.planes.records import failures, properties
+from replicator.planes.records.message import Record
 
 POLL_RECORDS_MAX = 5_000
 CONNECTION_NOISE = failures.UNREACHABLE | {KafkaError._MAX_POLL_EXCEEDED}  # librdkafka reconnects by itself
@@ -47,7 +49,7 @@ INCIDENTS = {
 class Harvest:
     """One poll: messages by partition in order, partition ends seen, errors of single partitions."""
 
-    groups: dict[tuple[str, int], list[Message]] = field(default_factory=dict)
+    groups: dict[tuple[str, int], list[Record]] = field(default_factory=dict)
     ends: dict[tuple[str, int], int] = field(default_factory=dict)
     incidents: list[Incident] = field(default_factory=list)
     drained: bool = True
@@ -89,37 +91,39 @@ class Source:
         messages.insert(0, first)
         groups = found.groups
         for message in messages:
-            if message.error() is not None:
-                self._note(message, found)
+            error = message.error()
+            if error is not None:
+                self._note(message, error, found)
                 continue
-            key = (message.topic(), message.partition())
+            record = cast(Record, message)
+            key = (record.topic(), record.partition())
             group = groups.get(key)
             if group is None:
-                groups[key] = [message]
+                groups[key] = [record]
             else:
-                group.append(message)
+                group.append(record)
         return found
 
-    def _note(self, message: Message, found: Harvest) -> None:
-        error = message.error()
-        code = error.code()
+    def _note(self, message: Message, error: KafkaError, found: Harvest) -> None:
+        code, at = error.code(), cast(Record, message)
+        topic: str | None = message.topic()
         if code == KafkaError._PARTITION_EOF:
-            found.ends[(message.topic(), message.partition())] = message.offset()
+            found.ends[(at.topic(), at.partition())] = at.offset()
             return
-        if code in INCIDENTS and message.topic() is not None:
+        if code in INCIDENTS and topic is not None:
             name, why = INCIDENTS[code]
-            offset = message.offset() if message.offset() is not None else -1
+            partition, offset = message.partition(), message.offset()
             found.incidents.append(
                 Incident(
                     name,
                     f"{error.str()} ({why})",
-                    topic=message.topic(),
-                    partition=-1 if message.partition() is None else message.partition(),
-                    offset=offset,
+                    topic=topic,
+                    partition=-1 if partition is None else partition,
+                    offset=-1 if offset is None else offset,
                 )
             )
             return
-        text = failures.describe(error, self._flow.source.name, f"reading {message.topic()}[{message.partition()}]")
+        text = failures.describe(error, self._flow.source.name, f"reading {topic}[{message.partition()}]")
         if code in failures.NOT_ALLOWED:
             raise NotAllowed(text)
         if code in CONNECTION_NOISE or code in WAITING or error.retriable():
