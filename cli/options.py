@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from replicator.config import Config, Flow
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -55,6 +58,14 @@ def chosen(config: Config, path: Path, names: Sequence[str]) -> list[Flow]:
 def patience_ms(flow: Flow) -> int:
     """Time to wait for each cluster of the flow."""
     return min(flow.limits.connect_timeout_ms, PATIENCE_MS_MAX)
+
+
+def console_for_people() -> Console:
+    """rich's console; wide enough for a table when the output goes into a file or pipe."""
+    from rich.console import Console
+
+    width = None if sys.stdout.isatty() else 160
+    return Console(highlight=False, width=width)
 
 
 def print_json(value: object) -> None:

@@ -201,20 +201,26 @@ class ClusterAdmin:
 
     def topic_configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
         """Effective configs of existing topics: what is set on the topic, else the broker's default."""
-        return {
-            name: self._configs(ConfigResource.Type.TOPIC, name, f"topic {name!r}")
-            for name in sorted(set(names))
-        }
+        return self._configs(ConfigResource.Type.TOPIC, sorted(set(names)), "topic {!r}")
 
     def broker_configs(self, broker: int) -> dict[str, str]:
         """Configs of a broker."""
-        return self._configs(ConfigResource.Type.BROKER, str(broker), "the cluster")
+        name = str(broker)
+        return self._configs(ConfigResource.Type.BROKER, [name], "the cluster")[name]
 
-    def _configs(self, kind: Any, name: str, words: str) -> dict[str, str]:
-        resource = ConfigResource(kind, name)
-        future = self._client.describe_configs([resource], request_timeout=self._request_s)[resource]
-        entries = self._result(future, f"read the configs of {words}", f"DescribeConfigs on {words}") or {}
-        return {entry.name: entry.value for entry in entries.values() if entry.value is not None}
+    def _configs(self, kind: Any, names: list[str], words: str) -> dict[str, dict[str, str]]:
+        """Set configs by resource; `words` name a resource to the operator."""
+        if not names:
+            return {}
+        resources = [ConfigResource(kind, name) for name in names]
+        found: dict[str, dict[str, str]] = {}
+        for resource, future in self._client.describe_configs(
+            resources, request_timeout=self._request_s
+        ).items():
+            what = words.format(resource.name)
+            entries = self._result(future, f"read the configs of {what}", f"DescribeConfigs on {what}")
+            found[resource.name] = {e.name: e.value for e in entries.values() if e.value is not None}
+        return found
 
     def create_topic(self, spec: TopicSpec, *, dry: bool = False) -> bool:
         """Creates a topic; False when it exists already.

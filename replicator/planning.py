@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 from replicator import names, routing
@@ -84,7 +85,7 @@ class _Planner:
         self._flow, self._config, self._clusters, self._result = flow, config, clusters, result
 
     def attempt(
-        self, step: Callable[[], None], kind: Literal["topic", "cluster", "right", "position"]
+        self, step: Callable[[], object], kind: Literal["topic", "cluster", "right", "position"]
     ) -> None:
         """Runs a step; what it raises on purpose is a finding."""
         try:
@@ -132,9 +133,20 @@ class _Planner:
         return self._with_configs(found, self._clusters.source.topic_configs)
 
     def _targets(self, sources: Mapping[str, TopicInfo]) -> dict[str, TopicInfo]:
-        found = self._clusters.list_target(sources.keys(), rights=True)
+        found = self._described(routing.target_topic(self._flow, name) for name in sources)
         self._rights(found.values(), TARGET_RIGHTS, self._flow.target.name)
         return self._with_configs(found, self._clusters.target.topic_configs)
+
+    def _described(self, target_names: Iterable[str]) -> dict[str, TopicInfo]:
+        """Existing topics of the target, asked one by one: one that may not be seen hides no other."""
+        found: dict[str, TopicInfo] = {}
+
+        def ask(name: str) -> None:
+            found.update(self._clusters.target.topics([name], rights=True))
+
+        for name in target_names:
+            self.attempt(partial(ask, name), "topic")
+        return found
 
     def _with_configs(
         self, found: Mapping[str, TopicInfo], ask: Callable[[Iterable[str]], dict[str, dict[str, str]]]
@@ -173,7 +185,7 @@ class _Planner:
             TopicSpec(names.control_topic(flow.name), 1, replicas, CONTROL_CONFIGS),
             TopicSpec(names.map_topic(flow.name), flow.lanes, replicas, MAP_CONFIGS),
         ]
-        found = target.topics([spec.name for spec in specs], rights=True)
+        found = self._described(spec.name for spec in specs)
         self._rights(found.values(), TARGET_RIGHTS, flow.target.name)
         for name, info in self._with_configs(found, target.topic_configs).items():
             if name == specs[0].name and info.configs:
@@ -184,14 +196,11 @@ class _Planner:
                 self._try_create(spec)
 
     def _try_create(self, spec: TopicSpec) -> None:
-        def ask() -> None:
-            self._clusters.target.create_topic(spec, dry=True)
-
-        self.attempt(ask, "topic")
+        self.attempt(partial(self._clusters.target.create_topic, spec, dry=True), "topic")
 
     def _try_grow(self, growth: Growth) -> None:
         grow = self._clusters.target.grow_topic
-        self.attempt(lambda: grow(growth.topic, growth.partitions, dry=True), "topic")
+        self.attempt(partial(grow, growth.topic, growth.partitions, dry=True), "topic")
 
     def _topics(self, sources: Mapping[str, TopicInfo], targets: Mapping[str, TopicInfo]) -> None:
         wanted = Changes()

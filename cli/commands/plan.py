@@ -1,0 +1,98 @@
+"""`eos-replicate plan`: what `run` would do."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.options import (
+    chosen,
+    config_option,
+    console_for_people,
+    flow_option,
+    json_option,
+    patience_ms,
+    print_json,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from replicator.planning import FlowPlan
+
+EPILOG = """\b
+Examples:
+  eos-replicate plan -c configs/orders-dr.yaml
+  eos-replicate plan -c flows.yaml --flow orders --json
+
+\b
+Exit codes:
+  0  every flow can run
+  2  the flow file is wrong, or flows get into each other's way
+  3  a cluster cannot be reached, or a right is missing
+  4  something else would stop a flow (see `error` lines)
+"""
+
+
+@click.command(epilog=EPILOG)
+@config_option
+@flow_option
+@json_option
+def plan(path: Path, names: tuple[str, ...], as_json: bool) -> int:
+    """Connect and say what would happen, changing nothing.
+
+    Shows topics to create with partitions and configs, missing rights, and limits that don't fit. Topics are
+    offered to the target with validate_only, so its policies and quotas are asked too.
+    """
+    from replicator import config, planning
+
+    loaded = config.load(path, os.environ)
+    plans = [
+        planning.plan(flow, loaded, connect_timeout_ms=patience_ms(flow))
+        for flow in chosen(loaded, path, names)
+    ]
+    codes = {item.exit_code() for item in plans}
+    code = next((code for code in (4, 3, 2) if code in codes), 0)
+    if as_json:
+        print_json({"flows": [asdict(item) for item in plans], "exit_code": code})
+        return code
+    console = console_for_people()
+    for item in plans:
+        _show(console, item)
+    return code
+
+
+def _show(console: Console, item: FlowPlan) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    console.print(f"[bold]{item.flow}[/]: {item.source} → {item.target}")
+    if item.topics:
+        table = Table(
+            "action", "source topic", "target topic", "partitions", "with position", box=SIMPLE_HEAD
+        )
+        for topic in item.topics:
+            counts = str(topic.partitions), str(topic.partitions_with_position)
+            table.add_row(topic.action, topic.source, topic.target, *counts)
+        console.print(table)
+    created = [
+        (topic.target, topic.partitions, topic.configs) for topic in item.topics if topic.action == "create"
+    ]
+    created += [(spec.name, spec.partitions, spec.configs) for spec in item.internal]
+    for name, partitions, configs in created:
+        values = " ".join(f"{key}={value}" for key, value in sorted(configs.items()))
+        console.print(
+            f"  create {name} with {partitions} partition(s): {values}", markup=False, soft_wrap=True
+        )
+    for finding in item.findings:
+        console.print(f"  {finding.severity}: {finding.message}", markup=False, soft_wrap=True)
+    if item.unchecked:
+        console.print("  needed too, and not provable without using them:")
+        for right in item.unchecked:
+            console.print(f"    {right}", markup=False)
+    if not item.exit_code():
+        console.print("  ready to run")
