@@ -85,12 +85,10 @@ def conflicts(
     all_flows = list(flows)
     found: list[Conflict] = []
     place = _places(all_flows, identity or {})
-    samples = {name for flow in all_flows for name in literals(flow)} | set(_SAMPLES)
+    names = _names(all_flows, place, topics or {})
     origin: dict[tuple[str, str], tuple[str, str]] = {}
     for flow in all_flows:
-        known = topics.get(flow.source.name) if topics is not None else None
-        names = samples if known is None else known
-        for topic in sorted(name for name in names if selects(flow, name)):
+        for topic in sorted(name for name in names[place[flow.source.name]] if selects(flow, name)):
             found.extend(_name_faults(flow, topic))
             found.extend(_shared_target(flow, topic, place, origin))
             found.extend(_self_feeding(flow, topic, all_flows, place))
@@ -101,9 +99,11 @@ def check_conflicts(
     config: Config,
     topics: Mapping[str, Iterable[str]] | None = None,
     identity: Mapping[str, str] | None = None,
+    flow: str | None = None,
 ) -> None:
-    """Raises ConfigError with every conflict, see `conflicts`."""
-    found = conflicts(config.flows.values(), topics, identity)
+    """Raises ConfigError with every conflict, see `conflicts`; with `flow`, only those that this one must not run
+    with (of two flows that write one topic, the later in the file yields)."""
+    found = [item for item in conflicts(config.flows.values(), topics, identity) if flow in (None, item.flow)]
     if found:
         raise ConfigError("\n".join(f"flows.{item.flow}: {item.message}" for item in found))
 
@@ -121,6 +121,25 @@ def _places(flows: list[Flow], identity: Mapping[str, str]) -> dict[str, str]:
         else:
             place[name] = name
     return place
+
+
+def _names(flows: list[Flow], place: Mapping[str, str], topics: Mapping[str, Iterable[str]]) -> dict[str, set[str]]:
+    """Topic names by cluster: those known or else samples, and those that flows will write there.
+
+    A chain without a loop passes each flow once, so as many rounds as flows find all names.
+    """
+    samples = {name for flow in flows for name in literals(flow)} | set(_SAMPLES)
+    names: dict[str, set[str]] = {}
+    for cluster, here in place.items():
+        if cluster in topics:
+            names.setdefault(here, set()).update(topics[cluster])
+    for here in place.values():
+        names.setdefault(here, set(samples))
+    for _ in flows:
+        for flow in flows:
+            written = {target_topic(flow, name) for name in names[place[flow.source.name]] if selects(flow, name)}
+            names[place[flow.target.name]] |= {name for name in written if len(name) <= TOPIC_BYTES_MAX}
+    return names
 
 
 def _name_faults(flow: Flow, topic: str) -> Iterator[Conflict]:
@@ -146,9 +165,7 @@ def _shared_target(
     if first[0] == flow.name:
         why = f"would write both {first[1]!r} and {topic!r} to {name!r}; put {{topic}} into rename"
     else:
-        why = (
-            f"writes {name!r} on {flow.target.name!r}, which flow {first[0]!r} writes too (from {first[1]!r})"
-        )
+        why = f"would write {name!r} on {flow.target.name!r}, as flow {first[0]!r} would (from {first[1]!r})"
     yield Conflict(flow.name, topic, why)
 
 

@@ -168,8 +168,7 @@ class ControlPlane:
         if missing:
             raise Incident(
                 "unknown_source_topic",
-                f"cluster {self.flow.source.name!r} has no topic "
-                + ", ".join(repr(name) for name in missing),
+                f"cluster {self.flow.source.name!r} has no topic " + ", ".join(repr(name) for name in missing),
                 topic=missing[0],
                 advice="Correct topics in the flow, or create it",
             )
@@ -179,9 +178,7 @@ class ControlPlane:
         self, sources: Collection[str], *, configs: bool = False, rights: bool = False
     ) -> dict[str, TopicInfo]:
         """Existing target topics of these source topics, by target name."""
-        return self.target.topics(
-            (target_topic(self.flow, name) for name in sources), configs=configs, rights=rights
-        )
+        return self.target.topics((target_topic(self.flow, name) for name in sources), configs=configs, rights=rights)
 
     def ensure_target(self, sources: Mapping[str, TopicInfo]) -> Changes:
         """Creates and grows target topics, and returns what was done once the target shows it.
@@ -236,8 +233,7 @@ class ControlPlane:
 
         if not self.target.until(shown):
             raise Unreachable(
-                f"cluster {self.flow.target.name!r} accepted topics but does not show them: "
-                + ", ".join(expected)
+                f"cluster {self.flow.target.name!r} accepted topics but does not show them: " + ", ".join(expected)
             )
 
 

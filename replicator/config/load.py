@@ -146,9 +146,7 @@ class _Reader:
         resolved, problems = properties.resolve(raw, self._env, self._directory)
         problems += properties.check(raw, resolved, allow_plaintext_password=allowed)
         for problem in problems:
-            self._document.fault(
-                (*path, "properties", *([problem.key] if problem.key else [])), problem.message
-            )
+            self._document.fault((*path, "properties", *([problem.key] if problem.key else [])), problem.message)
         if problems or section is None:
             return None
         return Cluster(name=name, properties=resolved, allow_plaintext_password=allowed)

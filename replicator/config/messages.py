@@ -34,9 +34,7 @@ def fault_of(model: type[BaseModel], detail: ErrorDetails, data: Any) -> tuple[P
         return where, _unknown_key(model, where)
     if kind == "value_error":
         return where, str(detail["ctx"]["error"])
-    message = _WORDS.get(kind) or detail["msg"][:1].lower() + detail["msg"][1:].replace(
-        "Input should", "should"
-    )
+    message = _WORDS.get(kind) or detail["msg"][:1].lower() + detail["msg"][1:].replace("Input should", "should")
     message = message.replace("input should be", "expected")
     if kind != "missing" and not isinstance(detail["input"], (dict, list)) and "properties" not in where:
         message += f", not {detail['input']!r}"

@@ -75,9 +75,7 @@ class Limits(Frozen):
     fetch_queue_bytes_max: Count = Field(
         default=33_554_432, description="Fetched bytes a lane holds before it stops fetching."
     )
-    produce_queue_bytes_max: Count = Field(
-        default=33_554_432, description="Unacknowledged bytes a lane holds at most."
-    )
+    produce_queue_bytes_max: Count = Field(default=33_554_432, description="Unacknowledged bytes a lane holds at most.")
     record_bytes_max: Annotated[int, Field(strict=True, ge=1024, le=1_000_000_000)] = Field(
         default=RECORD_BYTES_MAX, description="Largest record (batch) a lane reads or writes, in bytes."
     )

@@ -61,9 +61,7 @@ class Problem:
     message: str
 
 
-def resolve(
-    raw: Mapping[str, str], env: Mapping[str, str], directory: Path
-) -> tuple[Properties, list[Problem]]:
+def resolve(raw: Mapping[str, str], env: Mapping[str, str], directory: Path) -> tuple[Properties, list[Problem]]:
     """Replaces `${NAME}` and `file:PATH`.
 
     Everything that came from outside is hidden in print, and so is every property named like a secret; only
@@ -84,9 +82,7 @@ def resolve(
     return Properties(values, frozenset(hidden)), problems
 
 
-def check(
-    raw: Mapping[str, str], resolved: Mapping[str, str], *, allow_plaintext_password: bool
-) -> Iterator[Problem]:
+def check(raw: Mapping[str, str], resolved: Mapping[str, str], *, allow_plaintext_password: bool) -> Iterator[Problem]:
     """Yields what is wrong with a cluster's properties.
 
     Args:

@@ -92,15 +92,11 @@ class FlowSection(FlowSettings):
     """A flow: which topics go from where to where, and how."""
 
     source: str = Field(description="Name of the cluster to read from.")
-    target: str = Field(
-        description="Name of the cluster to write to; positions and evidence are kept there too."
-    )
+    target: str = Field(description="Name of the cluster to write to; positions and evidence are kept there too.")
     topics: Annotated[tuple[Pattern, ...], Field(min_length=1)] = Field(
         description=FlowSettings.model_fields["topics"].description
     )
-    exclude: tuple[Pattern, ...] = Field(
-        default=(), description=FlowSettings.model_fields["exclude"].description
-    )
+    exclude: tuple[Pattern, ...] = Field(default=(), description=FlowSettings.model_fields["exclude"].description)
     start: Annotated[Start, BeforeValidator(start_from), WithJsonSchema(START_SCHEMA)] = Field(
         default=Start(), description=FlowSettings.model_fields["start"].description
     )

@@ -15,6 +15,7 @@ import yaml
 Path = tuple[str | int, ...]
 NODES_MAX = 100_000
 DEPTH_MAX = 32
+_COLLECTIONS = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -75,7 +76,11 @@ def dotted(path: Path) -> str:
 def parse(text: str) -> Document:
     """Reads YAML. Faults of syntax, duplicate keys and the like stand in the result's `faults`."""
     document = Document()
-    loader = _Loader(text)
+    try:
+        loader = _Loader(text)
+    except yaml.reader.ReaderError as error:
+        document.fault((), f"not readable as YAML: {error.reason} (character {error.position})")
+        return document
     try:
         node = loader.get_single_node()
         if node is not None:
@@ -104,6 +109,8 @@ class _Reader:
         self._nodes_left -= 1
         if self._nodes_left < 0 or len(path) > DEPTH_MAX:
             raise yaml.YAMLError("too large or too deep (an anchor may contain itself)")
+        if not isinstance(node, yaml.ScalarNode) and node.tag not in _COLLECTIONS:
+            raise yaml.MarkedYAMLError(problem=f"tag {node.tag!r} is not known", problem_mark=node.start_mark)
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path)
         if isinstance(node, yaml.SequenceNode):
