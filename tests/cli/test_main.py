@@ -1,0 +1,168 @@
+"""The command line: one place for exit codes, errors in one line, modules imported only when used."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from cli import main
+from replicator.errors import ConfigError, Fatal, Fenced, Incident, NotAllowed, Superseded, Unreachable
+
+ROOT = Path(__file__).parents[2]
+GOOD = """\
+clusters:
+  a: {properties: {bootstrap.servers: "a:1"}}
+  b: {properties: {bootstrap.servers: "b:1", sasl.password: "${PW}"}}
+flows:
+  f: {source: a, target: b, topics: [t]}
+"""
+
+
+@pytest.fixture
+def good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PW", "s3cret")
+    path = tmp_path / "flows.yaml"
+    path.write_text(GOOD)
+    return path
+
+
+@pytest.fixture
+def bad(tmp_path: Path) -> Path:
+    path = tmp_path / "bad.yaml"
+    path.write_text(GOOD.replace("topics", "topcs").replace("target: b", "target: c").replace("${PW}", "x"))
+    return path
+
+
+def raising(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    """Makes `schema` a command that raises."""
+
+    @click.command()
+    def command() -> None:
+        raise error
+
+    monkeypatch.setattr("cli.commands.schema.schema", command)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ConfigError("why"), 2),
+        (Unreachable("why"), 3),
+        (NotAllowed("why"), 3),
+        (Incident("name", "why"), 4),
+        (Superseded("why"), 5),
+        (Fenced("why"), 5),
+    ],
+)
+def test_errors_raised_on_purpose_are_one_line_and_an_exit_code(
+    error: Exception, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    raising(monkeypatch, error)
+    assert main.invoke(["schema"]) == code
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.splitlines() == [f"error: {error}"]
+
+
+@pytest.mark.parametrize("error", [Fatal("why"), ZeroDivisionError("why")])
+def test_a_bug_shows_its_traceback(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    raising(monkeypatch, error)
+    assert main.invoke(["schema"]) == 70
+    printed = capsys.readouterr().err
+    assert "Traceback" in printed
+    assert printed.splitlines()[-1].startswith("error: this is a bug")
+
+
+def test_an_interrupt_is_not_a_bug(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    raising(monkeypatch, KeyboardInterrupt())
+    assert main.invoke(["schema"]) == 130
+    assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["nope"], ["validate"], ["validate", "--nope"], ["validate", "-c"]])
+def test_wrong_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.invoke(arguments) == 2
+    assert "Error:" in capsys.readouterr().err
+
+
+def test_every_command_has_help_with_examples_that_begin_with_its_name(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in main.LAZY:
+        assert main.invoke([name, "--help"]) == 0
+        printed = capsys.readouterr().out
+        assert "Examples:" in printed, name
+        assert f"  eos-replicate {name}" in printed, name
+
+
+def test_help_lists_every_command_and_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.invoke(["--help"]) == 0
+    printed = capsys.readouterr().out
+    for name, (_, summary) in main.LAZY.items():
+        assert name in printed
+        assert summary in printed
+    for code in ("0 ", "2 ", "3 ", "4 ", "5 ", "70 "):
+        assert f"\n    {code}" in printed
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["schema"], ["validate", "-c", "/nonexistent"]])
+def test_no_kafka_client_is_loaded_for_commands_that_do_not_connect(arguments: list[str]) -> None:
+    code = (
+        "import sys; from cli.main import invoke; invoke(sys.argv[1:]); "
+        "sys.exit(any(name in sys.modules for name in ('confluent_kafka', 'kio', 'embedded_broker')))"
+    )
+    subprocess.run([sys.executable, "-c", code, *arguments], check=True, capture_output=True, cwd=ROOT)
+
+
+def test_output_into_a_closed_pipe_is_no_error() -> None:
+    command = f"{sys.executable} -m cli.main schema | head -c 1 > /dev/null; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert (done.stdout, done.stderr) == ("0\n", "")
+
+
+def test_validate_says_what_it_read(good: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.invoke(["validate", "-c", str(good)]) == 0
+    assert capsys.readouterr().out.splitlines() == [f"{good}: valid", "  f: a → b, exactly_once: t"]
+
+
+def test_validate_as_json_has_every_setting_and_no_secret(good: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.invoke(["validate", "-c", str(good), "--json"]) == 0
+    printed = capsys.readouterr().out
+    answer = json.loads(printed)
+    assert answer["valid"] is True
+    assert answer["flows"]["f"]["limits"]["transaction_timeout_ms"] == 60_000
+    assert (answer["flows"]["f"]["source"], answer["flows"]["f"]["target"]) == ("a", "b")
+    assert "s3cret" not in printed
+
+
+def test_validate_shows_every_fault(bad: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.invoke(["validate", "-c", str(bad)]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == f"error: {bad}: 4 errors"
+    assert lines[1].startswith("  line 3: clusters.b.properties.sasl.password: a secret written in the file")
+    assert "  line 5: flows.f.topcs: unknown key; did you mean 'topics'?" in lines
+
+
+def test_validate_as_json_has_every_fault(bad: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.invoke(["validate", "-c", str(bad), "--json"]) == 2
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["valid"] is False
+    assert {"line": 5, "path": "flows.f.topics", "message": "missing; it has no default"} in answer["errors"]
+
+
+@pytest.mark.parametrize("command", ["plan", "status", "run"])
+def test_an_unknown_flow_is_named_before_anything_connects(
+    command: str, good: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.invoke([command, "-c", str(good), "--flow", "g"]) == 2
+    assert capsys.readouterr().err == f"error: {good}: no flow g; it has f\n"
+
+
+def test_schema_is_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.invoke(["schema"]) == 0
+    assert json.loads(capsys.readouterr().out)["$schema"].startswith("https://json-schema.org/")
