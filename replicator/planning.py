@@ -84,28 +84,29 @@ class _Planner:
     def __init__(self, flow: Flow, config: Config, clusters: ControlPlane, result: FlowPlan) -> None:
         self._flow, self._config, self._clusters, self._result = flow, config, clusters, result
 
-    def attempt(
-        self, step: Callable[[], object], kind: Literal["topic", "cluster", "right", "position"]
-    ) -> None:
-        """Runs a step; what it raises on purpose is a finding."""
+    def attempt(self, step: Callable[[], object], kind: Literal["topic", "cluster", "right", "position"]) -> bool:
+        """Runs a step; what it raises on purpose is a finding, and False."""
         try:
             step()
         except ReplicatorError as error:
             named = "right" if isinstance(error, NotAllowed) else kind
             self._result.findings.append(Finding("error", named, str(error), error.exit_code))
+            return False
+        return True
 
     def run(self) -> None:
         source, target = self._clusters.connect()
         self.attempt(lambda: self._conflicts(source, target), "topic")
         self.attempt(lambda: self._limits(target), "cluster")
         self.attempt(self._internal, "topic")
-        self.attempt(self._group, "right")
+        # Without that right positions cannot be read, and waiting for them would be in vain.
+        readable = self.attempt(self._group, "right")
         sources = self._sources()
         if not sources:
             self._warn("topic", f"no topic of cluster {self._flow.source.name!r} is selected now")
         targets = self._targets(sources)
         self._sizes(sources, targets)
-        self.attempt(lambda: self._topics(sources, targets), "topic")
+        self.attempt(lambda: self._topics(sources, targets, readable), "topic")
         self._result.unchecked += [
             f"Write and Describe on transactional ids eos.{self._flow.name}.*",
             *(f"Write on topic {item.target!r}" for item in self._result.topics if item.action == "create"),
@@ -152,9 +153,7 @@ class _Planner:
         self, found: Mapping[str, TopicInfo], ask: Callable[[Iterable[str]], dict[str, dict[str, str]]]
     ) -> dict[str, TopicInfo]:
         """Configs of those topics whose user may see them (the others have a finding already)."""
-        told = [
-            name for name, info in found.items() if info.rights is None or "DescribeConfigs" in info.rights
-        ]
+        told = [name for name, info in found.items() if info.rights is None or "DescribeConfigs" in info.rights]
         configs = ask(told)
         return {
             name: TopicInfo(name, info.topic_id, info.partitions, configs.get(name, {}), info.rights)
@@ -173,9 +172,7 @@ class _Planner:
         rights = self._clusters.target.group_rights(group)
         missing = [right for right in GROUP_RIGHTS if rights is not None and right not in rights]
         if missing:
-            message = (
-                f"cluster {self._flow.target.name!r}: the user needs {', '.join(missing)} on group {group!r}"
-            )
+            message = f"cluster {self._flow.target.name!r}: the user needs {', '.join(missing)} on group {group!r}"
             self._error("right", message, NotAllowed.exit_code)
 
     def _internal(self) -> None:
@@ -202,9 +199,11 @@ class _Planner:
         grow = self._clusters.target.grow_topic
         self.attempt(partial(grow, growth.topic, growth.partitions, dry=True), "topic")
 
-    def _topics(self, sources: Mapping[str, TopicInfo], targets: Mapping[str, TopicInfo]) -> None:
+    def _topics(
+        self, sources: Mapping[str, TopicInfo], targets: Mapping[str, TopicInfo], positions_readable: bool
+    ) -> None:
         wanted = Changes()
-        owned = self._clusters.owned(sources, targets)
+        owned = self._clusters.owned(sources, targets) if positions_readable else frozenset(targets)
         for name, info in sources.items():
             try:
                 one = changes(self._flow, {name: info}, targets, owned)
@@ -217,7 +216,8 @@ class _Planner:
             self._try_create(spec)
         for growth in wanted.grow:
             self._try_grow(growth)
-        self.attempt(lambda: self._positions(targets), "position")
+        if positions_readable:
+            self.attempt(lambda: self._positions(targets), "position")
 
     def _positions(self, targets: Mapping[str, TopicInfo]) -> None:
         """How many partitions have a position; one with data and none would stop the flow (invariant 7)."""
@@ -268,9 +268,7 @@ def limit_faults(flow: Flow, broker: Mapping[str, str]) -> Iterator[str]:
         )
 
 
-def size_warnings(
-    flow: Flow, sources: Mapping[str, TopicInfo], targets: Mapping[str, TopicInfo]
-) -> Iterator[str]:
+def size_warnings(flow: Flow, sources: Mapping[str, TopicInfo], targets: Mapping[str, TopicInfo]) -> Iterator[str]:
     """Records that could be too large on the way, and times that the target would replace. Pure."""
     record_max = flow.limits.record_bytes_max
     for name, info in sources.items():

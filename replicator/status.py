@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from replicator import checkpoint, routing
+from replicator import checkpoint, names, routing
 from replicator.admin import TopicInfo
 from replicator.checkpoint import BadMetadata, Evidence
 from replicator.config import Flow
@@ -94,6 +94,7 @@ def status(flow: Flow, *, now_ms: int, connect_timeout_ms: int) -> FlowStatus:
         named = {name for name in routing.literals(flow) if routing.selects(flow, name)}
         sources = clusters.source.topics(selected | named)
         targets = clusters.list_target(sources)
+        clusters.target.group_rights(names.position_group(flow.name))  # NotAllowed now, not a time-out below
         partitions = [Partition(name, n) for name, info in sources.items() for n in range(info.partitions)]
         starts = clusters.source.offsets(partitions, end=False)
         ends = clusters.source.offsets(partitions, end=True, committed_only=True)
@@ -191,9 +192,7 @@ def _positions(
 ) -> dict[Partition, Committed | None]:
     """Positions by source partition; None also where the target does not have the partition yet."""
     keys = {at: Partition(routing.target_topic(flow, at.topic), at.partition) for at in partitions}
-    there = [
-        key for key in keys.values() if key.topic in targets and key.partition < targets[key.topic].partitions
-    ]
+    there = [key for key in keys.values() if key.topic in targets and key.partition < targets[key.topic].partitions]
     found = look.positions(flow, there)
     return {at: found.get(key) for at, key in keys.items()}
 

@@ -188,14 +188,17 @@ class ControlPlane:
         """
         targets = self.list_target(sources)
         wanted = changes(self.flow, sources, targets, self.owned(sources, targets))
-        for spec in wanted.create:
-            self.target.create_topic(spec)
+        created = tuple(spec for spec in wanted.create if self.target.create_topic(spec))
         for growth in wanted.grow:
             self.target.grow_topic(growth.topic, growth.partitions)
-        expected = {spec.name: spec.partitions for spec in wanted.create}
-        expected |= {growth.topic: growth.partitions for growth in wanted.grow}
-        self._await_partitions(expected)
-        return wanted
+        self._await_partitions({growth.topic: growth.partitions for growth in wanted.grow})
+        self._await_partitions({spec.name: spec.partitions for spec in created})
+        met = {spec.name: 1 for spec in wanted.create if spec not in created}
+        if not met:
+            return wanted
+        self._await_partitions(met)  # made by somebody else meanwhile: now visible, and judged as they are
+        further = self.ensure_target(sources)
+        return Changes(created + further.create, wanted.grow + further.grow)
 
     def owned(self, sources: Mapping[str, TopicInfo], targets: Mapping[str, TopicInfo]) -> frozenset[str]:
         """Target topics too small for their source in which the flow has positions already."""

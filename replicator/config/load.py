@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from replicator import routing
 from replicator.config import properties
 from replicator.config.messages import fault_of
 from replicator.config.models import Cluster, Config, Flow
@@ -22,7 +23,6 @@ from replicator.config.sections import (
 )
 from replicator.config.source import Document, Fault, Path, parse
 from replicator.errors import ConfigError
-from replicator.routing import conflicts, literals
 
 FILE_BYTES_MAX = 1024 * 1024
 _EMPTY_SECTIONS = {
@@ -108,7 +108,7 @@ class _Reader:
         good_flows = {name: flow for name, flow in read_flows.items() if flow is not None}
         for flow in good_flows.values():
             self._rename_tells_apart(flow)
-        for conflict in conflicts(good_flows.values()):
+        for conflict in routing.conflicts(good_flows.values()):
             self._document.fault(("flows", conflict.flow), conflict.message)
         good_clusters = {name: cluster for name, cluster in read_clusters.items() if cluster is not None}
         return Config(clusters=good_clusters, flows=good_flows)
@@ -177,7 +177,7 @@ class _Reader:
 
     def _rename_tells_apart(self, flow: Flow) -> None:
         """Without {topic} in the name, only one source topic may be selected."""
-        if "{topic}" in flow.rename or (len(flow.topics) == 1 and literals(flow)):
+        if "{topic}" in flow.rename or (len(flow.topics) == 1 and routing.literals(flow)):
             return
         message = "needs {topic}: without it all topics of the flow would be written to one"
         self._document.fault(("flows", flow.name, "rename"), message)

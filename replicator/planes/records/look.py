@@ -16,6 +16,13 @@ from replicator.config import Cluster, Flow
 from replicator.planes.contract import Committed, Partition
 from replicator.planes.records import failures, properties
 
+_DOING = "read the flow's positions"
+_COORDINATOR_MOVES = (
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+)
+
 
 @contextmanager
 def _consumer(cluster: Cluster, flow: Flow) -> Iterator[Consumer]:
@@ -37,19 +44,27 @@ def positions(flow: Flow, partitions: Iterable[Partition]) -> dict[Partition, Co
     asked = [TopicPartition(*at) for at in partitions]
     if not asked:
         return {}
-    doing = "read the flow's positions"
     with _consumer(flow.target, flow) as consumer:
-        try:
-            answers = consumer.committed(asked, timeout=flow.limits.request_timeout_ms / 1000)
-        except KafkaException as error:
-            raise failures.classify_start(error, flow.target.name, doing) from error
+        answers = _committed(consumer, asked, flow)
     found: dict[Partition, Committed | None] = {}
     for answer in answers:
         if answer.error is not None:
-            raise failures.classify_start(answer.error, flow.target.name, doing)
+            raise failures.classify_start(answer.error, flow.target.name, _DOING)
         at = Partition(answer.topic, answer.partition)
         found[at] = Committed(answer.offset, answer.metadata or "") if answer.offset >= 0 else None
     return found
+
+
+def _committed(consumer: Consumer, asked: list[TopicPartition], flow: Flow) -> list[TopicPartition]:
+    """Asks again while the coordinator comes up (it answers so on a new cluster), within the request timeout."""
+    deadline = time.monotonic() + flow.limits.request_timeout_ms / 1000
+    while True:
+        try:
+            return consumer.committed(asked, timeout=max(0.1, deadline - time.monotonic()))
+        except KafkaException as error:
+            if error.args[0].code() not in _COORDINATOR_MOVES or time.monotonic() > deadline:
+                raise failures.classify_start(error, flow.target.name, _DOING) from error
+            consumer.poll(0.1)
 
 
 def times_at(

@@ -1,0 +1,511 @@
+"""The control plane, plan and status on a real Kafka with passwords and ACLs."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from cli import main
+from replicator import checkpoint, names, planning, status
+from replicator.checkpoint import Evidence
+from replicator.config import Config, Flow, load
+from replicator.errors import Incident, NotAllowed, Unreachable
+from replicator.planes.contract import Committed, Partition
+from replicator.planes.records import look
+from replicator.topics import ControlPlane
+
+pytestmark = pytest.mark.kafka
+
+IMAGE = "apache/kafka:4.3.0"
+PASSWORDS = {"admin": "admin-pw", "alice": "alice-pw"}
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def no_kafka(reason: str) -> None:
+    if os.environ.get("EOS_REQUIRE_KAFKA") == "1":
+        pytest.fail(f"EOS_REQUIRE_KAFKA=1, but {reason}")
+    pytest.skip(f"needs a real Kafka, but {reason}")
+
+
+@dataclass(frozen=True)
+class Kafka:
+    """One broker: `plain` is for its super user, `secured` asks for a password and checks ACLs."""
+
+    plain: str
+    secured: str
+    admin: AdminClient
+
+    def create(self, topic: str, partitions: int, **configs: str) -> None:
+        named = {key.replace("_", "."): value for key, value in configs.items()}
+        self.admin.create_topics([NewTopic(topic, partitions, 1, config=named)])[topic].result(30)
+        deadline = time.monotonic() + 30
+        while topic not in self.topics():
+            assert time.monotonic() < deadline, f"{topic} was created and does not show"
+
+    def topics(self) -> dict[str, int]:
+        listed = self.admin.list_topics(timeout=30).topics
+        return {name: len(topic.partitions) for name, topic in listed.items() if name != "__consumer_offsets"}
+
+    def allow(self, operation: str, kind: str, name: str) -> None:
+        binding = AclBinding(
+            ResourceType[kind],
+            name,
+            ResourcePatternType.PREFIXED if kind != "BROKER" else ResourcePatternType.LITERAL,
+            "User:alice",
+            "*",
+            AclOperation[operation],
+            AclPermissionType.ALLOW,
+        )
+        self.admin.create_acls([binding])[binding].result(30)
+
+
+def settings(plain: int, secured: int, inner: int, controller: int) -> dict[str, str]:
+    users = " ".join(f'user_{user}="{password}"' for user, password in PASSWORDS.items())
+    outside = f"PLAINTEXT://127.0.0.1:{plain},SASL_PLAINTEXT://127.0.0.1:{secured},BROKER://127.0.0.1:{inner}"
+    return {
+        "KAFKA_NODE_ID": "1",
+        "KAFKA_PROCESS_ROLES": "broker,controller",
+        "KAFKA_LISTENERS": f"{outside},CONTROLLER://127.0.0.1:{controller}",
+        "KAFKA_ADVERTISED_LISTENERS": outside,
+        "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": (
+            "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT"
+        ),
+        "KAFKA_INTER_BROKER_LISTENER_NAME": "BROKER",
+        "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
+        "KAFKA_CONTROLLER_QUORUM_VOTERS": f"1@127.0.0.1:{controller}",
+        "KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR": "1",
+        "KAFKA_OFFSETS_TOPIC_NUM_PARTITIONS": "1",
+        "KAFKA_TRANSACTION_STATE_LOG_REPLICATION_FACTOR": "1",
+        "KAFKA_TRANSACTION_STATE_LOG_NUM_PARTITIONS": "1",
+        "KAFKA_TRANSACTION_STATE_LOG_MIN_ISR": "1",
+        "KAFKA_AUTO_CREATE_TOPICS_ENABLE": "true",
+        "KAFKA_AUTHORIZER_CLASS_NAME": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "KAFKA_SUPER_USERS": "User:ANONYMOUS;User:admin",
+        "KAFKA_SASL_ENABLED_MECHANISMS": "PLAIN",
+        "KAFKA_LISTENER_NAME_SASL__PLAINTEXT_PLAIN_SASL_JAAS_CONFIG": (
+            f"org.apache.kafka.common.security.plain.PlainLoginModule required {users};"
+        ),
+        "KAFKA_HEAP_OPTS": "-Xmx384m",
+    }
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[Kafka]:
+    if shutil.which("docker") is None:
+        no_kafka("there is no docker")
+    if subprocess.run(["docker", "image", "inspect", IMAGE], capture_output=True, check=False).returncode:
+        no_kafka(f"docker has no image {IMAGE}")
+    ports = free_ports(4)
+    name = f"eos-secured-{uuid.uuid4().hex[:8]}"
+    variables = [part for key, value in settings(*ports).items() for part in ("-e", f"{key}={value}")]
+    subprocess.run(
+        ["docker", "run", "-d", "--rm", "--name", name, "--network", "host", *variables, IMAGE],
+        check=True,
+        capture_output=True,
+    )
+    try:
+        plain, secured = (f"127.0.0.1:{port}" for port in ports[:2])
+        admin = AdminClient({"bootstrap.servers": plain, "log_level": 0})
+        admin.list_topics(timeout=60)
+        yield Kafka(plain, secured, admin)
+    finally:
+        subprocess.run(["docker", "rm", "-f", name], check=True, capture_output=True)
+
+
+@dataclass
+class World:
+    """A flow file whose clusters are one broker under several names, and topics with a prefix of their own."""
+
+    kafka: Kafka
+    path: Path
+    prefix: str
+
+    def write(self, more: str = "", *, source: str = "a", target: str = "b", topics: str = "") -> Config:
+        pattern = topics or f'"^{self.prefix}.*"'
+        login = "security.protocol: SASL_PLAINTEXT, sasl.mechanism: PLAIN, sasl.username: alice"
+        self.path.write_text(
+            f"""\
+clusters:
+  a: {{properties: {{bootstrap.servers: "{self.kafka.plain}"}}}}
+  b: {{properties: {{bootstrap.servers: "{self.kafka.plain.replace("127.0.0.1", "localhost")}"}}}}
+  alice: {{properties: {{bootstrap.servers: "{self.kafka.secured}", {login}, sasl.password: alice-pw}}}}
+  wrong: {{properties: {{bootstrap.servers: "{self.kafka.secured}", {login}, sasl.password: secret-typo}}}}
+  nobody: {{properties: {{bootstrap.servers: "127.0.0.1:1"}}}}
+  nowhere: {{properties: {{bootstrap.servers: "no-such-host.invalid:9092"}}}}
+flows:
+  {self.prefix}:
+    {{source: {source}, target: {target}, topics: [{pattern}], {more}}}
+"""
+        )
+        return load(self.path, {})
+
+    def flow(self, more: str = "", **sides: str) -> Flow:
+        return self.write(more, **sides).flows[self.prefix]
+
+    def mine(self) -> dict[str, int]:
+        return {name: count for name, count in self.kafka.topics().items() if self.prefix in name}
+
+
+@pytest.fixture
+def world(kafka: Kafka, tmp_path: Path) -> World:
+    return World(kafka, tmp_path / "flows.yaml", f"x{uuid.uuid4().hex[:8]}")
+
+
+def commit_position(world: World, flow: Flow, topic: str, partition: int, offset: int, **evidence: object) -> None:
+    """What a lane does: a position with evidence, in a transaction on the target."""
+    known = {
+        "source_topic": topic.removeprefix("a."),
+        "source_cluster": "",
+        "source_topic_id": "",
+        "target_topic_id": "",
+    }
+    metadata = checkpoint.encode(Evidence(**{"generation": 1, "owner": "me", **known, **evidence}))  # type: ignore[arg-type]
+    producer = Producer({"bootstrap.servers": world.kafka.plain, "transactional.id": f"t-{flow.name}", "log_level": 0})
+    consumer = Consumer({"bootstrap.servers": world.kafka.plain, "group.id": names.position_group(flow.name)})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    position = TopicPartition(topic, partition, offset, metadata)
+    producer.send_offsets_to_transaction([position], consumer.consumer_group_metadata(), 60)
+    producer.commit_transaction(60)
+    consumer.close()
+
+
+def produce(world: World, topic: str, count: int, partition: int = 0, timestamp_ms: int = 0) -> None:
+    producer = Producer({"bootstrap.servers": world.kafka.plain, "log_level": 0})
+    for _ in range(count):
+        producer.produce(topic, b"value", partition=partition, timestamp=timestamp_ms)
+    assert producer.flush(30) == 0
+
+
+def test_target_topics_get_partitions_and_configs_of_their_source(world: World) -> None:
+    flow = world.flow()
+    one, two = f"{world.prefix}-1", f"{world.prefix}-2"
+    world.kafka.create(one, 3, cleanup_policy="compact", retention_ms="12345", min_insync_replicas="1", flush_ms="7")
+    world.kafka.create(two, 1)
+    with ControlPlane(flow) as plane:
+        plane.connect()
+        sources = plane.list_source()
+        assert {name: info.partitions for name, info in sources.items()} == {one: 3, two: 1}
+        done = plane.ensure_target(sources)
+        assert [(spec.name, spec.partitions) for spec in done.create] == [(f"a.{one}", 3), (f"a.{two}", 1)]
+        targets = plane.list_target(sources, configs=True)
+        assert targets[f"a.{one}"].partitions == 3
+        configs = targets[f"a.{one}"].configs
+        assert (configs["cleanup.policy"], configs["retention.ms"]) == ("compact", "12345")
+        assert configs["flush.ms"] != "7"
+        assert sources[one].topic_id not in ("", targets[f"a.{one}"].topic_id)
+        assert not plane.ensure_target(sources)
+
+
+def test_only_the_flows_own_topics_grow(world: World) -> None:
+    flow = world.flow()
+    topic = f"{world.prefix}-1"
+    world.kafka.create(topic, 3)
+    world.kafka.create(f"a.{topic}", 1)
+    with ControlPlane(flow) as plane:
+        sources = plane.list_source()
+        with pytest.raises(Incident, match="target_topic_too_small"):
+            plane.ensure_target(sources)
+        commit_position(world, flow, f"a.{topic}", 0, 0)
+        done = plane.ensure_target(sources)
+        assert [(growth.topic, growth.partitions) for growth in done.grow] == [(f"a.{topic}", 3)]
+        assert world.mine()[f"a.{topic}"] == 3
+
+
+def test_a_topic_made_by_somebody_else_meanwhile_is_judged_as_it_is(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flow = world.flow()
+    topic = f"{world.prefix}-1"
+    world.kafka.create(topic, 3)
+    world.kafka.create(f"a.{topic}", 1)
+    with ControlPlane(flow) as plane:
+        look_again = plane.list_target
+        answers = iter([{}])
+        monkeypatch.setattr(plane, "list_target", lambda sources: next(answers, look_again(sources)))
+        with pytest.raises(Incident, match="target_topic_too_small"):
+            plane.ensure_target(plane.list_source())
+
+
+def test_internal_topics_are_made_once_and_the_map_topic_grows(world: World) -> None:
+    flow = world.flow()
+    control, lane_map = names.control_topic(flow.name), names.map_topic(flow.name)
+    with ControlPlane(flow) as plane:
+        plane.ensure_internal(2)
+        plane.ensure_internal(1)
+        assert world.mine() == {control: 1, lane_map: 2}
+        plane.ensure_internal(3)
+        assert world.mine() == {control: 1, lane_map: 3}
+        configs = plane.target.topic_configs([control, lane_map])
+        assert configs[control]["cleanup.policy"] == "compact"
+        assert (configs[lane_map]["cleanup.policy"], configs[lane_map]["retention.ms"]) == ("delete", "-1")
+
+
+def test_a_control_topic_made_by_somebody_else_is_refused(world: World) -> None:
+    flow = world.flow()
+    world.kafka.create(names.control_topic(flow.name), 2)
+    with ControlPlane(flow) as plane, pytest.raises(Incident, match="control_topic_unfit"):
+        plane.ensure_internal(1)
+
+
+def test_a_topic_that_is_named_but_not_there_is_not_created(world: World) -> None:
+    flow = world.flow(topics=f"{world.prefix}-nope")
+    with ControlPlane(flow) as plane, pytest.raises(Incident, match=f"cluster 'a' has no topic '{world.prefix}-nope'"):
+        plane.list_source()
+    assert world.mine() == {}
+
+
+def test_a_wrong_password_is_found_at_once_and_names_the_cluster(world: World) -> None:
+    flow = world.flow(source="wrong")
+    began = time.monotonic()
+    with ControlPlane(flow) as plane, pytest.raises(Unreachable) as caught:
+        plane.connect()
+    assert time.monotonic() - began < 5
+    assert str(caught.value).startswith("cluster 'wrong' refused the credentials: ")
+    assert "secret-typo" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("cluster", "why"), [("nobody", "Connection refused"), ("nowhere", "Failed to resolve")])
+def test_an_unreachable_cluster_is_given_up_within_its_time(world: World, cluster: str, why: str) -> None:
+    flow = world.flow("limits: {connect_timeout_ms: 1500}", target=cluster)
+    began = time.monotonic()
+    with ControlPlane(flow) as plane, pytest.raises(Unreachable) as caught:
+        plane.connect()
+    assert 1 < time.monotonic() - began < 5
+    assert f"cluster {cluster!r}" in str(caught.value)
+    assert why in str(caught.value)
+
+
+def test_a_missing_right_names_cluster_right_and_topic(world: World) -> None:
+    topic = f"{world.prefix}-1"
+    world.kafka.create(topic, 1)
+    flow = world.flow(source="alice", topics=topic)
+    with ControlPlane(flow) as plane:
+        plane.connect()
+        with pytest.raises(NotAllowed, match=f"cluster 'alice'.* needs Describe on topic '{topic}'"):
+            plane.list_source()
+        world.kafka.allow("DESCRIBE", "TOPIC", topic)
+        with pytest.raises(NotAllowed, match=f"cluster 'alice'.* needs DescribeConfigs on topic '{topic}'"):
+            plane.list_source()
+    writing = world.flow(target="alice")
+    with ControlPlane(writing) as plane, pytest.raises(NotAllowed, match=f"needs Describe on topic 'a.{topic}'"):
+        plane.ensure_target(plane.list_source())
+
+
+def findings(plan: planning.FlowPlan, kind: str = "") -> list[str]:
+    return [f"{it.severity}: {it.message}" for it in plan.findings if kind in ("", it.kind)]
+
+
+def test_plan_finds_every_missing_right_at_once_and_then_none(world: World) -> None:
+    topic = f"{world.prefix}-1"
+    world.kafka.create(topic, 1)
+    config = world.write(target="alice")
+    flow = config.flows[world.prefix]
+    plan = planning.plan(flow, config, connect_timeout_ms=10_000)
+    missing = "\n".join(findings(plan, "right"))
+    for resource in (f"a.{topic}", names.control_topic(flow.name), names.map_topic(flow.name)):
+        assert f"Describe on topic '{resource}'" in missing
+        assert f"Create on topic '{resource}'" in missing
+    assert f"Describe on group '{names.position_group(flow.name)}'" in missing
+    assert plan.exit_code() == 3
+
+    for operation in ("DESCRIBE", "DESCRIBE_CONFIGS", "READ", "WRITE", "CREATE", "ALTER"):
+        for prefix in ("a." + world.prefix, f"__eos.{world.prefix}"):
+            world.kafka.allow(operation, "TOPIC", prefix)
+    world.kafka.allow("READ", "GROUP", f"eos-replicate.{world.prefix}")
+    plan = planning.plan(flow, config, connect_timeout_ms=10_000)
+    assert [text for text in findings(plan) if text.startswith("error")] == []
+    assert plan.exit_code() == 0
+    with ControlPlane(flow) as plane:
+        plane.ensure_internal(1)
+        plane.ensure_target(plane.list_source())
+    assert planning.plan(flow, config, connect_timeout_ms=10_000).exit_code() == 0
+
+
+def test_plan_finds_rights_missing_on_existing_topics(world: World) -> None:
+    topic = f"{world.prefix}-1"
+    world.kafka.create(topic, 1)
+    world.kafka.create(f"a.{topic}", 1)
+    for prefix in (f"a.{world.prefix}", f"__eos.{world.prefix}"):
+        world.kafka.allow("DESCRIBE", "TOPIC", prefix)
+    config = world.write(target="alice")
+    plan = planning.plan(config.flows[world.prefix], config, connect_timeout_ms=10_000)
+    assert f"error: cluster 'alice': the user needs DescribeConfigs, Read, Write on topic 'a.{topic}'" in findings(plan)
+
+
+def test_plan_changes_nothing_and_says_what_would_be_created(world: World) -> None:
+    one, two = f"{world.prefix}-1", f"{world.prefix}-2"
+    world.kafka.create(one, 3, retention_ms="777")
+    world.kafka.create(two, 1)
+    world.kafka.create(f"a.{two}", 1)
+    before = world.mine()
+    config = world.write()
+    plan = planning.plan(config.flows[world.prefix], config, connect_timeout_ms=10_000)
+    assert world.mine() == before
+    assert [(item.action, item.target, item.partitions) for item in plan.topics] == [
+        ("create", f"a.{one}", 3),
+        ("keep", f"a.{two}", 1),
+    ]
+    assert plan.topics[0].configs["retention.ms"] == "777"
+    assert [spec.partitions for spec in plan.internal] == [1, 1]
+    assert (findings(plan), plan.exit_code()) == ([], 0)
+
+
+def test_plan_finds_a_target_with_data_but_no_position(world: World) -> None:
+    topic = f"{world.prefix}-1"
+    world.kafka.create(topic, 2)
+    world.kafka.create(f"a.{topic}", 2)
+    produce(world, f"a.{topic}", 3, partition=1)
+    config = world.write()
+    flow = config.flows[world.prefix]
+    plan = planning.plan(flow, config, connect_timeout_ms=10_000)
+    (found,) = findings(plan)
+    assert found.startswith(f"error: target a.{topic}[1] holds data (end offset 3) but the flow has no position there")
+    assert plan.exit_code() == 4
+    commit_position(world, flow, f"a.{topic}", 1, 5)
+    plan = planning.plan(flow, config, connect_timeout_ms=10_000)
+    assert (findings(plan), plan.topics[0].partitions_with_position) == ([], 1)
+
+
+def test_plan_finds_limits_partitions_and_policies_that_do_not_fit(world: World) -> None:
+    topic = f"{world.prefix}-1"
+    world.kafka.create(topic, 2, max_message_bytes="2000000")
+    world.kafka.create(f"a.{topic}", 1)
+    config = world.write("limits: {transaction_timeout_ms: 900001}, topic_configs: {replication_factor: 2}")
+    plan = planning.plan(config.flows[world.prefix], config, connect_timeout_ms=10_000)
+    found = "\n".join(findings(plan))
+    assert "limits.transaction_timeout_ms is 900001, the target allows 900000" in found
+    assert "target_topic_too_small" in found
+    assert "INVALID_REPLICATION_FACTOR" in found
+    assert f"warning: target topic 'a.{topic}' takes 1048588 bytes, source topic '{topic}' 2000000" in found
+    assert plan.exit_code() == 4
+
+
+def test_one_broker_under_two_names_is_seen_through_by_its_cluster_id(world: World) -> None:
+    world.kafka.create(f"{world.prefix}-1", 1)
+    config = world.write("rename: '{topic}-copy'")
+    plan = planning.plan(config.flows[world.prefix], config, connect_timeout_ms=10_000)
+    assert "would feed itself" in findings(plan, "conflict")[0]
+    assert plan.exit_code() == 2
+
+
+def test_status_shows_position_and_lag(world: World) -> None:
+    topic = f"{world.prefix}-1"
+    world.kafka.create(topic, 3)
+    world.kafka.create(f"a.{topic}", 3)
+    flow = world.flow()
+    now_ms = time.time_ns() // 1_000_000
+    produce(world, topic, 4, partition=0, timestamp_ms=now_ms - 90_000)
+    produce(world, topic, 2, partition=1)
+    with ControlPlane(flow) as plane:
+        topic_id = plane.list_source()[topic].topic_id
+    commit_position(world, flow, f"a.{topic}", 0, 1, source_topic_id=topic_id, committed_ms=now_ms - 1000)
+    commit_position(world, flow, f"a.{topic}", 1, 2, source_topic_id=topic_id, committed_ms=now_ms - 1000)
+    shown = status.status(flow, now_ms=now_ms, connect_timeout_ms=10_000)
+    rows = [(row.partition, row.position, row.source_end, row.lag_records, row.state) for row in shown.partitions]
+    assert rows == [(0, 1, 4, 3, "behind"), (1, 2, 2, 0, "in_sync"), (2, None, 0, 0, "not_started")]
+    assert shown.partitions[0].lag_seconds == 90.0
+    assert shown.partitions[0].last_commit_ms == now_ms - 1000
+
+
+def test_status_does_not_count_an_open_transaction_at_the_source(world: World) -> None:
+    topic = f"{world.prefix}-1"
+    world.kafka.create(topic, 1)
+    flow = world.flow()
+    open_one = Producer({"bootstrap.servers": world.kafka.plain, "transactional.id": world.prefix, "log_level": 0})
+    open_one.init_transactions(60)
+    open_one.begin_transaction()
+    open_one.produce(topic, b"x", partition=0)
+    open_one.flush(30)
+    (row,) = status.status(flow, now_ms=0, connect_timeout_ms=10_000).partitions
+    assert row.source_end == 0
+    open_one.commit_transaction(60)
+    (row,) = status.status(flow, now_ms=0, connect_timeout_ms=10_000).partitions
+    assert row.source_end == 2
+
+
+def test_status_shows_a_named_topic_that_is_gone(world: World) -> None:
+    (row,) = status.status(world.flow(topics=f"{world.prefix}-1"), now_ms=0, connect_timeout_ms=10_000).partitions
+    assert (row.source_topic, row.partition, row.state) == (f"{world.prefix}-1", -1, "topic_missing")
+
+
+def test_positions_are_none_only_when_the_broker_says_so(world: World) -> None:
+    topic = f"a.{world.prefix}-1"
+    world.kafka.create(topic, 2)
+    flow = world.flow()
+    commit_position(world, flow, topic, 1, 7)
+    found = look.positions(flow, [Partition(topic, 0), Partition(topic, 1)])
+    assert found[Partition(topic, 0)] is None
+    position = found[Partition(topic, 1)]
+    assert isinstance(position, Committed)
+    assert position.offset == 7
+    assert checkpoint.decode(position.metadata).owner == "me"
+
+
+def test_status_names_the_missing_right_on_the_group(world: World) -> None:
+    world.kafka.create(f"{world.prefix}-1", 1)
+    world.kafka.allow("DESCRIBE", "TOPIC", f"a.{world.prefix}")
+    flow = world.flow(target="alice")
+    with pytest.raises(NotAllowed, match=f"cluster 'alice'.* needs Describe on group 'eos-replicate.{flow.name}'"):
+        status.status(flow, now_ms=0, connect_timeout_ms=10_000)
+
+
+def test_commands_print_json_and_end_with_their_exit_code(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    world.kafka.create(f"{world.prefix}-1", 1)
+    world.write()
+    assert main.invoke(["plan", "-c", str(world.path), "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert plan["flows"][0]["topics"][0]["action"] == "create"
+    assert main.invoke(["status", "-c", str(world.path), "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["flows"][0]["partitions"][0]["state"] == "not_started"
+
+    world.write(target="wrong")
+    for command in ("plan", "status"):
+        assert main.invoke([command, "-c", str(world.path), "--json"]) == 3
+        printed = capsys.readouterr()
+        assert "cluster 'wrong' refused the credentials" in printed.out
+        json.loads(printed.out)
+
+
+def test_commands_for_people(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    topic = f"{world.prefix}-1"
+    world.kafka.create(topic, 1)
+    world.write()
+    assert main.invoke(["plan", "-c", str(world.path)]) == 0
+    printed = capsys.readouterr().out
+    assert f"create a.{topic} with 1 partition(s): cleanup.policy=delete" in printed
+    assert "ready to run" in printed
+    assert main.invoke(["status", "-c", str(world.path)]) == 0
+    printed = capsys.readouterr().out
+    assert f"{topic}[0]" in printed
+    assert "not_started" in printed
