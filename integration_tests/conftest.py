@@ -1,0 +1,93 @@
+"""Fixtures of the integration tests: the same tests on the embedded broker and on real Kafka."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pytest
+
+from integration_tests.harness.broker import BrokerHandle, Kind
+from integration_tests.harness.clients import warm_up
+from integration_tests.harness.embedded import EmbeddedBroker
+from integration_tests.harness.kafka_container import KafkaContainer, docker_problem
+from integration_tests.harness.proxy import Proxy
+
+BOTH = [pytest.param("embedded"), pytest.param("kafka", marks=pytest.mark.kafka)]
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The two clusters of a flow."""
+
+    source: BrokerHandle
+    target: BrokerHandle
+
+
+@pytest.fixture(scope="session", params=BOTH)
+def kind(request: pytest.FixtureRequest) -> Kind:
+    """Which broker this test runs on. Without Docker real Kafka is skipped; EOS_REQUIRE_KAFKA=1 makes that fail."""
+    chosen: Kind = request.param
+    problem = docker_problem() if chosen == "kafka" else None
+    if problem is not None:
+        if os.environ.get("EOS_REQUIRE_KAFKA") == "1":
+            pytest.fail(f"EOS_REQUIRE_KAFKA=1, but {problem}")
+        pytest.skip(problem)
+    return chosen
+
+
+@pytest.fixture(scope="session")
+def brokers(kind: Kind, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    """Both brokers of the session, started side by side."""
+    handles: list[BrokerHandle]
+    if kind == "kafka":
+        handles = [KafkaContainer(), KafkaContainer()]
+    else:
+        root = tmp_path_factory.mktemp("brokers")
+        handles = [EmbeddedBroker(root / "source"), EmbeddedBroker(root / "target")]
+    try:
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(_start, handles))
+        yield Pair(*handles)
+    finally:
+        for handle in handles:
+            handle.stop()
+
+
+def _start(handle: BrokerHandle) -> None:
+    handle.start()
+    warm_up(handle.bootstrap)
+
+
+@pytest.fixture
+def source(brokers: Pair) -> BrokerHandle:
+    """The cluster that flows read. A test that killed it has left it running again, or it is started here."""
+    return _running(brokers.source)
+
+
+@pytest.fixture
+def target(brokers: Pair) -> BrokerHandle:
+    """The cluster that flows write."""
+    return _running(brokers.target)
+
+
+def _running(handle: BrokerHandle) -> BrokerHandle:
+    if not handle.alive():
+        handle.restart()
+    return handle
+
+
+@pytest.fixture
+def proxy(target: BrokerHandle) -> Iterator[Proxy]:
+    """A fault-injecting proxy in front of the target."""
+    with Proxy(target.bootstrap) as running:
+        yield running
+
+
+@pytest.fixture
+def unique() -> Callable[[str], str]:
+    """Names that no other test has used: `unique("orders")` → `orders-3f9a1c2b`."""
+    return lambda prefix: f"{prefix}-{uuid.uuid4().hex[:8]}"

@@ -1,0 +1,61 @@
+"""One handle over both brokers, so that a test doesn't know which one it runs on."""
+
+from __future__ import annotations
+
+import random
+import socket
+from typing import Literal, Protocol
+
+from confluent_kafka.admin import AdminClient
+
+Kind = Literal["embedded", "kafka"]
+READY_S_MAX = 60.0
+
+
+class BrokerHandle(Protocol):
+    """A broker in a process of its own. Address, cluster id and data stay the same over kill and restart."""
+
+    kind: Kind
+    bootstrap: str
+
+    def start(self) -> None:
+        """Start and return once a client's request was answered."""
+
+    def kill(self) -> None:
+        """SIGKILL; returns once the process is gone. Nothing is flushed."""
+
+    def restart(self) -> None:
+        """Start again after `kill` or `stop`, with the same address and data."""
+
+    def stop(self) -> None:
+        """Stop for good and remove what was started."""
+
+    def alive(self) -> bool:
+        """Whether the process runs."""
+
+
+def free_port() -> int:
+    """A TCP port that was free a moment ago, from below the range that outgoing connections take theirs from."""
+    for port in random.sample(range(20_000, 32_000), 100):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise RuntimeError("no free TCP port")
+
+
+def wait_ready(bootstrap: str, timeout_s: float = READY_S_MAX) -> str:
+    """Wait for the answer to a real metadata request; returns the cluster id. librdkafka reconnects inside."""
+    admin = AdminClient(
+        {
+            "bootstrap.servers": bootstrap,
+            "reconnect.backoff.ms": 20,
+            "reconnect.backoff.max.ms": 200,
+            "log_level": 0,
+        }
+    )
+    metadata = admin.list_topics(timeout=timeout_s)
+    assert metadata.brokers, f"{bootstrap} answered without a broker"
+    return str(metadata.cluster_id)

@@ -1,0 +1,181 @@
+"""Short forms of the clients that tests use: confluent-kafka for writing and the control plane."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic
+
+TIMEOUT_S = 30.0
+QUIET = {"log_level": 0, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200}
+
+
+def admin(bootstrap: str) -> AdminClient:
+    """An admin client that keeps quiet about restarting brokers. Keep it while its futures are open."""
+    return AdminClient({"bootstrap.servers": bootstrap, **QUIET})
+
+
+def create_topic(
+    bootstrap: str, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None
+) -> None:
+    """Create a topic and return once every partition has a leader that clients can see."""
+    client = admin(bootstrap)
+    new = NewTopic(name, partitions, 1, config=dict(configs or {}))
+    client.create_topics([new], operation_timeout=TIMEOUT_S)[name].result(TIMEOUT_S)
+    settle(bootstrap, name, partitions)
+
+
+def settle(bootstrap: str, name: str, partitions: int) -> None:
+    """Return once the leader of every partition answers: a topic is there a little before its leaders are."""
+    deadline = time.monotonic() + TIMEOUT_S
+    client = consumer(bootstrap)
+    waiting = list(range(partitions))
+    while waiting:
+        try:
+            client.get_watermark_offsets(TopicPartition(name, waiting[-1]), timeout=TIMEOUT_S)
+        except KafkaException as error:
+            if time.monotonic() > deadline or not error.args[0].retriable():
+                raise
+            client.poll(0.01)  # serves the metadata refresh that the error has started
+        else:
+            waiting.pop()
+    client.close()
+
+
+def delete_topic(bootstrap: str, name: str) -> None:
+    """Delete a topic."""
+    client = admin(bootstrap)
+    client.delete_topics([name], operation_timeout=TIMEOUT_S)[name].result(TIMEOUT_S)
+
+
+def grow_topic(bootstrap: str, name: str, partitions: int) -> None:
+    """Raise the partition count."""
+    client = admin(bootstrap)
+    client.create_partitions([NewPartitions(name, partitions)])[name].result(TIMEOUT_S)
+    settle(bootstrap, name, partitions)
+
+
+def topic_configs(bootstrap: str, name: str) -> dict[str, str]:
+    """All configs of a topic as the broker describes them."""
+    resource = ConfigResource(ConfigResource.Type.TOPIC, name)
+    client = admin(bootstrap)
+    found = client.describe_configs([resource])[resource].result(TIMEOUT_S)
+    return {key: entry.value for key, entry in found.items()}
+
+
+def topics(bootstrap: str) -> dict[str, int]:
+    """Topics with their partition counts."""
+    listed = admin(bootstrap).list_topics(timeout=TIMEOUT_S).topics
+    return {name: len(topic.partitions) for name, topic in listed.items()}
+
+
+def delete_records(bootstrap: str, topic: str, partition: int, before: int) -> None:
+    """Move a partition's log start to `before`."""
+    at = TopicPartition(topic, partition, before)
+    client = admin(bootstrap)
+    client.delete_records([at])[at].result(TIMEOUT_S)
+
+
+def producer(bootstrap: str, **properties: Any) -> Producer:
+    """An idempotent producer; keyword names are librdkafka's with underscores for dots."""
+    dotted = {name.replace("_", "."): value for name, value in properties.items()}
+    return Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 0, **QUIET, **dotted})
+
+
+def transactional(bootstrap: str, transactional_id: str, **properties: Any) -> Producer:
+    """A transactional producer after its InitProducerId."""
+    made = producer(bootstrap, transactional_id=transactional_id, **properties)
+    made.init_transactions(TIMEOUT_S)
+    return made
+
+
+def put(client: Producer, topic: str, *values: bytes | None, partition: int = 0, **fields: Any) -> list[Message]:
+    """Produce `values`, wait for all acks, and return the delivery reports. Raises AssertionError on a failed one."""
+    reports: list[Message] = []
+    failed: list[KafkaError] = []
+
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            failed.append(error)
+        reports.append(message)
+
+    for value in values:
+        client.produce(topic, value, partition=partition, on_delivery=delivered, **fields)
+    left = client.flush(TIMEOUT_S)
+    assert left == 0, f"{left} records without ack after {TIMEOUT_S} s"
+    assert not failed, f"refused: {failed}"
+    return reports
+
+
+def consumer(bootstrap: str, **properties: Any) -> Consumer:
+    """A consumer that never commits by itself, with partition EOF; read_committed unless told otherwise."""
+    dotted = {name.replace("_", "."): value for name, value in properties.items()}
+    base: dict[str, Any] = {
+        "bootstrap.servers": bootstrap,
+        "group.id": f"reader-{uuid.uuid4().hex[:8]}",
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        "auto.offset.reset": "earliest",
+        "isolation.level": "read_committed",
+        "fetch.wait.max.ms": 50,
+        **QUIET,
+    }
+    return Consumer({**base, **dotted})
+
+
+def read(
+    bootstrap: str, topic: str, partition: int = 0, offset: int = 0, *, isolation: str = "read_committed"
+) -> list[Message]:
+    """All records of a partition from `offset` to its end (read_committed: the last stable offset)."""
+    client = consumer(bootstrap, isolation_level=isolation)
+    client.assign([TopicPartition(topic, partition, offset)])
+    found: list[Message] = []
+    try:
+        while True:
+            message = client.poll(TIMEOUT_S)
+            assert message is not None, f"{topic}[{partition}]: no end of partition within {TIMEOUT_S} s"
+            error = message.error()
+            if error is None:
+                found.append(message)
+            elif error.code() == KafkaError._PARTITION_EOF:
+                return found
+            else:
+                raise AssertionError(f"{topic}[{partition}]: {error}")
+    finally:
+        client.close()
+
+
+def values(messages: Sequence[Message]) -> list[bytes | None]:
+    """Their values."""
+    return [message.value() for message in messages]
+
+
+def committed(
+    bootstrap: str, group: str, topic: str, partition: int = 0, *, stable: bool = True, timeout_s: float = TIMEOUT_S
+) -> TopicPartition:
+    """A group's committed offset; with `stable` the broker answers only once no transaction is open over it."""
+    isolation = "read_committed" if stable else "read_uncommitted"
+    client = consumer(bootstrap, group_id=group, isolation_level=isolation)
+    try:
+        return client.committed([TopicPartition(topic, partition)], timeout=timeout_s)[0]
+    finally:
+        client.close()
+
+
+def warm_up(bootstrap: str) -> None:
+    """One transaction and one committed offset: the broker's internal topics exist after this."""
+    name = f"warm-up-{uuid.uuid4().hex[:8]}"
+    create_topic(bootstrap, name)
+    writer = transactional(bootstrap, name)
+    writer.begin_transaction()
+    writer.produce(name, b"warm")
+    group = consumer(bootstrap, group_id=name)
+    writer.send_offsets_to_transaction([TopicPartition(name, 0, 1)], group.consumer_group_metadata(), TIMEOUT_S)
+    writer.commit_transaction(TIMEOUT_S)
+    group.committed([TopicPartition(name, 0)], timeout=TIMEOUT_S)
+    group.close()
+    delete_topic(bootstrap, name)

@@ -1,0 +1,82 @@
+"""The embedded broker as a process: `eos-replicate broker`, met over TCP only."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from integration_tests.harness.broker import Kind, free_port, wait_ready
+
+START_S_MAX = 30.0
+
+
+class EmbeddedBroker:
+    """A `BrokerHandle` over one process with a data directory that outlives it."""
+
+    kind: Kind = "embedded"
+
+    def __init__(self, directory: Path, *options: str) -> None:
+        """`directory` gets the data and the log; `options` go to the command as they are."""
+        self.bootstrap = f"127.0.0.1:{free_port()}"
+        self._data = directory / "data"
+        self._log = directory / "broker.log"
+        self._options = options
+        self._process: subprocess.Popen[str] | None = None
+        directory.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def _running(self) -> subprocess.Popen[str]:
+        assert self._process is not None, "the broker was never started"
+        return self._process
+
+    def start(self) -> None:
+        """See `BrokerHandle`."""
+        command = [sys.executable, "-m", "cli.main", "broker", "--data-dir", str(self._data)]
+        command += ["--listen", self.bootstrap, *self._options]
+        with self._log.open("a") as log:
+            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+        self._wait_listening(self._process)
+        wait_ready(self.bootstrap)
+
+    def _wait_listening(self, process: subprocess.Popen[str]) -> None:
+        """Its one line on stdout says that it accepts connections; end of file says that it never will."""
+        watchdog = threading.Timer(START_S_MAX, process.kill)
+        watchdog.start()
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+        finally:
+            watchdog.cancel()
+        if not line.strip().endswith(self.bootstrap):
+            process.kill()
+            code = process.wait()
+            raise RuntimeError(f"the broker said {line!r} and ended with {code}:\n{self.log_tail()}")
+
+    def log_tail(self, lines: int = 50) -> str:
+        """The end of what it wrote on stderr, over all its starts."""
+        return "\n".join(self._log.read_text(errors="replace").splitlines()[-lines:])
+
+    def kill(self) -> None:
+        """See `BrokerHandle`."""
+        self._running.kill()
+        self._running.wait()
+
+    def restart(self) -> None:
+        """See `BrokerHandle`."""
+        self.start()
+
+    def terminate(self, timeout_s: float = 20.0) -> int:
+        """SIGTERM; its exit code."""
+        self._running.terminate()
+        return self._running.wait(timeout_s)
+
+    def alive(self) -> bool:
+        """See `BrokerHandle`."""
+        return self._process is not None and self._process.poll() is None
+
+    def stop(self) -> None:
+        """See `BrokerHandle`."""
+        if self.alive():
+            self.kill()

@@ -1,0 +1,134 @@
+"""Real Kafka in a container that survives SIGKILL: same host port, same data.
+
+Two things that are easily got wrong:
+- The broker connects to itself (transaction verification), at its inter-broker address. The advertised client
+  address is only reachable from outside, so there is a second listener, BROKER://localhost:9094.
+- The image's entry point formats its data directory and refuses one that is formatted. A second start goes to
+  the broker directly, with the configuration that the first start wrote.
+"""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from typing import Any
+
+from testcontainers.core.config import testcontainers_config
+from testcontainers.core.container import DockerContainer
+
+from integration_tests.harness.broker import Kind, free_port, wait_ready
+
+IMAGE = "apache/kafka:4.3.0"
+CLIENT_PORT = 9092
+DATA = "/tmp/eos-data"
+START = f"""
+if [ -e {DATA}/meta.properties ]; then
+  exec java "-Xmx$KAFKA_HEAP" -cp '/opt/kafka/libs/*' kafka.Kafka /opt/kafka/config/server.properties
+fi
+exec /etc/kafka/docker/run
+"""
+
+SETTINGS = {
+    "KAFKA_NODE_ID": "1",
+    "KAFKA_PROCESS_ROLES": "broker,controller",
+    "KAFKA_CONTROLLER_QUORUM_VOTERS": "1@localhost:9093",
+    "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
+    "KAFKA_INTER_BROKER_LISTENER_NAME": "BROKER",
+    "KAFKA_LISTENERS": f"PLAINTEXT://:{CLIENT_PORT},BROKER://:9094,CONTROLLER://:9093",
+    "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "PLAINTEXT:PLAINTEXT,BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "KAFKA_LOG_DIRS": DATA,
+    "KAFKA_AUTO_CREATE_TOPICS_ENABLE": "false",
+    "KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
+    "KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR": "1",
+    "KAFKA_OFFSETS_TOPIC_NUM_PARTITIONS": "4",
+    "KAFKA_TRANSACTION_STATE_LOG_REPLICATION_FACTOR": "1",
+    "KAFKA_TRANSACTION_STATE_LOG_MIN_ISR": "1",
+    "KAFKA_TRANSACTION_STATE_LOG_NUM_PARTITIONS": "4",
+    "KAFKA_TRANSACTION_MAX_TIMEOUT_MS": "900000",
+    # after SIGKILL the controller waits for the old broker session to end; its default of 9 s would be waited for
+    "KAFKA_BROKER_SESSION_TIMEOUT_MS": "1500",
+    "KAFKA_BROKER_HEARTBEAT_INTERVAL_MS": "300",
+    # how often Kafka looks for transactions that are past their timeout; its default of 10 s would be waited for
+    "KAFKA_TRANSACTION_ABORT_TIMED_OUT_TRANSACTION_CLEANUP_INTERVAL_MS": "200",
+}
+
+
+def _cluster_id() -> str:
+    """Clusters must differ: a flow whose source and target are one cluster is refused."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "A")
+
+
+def docker_problem() -> str | None:
+    """Why containers of `IMAGE` can't be run here; None if they can."""
+    import docker
+    from docker.errors import DockerException, ImageNotFound
+
+    try:
+        client = docker.from_env(timeout=10)
+        client.images.get(IMAGE)
+    except ImageNotFound:
+        return f"Docker has no image {IMAGE}"
+    except DockerException as error:
+        return f"Docker isn't there: {error}"
+    return None
+
+
+class KafkaContainer:
+    """A `BrokerHandle` over one container."""
+
+    kind: Kind = "kafka"
+
+    def __init__(self, heap_mib: int = 320) -> None:
+        testcontainers_config.ryuk_disabled = True  # one image is enough; fixtures remove their containers
+        self._port = free_port()
+        self.bootstrap = f"127.0.0.1:{self._port}"
+        self._container = (
+            DockerContainer(IMAGE, entrypoint=["sh", "-c", START])
+            .with_bind_ports(f"{CLIENT_PORT}/tcp", self._port)
+            .with_env("KAFKA_ADVERTISED_LISTENERS", f"PLAINTEXT://{self.bootstrap},BROKER://localhost:9094")
+            .with_env("CLUSTER_ID", _cluster_id())
+            .with_env("KAFKA_HEAP", f"{heap_mib}m")
+            .with_env("KAFKA_HEAP_OPTS", f"-Xmx{heap_mib}m")
+        )
+        for key, value in SETTINGS.items():
+            self._container.with_env(key, value)
+
+    @property
+    def _docker(self) -> Any:
+        return self._container.get_wrapped_container()
+
+    def start(self) -> None:
+        """See `BrokerHandle`."""
+        self.begin()
+        self.wait()
+
+    def begin(self) -> None:
+        """Start without waiting, so that several can come up at the same time."""
+        self._container.start()
+
+    def wait(self) -> None:
+        """Wait until it answers."""
+        try:
+            wait_ready(self.bootstrap)
+        except Exception as error:
+            error.add_note(self._docker.logs(tail=50).decode(errors="replace"))
+            raise
+
+    def kill(self) -> None:
+        """See `BrokerHandle`."""
+        self._docker.kill()
+        self._docker.wait()
+
+    def restart(self) -> None:
+        """See `BrokerHandle`."""
+        self._docker.start()
+        self.wait()
+
+    def alive(self) -> bool:
+        """See `BrokerHandle`."""
+        self._docker.reload()
+        return bool(self._docker.status == "running")
+
+    def stop(self) -> None:
+        """See `BrokerHandle`."""
+        self._container.stop(force=True)

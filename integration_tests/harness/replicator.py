@@ -1,0 +1,174 @@
+"""The replicator as a user runs it: a process, a YAML file, JSON log lines on stderr, signals, an exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from integration_tests.harness.merge import merged
+
+EVENT_S_MAX = 45.0
+EXIT_S_MAX = 45.0
+FAILPOINTS = "EOS_FAILPOINTS"
+Event = dict[str, Any]
+
+# Short waits, so that tests of time-outs are quick; never so short that a slow machine trips over them.
+QUICK: dict[str, Any] = {
+    "rename": "{topic}.copy",
+    "commit": {"interval_ms": 100},
+    "limits": {
+        "transaction_timeout_ms": 10_000,
+        "request_timeout_ms": 10_000,
+        "connect_timeout_ms": 20_000,
+        "discovery_interval_ms": 1_000,
+        "stop_timeout_ms": 15_000,
+    },
+}
+
+
+class FlowFile:
+    """A flow file with one flow from `source` to `target`; keywords are settings of the flow."""
+
+    def __init__(self, directory: Path, name: str, source: str, target: str, **settings: Any) -> None:
+        self.flow, self.path = name, directory / f"{name}.yaml"
+        self._clusters = {"here": source, "there": target}
+        self._settings = merged(QUICK, settings)
+        self.write()
+
+    def write(self, **changes: Any) -> None:
+        """Write the file, with `changes` on top of what it says."""
+        self._settings = merged(self._settings, changes)
+        clusters = {
+            name: {"properties": {"bootstrap.servers": address, "reconnect.backoff.max.ms": "200"}}
+            for name, address in self._clusters.items()
+        }
+        flow = {"source": "here", "target": "there", **self._settings}
+        self.path.write_text(yaml.safe_dump({"clusters": clusters, "flows": {self.flow: flow}}))
+
+
+class Replicator:
+    """One process of `eos-replicate run`. `failpoints` is what EOS_FAILPOINTS says, e.g. `before_end_txn@2=kill`."""
+
+    def __init__(self, config: FlowFile, failpoints: str = "", environment: Mapping[str, str] | None = None) -> None:
+        command = [sys.executable, "-m", "cli.main", "run", "-c", str(config.path), "--log-format", "json"]
+        clean = {name: value for name, value in os.environ.items() if name != FAILPOINTS}
+        told = {FAILPOINTS: failpoints} if failpoints else {}
+        self._process = subprocess.Popen(
+            command, stderr=subprocess.PIPE, text=True, env={**clean, **told, **(environment or {})}
+        )
+        self._arrived = threading.Condition()
+        self._events: list[Event] = []
+        self._noise: list[str] = []
+        self._ended = False
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            try:
+                event = json.loads(line)
+            except ValueError:
+                event = None
+            with self._arrived:
+                if isinstance(event, dict):
+                    self._events.append(event)
+                else:
+                    self._noise.append(line.rstrip())
+                self._arrived.notify_all()
+        with self._arrived:
+            self._ended = True
+            self._arrived.notify_all()
+
+    @property
+    def events(self) -> list[Event]:
+        """All events so far."""
+        with self._arrived:
+            return list(self._events)
+
+    def mark(self) -> int:
+        """How many events there are: `after=mark` of `wait_event` looks only at later ones."""
+        with self._arrived:
+            return len(self._events)
+
+    def seen(self, name: str, *, after: int = 0, **fields: Any) -> list[Event]:
+        """Events called `name` so far whose fields have these values."""
+        with self._arrived:
+            return [event for event in self._events[after:] if _fits(event, name, fields)]
+
+    def wait_event(self, name: str, *, after: int = 0, timeout_s: float = EVENT_S_MAX, **fields: Any) -> Event:
+        """The first event called `name` with these fields, waiting for it if need be.
+
+        Raises AssertionError, with the end of the log, when the process ends or the time is over before.
+        """
+        deadline = time.monotonic() + timeout_s
+        with self._arrived:
+            while True:
+                found = next((event for event in self._events[after:] if _fits(event, name, fields)), None)
+                if found is not None:
+                    return found
+                left = deadline - time.monotonic()
+                if self._ended or left <= 0:
+                    break
+                self._arrived.wait(left)
+        raise AssertionError(f"no event {name} {fields} ({'it ended' if self._ended else 'in time'})\n{self.tail()}")
+
+    def tail(self, lines: int = 40) -> str:
+        """The end of its log, for messages of failed tests."""
+        with self._arrived:
+            events = [json.dumps(event) for event in self._events]
+            return "\n".join((*self._noise[-lines:], *events[-lines:]))
+
+    def kill(self) -> None:
+        """SIGKILL, and wait until it is gone."""
+        self._process.kill()
+        self.wait_exit()
+
+    def suspend(self) -> None:
+        """SIGSTOP, and wait until it stands still."""
+        self._process.send_signal(signal.SIGSTOP)
+        self.wait_stopped()
+
+    def wait_stopped(self, timeout_s: float = EVENT_S_MAX) -> None:
+        """Wait until a SIGSTOP, its own or ours, has taken effect."""
+        stopped = threading.Thread(target=os.waitid, args=(os.P_PID, self._process.pid, os.WSTOPPED), daemon=True)
+        stopped.start()
+        stopped.join(timeout_s)
+        assert not stopped.is_alive(), f"it did not stop within {timeout_s} s\n{self.tail()}"
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self._process.send_signal(signal.SIGCONT)
+
+    def wait_exit(self, timeout_s: float = EXIT_S_MAX) -> int:
+        """Its exit code (minus the signal's number after a signal), once it has ended and its log is read."""
+        try:
+            code = self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"it runs on after {timeout_s} s\n{self.tail()}") from None
+        self._reader.join(10)
+        return code
+
+    def stop(self) -> int:
+        """SIGTERM; its exit code."""
+        self._process.terminate()
+        return self.wait_exit()
+
+    def close(self) -> None:
+        """Make sure that it is gone, in whatever state a test left it."""
+        if self._process.poll() is None:
+            self.kill()
+
+
+def _fits(event: Event, name: str, fields: Mapping[str, Any]) -> bool:
+    return event.get("event") == name and all(event.get(key) == value for key, value in fields.items())
