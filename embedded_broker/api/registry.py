@@ -1,0 +1,67 @@
+"""Which APIs the broker speaks, in which versions, and who answers.
+
+A handler is `async def handle(broker, conn, request, version)` decorated with `@api`. It gives back
+
+- a mapping with the newest field names of the response (`wire.schema` keeps what the version has),
+- `Later`, when the answer is not there yet but the connection's next request may be taken already, or
+- None, when the protocol wants no answer (Produce with acks=0).
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from embedded_broker.broker import Broker
+    from embedded_broker.connection import Connection
+
+Fields = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """An answer under way. Answers still leave in the order of their requests."""
+
+    answer: Awaitable[Fields]
+
+
+Answer = Fields | Later | None
+Handler = Callable[["Broker", "Connection", Any, int], Awaitable[Answer]]
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One API of the protocol. `versions` are those spoken, without a gap."""
+
+    key: int
+    name: str
+    versions: range
+    handle: Handler
+
+
+APIS: dict[int, Api] = {}
+"""By key. Filled by the decorators when `load_all` imports the modules of this package."""
+
+
+def api(key: int, name: str, versions: range) -> Callable[[Handler], Handler]:
+    """Register the handler of API `key`; `name` is kio's, in snake case. Raises ValueError for a key taken twice."""
+
+    def register(handle: Handler) -> Handler:
+        if key in APIS and APIS[key].handle.__module__ != handle.__module__:
+            raise ValueError(f"API {key} has two handlers: {APIS[key].handle.__module__}, {handle.__module__}")
+        APIS[key] = Api(key, name, versions, handle)
+        return handle
+
+    return register
+
+
+def load_all() -> Mapping[int, Api]:
+    """Import every module of this package and return the APIs by key."""
+    package = importlib.import_module("embedded_broker.api")
+    for module in pkgutil.iter_modules(package.__path__, "embedded_broker.api."):
+        importlib.import_module(module.name)
+    return APIS

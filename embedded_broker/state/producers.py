@@ -1,0 +1,286 @@
+"""Producer state of one partition: idempotence, epochs, open and aborted transactions, last stable offset.
+
+Source: Kafka `ProducerStateManager`, `ProducerAppendInfo`, KIP-98, KIP-360. Nothing here is written to disk: the state is
+a function of the partition's log and is rebuilt by applying every batch header when the log is opened.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from kio.schema.errors import ErrorCode
+
+NO_PRODUCER_ID = -1
+NO_EPOCH = -1
+NO_SEQUENCE = -1
+SEQUENCE_MAX = 2**31 - 1
+# A producer may have this many requests in flight; a duplicate older than the window is out of order.
+BATCHES_REMEMBERED = 5
+
+
+class Header(Protocol):
+    """What is read of a record batch's header; `wire.batch.BatchHeader` has it."""
+
+    @property
+    def base_offset(self) -> int: ...
+    @property
+    def last_offset(self) -> int: ...
+    @property
+    def max_timestamp(self) -> int: ...
+    @property
+    def producer_id(self) -> int: ...
+    @property
+    def producer_epoch(self) -> int: ...
+    @property
+    def base_sequence(self) -> int: ...
+    @property
+    def last_sequence(self) -> int: ...
+    @property
+    def is_transactional(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Accept:
+    """The batch may be appended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicate:
+    """The batch is already in the log: answer as then, append nothing."""
+
+    base_offset: int
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """The batch must not be appended."""
+
+    error_code: ErrorCode
+
+
+Verdict = Accept | Duplicate | Refuse
+ACCEPT = Accept()
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """A control batch: how a transaction ended, and the epoch of the coordinator that says so."""
+
+    commit: bool
+    coordinator_epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    first_sequence: int
+    last_sequence: int
+    base_offset: int
+    timestamp_ms: int
+
+
+@dataclass(slots=True)
+class ProducerEntry:
+    """One producer's standing in one partition. Batches are of the current epoch only, oldest first."""
+
+    producer_id: int
+    epoch: int
+    last_timestamp_ms: int
+    coordinator_epoch: int = -1
+    first_offset_open: int | None = None
+    batches: deque[_Batch] = field(default_factory=lambda: deque(maxlen=BATCHES_REMEMBERED))
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the last record appended in this epoch, or -1."""
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    def enter_epoch(self, epoch: int) -> None:
+        """Forget the batches of another epoch: their sequences mean nothing in this one."""
+        if epoch != self.epoch:
+            self.batches.clear()
+            self.epoch = epoch
+
+
+@dataclass(frozen=True, slots=True)
+class AbortedTransaction:
+    """An entry of the aborted index; `stable_offset` is the last stable offset once its marker was written."""
+
+    producer_id: int
+    first_offset: int
+    marker_offset: int
+    stable_offset: int
+
+
+class PartitionProducers:
+    """Decides over batches of producers with an id, and knows which offsets are undecided or aborted."""
+
+    def __init__(self) -> None:
+        self._entries: dict[int, ProducerEntry] = {}
+        # Invariant: keys are the ids of exactly the entries whose first_offset_open is set.
+        self._open: dict[int, int] = {}
+        # Ended, but the marker is not yet below the high watermark: first offset and marker offset.
+        self._unreplicated: list[tuple[int, int]] = []
+        # Sorted by marker_offset, because markers are appended in log order.
+        self._aborted: list[AbortedTransaction] = []
+
+    def check(self, header: Header, now_ms: int, *, from_client: bool = True) -> Verdict:
+        """Say whether a data batch may be appended. Changes nothing.
+
+        Args:
+            header: the batch as it came from the producer.
+            now_ms: the broker's clock; unused today, part of the contract so that expiry can be lazy.
+            from_client: false for the group coordinator's own appends, which carry an epoch but no sequence.
+
+        Source: `UnifiedLog.analyzeAndValidateProducerState`, `ProducerAppendInfo`.
+        """
+        if header.producer_id < 0:
+            return Refuse(ErrorCode.invalid_record) if header.is_transactional else ACCEPT
+        if header.producer_epoch < 0 or (from_client and header.base_sequence < 0):
+            return Refuse(ErrorCode.invalid_record)
+        entry = self._entries.get(header.producer_id)
+        if entry is None:
+            # Nothing is known: the records were deleted, or the id is new here. Kafka takes any sequence.
+            return ACCEPT
+        if from_client and (duplicate := self._find_duplicate(entry, header)) is not None:
+            return duplicate
+        if header.producer_epoch < entry.epoch:
+            return Refuse(ErrorCode.invalid_producer_epoch)
+        if from_client and not _continues(entry, header):
+            return Refuse(ErrorCode.out_of_order_sequence_number)
+        if entry.first_offset_open is not None and not header.is_transactional:
+            return Refuse(ErrorCode.invalid_txn_state)
+        return ACCEPT
+
+    def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int) -> ErrorCode:
+        """Say whether a marker may be written.
+
+        Source: `ProducerAppendInfo.appendEndTxnMarker`; an equal epoch is in order, a lower one comes from a zombie.
+        """
+        entry = self._entries.get(producer_id)
+        if entry is None:
+            return ErrorCode.none
+        if epoch < entry.epoch:
+            return ErrorCode.invalid_producer_epoch
+        if coordinator_epoch < entry.coordinator_epoch:
+            return ErrorCode.transaction_coordinator_fenced
+        return ErrorCode.none
+
+    def has_open(self, producer_id: int) -> bool:
+        """Whether the producer has a transaction open here; if not, its first batch must be verified (KIP-890)."""
+        return producer_id in self._open
+
+    def apply(self, header: Header, control: Marker | None = None, now_ms: int | None = None) -> None:
+        """Take note of a batch that has been appended, or that is found in the log at recovery.
+
+        Args:
+            header: with the offsets it has in the log.
+            control: what the batch decides, if it is a control batch.
+            now_ms: when it was appended; None at recovery, when only the records' own time is known. Expiry counts from
+                here, because producers that copy old records would otherwise expire at once.
+        """
+        if header.producer_id < 0:
+            return
+        seen_ms = header.max_timestamp if now_ms is None else now_ms
+        entry = self._entries.get(header.producer_id)
+        if entry is None:
+            entry = ProducerEntry(header.producer_id, header.producer_epoch, seen_ms)
+            self._entries[header.producer_id] = entry
+        entry.enter_epoch(header.producer_epoch)
+        entry.last_timestamp_ms = seen_ms
+        if control is not None:
+            entry.coordinator_epoch = control.coordinator_epoch
+            self._end(entry, header.base_offset, control.commit)
+            return
+        if header.base_sequence >= 0:
+            entry.batches.append(
+                _Batch(header.base_sequence, header.last_sequence, header.base_offset, header.max_timestamp)
+            )
+        if header.is_transactional and entry.first_offset_open is None:
+            entry.first_offset_open = header.base_offset
+            self._open[entry.producer_id] = header.base_offset
+
+    def first_unstable_offset(self, high_watermark: int) -> int | None:
+        """First offset whose fate a read_committed reader can't know yet, or None.
+
+        A transaction that has ended counts until its marker is below `high_watermark`: before that a crash could undo
+        the marker. Source: `ProducerStateManager.firstUnstableOffset`.
+        """
+        if self._unreplicated:
+            self._unreplicated = [pair for pair in self._unreplicated if pair[1] >= high_watermark]
+        candidates = [first for first, _ in self._unreplicated]
+        if self._open:
+            candidates.append(min(self._open.values()))
+        return min(candidates, default=None)
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Where read_committed reading ends: the first unstable offset, at most the high watermark."""
+        unstable = self.first_unstable_offset(high_watermark)
+        return high_watermark if unstable is None else min(unstable, high_watermark)
+
+    def aborted_in(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Aborted transactions with records in [start, end): (producer id, first offset), in order of markers."""
+        index = bisect_left(self._aborted, start, key=lambda transaction: transaction.marker_offset)
+        found: list[tuple[int, int]] = []
+        for transaction in self._aborted[index:]:
+            if transaction.first_offset < end:
+                found.append((transaction.producer_id, transaction.first_offset))
+            if transaction.stable_offset >= end:
+                # Whatever aborted later began at or above this one's stable offset.
+                break
+        return found
+
+    def open_transactions(self) -> dict[int, int]:
+        """Producer id → first offset of every transaction that has no marker yet."""
+        return dict(self._open)
+
+    def entries(self) -> list[ProducerEntry]:
+        """All producers known here, for DescribeProducers. Read only."""
+        return list(self._entries.values())
+
+    def expire(self, now_ms: int, idle_ms_max: int) -> int:
+        """Forget producers idle for `idle_ms_max`; those with an open transaction stay. Returns how many went."""
+        gone = [
+            entry.producer_id
+            for entry in self._entries.values()
+            if entry.first_offset_open is None and now_ms - entry.last_timestamp_ms >= idle_ms_max
+        ]
+        for producer_id in gone:
+            del self._entries[producer_id]
+        return len(gone)
+
+    def drop_before(self, log_start: int) -> None:
+        """Forget aborted transactions that lie wholly below the log start."""
+        index = bisect_left(self._aborted, log_start, key=lambda transaction: transaction.marker_offset)
+        del self._aborted[:index]
+
+    def _find_duplicate(self, entry: ProducerEntry, header: Header) -> Duplicate | None:
+        if header.producer_epoch != entry.epoch:
+            return None
+        for batch in entry.batches:
+            if batch.first_sequence == header.base_sequence and batch.last_sequence == header.last_sequence:
+                return Duplicate(batch.base_offset, batch.timestamp_ms)
+        return None
+
+    def _end(self, entry: ProducerEntry, marker_offset: int, commit: bool) -> None:
+        first_offset = entry.first_offset_open
+        if first_offset is None:
+            # A marker without data: the coordinator repeats markers after a restart. Nothing became decided by it.
+            return
+        entry.first_offset_open = None
+        del self._open[entry.producer_id]
+        self._unreplicated.append((first_offset, marker_offset))
+        if not commit:
+            stable_offset = min(self._open.values(), default=marker_offset + 1)
+            self._aborted.append(AbortedTransaction(entry.producer_id, first_offset, marker_offset, stable_offset))
+
+
+def _continues(entry: ProducerEntry, header: Header) -> bool:
+    """Whether the batch's first sequence is the one that must come next."""
+    if header.producer_epoch != entry.epoch:
+        return header.base_sequence == 0
+    last = entry.last_sequence
+    return header.base_sequence == (0 if last == SEQUENCE_MAX else last + 1)
