@@ -1,7 +1,7 @@
 """Producer state of one partition: idempotence, epochs, open and aborted transactions, last stable offset.
 
-Source: Kafka `ProducerStateManager`, `ProducerAppendInfo`, KIP-98, KIP-360. Nothing here is written to disk: the state is
-a function of the partition's log and is rebuilt by applying every batch header when the log is opened.
+Source: Kafka `ProducerStateManager`, `ProducerAppendInfo`, KIP-98, KIP-360. Nothing here is written to disk: the state
+is a function of the partition's log and is rebuilt by applying every batch header when the log is opened.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ NO_SEQUENCE = -1
 SEQUENCE_MAX = 2**31 - 1
 # A producer may have this many requests in flight; a duplicate older than the window is out of order.
 BATCHES_REMEMBERED = 5
+# There is one coordinator, which never moves; DescribeProducers shows this once a producer has had a marker.
+COORDINATOR_EPOCH = 0
 
 
 class Header(Protocol):
@@ -64,14 +66,6 @@ class Refuse:
 
 Verdict = Accept | Duplicate | Refuse
 ACCEPT = Accept()
-
-
-@dataclass(frozen=True, slots=True)
-class Marker:
-    """A control batch: how a transaction ended, and the epoch of the coordinator that says so."""
-
-    commit: bool
-    coordinator_epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,30 +149,26 @@ class PartitionProducers:
             return Refuse(ErrorCode.invalid_txn_state)
         return ACCEPT
 
-    def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int) -> ErrorCode:
+    def check_marker(self, producer_id: int, epoch: int) -> ErrorCode:
         """Say whether a marker may be written.
 
         Source: `ProducerAppendInfo.appendEndTxnMarker`; an equal epoch is in order, a lower one comes from a zombie.
         """
         entry = self._entries.get(producer_id)
-        if entry is None:
-            return ErrorCode.none
-        if epoch < entry.epoch:
+        if entry is not None and epoch < entry.epoch:
             return ErrorCode.invalid_producer_epoch
-        if coordinator_epoch < entry.coordinator_epoch:
-            return ErrorCode.transaction_coordinator_fenced
         return ErrorCode.none
 
     def has_open(self, producer_id: int) -> bool:
         """Whether the producer has a transaction open here; if not, its first batch must be verified (KIP-890)."""
         return producer_id in self._open
 
-    def apply(self, header: Header, control: Marker | None = None, now_ms: int | None = None) -> None:
+    def apply(self, header: Header, commit: bool | None = None, now_ms: int | None = None) -> None:
         """Take note of a batch that has been appended, or that is found in the log at recovery.
 
         Args:
             header: with the offsets it has in the log.
-            control: what the batch decides, if it is a control batch.
+            commit: what a control batch decides; None for a data batch.
             now_ms: when it was appended; None at recovery, when only the records' own time is known. Expiry counts from
                 here, because producers that copy old records would otherwise expire at once.
         """
@@ -191,9 +181,9 @@ class PartitionProducers:
             self._entries[header.producer_id] = entry
         entry.enter_epoch(header.producer_epoch)
         entry.last_timestamp_ms = seen_ms
-        if control is not None:
-            entry.coordinator_epoch = control.coordinator_epoch
-            self._end(entry, header.base_offset, control.commit)
+        if commit is not None:
+            entry.coordinator_epoch = COORDINATOR_EPOCH
+            self._end(entry, header.base_offset, commit)
             return
         if header.base_sequence >= 0:
             entry.batches.append(

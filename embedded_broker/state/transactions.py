@@ -1,162 +1,359 @@
-"""Transactional ids: who may write, in which state their transaction is. Pure.
+"""One transactional id's life: what an event does to it, as pure functions over an immutable value.
 
-Behaviour follows org.apache.kafka.coordinator.transaction.TransactionCoordinator and TransactionMetadata, with
-transaction protocol 1 (EndTxn up to v4, partitions added explicitly).
+Every function takes the durable `Transaction` and answers with a `Decision`; a `Step` carries the next value, which the
+coordinator makes durable before anybody sees it. Source: Kafka `TransactionMetadata`, `TransactionCoordinator`; KIP-98
+(transactions), KIP-360 (epoch bump with a given id and epoch), KIP-890 part 2 (transaction version 2).
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import Any
 
-EPOCH_MAX = 32_767
+from kio.schema.errors import ErrorCode
 
+from embedded_broker.state.producers import NO_EPOCH, NO_PRODUCER_ID
 
-class State(StrEnum):
-    """State of a transactional id."""
+TopicPartition = tuple[str, int]
 
-    EMPTY = "Empty"
-    ONGOING = "Ongoing"
-    PREPARE_COMMIT = "PrepareCommit"
-    PREPARE_ABORT = "PrepareAbort"
-    COMPLETE_COMMIT = "CompleteCommit"
-    COMPLETE_ABORT = "CompleteAbort"
+EPOCH_MAX = 2**15 - 1
+NO_TIMESTAMP_MS = -1
 
 
-S = State
-# From which states each state may be entered; everything else is a bug and raises.
-TRANSITIONS: Mapping[State, frozenset[State]] = {
-    S.EMPTY: frozenset({S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT}),
-    S.ONGOING: frozenset({S.EMPTY, S.ONGOING, S.COMPLETE_COMMIT, S.COMPLETE_ABORT}),
-    S.PREPARE_COMMIT: frozenset({S.ONGOING}),
-    S.PREPARE_ABORT: frozenset({S.ONGOING}),
-    S.COMPLETE_COMMIT: frozenset({S.PREPARE_COMMIT}),
-    S.COMPLETE_ABORT: frozenset({S.PREPARE_ABORT}),
+class TxnState(IntEnum):
+    """The numbers are those of the transaction log."""
+
+    EMPTY = 0
+    ONGOING = 1
+    PREPARE_COMMIT = 2
+    PREPARE_ABORT = 3
+    COMPLETE_COMMIT = 4
+    COMPLETE_ABORT = 5
+    DEAD = 6
+
+    @property
+    def label(self) -> str:
+        """The name that DescribeTransactions and ListTransactions use."""
+        return self.name.title().replace("_", "")
+
+
+# From → to. Prepare is the decision: once it is durable, the only way is on to its completion, over any number of
+# crashes. The steps from Empty and Complete to PrepareAbort are an abort without partitions (transaction version 2 only).
+TRANSITIONS: Mapping[TxnState, frozenset[TxnState]] = {
+    TxnState.EMPTY: frozenset({TxnState.EMPTY, TxnState.ONGOING, TxnState.PREPARE_ABORT, TxnState.DEAD}),
+    TxnState.ONGOING: frozenset({TxnState.ONGOING, TxnState.PREPARE_COMMIT, TxnState.PREPARE_ABORT}),
+    TxnState.PREPARE_COMMIT: frozenset({TxnState.COMPLETE_COMMIT}),
+    TxnState.PREPARE_ABORT: frozenset({TxnState.COMPLETE_ABORT}),
+    TxnState.COMPLETE_COMMIT: frozenset({TxnState.EMPTY, TxnState.ONGOING, TxnState.PREPARE_ABORT, TxnState.DEAD}),
+    TxnState.COMPLETE_ABORT: frozenset({TxnState.EMPTY, TxnState.ONGOING, TxnState.PREPARE_ABORT, TxnState.DEAD}),
+    TxnState.DEAD: frozenset(),
 }
-PREPARED = frozenset({S.PREPARE_COMMIT, S.PREPARE_ABORT})
+PREPARED = frozenset({TxnState.PREPARE_COMMIT, TxnState.PREPARE_ABORT})
+COMPLETED = frozenset({TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT})
+IDLE = COMPLETED | {TxnState.EMPTY}
 
 
-class IllegalTransition(RuntimeError):
-    """A transition that the table rules out."""
-
-
-class Refused(Exception):
-    """A request that the state does not allow; `error` is the protocol's name of the reason."""
-
-    def __init__(self, error: str) -> None:
-        super().__init__(error)
-        self.error = error
+class IllegalTransition(Exception):
+    """A step that the table doesn't have: a bug of the broker, never a client's fault."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """A transactional id. `partitions` and `groups` are those of the transaction under way."""
+    """What the transaction log holds of one transactional id."""
 
     transactional_id: str
     producer_id: int
+    # -1 only before the first InitProducerId has been answered. The greatest value is never handed out, so that the
+    # coordinator can always fence with one more.
     epoch: int
     timeout_ms: int
-    state: State = State.EMPTY
-    partitions: frozenset[tuple[str, int]] = field(default_factory=frozenset)
-    groups: frozenset[str] = field(default_factory=frozenset)
-    started_ms: int = -1
-    updated_ms: int = -1
+    state: TxnState = TxnState.EMPTY
+    # Set only by a bump that named id and epoch: it recognises that request's retry, and is -1 after any other
+    # producer's InitProducerId, so that a fenced producer can't pass as a retry.
+    last_epoch: int = NO_EPOCH
+    previous_producer_id: int = NO_PRODUCER_ID
+    # The id that replaces producer_id at completion, when the bump at the end of a transaction used up its epochs.
+    next_producer_id: int = NO_PRODUCER_ID
+    # Non-empty in ONGOING and the prepared states; a marker goes to each.
+    partitions: frozenset[TopicPartition] = frozenset()
+    start_ms: int = NO_TIMESTAMP_MS
+    update_ms: int = NO_TIMESTAMP_MS
+    # 2 if the client ended its last transaction by EndTxn 5 or later, else 0.
+    client_version: int = 0
 
-    def to(self, state: State, now_ms: int, **changes: object) -> Transaction:
-        """This id in `state`; raises IllegalTransition."""
-        if self.state not in TRANSITIONS[state]:
-            raise IllegalTransition(f"{self.transactional_id}: {self.state} → {state}")
-        return replace(self, state=state, updated_ms=now_ms, **changes)  # type: ignore[arg-type]
 
-    def check_producer(self, producer_id: int, epoch: int) -> None:
-        """Raise Refused unless this is the current incarnation."""
-        if producer_id != self.producer_id:
-            raise Refused("invalid_producer_id_mapping")
-        if epoch != self.epoch:
-            raise Refused("producer_fenced")
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Answer with this error; nothing changes."""
 
-    def initialise(self, fresh_id: int, timeout_ms: int, now_ms: int) -> Transaction:
-        """The next incarnation: epoch one higher, or a fresh producer id when epochs are used up."""
-        exhausted = self.epoch >= EPOCH_MAX - 1
-        return self.to(
-            S.EMPTY,
-            now_ms,
-            producer_id=fresh_id if exhausted else self.producer_id,
-            epoch=0 if exhausted else self.epoch + 1,
-            timeout_ms=timeout_ms,
-            partitions=frozenset(),
-            groups=frozenset(),
-            started_ms=-1,
+    error_code: ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What was asked for has been done before (a retry): answer with success; nothing changes."""
+
+    producer_id: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Make `next` durable, then answer."""
+
+    next: Transaction
+
+
+Decision = Refuse | Answer | Step
+
+
+def step(transaction: Transaction, state: TxnState, **changes: Any) -> Step:
+    """The transaction in its next state.
+
+    Raises:
+        IllegalTransition: the table has no such step.
+    """
+    if state not in TRANSITIONS[transaction.state]:
+        raise IllegalTransition(f"{transaction.transactional_id}: {transaction.state.label} to {state.label}")
+    return Step(replace(transaction, state=state, **changes))
+
+
+def is_exhausted(epoch: int) -> bool:
+    """Whether an epoch is the last that a client may hold."""
+    return epoch >= EPOCH_MAX - 1
+
+
+def init_producer_id(
+    transaction: Transaction,
+    expected: tuple[int, int] | None,
+    timeout_ms: int,
+    now_ms: int,
+    allocate: Callable[[], int],
+) -> Decision:
+    """A producer introduces itself.
+
+    Args:
+        transaction: with epoch -1 if it has just been made.
+        expected: id and epoch that the producer believes to have (KIP-360), or None.
+        timeout_ms: the producer's transaction timeout.
+        now_ms: the broker's clock.
+        allocate: gives a producer id never used before; called at most once.
+
+    Returns:
+        A step to PREPARE_ABORT means: end the predecessor's transaction and answer CONCURRENT_TRANSACTIONS.
+    """
+    if expected is not None and not _knows_itself(transaction, expected):
+        return Refuse(ErrorCode.producer_fenced)
+    if transaction.state in PREPARED:
+        return Refuse(ErrorCode.concurrent_transactions)
+    if transaction.state is TxnState.ONGOING:
+        return fence(transaction, now_ms)
+    fresh: dict[str, Any] = {
+        "partitions": frozenset(),
+        "start_ms": NO_TIMESTAMP_MS,
+        "timeout_ms": timeout_ms,
+        "update_ms": now_ms,
+        "client_version": 0,
+    }
+    if is_exhausted(transaction.epoch) and (expected is None or expected[1] == transaction.epoch):
+        return step(
+            transaction,
+            TxnState.EMPTY,
+            producer_id=allocate(),
+            previous_producer_id=transaction.producer_id,
+            epoch=0,
+            last_epoch=NO_EPOCH if expected is None else transaction.epoch,
+            **fresh,
         )
-
-    def add(self, partitions: frozenset[tuple[str, int]], groups: frozenset[str], now_ms: int) -> Transaction:
-        """More partitions or groups in the transaction, which begins with the first."""
-        if self.state in PREPARED:
-            raise Refused("concurrent_transactions")
-        begun = self.state is S.ONGOING
-        return self.to(
-            S.ONGOING,
-            now_ms,
-            partitions=(self.partitions if begun else frozenset()) | partitions,
-            groups=(self.groups if begun else frozenset()) | groups,
-            started_ms=self.started_ms if begun else now_ms,
-        )
-
-    def end(self, commit: bool, now_ms: int) -> Transaction | None:
-        """Prepared to commit or abort; None when exactly that is done already (a retried EndTxn)."""
-        done = S.COMPLETE_COMMIT if commit else S.COMPLETE_ABORT
-        if self.state is done:
-            return None
-        if self.state in PREPARED:
-            same = (self.state is S.PREPARE_COMMIT) == commit
-            raise Refused("concurrent_transactions" if same else "invalid_txn_state")
-        if self.state is not S.ONGOING:
-            raise Refused("invalid_txn_state")
-        return self.to(S.PREPARE_COMMIT if commit else S.PREPARE_ABORT, now_ms)
-
-    def fence(self, now_ms: int) -> Transaction:
-        """Abort an ongoing transaction on behalf of the coordinator: the epoch moves on, the owner is fenced."""
-        return self.to(S.PREPARE_ABORT, now_ms, epoch=min(self.epoch + 1, EPOCH_MAX - 1))
-
-    def complete(self, now_ms: int) -> Transaction:
-        """After all markers are written."""
-        done = S.COMPLETE_COMMIT if self.state is S.PREPARE_COMMIT else S.COMPLETE_ABORT
-        return self.to(done, now_ms, partitions=frozenset(), groups=frozenset(), started_ms=-1)
-
-    def expired(self, now_ms: int) -> bool:
-        """Whether the transaction has been open for longer than its producer allowed."""
-        return self.state is S.ONGOING and now_ms - self.started_ms >= self.timeout_ms
-
-    def encode(self) -> bytes:
-        """Value in the transaction log."""
-        return json.dumps(
-            {
-                "producer_id": self.producer_id,
-                "epoch": self.epoch,
-                "timeout_ms": self.timeout_ms,
-                "state": self.state.value,
-                "partitions": sorted(self.partitions),
-                "groups": sorted(self.groups),
-                "started_ms": self.started_ms,
-                "updated_ms": self.updated_ms,
-            },
-            separators=(",", ":"),
-        ).encode()
+    fresh["previous_producer_id"] = transaction.producer_id
+    if expected is None:
+        return step(transaction, TxnState.EMPTY, epoch=transaction.epoch + 1, last_epoch=NO_EPOCH, **fresh)
+    if transaction.epoch in (NO_EPOCH, expected[1]):
+        epoch = transaction.epoch
+        return step(transaction, TxnState.EMPTY, epoch=epoch + 1, last_epoch=epoch, **fresh)
+    if expected[1] == transaction.last_epoch:
+        # The answer to this very request was lost. The previous id stays: the retry may come once more.
+        fresh["previous_producer_id"] = transaction.previous_producer_id
+        return step(transaction, TxnState.EMPTY, **fresh)
+    return Refuse(ErrorCode.producer_fenced)
 
 
-def decode(key: bytes, value: bytes) -> Transaction:
-    """A transactional id out of the transaction log."""
-    body = json.loads(value)
-    return Transaction(
-        key.decode(),
-        body["producer_id"],
-        body["epoch"],
-        body["timeout_ms"],
-        State(body["state"]),
-        frozenset((topic, number) for topic, number in body["partitions"]),
-        frozenset(body["groups"]),
-        body["started_ms"],
-        body["updated_ms"],
+def _knows_itself(transaction: Transaction, expected: tuple[int, int]) -> bool:
+    producer_id, epoch = expected
+    return (
+        transaction.epoch == NO_EPOCH
+        or producer_id == transaction.producer_id
+        or (producer_id == transaction.previous_producer_id and is_exhausted(epoch))
     )
+
+
+def fence(transaction: Transaction, now_ms: int) -> Decision:
+    """Abort an ongoing transaction against its producer's will: its epoch is used up by the markers.
+
+    The new epoch is never handed out, so the next InitProducerId bumps once more.
+    """
+    if transaction.state is not TxnState.ONGOING:
+        return Refuse(ErrorCode.invalid_txn_state)
+    return step(
+        transaction,
+        TxnState.PREPARE_ABORT,
+        epoch=transaction.epoch + 1,
+        last_epoch=NO_EPOCH,
+        update_ms=now_ms,
+        client_version=0,
+    )
+
+
+def _check_owner(transaction: Transaction, producer_id: int, epoch: int) -> ErrorCode:
+    if transaction.producer_id != producer_id:
+        return ErrorCode.invalid_producer_id_mapping
+    if transaction.epoch != epoch:
+        return ErrorCode.producer_fenced
+    if transaction.state in PREPARED:
+        return ErrorCode.concurrent_transactions
+    return ErrorCode.none
+
+
+def add_partitions(
+    transaction: Transaction, producer_id: int, epoch: int, partitions: frozenset[TopicPartition], now_ms: int
+) -> Decision:
+    """AddPartitionsToTxn, AddOffsetsToTxn: these partitions will get a marker when the transaction ends."""
+    if error_code := _check_owner(transaction, producer_id, epoch):
+        return Refuse(error_code)
+    ongoing = transaction.state is TxnState.ONGOING
+    if ongoing and partitions <= transaction.partitions:
+        return Answer(producer_id, epoch)
+    known = transaction.partitions if ongoing else frozenset()
+    return step(
+        transaction,
+        TxnState.ONGOING,
+        partitions=known | partitions,
+        start_ms=transaction.start_ms if ongoing else now_ms,
+        update_ms=now_ms,
+    )
+
+
+def verify(transaction: Transaction, producer_id: int, epoch: int, partition: TopicPartition) -> ErrorCode:
+    """Whether a partition's first batch belongs to the open transaction (KIP-890 part 1)."""
+    if error_code := _check_owner(transaction, producer_id, epoch):
+        return error_code
+    if transaction.state is TxnState.ONGOING and partition in transaction.partitions:
+        return ErrorCode.none
+    return ErrorCode.transaction_abortable
+
+
+def end(transaction: Transaction, producer_id: int, epoch: int, commit: bool, now_ms: int) -> Decision:
+    """EndTxn up to version 4: the epoch stays.
+
+    A repeated EndTxn is answered with success once the transaction is complete, with CONCURRENT_TRANSACTIONS before.
+    The hole that KIP-890 closes is here: a late EndTxn of the same epoch can end the transaction that came after.
+    """
+    if transaction.producer_id != producer_id:
+        return Refuse(ErrorCode.invalid_producer_id_mapping)
+    if transaction.epoch != epoch:
+        return Refuse(ErrorCode.producer_fenced)
+    if transaction.state is TxnState.ONGOING:
+        prepared = TxnState.PREPARE_COMMIT if commit else TxnState.PREPARE_ABORT
+        return step(transaction, prepared, update_ms=now_ms, client_version=0)
+    return _repeated_end(transaction, commit)
+
+
+def _repeated_end(transaction: Transaction, commit: bool) -> Decision:
+    prepared, completed = (
+        (TxnState.PREPARE_COMMIT, TxnState.COMPLETE_COMMIT)
+        if commit
+        else (TxnState.PREPARE_ABORT, TxnState.COMPLETE_ABORT)
+    )
+    if transaction.state is prepared:
+        return Refuse(ErrorCode.concurrent_transactions)
+    if transaction.state is not completed:
+        return Refuse(ErrorCode.invalid_txn_state)
+    return Answer(transaction.producer_id, transaction.epoch)
+
+
+def end_v2(
+    transaction: Transaction,
+    producer_id: int,
+    epoch: int,
+    commit: bool,
+    now_ms: int,
+    allocate: Callable[[], int],
+) -> Decision:
+    """EndTxn from version 5 (transaction version 2): every end bumps the epoch, so that a late request is recognised.
+
+    Args:
+        transaction: the transaction to end.
+        producer_id: as in the request.
+        epoch: as in the request: that of the transaction to end, or one less for a retry.
+        commit: commit or abort.
+        now_ms: the broker's clock.
+        allocate: gives a new producer id; called at most once, if the epochs are used up.
+    """
+    bumped = transaction.client_version >= 2
+    retried_overflow = (
+        bumped
+        and transaction.previous_producer_id == producer_id
+        and epoch == EPOCH_MAX - 1
+        and transaction.epoch == 0
+        and transaction.state in COMPLETED
+    )
+    retried_bump = bumped and transaction.epoch == epoch + 1 and transaction.state in PREPARED | COMPLETED
+    retried = retried_bump or retried_overflow
+    if transaction.producer_id != producer_id and not retried_overflow:
+        return Refuse(ErrorCode.invalid_producer_id_mapping)
+    if not retried and (transaction.epoch != epoch or transaction.state in PREPARED):
+        return Refuse(ErrorCode.producer_fenced)
+    if retried:
+        return _repeated_end(transaction, commit)
+    if commit and transaction.state is not TxnState.ONGOING:
+        return Refuse(ErrorCode.invalid_txn_state)
+    return step(
+        transaction,
+        TxnState.PREPARE_COMMIT if commit else TxnState.PREPARE_ABORT,
+        epoch=epoch + 1,
+        last_epoch=epoch,
+        next_producer_id=allocate() if is_exhausted(epoch) else NO_PRODUCER_ID,
+        partitions=transaction.partitions if transaction.state is TxnState.ONGOING else frozenset(),
+        start_ms=transaction.start_ms if transaction.state is TxnState.ONGOING else now_ms,
+        update_ms=now_ms,
+        client_version=2,
+    )
+
+
+def identity_after_end(prepared: Transaction) -> tuple[int, int]:
+    """Producer id and epoch that the client must use after the end of this transaction."""
+    if prepared.next_producer_id != NO_PRODUCER_ID:
+        return prepared.next_producer_id, 0
+    return prepared.producer_id, prepared.epoch
+
+
+def complete(prepared: Transaction, now_ms: int) -> Transaction:
+    """Every marker is durable: the transaction is over.
+
+    Raises:
+        IllegalTransition: the transaction is not prepared.
+    """
+    changes: dict[str, Any] = {"partitions": frozenset(), "update_ms": now_ms, "next_producer_id": NO_PRODUCER_ID}
+    if prepared.next_producer_id != NO_PRODUCER_ID:
+        changes |= {
+            "previous_producer_id": prepared.producer_id,
+            "producer_id": prepared.next_producer_id,
+            "epoch": 0,
+            "last_epoch": prepared.epoch,
+        }
+    commit = prepared.state is TxnState.PREPARE_COMMIT
+    return step(prepared, TxnState.COMPLETE_COMMIT if commit else TxnState.COMPLETE_ABORT, **changes).next
+
+
+def deadline_ms(transaction: Transaction) -> int | None:
+    """When an ongoing transaction times out, on the broker's clock; None if none is ongoing."""
+    if transaction.state is not TxnState.ONGOING:
+        return None
+    return transaction.start_ms + transaction.timeout_ms
+
+
+def is_forgettable(transaction: Transaction, now_ms: int, idle_ms_max: int) -> bool:
+    """Whether the id has been idle so long that it is forgotten (`transactional.id.expiration.ms`)."""
+    return transaction.state in IDLE and now_ms - transaction.update_ms >= idle_ms_max

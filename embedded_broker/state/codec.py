@@ -1,0 +1,105 @@
+"""Primitive fields of Kafka's log records, for the internal topics: big-endian numbers, strings, tagged fields."""
+
+from __future__ import annotations
+
+import struct
+
+
+class Truncated(Exception):
+    """An internal record ends before its last field, or claims a length beyond its end."""
+
+
+def put_string(text: str) -> bytes:
+    """An int16 length and UTF-8."""
+    raw = text.encode()
+    return struct.pack(">h", len(raw)) + raw
+
+
+def put_nullable_string(text: str | None) -> bytes:
+    """As `put_string`; length -1 for None."""
+    return b"\xff\xff" if text is None else put_string(text)
+
+
+def put_bytes(raw: bytes) -> bytes:
+    """An int32 length and the bytes."""
+    return struct.pack(">i", len(raw)) + raw
+
+
+def put_uvarint(number: int) -> bytes:
+    """An unsigned varint, as the flexible versions use for lengths and tags."""
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def put_compact_string(text: str) -> bytes:
+    """An unsigned varint of length plus one, and UTF-8."""
+    raw = text.encode()
+    return put_uvarint(len(raw) + 1) + raw
+
+
+def put_tags(tags: dict[int, bytes]) -> bytes:
+    """The tagged fields that end a flexible structure, in rising order of tags."""
+    parts = [put_uvarint(len(tags))]
+    for tag in sorted(tags):
+        parts += [put_uvarint(tag), put_uvarint(len(tags[tag])), tags[tag]]
+    return b"".join(parts)
+
+
+class Reader:
+    """Reads fields one after the other; every length is checked against what is left.
+
+    Raises:
+        Truncated: from every method, if the record is too short for the field.
+    """
+
+    def __init__(self, raw: bytes | memoryview) -> None:
+        self._raw = bytes(raw)
+        self._position = 0
+
+    def _take(self, size: int) -> bytes:
+        end = self._position + size
+        if size < 0 or end > len(self._raw):
+            raise Truncated(f"{size} bytes wanted at {self._position} of {len(self._raw)}")
+        taken = self._raw[self._position : end]
+        self._position = end
+        return taken
+
+    def number(self, code: str) -> int:
+        """A signed big-endian number: code b, h, i or q as in `struct`."""
+        value: int = struct.unpack(f">{code}", self._take(struct.calcsize(code)))[0]
+        return value
+
+    def uvarint(self) -> int:
+        """An unsigned varint of at most 32 bits."""
+        value = 0
+        for shift in range(0, 35, 7):
+            byte = self._take(1)[0]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+        raise Truncated("varint longer than 32 bits")
+
+    def string(self) -> str:
+        """A string with an int16 length."""
+        return self._take(self.number("h")).decode()
+
+    def nullable_string(self) -> str | None:
+        """A string with an int16 length, None for -1."""
+        size = self.number("h")
+        return None if size == -1 else self._take(size).decode()
+
+    def blob(self) -> bytes:
+        """Bytes with an int32 length."""
+        return self._take(self.number("i"))
+
+    def compact_string(self) -> str:
+        """A string with a varint of length plus one."""
+        return self._take(self.uvarint() - 1).decode()
+
+    def tags(self) -> dict[int, bytes]:
+        """The tagged fields at the end of a flexible structure."""
+        return {self.uvarint(): self._take(self.uvarint()) for _ in range(self.uvarint())}

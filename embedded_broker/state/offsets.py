@@ -1,0 +1,146 @@
+"""Committed offsets of groups, those that wait for a transaction, and their records in `__consumer_offsets`.
+
+Source: Kafka `OffsetMetadataManager`. Records have Kafka's formats: OffsetCommitKey 1, OffsetCommitValue 3.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from embedded_broker.state.codec import Reader, Truncated, put_string
+from embedded_broker.state.producers import NO_PRODUCER_ID
+from embedded_broker.state.transactions import TopicPartition
+
+OFFSET_KEY = 1
+NO_OFFSET = -1
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffset:
+    """A position; `record_offset` is where its record stands in `__consumer_offsets`."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_ms: int
+    record_offset: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRecord:
+    """A record of `__consumer_offsets` about one partition of one group; None: the offset was deleted."""
+
+    group_id: str
+    partition: TopicPartition
+    committed: CommittedOffset | None
+
+
+def encode_key(group_id: str, partition: TopicPartition) -> bytes:
+    """Key of an offset's records."""
+    topic, index = partition
+    return struct.pack(">h", OFFSET_KEY) + put_string(group_id) + put_string(topic) + struct.pack(">i", index)
+
+
+def encode_value(committed: CommittedOffset) -> bytes:
+    """Value of an offset's record."""
+    head = struct.pack(">hqi", 3, committed.offset, committed.leader_epoch)
+    return head + put_string(committed.metadata) + struct.pack(">q", committed.commit_ms)
+
+
+def decode(reader: Reader, value: bytes | None, record_offset: int) -> OffsetRecord:
+    """Read a record whose key's version has been read already.
+
+    Raises:
+        Truncated: the record is not whole, or its version is unknown.
+    """
+    group_id, topic, index = reader.string(), reader.string(), reader.number("i")
+    if value is None:
+        return OffsetRecord(group_id, (topic, index), None)
+    fields = Reader(value)
+    if (version := fields.number("h")) != 3:
+        raise Truncated(f"offset commit value of version {version}")
+    offset, leader_epoch, metadata = fields.number("q"), fields.number("i"), fields.string()
+    committed = CommittedOffset(offset, leader_epoch, metadata, fields.number("q"), record_offset)
+    return OffsetRecord(group_id, (topic, index), committed)
+
+
+class Offsets:
+    """All groups' offsets. Changed by records alone, so that a replay of the log rebuilds it."""
+
+    def __init__(self) -> None:
+        self._committed: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+        # Producer id → group → partition → offset: what its open transaction will commit.
+        # Invariant: an offset in here is never visible, but makes its partition unstable.
+        self._pending: dict[int, dict[str, dict[TopicPartition, CommittedOffset]]] = {}
+
+    def apply(self, record: OffsetRecord, producer_id: int = NO_PRODUCER_ID) -> None:
+        """Take over a record that has been appended, or that is found at recovery.
+
+        Args:
+            record: what it says.
+            producer_id: of the batch that holds it, if the batch is transactional.
+        """
+        if record.committed is None:
+            self._forget(record.group_id, record.partition)
+        elif producer_id == NO_PRODUCER_ID:
+            self._committed.setdefault(record.group_id, {})[record.partition] = record.committed
+        else:
+            groups = self._pending.setdefault(producer_id, {})
+            groups.setdefault(record.group_id, {})[record.partition] = record.committed
+
+    def end_transaction(self, producer_id: int, commit: bool) -> None:
+        """A marker stands in `__consumer_offsets`: the producer's pending offsets count, or are dropped."""
+        for group_id, partitions in self._pending.pop(producer_id, {}).items():
+            if not commit:
+                continue
+            committed = self._committed.setdefault(group_id, {})
+            for partition, pending in partitions.items():
+                existing = committed.get(partition)
+                # A plain commit that came after the transactional one is the newer word.
+                if existing is None or pending.record_offset > existing.record_offset:
+                    committed[partition] = pending
+
+    def committed(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:
+        """The group's committed offsets. Read only."""
+        return self._committed.get(group_id, {})
+
+    def is_unstable(self, group_id: str, partition: TopicPartition) -> bool:
+        """Whether some open transaction will change the partition's offset if it commits."""
+        return any(partition in groups.get(group_id, {}) for groups in self._pending.values())
+
+    def has_pending(self, group_id: str | None = None) -> bool:
+        """Whether a transaction is open on the group, or on any group."""
+        if group_id is None:
+            return bool(self._pending)
+        return any(group_id in groups for groups in self._pending.values())
+
+    def known(self, group_id: str) -> set[TopicPartition]:
+        """Partitions with a committed or a pending offset: what deleting the group must delete."""
+        partitions = set(self.committed(group_id))
+        for groups in self._pending.values():
+            partitions |= set(groups.get(group_id, {}))
+        return partitions
+
+    def group_ids(self) -> set[str]:
+        """Groups with a committed or a pending offset."""
+        return set(self._committed) | {group_id for groups in self._pending.values() for group_id in groups}
+
+    def on_topic(self, topic: str) -> Iterator[tuple[str, TopicPartition]]:
+        """Group and partition of every offset, committed or pending, on a topic."""
+        found: dict[str, set[TopicPartition]] = defaultdict(set)
+        for group_id in self.group_ids():
+            found[group_id] = {partition for partition in self.known(group_id) if partition[0] == topic}
+        for group_id, partitions in found.items():
+            for partition in sorted(partitions):
+                yield group_id, partition
+
+    def _forget(self, group_id: str, partition: TopicPartition) -> None:
+        committed = self._committed.get(group_id, {})
+        committed.pop(partition, None)
+        if not committed:
+            self._committed.pop(group_id, None)
+        for groups in self._pending.values():
+            groups.get(group_id, {}).pop(partition, None)
