@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -78,8 +77,6 @@ def invoke(arguments: Sequence[str]) -> int:
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
-    except BrokenPipeError:
-        return _reader_left()
     except Exception as error:  # noqa: BLE001 - the one place that turns any exception into an exit code
         return _failed(error)
     return result if isinstance(result, int) else 0
@@ -100,12 +97,6 @@ def _failed(error: Exception) -> int:
     traceback.print_exception(error)
     click.echo("error: this is a bug in eos-replicate; please report it with the lines above", err=True)
     return BUG
-
-
-def _reader_left() -> int:
-    """`eos-replicate status | head`: not an error. Keeps Python from complaining at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
 
 
 if __name__ == "__main__":

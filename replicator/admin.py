@@ -143,9 +143,7 @@ class ClusterAdmin:
             left = deadline - time.monotonic()
             if left <= 0:
                 raise self._unreachable()
-            future = self._client.describe_cluster(
-                include_authorized_operations=True, request_timeout=max(left, 0.1)
-            )
+            future = self._client.describe_cluster(include_authorized_operations=True, request_timeout=max(left, 0.1))
             try:
                 answer = self._wait(future, doing, limit_s=left + 1, stop=self._credentials_refused)
             except KafkaException as error:
@@ -168,9 +166,7 @@ class ClusterAdmin:
             raise classify(error.args[0], self.cluster.name, "list topics", "Describe on topics") from error
         return frozenset(listed.topics)
 
-    def topics(
-        self, names: Iterable[str], *, configs: bool = False, rights: bool = False
-    ) -> dict[str, TopicInfo]:
+    def topics(self, names: Iterable[str], *, configs: bool = False, rights: bool = False) -> dict[str, TopicInfo]:
         """Describes topics; those that don't exist are left out.
 
         Args:
@@ -185,9 +181,7 @@ class ClusterAdmin:
         )
         found: dict[str, TopicInfo] = {}
         for name, future in futures.items():
-            answer = self._result(
-                future, f"describe topic {name!r}", f"Describe on topic {name!r}", _UNKNOWN_TOPIC
-            )
+            answer = self._result(future, f"describe topic {name!r}", f"Describe on topic {name!r}", _UNKNOWN_TOPIC)
             if answer is not None:
                 allowed = _rights(answer.authorized_operations) if answer.authorized_operations else None
                 found[name] = TopicInfo(name, str(answer.topic_id), len(answer.partitions), {}, allowed)
@@ -214,9 +208,7 @@ class ClusterAdmin:
             return {}
         resources = [ConfigResource(kind, name) for name in names]
         found: dict[str, dict[str, str]] = {}
-        for resource, future in self._client.describe_configs(
-            resources, request_timeout=self._request_s
-        ).items():
+        for resource, future in self._client.describe_configs(resources, request_timeout=self._request_s).items():
             what = words.format(resource.name)
             entries = self._result(future, f"read the configs of {what}", f"DescribeConfigs on {what}")
             found[resource.name] = {e.name: e.value for e in entries.values() if e.value is not None}
@@ -304,16 +296,12 @@ class ClusterAdmin:
                 return absent
             raise classify(kafka_error, self.cluster.name, doing, right) from error
 
-    def _wait(
-        self, future: Future[T], doing: str, *, limit_s: float, stop: Callable[[], None] | None = None
-    ) -> T:
+    def _wait(self, future: Future[T], doing: str, *, limit_s: float, stop: Callable[[], None] | None = None) -> T:
         """Waits while serving librdkafka's error callback, which runs only inside poll."""
         deadline = time.monotonic() + limit_s
         while not future.done():
             if time.monotonic() > deadline:
-                raise Unreachable(
-                    f"cluster {self.cluster.name!r}: cannot {doing}: no answer in {limit_s:.0f} s"
-                )
+                raise Unreachable(f"cluster {self.cluster.name!r}: cannot {doing}: no answer in {limit_s:.0f} s")
             wait([future], timeout=0.05)
             self._client.poll(0)
             if stop is not None:

@@ -17,7 +17,7 @@ from replicator import routing
 from replicator.admin import TopicInfo
 from replicator.config import Config, Flow
 from replicator.control import Changer
-from replicator.errors import Fatal, Incident, ReplicatorError, Retriable, Superseded, Unreachable
+from replicator.errors import ConfigError, Fatal, Incident, ReplicatorError, Retriable, Superseded, Unreachable
 from replicator.failpoints import Reach
 from replicator.generation import Generation, lane_of
 from replicator.ledger import Route
@@ -39,6 +39,7 @@ class FlowWorker:
         self._routes: dict[Partition, Route] = {}
         self._code = 0
         self._stopping = False
+        self._cluster_ids: dict[str, str] = {}
 
     def stop(self) -> None:
         """Ask for a clean stop, from any thread or a signal handler."""
@@ -48,8 +49,9 @@ class FlowWorker:
         """Open the flow and run it; the exit code. Errors before the first lane starts are raised."""
         with ControlPlane(self._flow) as plane:
             source, target = plane.connect()
+            self._cluster_ids = {self._flow.source.name: source.cluster_id, self._flow.target.name: target.cluster_id}
             infos = plane.list_source()
-            self._check_conflicts(infos, source.cluster_id, target.cluster_id)
+            self._check_conflicts(infos)
             plane.ensure_internal(self._flow.lanes)
             generation = self._open_generation(infos)
             infos = self._wanted(infos, generation)
@@ -62,9 +64,9 @@ class FlowWorker:
             self._watch(plane, generation)
         return self._code
 
-    def _check_conflicts(self, infos: Mapping[str, TopicInfo], source_id: str, target_id: str) -> None:
-        names = self._flow.source.name, self._flow.target.name
-        routing.check_conflicts(self._config, {names[0]: list(infos)}, {names[0]: source_id, names[1]: target_id})
+    def _check_conflicts(self, infos: Mapping[str, TopicInfo]) -> None:
+        known = {self._flow.source.name: list(infos)}
+        routing.check_conflicts(self._config, known, self._cluster_ids, self._flow.name)
 
     def _open_generation(self, infos: Mapping[str, TopicInfo]) -> Generation:
         reader = Reader(self._flow, self._flow.target)
@@ -159,7 +161,13 @@ class FlowWorker:
         """New topics and partitions, changed ids: lanes that are concerned start over at the fence."""
         before = self._routes
         try:
-            self._routes = self._route(plane, self._wanted(plane.list_source(), generation))
+            infos = plane.list_source()
+            self._check_conflicts(infos)
+            self._routes = self._route(plane, self._wanted(infos, generation))
+        except ConfigError as error:  # a new topic that another flow writes, or that comes back
+            self._code = worst((self._code, Incident.exit_code))
+            self._log.error("incident", name="flows_in_conflict", detail=str(error))
+            return
         except (Unreachable, Retriable) as error:
             self._log.warning("discovery_failed", reason=str(error))
             return

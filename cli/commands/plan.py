@@ -51,10 +51,7 @@ def plan(path: Path, names: tuple[str, ...], as_json: bool) -> int:
     from replicator import config, planning
 
     loaded = config.load(path, os.environ)
-    plans = [
-        planning.plan(flow, loaded, connect_timeout_ms=patience_ms(flow))
-        for flow in chosen(loaded, path, names)
-    ]
+    plans = [planning.plan(flow, loaded, connect_timeout_ms=patience_ms(flow)) for flow in chosen(loaded, path, names)]
     codes = {item.exit_code() for item in plans}
     code = next((code for code in (4, 3, 2) if code in codes), 0)
     if as_json:
@@ -72,22 +69,16 @@ def _show(console: Console, item: FlowPlan) -> None:
 
     console.print(f"[bold]{item.flow}[/]: {item.source} → {item.target}")
     if item.topics:
-        table = Table(
-            "action", "source topic", "target topic", "partitions", "with position", box=SIMPLE_HEAD
-        )
+        table = Table("action", "source topic", "target topic", "partitions", "with position", box=SIMPLE_HEAD)
         for topic in item.topics:
             counts = str(topic.partitions), str(topic.partitions_with_position)
             table.add_row(topic.action, topic.source, topic.target, *counts)
         console.print(table)
-    created = [
-        (topic.target, topic.partitions, topic.configs) for topic in item.topics if topic.action == "create"
-    ]
+    created = [(topic.target, topic.partitions, topic.configs) for topic in item.topics if topic.action == "create"]
     created += [(spec.name, spec.partitions, spec.configs) for spec in item.internal]
     for name, partitions, configs in created:
         values = " ".join(f"{key}={value}" for key, value in sorted(configs.items()))
-        console.print(
-            f"  create {name} with {partitions} partition(s): {values}", markup=False, soft_wrap=True
-        )
+        console.print(f"  create {name} with {partitions} partition(s): {values}", markup=False, soft_wrap=True)
     for finding in item.findings:
         console.print(f"  {finding.severity}: {finding.message}", markup=False, soft_wrap=True)
     if item.unchecked:

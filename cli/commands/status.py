@@ -111,9 +111,7 @@ def _show(console: Console, item: FlowStatus) -> None:
 def _cells(row: PartitionStatus) -> list[str]:
     source = row.source_topic if row.partition < 0 else f"{row.source_topic}\\[{row.partition}]"
     seconds = "-" if row.lag_seconds is None else f"{row.lag_seconds:.1f}"
-    numbers = [
-        "-" if value is None else f"{value}" for value in (row.position, row.source_end, row.lag_records)
-    ]
+    numbers = ["-" if value is None else f"{value}" for value in (row.position, row.source_end, row.lag_records)]
     colour = _COLOURS.get(row.state, "red")
     state = f"[{colour}]{row.state}[/]"
     return [source, row.target_topic, *numbers, seconds, _iso(row.last_commit_ms) or "-", state]
@@ -127,6 +125,4 @@ def _largest_lag_s(item: FlowStatus) -> float | None:
 def _iso(milliseconds: int | None) -> str | None:
     if milliseconds is None:
         return None
-    return (
-        datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    )
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -34,9 +34,7 @@ def validate(path: Path, as_json: bool) -> int:
     except FlowFileError as error:
         if not as_json:
             raise
-        faults = [
-            {"line": fault.line, "path": fault.path, "message": fault.message} for fault in error.faults
-        ]
+        faults = [{"line": fault.line, "path": fault.path, "message": fault.message} for fault in error.faults]
         print_json({"file": str(path), "valid": False, "errors": faults})
         return error.exit_code
     if as_json:

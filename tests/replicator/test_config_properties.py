@@ -68,6 +68,12 @@ def test_environment_variables_are_put_in_and_hidden() -> None:
         assert "kafka:9092" in shown
 
 
+def test_what_came_from_outside_is_hidden_whatever_its_name_is() -> None:
+    found = cluster('client.rack: "${N}", sasl.username: "${U}"', {"N": "s3cret", "U": "replicator"})
+    assert "s3cret" not in repr(found)
+    assert "replicator" in repr(found)
+
+
 def test_a_value_from_outside_is_not_read_again_for_variables() -> None:
     assert cluster('sasl.password: "${PW}"', {"PW": "a${N}"}).properties["sasl.password"] == "a${N}"
 
