@@ -11,16 +11,16 @@ import importlib
 import io
 import typing
 from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from types import NoneType, UnionType
 from typing import Any
+from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
 Fields = Mapping[str, Any]
-NONE = ErrorCode.none
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -33,12 +33,16 @@ class Api:
     write_header: Callable[[int], bytes]
 
 
+def entity(name: str, version: int, kind: str) -> Any:
+    """kio's class of a request or response; raises ModuleNotFoundError."""
+    title = "".join(part.capitalize() for part in name.split("_")) + kind.capitalize()
+    return getattr(importlib.import_module(f"kio.schema.{name}.v{version}.{kind}"), title)
+
+
 @lru_cache(maxsize=None)
 def load(name: str, version: int) -> Api:
     """Codec of API `name` (snake case) in `version`; raises ModuleNotFoundError when kio has none."""
-    title = "".join(part.capitalize() for part in name.split("_"))
-    request = getattr(importlib.import_module(f"kio.schema.{name}.v{version}.request"), f"{title}Request")
-    response = getattr(importlib.import_module(f"kio.schema.{name}.v{version}.response"), f"{title}Response")
+    request, response = entity(name, version, "request"), entity(name, version, "response")
     reader, writer = entity_reader(request), entity_writer(response)
     header_type = response.__header_schema__
     header_writer = entity_writer(header_type)
@@ -61,58 +65,71 @@ def header_reader(request_header_version: int) -> Callable[[bytes, int], tuple[A
 @lru_cache(maxsize=None)
 def request_header_version(name: str, version: int) -> int:
     """1, or 2 for flexible versions."""
-    title = "".join(part.capitalize() for part in name.split("_"))
-    request = getattr(importlib.import_module(f"kio.schema.{name}.v{version}.request"), f"{title}Request")
-    return int(request.__header_schema__.__version__)
+    return int(entity(name, version, "request").__header_schema__.__version__)
 
 
 @lru_cache(maxsize=None)
 def _builder(entity: type) -> Callable[[Fields], Any]:
-    """A function from a dict to `entity`; nested dicts become nested entities."""
+    """A function from a dict to `entity`. Fields that the entity doesn't have are left out: they are of other versions."""
     hints = typing.get_type_hints(entity)
-    plan = [(field, *_shape(hints[field.name])) for field in dataclasses.fields(entity)]
+    plan = [_plan(field, hints[field.name]) for field in dataclasses.fields(entity)]
 
     def build(values: Fields) -> Any:
         made: dict[str, Any] = {}
-        for field, kind, nested, default in plan:
-            if field.name in values:
-                value = values[field.name]
-                if nested is not None and value is not None:
-                    inner = _builder(nested)
-                    value = tuple(inner(item) for item in value) if kind == "many" else inner(value)
-                made[field.name] = value
-            elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
-                made[field.name] = default
+        for name, convert, default in plan:
+            if name in values:
+                value = values[name]
+                made[name] = value if convert is None or value is None else convert(value)
+            elif default is not dataclasses.MISSING:
+                made[name] = default
         return entity(**made)
 
     return build
 
 
-def _shape(hint: Any) -> tuple[str, Any, Any]:
-    """(one|many, nested entity or None, default of a field that a handler leaves out)."""
+def _plan(field: dataclasses.Field[Any], hint: Any) -> tuple[str, Callable[[Any], Any] | None, Any]:
+    """(field name, how a handler's value becomes kio's, what stands for a value left out)."""
     optional = False
     if typing.get_origin(hint) in (typing.Union, UnionType):
-        parts = [part for part in typing.get_args(hint) if part is not NoneType]
-        optional, hint = True, parts[0]
+        optional, hint = True, next(part for part in typing.get_args(hint) if part is not NoneType)
+    own = field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
     if typing.get_origin(hint) is tuple:
         item = typing.get_args(hint)[0]
-        nested = item if dataclasses.is_dataclass(item) else None
-        return "many", nested, None if optional else ()
-    nested = hint if dataclasses.is_dataclass(hint) else None
-    if optional:
-        return "one", nested, None
-    return "one", nested, _default(hint, nested)
+        one = _converter(item) or (lambda value: value)
+        convert, default = (lambda values: tuple(map(one, values))), (None if optional else ())
+    else:
+        convert, default = _converter(hint), (None if optional or own else _default(hint))
+    return field.name, convert, dataclasses.MISSING if own else default
 
 
-def _default(hint: Any, nested: Any) -> Any:
-    if nested is not None:
-        return _builder(nested)({})
+def _converter(hint: Any) -> Callable[[Any], Any] | None:
+    """Nested dicts become entities, error names codes, milliseconds durations and times."""
+    if dataclasses.is_dataclass(hint):
+        return _builder(typing.cast(type, hint))
+    if not isinstance(hint, type):
+        return None
     if hint is ErrorCode:
-        return NONE
-    for base, value in _DEFAULTS:
-        if isinstance(hint, type) and issubclass(hint, base):
-            return value
-    return 0
+        return error
+    if issubclass(hint, timedelta):
+        return lambda value: timedelta(milliseconds=value) if isinstance(value, int) else value
+    if issubclass(hint, datetime):
+        return lambda value: datetime.fromtimestamp(value / 1000, UTC) if isinstance(value, int) else value
+    return None
+
+
+def error(value: ErrorCode | str | int) -> ErrorCode:
+    """An error code from its name in snake case, its number, or itself. Raises KeyError or ValueError."""
+    if isinstance(value, ErrorCode):
+        return value
+    return ErrorCode[value] if isinstance(value, str) else ErrorCode(value)
+
+
+def _default(hint: Any) -> Any:
+    if dataclasses.is_dataclass(hint):
+        return _builder(typing.cast(type, hint))({})
+    if hint is ErrorCode:
+        return ErrorCode.none
+    return next((value for base, value in _DEFAULTS if isinstance(hint, type) and issubclass(hint, base)), 0)
 
 
 _DEFAULTS: tuple[tuple[type, Any], ...] = (
@@ -120,6 +137,7 @@ _DEFAULTS: tuple[tuple[type, Any], ...] = (
     (str, ""),
     (bytes, b""),
     (timedelta, timedelta(0)),
-    (datetime, datetime.fromtimestamp(0, timezone.utc)),
+    (datetime, datetime.fromtimestamp(0, UTC)),
+    (UUID, UUID(int=0)),
     (int, 0),
 )

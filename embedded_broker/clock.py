@@ -1,0 +1,21 @@
+"""Time as the broker sees it, so that tests can hold it still."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Wall time."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970."""
+
+
+class SystemClock:
+    """The operating system's clock."""
+
+    def now_ms(self) -> int:
+        """See Clock."""
+        return time.time_ns() // 1_000_000

@@ -1,0 +1,99 @@
+"""Group commit: one round of fsyncs at a time; whoever waits meanwhile joins the next round.
+
+Invariants
+- A high watermark never passes what has been fsynced (fsync `always`).
+- After a failed fsync nothing is known about the pages that were dirty: the broker must die, never try again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from embedded_broker.config import Fsync
+from embedded_broker.partition import Partition
+
+THREADS = 4
+
+
+class GroupCommit:
+    """Makes partitions durable and moves their high watermarks."""
+
+    def __init__(self, fsync: Fsync, interval_ms: int, on_failure: Callable[[OSError], None]) -> None:
+        """`on_failure` is called once, when an fsync has failed; everybody who waits gets the OSError."""
+        self._fsync, self._interval_s, self._on_failure = fsync, interval_ms / 1000, on_failure
+        self._dirty: set[Partition] = set()
+        self._next: asyncio.Future[None] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._threads = ThreadPoolExecutor(THREADS, "fsync")
+        self._round = asyncio.Lock()
+        self.rounds = 0
+
+    async def durable(self, *partitions: Partition) -> None:
+        """Return when all that is appended to `partitions` so far is durable and below their high watermarks.
+
+        Raises OSError when an fsync failed.
+        """
+        dirty = [partition for partition in partitions if partition.high_watermark < partition.log_end]
+        if not dirty:
+            return
+        if self._fsync is not Fsync.ALWAYS:
+            for partition in dirty:
+                partition.advance(partition.log_end)
+        if self._fsync is Fsync.NEVER:
+            return
+        self._dirty.update(dirty)
+        if self._next is None:
+            self._next = asyncio.get_running_loop().create_future()
+        waiting = self._next
+        if self._task is None:
+            self._task = asyncio.create_task(self._run(), name="group-commit")
+        if self._fsync is Fsync.ALWAYS:
+            await asyncio.shield(waiting)
+
+    async def _run(self) -> None:
+        """Rounds, until nothing is dirty."""
+        try:
+            while self._next is not None:
+                if self._fsync is Fsync.INTERVAL:
+                    await asyncio.sleep(self._interval_s)
+                await self._one_round()
+        finally:
+            self._task = None
+
+    async def _one_round(self) -> None:
+        waiting, self._next = self._next, None
+        partitions, self._dirty = list(self._dirty), set()
+        assert waiting is not None
+        async with self._round:
+            loop = asyncio.get_running_loop()
+            live = [partition for partition in partitions if not partition.closed]
+            flushes = [loop.run_in_executor(self._threads, partition.log.flush) for partition in live]
+            ends = await asyncio.gather(*flushes, return_exceptions=True)
+        self.rounds += 1
+        failures = [end for end in ends if isinstance(end, BaseException)]
+        if failures:
+            self._fail(waiting, failures[0])
+            return
+        for partition, end in zip(live, ends, strict=True):
+            assert isinstance(end, int)
+            partition.advance(end)
+        waiting.set_result(None)
+
+    def _fail(self, waiting: asyncio.Future[None], failure: BaseException) -> None:
+        if not isinstance(failure, OSError):
+            raise failure
+        waiting.set_exception(failure)
+        waiting.exception()  # nobody may be waiting for it
+        self._on_failure(failure)
+
+    def exclusive(self) -> asyncio.Lock:
+        """Hold this to close or remove files: no fsync is under way meanwhile."""
+        return self._round
+
+    async def stop(self) -> None:
+        """Let the rounds end; then no more threads."""
+        if self._task is not None:
+            await asyncio.wait([self._task])
+        self._threads.shutdown()
