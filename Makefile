@@ -1,0 +1,43 @@
+# The two commands that matter are `make demo` and `make test`; both make the environment first.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test test-fast lint bench env lock clean
+
+demo: $(STAMP)
+	$(BIN)/eos-replicate demo $(ARGS)
+
+test: $(STAMP) lint
+	$(BIN)/pytest $(ARGS)
+
+test-fast: $(STAMP) lint
+	$(BIN)/pytest tests $(ARGS)
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(STAMP)
+	$(BIN)/python -m benchmarks $(ARGS)
+
+env: $(STAMP)
+
+# Every package is pinned with its hash; nothing is resolved at install time.
+$(STAMP): constraints.txt pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed: make PYTHON=python3.12")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	touch $@
+
+# Resolve again: for maintainers, needs uv.
+lock:
+	uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --generate-hashes \
+	  --no-emit-index-url --no-header --quiet -o constraints.txt
+
+clean:
+	rm -rf $(VENV)
