@@ -246,7 +246,14 @@ class ClusterAdmin:
         future = self._client.describe_consumer_groups(
             [group], include_authorized_operations=True, request_timeout=self._request_s
         )[group]
-        unknown = {KafkaError.GROUP_ID_NOT_FOUND, KafkaError.NOT_COORDINATOR, KafkaError.UNSUPPORTED_VERSION}
+        unknown = {
+            KafkaError.GROUP_ID_NOT_FOUND,
+            KafkaError.NOT_COORDINATOR,
+            KafkaError.COORDINATOR_NOT_AVAILABLE,
+            KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+            KafkaError.UNSUPPORTED_VERSION,
+            KafkaError._UNSUPPORTED_FEATURE,
+        }
         answer = self._result(future, f"describe group {group!r}", f"Describe on group {group!r}", unknown)
         if answer is None or not answer.authorized_operations:
             return None

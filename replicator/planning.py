@@ -244,7 +244,7 @@ class _Planner:
             return
         try:
             configs = self._clusters.target.broker_configs(target.brokers[0])
-        except NotAllowed as error:
+        except (NotAllowed, Incident) as error:
             self._warn("right", f"{error}; limits of the target are not checked")
             return
         for message in limit_faults(self._flow, configs):

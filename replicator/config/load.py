@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from replicator import routing
-from replicator.config import properties
+from replicator.config import librdkafka, properties
 from replicator.config.messages import fault_of
 from replicator.config.models import Cluster, Config, Flow
 from replicator.config.sections import (
@@ -140,11 +140,13 @@ class _Reader:
         if isinstance(data, dict) and isinstance(data.get("properties"), dict):
             data = {**data, "properties": self._as_written(data["properties"], (*path, "properties"))}
         section = self._section(ClusterSection, data, path)
-        raw = {} if not isinstance(data, dict) else data.get("properties") or {}
+        written = data.get("properties") if isinstance(data, dict) else None
+        raw = written if isinstance(written, dict) else {}
         raw = {key: value for key, value in raw.items() if isinstance(value, str)}
         allowed = section.allow_plaintext_password if section else True
         resolved, problems = properties.resolve(raw, self._env, self._directory)
         problems += properties.check(raw, resolved, allow_plaintext_password=allowed)
+        problems += librdkafka.further_problems(raw, resolved, problems)
         for problem in problems:
             self._document.fault((*path, "properties", *([problem.key] if problem.key else [])), problem.message)
         if problems or section is None:

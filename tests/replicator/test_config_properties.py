@@ -122,9 +122,10 @@ def test_one_address_elsewhere_is_enough(address: str) -> None:
         load_text(cluster_file("sasl.password: x").replace("kafka:9092", address), env={})
 
 
-@pytest.mark.parametrize("mechanism", ["PLAIN", "plain", "OAUTHBEARER"])
+@pytest.mark.parametrize("mechanism", ["PLAIN", "OAUTHBEARER"])
 def test_a_password_without_tls_is_refused_off_loopback(mechanism: str) -> None:
-    properties = f'security.protocol: sasl_plaintext, sasl.mechanism: {mechanism}, sasl.password: "${{PW}}"'
+    login = 'sasl.username: u, sasl.password: "${PW}"'
+    properties = f"security.protocol: sasl_plaintext, sasl.mechanism: {mechanism}, {login}"
     (fault,) = faults(properties, {"PW": "x"})
     assert "without TLS sends the secret readably" in fault
     assert cluster(properties, {"PW": "x"}, "allow_plaintext_password: true")
@@ -137,3 +138,55 @@ def test_addresses_are_needed() -> None:
         load_text(text.replace('bootstrap.servers: "kafka', 'bootstrap.server: "kafka'), env={})
     with pytest.raises(FlowFileError, match="names no address"):
         load_text(text.replace("kafka:9092", " , "), env={})
+
+
+@pytest.mark.parametrize(
+    ("properties", "expected"),
+    [
+        (
+            "socket.timout.ms: 5",
+            "socket.timout.ms: librdkafka has no property of this name; did you mean 'socket.timeout.ms'?",
+        ),
+        ("xyzzy: 1", "xyzzy: librdkafka has no property of this name"),
+        ("error_cb: x", "error_cb: librdkafka has no property of this name"),
+        ("logger: x", "logger: librdkafka has no property of this name"),
+        ("default.topic.config: x", "default.topic.config: librdkafka has no property of this name"),
+        ("security.protocol: tls", 'security.protocol: invalid value for configuration property "security.protocol"'),
+        ("socket.timeout.ms: soon", "socket.timeout.ms: invalid value for configuration property"),
+        ("fetch.min.bytes: -1", 'fetch.min.bytes: configuration property "fetch.min.bytes" value is outside allowed'),
+        ("compression.type: zip", "compression.type: invalid value for configuration property"),
+        ("security.protocol: ssl, ssl.ca.location: /nope", "ssl.ca.location: ssl.ca.location failed: "),
+    ],
+)
+def test_properties_are_shown_to_the_client_library(properties: str, expected: str) -> None:
+    (fault,) = faults(properties)
+    assert fault.startswith(f"line 5: clusters.a.properties.{expected}")
+
+
+def test_properties_that_do_not_go_together() -> None:
+    assert faults("security.protocol: sasl_ssl, sasl.mechanism: PLAIN") == [
+        "line 3: clusters.a.properties: sasl.username and sasl.password must be set"
+    ]
+
+
+def test_faults_of_all_kinds_come_at_once() -> None:
+    login = 'security.protocol: sasl_ssl, sasl.mechanism: PLAIN, sasl.username: u, sasl.password: "${NO}"'
+    found = faults(f"{login}, xx: 1, yy: 2, acks: 1")
+    assert [fault.split(": ")[1].removeprefix("clusters.a.properties.") for fault in found] == [
+        "acks",
+        "sasl.password",
+        "xx",
+        "yy",
+    ]
+
+
+def test_a_refused_value_from_outside_is_not_shown() -> None:
+    (fault,) = faults('security.protocol: "${S}"', {"S": "s3cret"})
+    assert "s3cret" not in fault
+
+
+@pytest.mark.parametrize("properties", ["[a]", "5", "x", "", "{bootstrap.servers: {a: 1}}"])
+def test_properties_of_another_shape(properties: str) -> None:
+    text = f"clusters: {{a: {{properties: {properties}}}}}\nflows: {{f: {{source: a, target: a, topics: [x]}}}}"
+    with pytest.raises(FlowFileError, match=r"clusters\.a\.properties.*: expected (keys with values|text)"):
+        load_text(text, env={})

@@ -16,6 +16,8 @@ from replicator.config import Cluster, Flow
 from replicator.planes.contract import Committed, Partition
 from replicator.planes.records import failures, properties
 
+_ONE_RECORD = {"queued.min.messages": 1, "fetch.message.max.bytes": 65_536}
+"""One record of each partition is wanted; the broker sends a whole batch anyway."""
 _DOING = "read the flow's positions"
 _COORDINATOR_MOVES = (
     KafkaError.NOT_COORDINATOR,
@@ -25,8 +27,8 @@ _COORDINATOR_MOVES = (
 
 
 @contextmanager
-def _consumer(cluster: Cluster, flow: Flow) -> Iterator[Consumer]:
-    consumer = Consumer({"log_level": 0, **properties.reader(cluster, flow, committed=True)})
+def _consumer(cluster: Cluster, flow: Flow, **own: int) -> Iterator[Consumer]:
+    consumer = Consumer({"log_level": 0, **properties.reader(cluster, flow, committed=True), **own})
     try:
         yield consumer
     finally:
@@ -80,7 +82,7 @@ def times_at(
     if not waiting:
         return found
     deadline = time.monotonic() + timeout_s
-    with _consumer(cluster, flow) as consumer:
+    with _consumer(cluster, flow, **_ONE_RECORD) as consumer:
         consumer.assign([TopicPartition(*at, offset) for at, offset in offsets.items()])
         while waiting and time.monotonic() < deadline:
             message = consumer.poll(0.2)

@@ -1,0 +1,88 @@
+"""What the client library itself says about a cluster's properties. Nothing is connected."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Collection, Iterator, Mapping
+
+from replicator.config.properties import SECRET, Problem
+
+_QUOTED = re.compile(r'configuration property:? "([^"]+)"', re.IGNORECASE)
+_LEADING = re.compile(r"^([a-z]+(?:\.[a-z]+)+) ")
+_ALIASES = {"compression.codec": "compression.type", "sasl.mechanisms": "sasl.mechanism"}
+_PYTHON_ONLY = re.compile(r".*_cb|logger|default\.topic\.config|on_.*")
+
+COMMON = """
+bootstrap.servers client.id client.rack security.protocol sasl.mechanism sasl.username sasl.password
+sasl.oauthbearer.method sasl.oauthbearer.client.id sasl.oauthbearer.client.secret
+sasl.oauthbearer.token.endpoint.url sasl.oauthbearer.scope sasl.oauthbearer.extensions ssl.ca.location ssl.ca.pem
+ssl.certificate.location ssl.certificate.pem ssl.key.location ssl.key.pem ssl.key.password ssl.keystore.location
+ssl.keystore.password ssl.cipher.suites ssl.endpoint.identification.algorithm enable.ssl.certificate.verification
+socket.timeout.ms socket.keepalive.enable socket.nagle.disable socket.send.buffer.bytes socket.receive.buffer.bytes
+socket.connection.setup.timeout.ms connections.max.idle.ms broker.address.family reconnect.backoff.ms
+reconnect.backoff.max.ms metadata.max.age.ms fetch.min.bytes fetch.wait.max.ms fetch.max.bytes
+fetch.message.max.bytes receive.message.max.bytes queued.min.messages queued.max.messages.kbytes compression.type
+compression.level linger.ms batch.size batch.num.messages queue.buffering.max.messages queue.buffering.max.kbytes
+message.max.bytes request.timeout.ms retry.backoff.ms retry.backoff.max.ms statistics.interval.ms debug log_level
+"""
+"""Names that an unknown property may have been meant for; a help for spelling, not the list of what is allowed."""
+
+
+def further_problems(raw: Mapping[str, str], resolved: Mapping[str, str], known: Collection[Problem]) -> list[Problem]:
+    """Problems besides those that are known already.
+
+    A secret that could not be resolved is stood in for, so as not to hide the rest; what is wrong with the
+    properties as a whole is only told when each of them is right.
+    """
+    faulty = {problem.key for problem in known}
+    values = {key: value for key, value in resolved.items() if key not in faulty}
+    values |= {key: "-" for key in raw if key in faulty and SECRET.search(key)}
+    found = list(problems(values)) if raw else []
+    return [problem for problem in found if problem.key or not (faulty or len(found) > 1)]
+
+
+def problems(values: Mapping[str, str]) -> Iterator[Problem]:
+    """What librdkafka refuses, one property after the other. Values are never repeated: they may be secrets.
+
+    Args:
+        values: properties with secrets put in; `bootstrap.servers` is left out, so that nothing is connected.
+    """
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    left = {key: value for key, value in values.items() if key != "bootstrap.servers"}
+    for key in [key for key in left if _PYTHON_ONLY.fullmatch(key)]:
+        yield _unknown(key)
+        del left[key]
+    while True:
+        try:
+            AdminClient({"log_level": 0, **left})
+        except KafkaException as error:
+            text = str(error.args[0].str()).strip()
+        else:
+            return
+        problem = _problem(text, left)
+        yield problem
+        if problem.key not in left:
+            return
+        del left[problem.key]
+
+
+def _problem(text: str, values: Mapping[str, str]) -> Problem:
+    text = text.removeprefix("Failed to create admin client: ")
+    found = _QUOTED.search(text) or _LEADING.match(text)
+    key = found.group(1) if found else ""
+    if key not in values:
+        key = _ALIASES.get(key, "")
+    if text.startswith("No such configuration"):
+        return _unknown(key)
+    value = values.get(key)
+    shown = text if not value else text.replace(f'"{value}" ', "").replace(f"value {value} ", "value ")
+    return Problem(key if key in values else "", shown[:1].lower() + shown[1:])
+
+
+def _unknown(key: str) -> Problem:
+    near = difflib.get_close_matches(key, COMMON.split(), n=1, cutoff=0.7)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return Problem(key, f"librdkafka has no property of this name{hint}")
