@@ -40,7 +40,7 @@ class TxnState(IntEnum):
 
 
 # From → to. Prepare is the decision: once it is durable, the only way is on to its completion, over any number of
-# crashes. The steps from Empty and Complete to PrepareAbort are an abort without partitions (transaction version 2 only).
+# crashes. The steps from Empty and Complete to PrepareAbort abort nothing (transaction version 2 only).
 TRANSITIONS: Mapping[TxnState, frozenset[TxnState]] = {
     TxnState.EMPTY: frozenset({TxnState.EMPTY, TxnState.ONGOING, TxnState.PREPARE_ABORT, TxnState.DEAD}),
     TxnState.ONGOING: frozenset({TxnState.ONGOING, TxnState.PREPARE_COMMIT, TxnState.PREPARE_ABORT}),

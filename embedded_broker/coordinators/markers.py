@@ -1,0 +1,56 @@
+"""Writes the markers that end a transaction in each of its partitions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from kio.schema.errors import ErrorCode
+
+from embedded_broker.coordinators.ports import OFFSETS_PARTITION, Host, find_partition
+from embedded_broker.state.transactions import TopicPartition, Transaction, TxnState
+from embedded_broker.wire.records import marker
+
+
+class MarkerWriter:
+    """Appends markers; tells the group coordinator when a transaction with offsets ends."""
+
+    def __init__(self, host: Host, on_offsets_ended: Callable[[int, bool], None]) -> None:
+        """
+        Args:
+            host: the broker.
+            on_offsets_ended: called with producer id and outcome once the marker stands in `__consumer_offsets`.
+        """
+        self._host = host
+        self._on_offsets_ended = on_offsets_ended
+
+    async def write(self, prepared: Transaction) -> None:
+        """Write all markers of a prepared transaction. Must not return before each is on disk.
+
+        A partition that has been deleted needs none.
+        """
+        commit = prepared.state is TxnState.PREPARE_COMMIT
+        partitions = sorted(prepared.partitions)
+        await asyncio.gather(
+            *(self.write_one(partition, prepared.producer_id, prepared.epoch, commit) for partition in partitions)
+        )
+
+    async def write_one(self, name: TopicPartition, producer_id: int, epoch: int, commit: bool) -> ErrorCode:
+        """Write one marker and wait for the disk.
+
+        Returns:
+            UNKNOWN_TOPIC_OR_PARTITION if the partition is gone; INVALID_PRODUCER_EPOCH if a later epoch has written
+            there, so that its transaction is over already.
+        """
+        partition = find_partition(self._host.topics, *name)
+        if partition is None:
+            return ErrorCode.unknown_topic_or_partition
+        if error_code := partition.producers.check_marker(producer_id, epoch):
+            return error_code
+        now_ms = self._host.clock.now_ms()
+        partition.append(marker(producer_id, epoch, commit=commit, timestamp_ms=now_ms))
+        if name == OFFSETS_PARTITION:
+            # The outcome is on disk in the transaction log, so it may be seen before this marker is on disk.
+            self._on_offsets_ended(producer_id, commit)
+        await self._host.durable(partition)
+        return ErrorCode.none

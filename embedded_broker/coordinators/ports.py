@@ -1,0 +1,96 @@
+"""What the coordinators need of the broker around them; `broker.Broker` has it, and tests have one in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from embedded_broker.state.producers import PartitionProducers
+
+TRANSACTION_TOPIC = "__transaction_state"
+OFFSETS_TOPIC = "__consumer_offsets"
+# Each internal topic has one partition, so that one log orders all decisions of its coordinator.
+OFFSETS_PARTITION = (OFFSETS_TOPIC, 0)
+
+
+class Clock(Protocol):
+    """Wall time."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970."""
+        ...
+
+
+class Partition(Protocol):
+    """A partition's log with its producer state."""
+
+    @property
+    def producers(self) -> PartitionProducers: ...
+
+    def append(self, batch: bytes | bytearray | memoryview, *, now_ms: int | None = None) -> int:
+        """Stamp the batch, append it and apply it to `producers`; returns its base offset. Not durable yet."""
+        ...
+
+
+class Topic(Protocol):
+    """A topic's partitions, by index."""
+
+    @property
+    def partitions(self) -> Sequence[Partition]: ...
+
+
+class Topics(Protocol):
+    """The topics by name, internal ones included."""
+
+    def get(self, name: str) -> Topic | None: ...
+
+
+class Host(Protocol):
+    """The broker around a coordinator."""
+
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def topics(self) -> Topics: ...
+
+    def internal_log(self, name: str) -> Partition:
+        """The only partition of an internal topic."""
+        ...
+
+    async def durable(self, partition: Partition) -> None:
+        """Must not return before everything appended so far is on disk. Raises if it can't be."""
+        ...
+
+    def fail(self, error: BaseException) -> None:
+        """A coordinator can't go on: the broker must stop. What is durable is finished at the next start."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionConfig:
+    """Named as in Kafka's broker configuration."""
+
+    max_timeout_ms: int = 900_000
+    id_expiration_ms: int = 7 * 24 * 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class GroupConfig:
+    """Named as in Kafka's broker configuration."""
+
+    initial_rebalance_delay_ms: int = 0
+    min_session_timeout_ms: int = 6_000
+    max_session_timeout_ms: int = 1_800_000
+    new_member_join_timeout_ms: int = 300_000
+    max_size: int = 2**31 - 1
+    offset_metadata_max_bytes: int = 4_096
+    offsets_retention_ms: int = 7 * 24 * 3_600_000
+
+
+def find_partition(topics: Topics, name: str, index: int) -> Partition | None:
+    """A partition by name and index, or None."""
+    topic = topics.get(name)
+    if topic is None or not 0 <= index < len(topic.partitions):
+        return None
+    return topic.partitions[index]

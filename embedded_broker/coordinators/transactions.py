@@ -1,0 +1,282 @@
+"""The transaction coordinator: makes each step of `state.transactions` durable, and carries out what was decided.
+
+Every step is one record in `__transaction_state`, on disk before it is answered or acted upon:
+
+    Ongoing → PrepareCommit → (answer) → commit markers, on disk in every partition → CompleteCommit
+    Ongoing → PrepareAbort  → (answer) → abort markers, on disk in every partition  → CompleteAbort
+
+The prepared record is the decision. Whatever crash follows, the next start writes the markers again (a second marker
+finds no open transaction and changes nothing) and completes. The completed record need not be waited for: records of
+the next transaction stand behind it in the same log, so none of them can be durable without it.
+Source: Kafka `TransactionCoordinator`, `TransactionStateManager`, `TransactionMarkerChannelManager`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from kio.schema.errors import ErrorCode
+
+from embedded_broker.coordinators.background import Background
+from embedded_broker.coordinators.markers import MarkerWriter
+from embedded_broker.coordinators.ports import TRANSACTION_TOPIC, Host, Partition, TransactionConfig
+from embedded_broker.coordinators.producer_ids import NoProducerId, ProducerIds
+from embedded_broker.state import transaction_log, transactions
+from embedded_broker.state.producers import NO_EPOCH, NO_PRODUCER_ID
+from embedded_broker.state.transactions import Answer, Decision, Refuse, TopicPartition, Transaction
+from embedded_broker.wire.batch import BatchHeader, Buffer
+from embedded_broker.wire.records import decode, encode
+
+SWEEP_INTERVAL_MS = 3_600_000
+RETRY_DELAY_MS = 100
+NOT_THE_OWNER = frozenset({ErrorCode.invalid_producer_id_mapping, ErrorCode.producer_fenced})
+
+
+@dataclass(slots=True)
+class Slot:
+    """A transactional id in memory."""
+
+    # Invariant: a value that is on disk (but for epoch -1, which nobody has seen yet).
+    transaction: Transaction
+    # A step is on its way to the disk: everybody else is told to come back.
+    pending: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Answer to InitProducerId and EndTxn."""
+
+    error_code: ErrorCode
+    producer_id: int = NO_PRODUCER_ID
+    epoch: int = NO_EPOCH
+
+
+class TransactionCoordinator:
+    """All transactional ids of the broker. Called on the event loop only."""
+
+    def __init__(self, host: Host, markers: MarkerWriter, config: TransactionConfig | None = None) -> None:
+        self._host = host
+        self._markers = markers
+        self._config = config or TransactionConfig()
+        self._slots: dict[str, Slot] = {}
+        self._producer_ids = ProducerIds(host)
+        self._background = Background(host.fail)
+
+    def replay(self, header: BatchHeader, batch: Buffer) -> None:
+        """Take over a batch of `__transaction_state` at recovery, in log order.
+
+        Raises:
+            Truncated: a record is not whole although its batch's CRC is right: written by something else.
+        """
+        if header.is_control:
+            return
+        for record in decode(batch):
+            found = transaction_log.decode(record.key or b"", record.value)
+            if isinstance(found, transaction_log.ProducerIdsRecord):
+                self._producer_ids.replay(found)
+            elif found is not None and found.transaction is None:
+                self._slots.pop(found.transactional_id, None)
+            elif found is not None and found.transaction is not None:
+                self._slots[found.transactional_id] = Slot(found.transaction)
+
+    async def start(self) -> None:
+        """Finish what a crash interrupted, then watch the timeouts. Must return before clients are let in."""
+        prepared = [slot for slot in self._slots.values() if slot.transaction.state in transactions.PREPARED]
+        await asyncio.gather(*(self._carry_out(slot) for slot in prepared))
+        for slot in self._slots.values():
+            self._watch(slot)
+        self._background.schedule("sweep", SWEEP_INTERVAL_MS, self._sweep)
+
+    async def stop(self) -> None:
+        """Let the steps under way reach the disk; open transactions stay open for the next start."""
+        await self._background.stop()
+
+    async def init_producer_id(
+        self, transactional_id: str | None, timeout_ms: int, expected: tuple[int, int] | None
+    ) -> Identity:
+        """A producer id, or a new epoch that fences the id's predecessors (see `state.transactions`)."""
+        await self._producer_ids.ensure()
+        try:
+            if transactional_id is None:
+                return Identity(ErrorCode.none, self._producer_ids.allocate(), 0)
+            if not transactional_id:
+                return Identity(ErrorCode.invalid_request)
+            if not 0 < timeout_ms <= self._config.max_timeout_ms:
+                return Identity(ErrorCode.invalid_transaction_timeout)
+            slot = self._slots.get(transactional_id)
+            if slot is None:
+                fresh = Transaction(transactional_id, self._producer_ids.allocate(), NO_EPOCH, timeout_ms)
+                slot = self._slots[transactional_id] = Slot(fresh)
+            if slot.pending:
+                return Identity(ErrorCode.concurrent_transactions)
+            decision = transactions.init_producer_id(
+                slot.transaction, expected, timeout_ms, self._host.clock.now_ms(), self._producer_ids.allocate
+            )
+        except NoProducerId:
+            return Identity(ErrorCode.coordinator_load_in_progress)
+        if isinstance(decision, Refuse):
+            return Identity(decision.error_code)
+        made = await self._make(slot, decision)
+        if made.state in transactions.PREPARED:
+            # The predecessor's transaction is being aborted; the epoch made for that is nobody's.
+            return Identity(ErrorCode.concurrent_transactions)
+        return Identity(ErrorCode.none, made.producer_id, made.epoch)
+
+    async def add_partitions(
+        self, transactional_id: str, producer_id: int, epoch: int, partitions: Iterable[TopicPartition]
+    ) -> ErrorCode:
+        """Make partitions part of the open transaction, or open one."""
+        slot = self._slots.get(transactional_id)
+        if not transactional_id:
+            return ErrorCode.invalid_request
+        if slot is None or slot.transaction.producer_id != producer_id:
+            return ErrorCode.invalid_producer_id_mapping
+        if slot.transaction.epoch != epoch:
+            return ErrorCode.producer_fenced
+        if slot.pending:
+            return ErrorCode.concurrent_transactions
+        decision = transactions.add_partitions(
+            slot.transaction, producer_id, epoch, frozenset(partitions), self._host.clock.now_ms()
+        )
+        if isinstance(decision, Refuse):
+            return decision.error_code
+        await self._make(slot, decision)
+        return ErrorCode.none
+
+    def verify(
+        self, transactional_id: str | None, producer_id: int, epoch: int, partition: TopicPartition
+    ) -> ErrorCode:
+        """Whether the first batch of a transaction may enter a partition (KIP-890); see `verification_error`."""
+        slot = self._slots.get(transactional_id or "")
+        if not transactional_id:
+            return ErrorCode.invalid_request
+        if slot is None:
+            return ErrorCode.invalid_producer_id_mapping
+        return transactions.verify(slot.transaction, producer_id, epoch, partition)
+
+    async def end(
+        self, transactional_id: str, producer_id: int, epoch: int, commit: bool, bump: bool = False
+    ) -> Identity:
+        """Decide the open transaction. Returns once the decision is on disk; markers follow by themselves.
+
+        Args:
+            transactional_id: whose.
+            producer_id: as the client believes.
+            epoch: as the client believes.
+            commit: commit or abort.
+            bump: EndTxn 5 or later (transaction version 2).
+        """
+        if not transactional_id:
+            return Identity(ErrorCode.invalid_request)
+        slot = self._slots.get(transactional_id)
+        if slot is None:
+            return Identity(ErrorCode.invalid_producer_id_mapping)
+        now_ms = self._host.clock.now_ms()
+        try:
+            if bump:
+                await self._producer_ids.ensure()
+                decision = transactions.end_v2(
+                    slot.transaction, producer_id, epoch, commit, now_ms, self._producer_ids.allocate
+                )
+            else:
+                decision = transactions.end(slot.transaction, producer_id, epoch, commit, now_ms)
+        except NoProducerId:
+            return Identity(ErrorCode.coordinator_load_in_progress)
+        if slot.pending and not (isinstance(decision, Refuse) and decision.error_code in NOT_THE_OWNER):
+            return Identity(ErrorCode.concurrent_transactions)
+        if isinstance(decision, Refuse):
+            return Identity(decision.error_code)
+        made = await self._make(slot, decision)
+        if isinstance(decision, Answer):
+            return Identity(ErrorCode.none, decision.producer_id, decision.epoch)
+        return Identity(ErrorCode.none, *transactions.identity_after_end(made))
+
+    def get(self, transactional_id: str) -> Transaction | None:
+        """What is known of an id that has been initialised, for DescribeTransactions."""
+        slot = self._slots.get(transactional_id)
+        return None if slot is None else slot.transaction
+
+    def list(self) -> list[Transaction]:
+        """All transactional ids, for ListTransactions."""
+        return [slot.transaction for slot in self._slots.values()]
+
+    async def _make(self, slot: Slot, decision: Decision) -> Transaction:
+        """Make a step durable; if it is a decision, have it carried out. Survives the caller's cancellation."""
+        if not isinstance(decision, transactions.Step):
+            return slot.transaction
+        made = decision.next
+        slot.pending = True
+        await self._background.finish(f"transaction {made.transactional_id}", self._store(slot, made))
+        return made
+
+    async def _store(self, slot: Slot, made: Transaction) -> None:
+        log = self._append(made)
+        await self._host.durable(log)
+        slot.transaction, slot.pending = made, False
+        self._watch(slot)
+        if made.state in transactions.PREPARED:
+            self._background.spawn(f"markers {made.transactional_id}", self._carry_out(slot))
+
+    def _append(self, made: Transaction) -> Partition:
+        log = self._host.internal_log(TRANSACTION_TOPIC)
+        record = transaction_log.encode_key(made.transactional_id), transaction_log.encode_transaction(made)
+        log.append(encode([record], self._host.clock.now_ms()))
+        return log
+
+    async def _carry_out(self, slot: Slot) -> None:
+        """Markers, then completion: the way on from a prepared transaction, now or after a restart."""
+        prepared = slot.transaction
+        await self._markers.write(prepared)
+        slot.transaction = transactions.complete(prepared, self._host.clock.now_ms())
+        self._append(slot.transaction)
+
+    def _watch(self, slot: Slot) -> None:
+        """Have the transaction aborted at its deadline, or stop watching if none is open."""
+        key = ("deadline", slot.transaction.transactional_id)
+        deadline_ms = transactions.deadline_ms(slot.transaction)
+        if deadline_ms is None:
+            self._background.cancel(key)
+            return
+        delay_ms = deadline_ms - self._host.clock.now_ms()
+        self._background.schedule(key, delay_ms, lambda: self._time_out(slot))
+
+    def _time_out(self, slot: Slot) -> None:
+        now_ms = self._host.clock.now_ms()
+        deadline_ms = transactions.deadline_ms(slot.transaction)
+        if deadline_ms is None:
+            return
+        if slot.pending or now_ms < deadline_ms:
+            key = ("deadline", slot.transaction.transactional_id)
+            self._background.schedule(key, max(deadline_ms - now_ms, RETRY_DELAY_MS), lambda: self._time_out(slot))
+            return
+        decision = transactions.fence(slot.transaction, now_ms)
+        self._background.spawn(f"timeout {slot.transaction.transactional_id}", self._make(slot, decision))
+
+    def _sweep(self) -> None:
+        """Forget ids that have been idle for longer than `transactional.id.expiration.ms`."""
+        now_ms = self._host.clock.now_ms()
+        for transactional_id, slot in list(self._slots.items()):
+            idle = transactions.is_forgettable(slot.transaction, now_ms, self._config.id_expiration_ms)
+            if idle and not slot.pending:
+                del self._slots[transactional_id]
+                log = self._host.internal_log(TRANSACTION_TOPIC)
+                log.append(encode([(transaction_log.encode_key(transactional_id), None)], now_ms))
+        self._background.schedule("sweep", SWEEP_INTERVAL_MS, self._sweep)
+
+
+def verification_error(error_code: ErrorCode, *, abortable: bool) -> ErrorCode:
+    """What a client is told when a batch could not be verified.
+
+    Args:
+        error_code: from `TransactionCoordinator.verify`.
+        abortable: whether the request's version knows TRANSACTION_ABORTABLE (Produce 11, TxnOffsetCommit 4).
+
+    Source: `AddPartitionsToTxnManager`.
+    """
+    if error_code is ErrorCode.producer_fenced:
+        return ErrorCode.invalid_producer_epoch
+    if error_code is ErrorCode.transaction_abortable and not abortable:
+        return ErrorCode.invalid_txn_state
+    return error_code

@@ -1,0 +1,127 @@
+"""Members of a classic consumer group, and the protocol they have in common.
+
+Source: Kafka `ClassicGroup`, `ClassicGroupMember`; KIP-345 (static members).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+Protocols = Sequence[tuple[str, bytes]]
+
+
+@dataclass(slots=True)
+class Member:
+    """A member. `joining` and `syncing` hold the ticket of a request that waits for its answer."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocol_type: str
+    # In the member's order of preference.
+    protocols: Protocols
+    assignment: bytes = b""
+    joining: object | None = None
+    syncing: object | None = None
+    # Until its first rebalance is over; such a member may expire while it waits for the rebalance.
+    is_new: bool = False
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a parked request of its own proves that the member lives."""
+        return not self.is_new and (self.joining is not None or self.syncing is not None)
+
+    def metadata(self, protocol: str | None) -> bytes:
+        """What the member said for a protocol; nothing if it doesn't know it."""
+        return next((metadata for name, metadata in self.protocols if name == protocol), b"")
+
+
+class Members:
+    """Members in the order in which they came. Invariant: an instance id belongs to at most one member."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, Member] = {}
+        self._by_instance: dict[str, str] = {}
+        self.leader_id: str | None = None
+        # Were told a member id and must come back with it (KIP-394).
+        self.pending: set[str] = set()
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __iter__(self) -> Iterator[Member]:
+        return iter(list(self._by_id.values()))
+
+    def __contains__(self, member_id: str) -> bool:
+        return member_id in self._by_id
+
+    def __getitem__(self, member_id: str) -> Member:
+        return self._by_id[member_id]
+
+    def with_instance(self, instance_id: str) -> str | None:
+        """Member id of a static member."""
+        return self._by_instance.get(instance_id)
+
+    def add(self, member: Member) -> None:
+        """Take in a member; the first one leads."""
+        self._by_id[member.member_id] = member
+        if member.instance_id is not None:
+            self._by_instance[member.instance_id] = member.member_id
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+        self.pending.discard(member.member_id)
+
+    def remove(self, member_id: str) -> None:
+        """Forget a member, pending or not; the next one leads."""
+        self.pending.discard(member_id)
+        member = self._by_id.pop(member_id, None)
+        if member is not None and member.instance_id is not None:
+            self._by_instance.pop(member.instance_id, None)
+        if self.leader_id == member_id:
+            self.leader_id = next(iter(self._by_id), None)
+
+    def replace_static(self, old_id: str, new_id: str) -> Member:
+        """A static member has come back without its member id: the same member under a new one."""
+        old = self._by_id.pop(old_id)
+        member = replace(old, member_id=new_id, joining=None, syncing=None, is_new=False)
+        self._by_id[new_id] = member
+        if old.instance_id is not None:
+            self._by_instance[old.instance_id] = new_id
+        if self.leader_id == old_id:
+            self.leader_id = new_id
+        return member
+
+    def all_joined(self) -> bool:
+        """Whether every member, known or announced, waits for the rebalance."""
+        return not self.pending and all(member.joining is not None for member in self._by_id.values())
+
+    def elect_joined_leader(self) -> bool:
+        """Give the lead to a member that has joined, if the leader has not. False if nobody has."""
+        if self.leader_id is not None and self._by_id[self.leader_id].joining is not None:
+            return True
+        joined = next((member.member_id for member in self._by_id.values() if member.joining is not None), None)
+        if joined is None:
+            return False
+        self.leader_id = joined
+        return True
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """How long a rebalance waits: as the most patient member asks."""
+        return max((member.rebalance_timeout_ms for member in self._by_id.values()), default=0)
+
+    def common_protocols(self) -> set[str]:
+        """Protocols that all members know."""
+        known = Counter(name for member in self._by_id.values() for name in {name for name, _ in member.protocols})
+        return {name for name, count in known.items() if count == len(self._by_id)}
+
+    def select_protocol(self) -> str:
+        """The common protocol that most members like best."""
+        common = self.common_protocols()
+        votes = Counter(next(name for name, _ in member.protocols if name in common) for member in self._by_id.values())
+        return votes.most_common(1)[0][0]
