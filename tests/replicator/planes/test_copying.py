@@ -1,0 +1,115 @@
+"""What confluent-kafka cannot carry unchanged stops a run before that record, and names it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_NOT_AVAILABLE
+
+from replicator.planes.contract import Partition
+from replicator.planes.records.copying import copy_run
+from replicator.planes.records.digest import Chain
+
+TARGET = Partition("a.orders", 0)
+
+
+@dataclass
+class Message:
+    """A record as confluent-kafka gives it; `broken` makes `headers()` raise as it does for odd bytes."""
+
+    at: int
+    payload: bytes | None = b"v"
+    stamp: tuple[int, int] = (TIMESTAMP_CREATE_TIME, 1000)
+    broken: bool = False
+
+    def topic(self) -> str:
+        return "orders"
+
+    def partition(self) -> int:
+        return 0
+
+    def offset(self) -> int:
+        return self.at
+
+    def leader_epoch(self) -> int | None:
+        return 4
+
+    def key(self) -> bytes | None:
+        return b"k"
+
+    def value(self) -> bytes | None:
+        return self.payload
+
+    def timestamp(self) -> tuple[int, int]:
+        return self.stamp
+
+    def headers(self) -> list[tuple[str, bytes | None]] | None:
+        if self.broken:
+            raise SystemError("error return without exception set")
+        return None
+
+    def __len__(self) -> int:
+        return len(self.payload or b"")
+
+
+@dataclass
+class Producer:
+    """Takes records; full after `room`, until it is polled through the wait."""
+
+    room: int = 1_000
+    sent: list[tuple[Any, ...]] = field(default_factory=list)
+
+    def produce(self, *fields: Any) -> None:
+        if len(self.sent) >= self.room:
+            raise BufferError
+        self.sent.append(fields)
+
+
+def run(messages: list[Message], producer: Producer | None = None, wait: Callable[[], None] | None = None) -> Any:
+    producer = producer or Producer()
+    done = copy_run(producer, messages, TARGET, Chain(""), wait or (lambda: None), 10_000)  # type: ignore[arg-type]
+    return done, producer.sent
+
+
+def test_only_the_first_and_the_last_record_ask_for_an_ack() -> None:
+    done, sent = run([Message(offset) for offset in (3, 4, 8)])
+    assert [fields[4] is not None for fields in sent] == [True, False, True]
+    assert (done.next_offset, done.leader_epoch, done.acks.count, done.blocked) == (9, 4, 3, None)
+
+
+def test_the_record_after_a_blocked_one_is_never_produced() -> None:
+    done, sent = run([Message(3), Message(4), Message(5, broken=True), Message(6)])
+    assert len(sent) == 2
+    assert sent[1][4] is not None, "the last record that goes out asks for its ack"
+    assert done.next_offset == 5
+    assert (done.blocked.name, done.blocked.topic, done.blocked.offset) == ("header_not_carriable", "orders", 5)
+
+
+@pytest.mark.parametrize(
+    ("message", "name"),
+    [
+        (Message(0, stamp=(TIMESTAMP_CREATE_TIME, 0)), "timestamp_not_carriable"),
+        (Message(0, stamp=(TIMESTAMP_NOT_AVAILABLE, -1)), "timestamp_not_carriable"),
+        (Message(0, broken=True), "header_not_carriable"),
+        (Message(0, payload=b"x" * 10_000), "record_too_large"),
+    ],
+)
+def test_a_first_record_that_cannot_be_carried_leaves_the_position_on_it(message: Message, name: str) -> None:
+    done, sent = run([message, Message(1)])
+    assert sent == []
+    assert done.next_offset == 0
+    assert done.blocked.name == name
+
+
+def test_a_full_queue_is_waited_for_and_keeps_order() -> None:
+    producer = Producer(room=1)
+
+    def wait() -> None:
+        producer.room += 1
+
+    done, sent = run([Message(offset, payload=b"%d" % offset) for offset in range(4)], producer, wait)
+    assert [fields[1] for fields in sent] == [b"0", b"1", b"2", b"3"]
+    assert done.next_offset == 4

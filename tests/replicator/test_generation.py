@@ -1,0 +1,96 @@
+"""Generations: the fold of the control topic, and what may be written next."""
+
+from __future__ import annotations
+
+import pytest
+
+from replicator.generation import BadControl, Control, Generation, Phase, decode, fold, lane_of
+
+LISTING = {"orders": 4}
+
+
+def written(*records: Generation) -> Control:
+    return fold((record.key, record.encode()) for record in records)
+
+
+def first() -> Control:
+    empty = Control()
+    preparing = empty.prepare(2, LISTING, 1)
+    begun = empty.apply(preparing)
+    return written(preparing, *begun.finish(2))
+
+
+def test_an_empty_control_topic_has_no_generation() -> None:
+    assert fold([]).newest == 0
+    assert fold([]).open is None
+
+
+def test_a_flow_is_opened_in_two_records() -> None:
+    begun = Control().apply(Control().prepare(2, LISTING, 1))
+    assert begun.open is None
+    assert begun.preparing is not None
+    opened = first()
+    assert opened.open is not None
+    assert (opened.open.number, opened.open.lanes, opened.open.partitions) == (1, 2, LISTING)
+
+
+def test_a_change_fences_every_id_that_is_not_closed_and_closes_it() -> None:
+    control = first()
+    change = control.prepare(3, {"orders": 9, "new": 1}, 3)
+    under_way = control.apply(change)
+    assert under_way.open is None, "nobody may start under preparing"
+    assert under_way.to_fence() == [(1, 0), (1, 1), (2, 0), (2, 1), (2, 2)]
+    done = under_way
+    for record in under_way.finish(4):
+        done = done.apply(record)
+    assert done.open is not None
+    assert done.open.number == 2
+    assert done.generations[1].phase is Phase.CLOSED
+    assert done.to_fence() == [(2, 0), (2, 1), (2, 2)]
+
+
+def test_the_first_listing_is_carried_along_and_not_replaced() -> None:
+    control = first()
+    assert control.prepare(3, {"orders": 9, "new": 1}, 3).partitions == LISTING
+
+
+def test_compaction_may_leave_only_the_latest_record_of_each_generation() -> None:
+    closed = Generation(1, Phase.CLOSED, 2, partitions=LISTING)
+    opened = Generation(2, Phase.OPEN, 1, partitions=LISTING)
+    control = written(closed, opened)
+    assert control.open == opened
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        (Generation(1, Phase.OPEN, 1), Generation(1, Phase.PREPARING, 1)),
+        (Generation(1, Phase.CLOSED, 1), Generation(1, Phase.OPEN, 1)),
+        (Generation(1, Phase.OPEN, 1), Generation(1, Phase.OPEN, 1)),
+    ],
+)
+def test_transitions_outside_the_table_are_refused(records: tuple[Generation, ...]) -> None:
+    with pytest.raises(BadControl):
+        written(*records)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (None, b"{}"),
+        (b"generation/1", None),
+        (b"other/1", b"{}"),
+        (b"generation/1", b'{"v":9}'),
+        (b"generation/1", b"x"),
+    ],
+)
+def test_foreign_records_are_refused(key: bytes | None, value: bytes | None) -> None:
+    with pytest.raises(BadControl):
+        decode(key, value)
+
+
+def test_the_assignment_is_part_of_the_format_and_never_changes() -> None:
+    assert [lane_of("orders", p, 4) for p in range(8)] == [2, 0, 2, 0, 3, 1, 3, 1]
+    assert {lane_of("orders", p, 1) for p in range(100)} == {0}
+    spread = [sum(lane_of("t", p, 4) == lane for p in range(400)) for lane in range(4)]
+    assert min(spread) > 50

@@ -1,0 +1,91 @@
+"""The ledger: positions move only as far as the evidence goes."""
+
+from __future__ import annotations
+
+import pytest
+
+from replicator import checkpoint
+from replicator.checkpoint import Evidence, Position
+from replicator.errors import Incident
+from replicator.ledger import Entry, Ledger, Route
+from replicator.planes.contract import Committed, Copied, Partition, Seek
+
+SOURCE, TARGET = Partition("orders", 0), Partition("a.orders", 0)
+OTHER = Partition("orders", 1)
+
+
+def evidence(**changes: object) -> Evidence:
+    known = {
+        "generation": 1, "owner": "before", "source_topic": "orders", "source_cluster": "A", "source_topic_id": "s",
+        "target_topic_id": "t", "next_target_offset": 50, "count": 50, "digest": "00" * 16, "leader_epoch": 2,
+    } | changes  # fmt: skip
+    return Evidence(**known)  # type: ignore[arg-type]
+
+
+def ledger(offset: int = 100) -> Ledger:
+    entries = {
+        at: Entry(Route(at, Partition("a.orders", at.partition), "s", "t"), Position(offset, evidence()))
+        for at in (SOURCE, OTHER)
+    }
+    return Ledger(entries, "me", 2, "exactly_once")
+
+
+def test_records_move_offset_count_digest_and_target_offset() -> None:
+    done = Copied(110, leader_epoch=3, records=9, bytes=1, digest="ff" * 16, first_target=51, next_target=60)
+    moved = ledger().next_positions({SOURCE: done}, {}, 77)
+    assert moved.keys() == {SOURCE}
+    position = moved[SOURCE]
+    assert position.offset == 110
+    was = position.evidence
+    assert (was.count, was.digest, was.next_target_offset, was.leader_epoch) == (59, "ff" * 16, 60, 3)
+    assert (was.block_first, was.block_count, was.owner, was.generation, was.committed_ms) == (51, 9, "me", 2, 77)
+
+
+def test_a_partition_end_moves_the_position_past_markers_but_claims_no_record() -> None:
+    moved = ledger().next_positions({}, {SOURCE: 103, OTHER: 90}, 77)
+    assert {at: position.offset for at, position in moved.items()} == {SOURCE: 103}
+    assert moved[SOURCE].evidence.count == 50
+
+
+def test_a_blocked_partition_never_moves_past_its_record() -> None:
+    blocked = Incident("header_not_carriable", "x", topic="orders", partition=0, offset=105)
+    done = Copied(105, records=5, digest="ff", first_target=50, next_target=55, blocked=blocked)
+    moved = ledger().next_positions({SOURCE: done}, {SOURCE: 120}, 77)
+    assert moved[SOURCE].offset == 105
+
+
+def test_an_ack_below_the_promised_target_offset_is_an_incident() -> None:
+    done = Copied(110, records=9, first_target=49, next_target=58)
+    with pytest.raises(Incident, match="target_lost_data"):
+        ledger().next_positions({SOURCE: done}, {}, 77)
+
+
+def test_a_stopped_partition_is_not_read_but_committed_again_with_its_evidence() -> None:
+    book = ledger()
+    incident = Incident("source_records_gone", "x", topic="orders", partition=0)
+    assert book.stop(incident) == [SOURCE]
+    assert book.stop(incident) == [], "an incident is told once"
+    assert book.seeks() == {OTHER: Seek(100, 2)}
+    assert book.next_positions({}, {SOURCE: 200}, 77) == {}
+    again = book.recommits(77)
+    assert again.keys() == {TARGET, Partition("a.orders", 1)}
+    assert again[TARGET].offset == 100
+    assert checkpoint.decode(again[TARGET].metadata).owner == "me"
+    assert checkpoint.decode(again[TARGET].metadata).source_topic_id == "s"
+
+
+def test_an_incident_of_a_whole_topic_stops_all_its_partitions() -> None:
+    assert sorted(ledger().stop(Incident("source_topic_gone", "x", topic="orders"))) == [SOURCE, OTHER]
+
+
+def test_unreadable_metadata_is_committed_again_as_it_stands() -> None:
+    entry = Entry(Route(SOURCE, TARGET, "s", "t"), None, Incident("x", "y"), unreadable=Committed(7, "theirs"))
+    assert Ledger({SOURCE: entry}, "me", 1, "exactly_once").recommits(1) == {TARGET: Committed(7, "theirs")}
+
+
+def test_positions_count_only_once_they_are_committed() -> None:
+    book = ledger()
+    moved = book.next_positions({}, {SOURCE: 103}, 77)
+    assert book.seeks()[SOURCE].offset == 100
+    book.committed(moved)
+    assert book.seeks()[SOURCE].offset == 103
