@@ -198,7 +198,7 @@ class TransactionCoordinator:
         slot = self._slots.get(transactional_id)
         return None if slot is None else slot.transaction
 
-    def list(self) -> list[Transaction]:
+    def all(self) -> list[Transaction]:
         """All transactional ids, for ListTransactions."""
         return [slot.transaction for slot in self._slots.values()]
 

@@ -36,6 +36,7 @@ class OffsetRecord:
     group_id: str
     partition: TopicPartition
     committed: CommittedOffset | None
+    record_offset: int = -1
 
 
 def encode_key(group_id: str, partition: TopicPartition) -> bytes:
@@ -58,13 +59,13 @@ def decode(reader: Reader, value: bytes | None, record_offset: int) -> OffsetRec
     """
     group_id, topic, index = reader.string(), reader.string(), reader.number("i")
     if value is None:
-        return OffsetRecord(group_id, (topic, index), None)
+        return OffsetRecord(group_id, (topic, index), None, record_offset)
     fields = Reader(value)
     if (version := fields.number("h")) != 3:
         raise Truncated(f"offset commit value of version {version}")
     offset, leader_epoch, metadata = fields.number("q"), fields.number("i"), fields.string()
     committed = CommittedOffset(offset, leader_epoch, metadata, fields.number("q"), record_offset)
-    return OffsetRecord(group_id, (topic, index), committed)
+    return OffsetRecord(group_id, (topic, index), committed, record_offset)
 
 
 class Offsets:
@@ -84,9 +85,9 @@ class Offsets:
             producer_id: of the batch that holds it, if the batch is transactional.
         """
         if record.committed is None:
-            self._forget(record.group_id, record.partition)
+            self._forget(record)
         elif producer_id == NO_PRODUCER_ID:
-            self._committed.setdefault(record.group_id, {})[record.partition] = record.committed
+            self._commit(record.group_id, record.partition, record.committed)
         else:
             groups = self._pending.setdefault(producer_id, {})
             groups.setdefault(record.group_id, {})[record.partition] = record.committed
@@ -94,14 +95,9 @@ class Offsets:
     def end_transaction(self, producer_id: int, commit: bool) -> None:
         """A marker stands in `__consumer_offsets`: the producer's pending offsets count, or are dropped."""
         for group_id, partitions in self._pending.pop(producer_id, {}).items():
-            if not commit:
-                continue
-            committed = self._committed.setdefault(group_id, {})
             for partition, pending in partitions.items():
-                existing = committed.get(partition)
-                # A plain commit that came after the transactional one is the newer word.
-                if existing is None or pending.record_offset > existing.record_offset:
-                    committed[partition] = pending
+                if commit:
+                    self._commit(group_id, partition, pending)
 
     def committed(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:
         """The group's committed offsets. Read only."""
@@ -137,10 +133,19 @@ class Offsets:
             for partition in sorted(partitions):
                 yield group_id, partition
 
-    def _forget(self, group_id: str, partition: TopicPartition) -> None:
-        committed = self._committed.get(group_id, {})
-        committed.pop(partition, None)
-        if not committed:
-            self._committed.pop(group_id, None)
-        for groups in self._pending.values():
-            groups.get(group_id, {}).pop(partition, None)
+    def _commit(self, group_id: str, partition: TopicPartition, committed: CommittedOffset) -> None:
+        """The record that stands later in the log is the newer word, whichever becomes visible first."""
+        partitions = self._committed.setdefault(group_id, {})
+        existing = partitions.get(partition)
+        if existing is None or committed.record_offset > existing.record_offset:
+            partitions[partition] = committed
+
+    def _forget(self, record: OffsetRecord) -> None:
+        """A tombstone drops what stands before it in the log, not what came after."""
+        pending = [groups.get(record.group_id, {}) for groups in self._pending.values()]
+        for partitions in (self._committed.get(record.group_id, {}), *pending):
+            existing = partitions.get(record.partition)
+            if existing is not None and existing.record_offset < record.record_offset:
+                del partitions[record.partition]
+        if not self._committed.get(record.group_id, True):
+            del self._committed[record.group_id]

@@ -1,0 +1,17 @@
+"""Wires the coordinators to each other: markers end the transactions that hold offsets of groups."""
+
+from __future__ import annotations
+
+from embedded_broker.coordinators.groups import GroupCoordinator
+from embedded_broker.coordinators.markers import MarkerWriter
+from embedded_broker.coordinators.ports import GroupConfig, Host, TransactionConfig
+from embedded_broker.coordinators.transactions import TransactionCoordinator
+
+
+def compose(
+    host: Host, groups: GroupConfig | None = None, transactions: TransactionConfig | None = None
+) -> tuple[GroupCoordinator, TransactionCoordinator]:
+    """Both coordinators of a broker. Replay their logs, then start the groups, then the transactions."""
+    group_coordinator = GroupCoordinator(host, groups)
+    markers = MarkerWriter(host, group_coordinator.offsets.end_transaction)
+    return group_coordinator, TransactionCoordinator(host, markers, transactions)

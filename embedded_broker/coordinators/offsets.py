@@ -1,0 +1,200 @@
+"""Offsets of groups: commits, commits inside transactions, fetches, deletion and expiry.
+
+A plain commit or a deletion becomes visible when it is on disk. A transactional commit is pending from the moment it is
+appended, so that a reader that requires stable offsets is held off, and becomes visible with its commit marker.
+Source: Kafka `OffsetMetadataManager`; KIP-447 (require stable, group metadata in TxnOffsetCommit).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from kio.schema.errors import ErrorCode
+
+from embedded_broker.coordinators.ports import OFFSETS_TOPIC, GroupConfig, Host
+from embedded_broker.state import offsets
+from embedded_broker.state.groups import Group
+from embedded_broker.state.offsets import CommittedOffset, OffsetRecord, Offsets
+from embedded_broker.state.producers import Refuse
+from embedded_broker.state.transactions import TopicPartition
+from embedded_broker.wire.batch import TRANSACTIONAL, read_header
+from embedded_broker.wire.records import encode
+
+
+@dataclass(frozen=True, slots=True)
+class Committer:
+    """Who commits: a member of the group, or anybody (generation -1, no ids)."""
+
+    group_id: str
+    member_id: str = ""
+    instance_id: str | None = None
+    generation: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One partition's offset in a commit."""
+
+    partition: TopicPartition
+    offset: int
+    leader_epoch: int
+    metadata: str
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedOffset:
+    """What is told of a partition; offset -1 if there is none, or none that is stable."""
+
+    offset: int = offsets.NO_OFFSET
+    leader_epoch: int = -1
+    metadata: str = ""
+    error_code: ErrorCode = ErrorCode.none
+
+
+Results = dict[TopicPartition, ErrorCode]
+NOTHING_COMMITTED = FetchedOffset()
+UNSTABLE = FetchedOffset(error_code=ErrorCode.unstable_offset_commit)
+
+
+class OffsetManager:
+    """See the module. Called on the event loop only."""
+
+    def __init__(self, host: Host, config: GroupConfig, find_or_create: Callable[[str], Group]) -> None:
+        self._host = host
+        self._config = config
+        self._find_or_create = find_or_create
+        self.state = Offsets()
+
+    def replay(self, record: OffsetRecord, producer_id: int) -> None:
+        """A record found at recovery; `producer_id` of a transactional batch, else -1."""
+        self.state.apply(record, producer_id)
+
+    def end_transaction(self, producer_id: int, commit: bool) -> None:
+        """A marker stands in `__consumer_offsets`."""
+        self.state.end_transaction(producer_id, commit)
+
+    async def commit(self, who: Committer, group: Group | None, commits: Sequence[Commit]) -> Results:
+        """OffsetCommit. Must not return before what succeeded is on disk."""
+        error_code = self._validate(who, group, transactional=False)
+        if error_code is ErrorCode.none and group is None:
+            self._find_or_create(who.group_id)
+        results, records = self._sort_out(who.group_id, commits, error_code)
+        if records:
+            log = self._host.internal_log(OFFSETS_TOPIC)
+            base_offset = log.append(encode([_encode(record) for record in records], self._host.clock.now_ms()))
+            await self._host.durable(log)
+            for delta, record in enumerate(records):
+                self.state.apply(_placed(record, base_offset + delta))
+        return results
+
+    async def commit_in_transaction(
+        self, who: Committer, group: Group | None, producer_id: int, epoch: int, commits: Sequence[Commit]
+    ) -> Results:
+        """TxnOffsetCommit, once the coordinator has verified the transaction. Must not return before it is on disk."""
+        error_code = self._validate(who, group, transactional=True)
+        results, records = self._sort_out(who.group_id, commits, error_code)
+        if not records:
+            return results
+        batch = encode(
+            [_encode(record) for record in records],
+            self._host.clock.now_ms(),
+            attributes=TRANSACTIONAL,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+        )
+        log = self._host.internal_log(OFFSETS_TOPIC)
+        verdict = log.producers.check(read_header(batch), self._host.clock.now_ms(), from_client=False)
+        if isinstance(verdict, Refuse):
+            return {commit.partition: verdict.error_code for commit in commits}
+        self._find_or_create(who.group_id)
+        base_offset = log.append(batch)
+        for delta, record in enumerate(records):
+            self.state.apply(_placed(record, base_offset + delta), producer_id)
+        await self._host.durable(log)
+        return results
+
+    def fetch(
+        self, group_id: str, partitions: Sequence[TopicPartition] | None, require_stable: bool
+    ) -> dict[TopicPartition, FetchedOffset]:
+        """OffsetFetch: the given partitions, or for None all that have an offset."""
+        committed = self.state.committed(group_id)
+        fetched: dict[TopicPartition, FetchedOffset] = {}
+        for partition in sorted(committed) if partitions is None else partitions:
+            found = committed.get(partition)
+            if require_stable and self.state.is_unstable(group_id, partition):
+                fetched[partition] = UNSTABLE
+            elif found is None:
+                fetched[partition] = NOTHING_COMMITTED
+            else:
+                fetched[partition] = FetchedOffset(found.offset, found.leader_epoch, found.metadata)
+        return fetched
+
+    async def delete(self, group_id: str, partitions: Sequence[TopicPartition]) -> None:
+        """Delete offsets, pending ones included. Must not return before that is on disk."""
+        known = self.state.known(group_id)
+        await self._forget([(group_id, partition) for partition in partitions if partition in known])
+
+    async def forget_group(self, group_id: str) -> None:
+        """Delete all offsets of a group."""
+        await self._forget([(group_id, partition) for partition in sorted(self.state.known(group_id))])
+
+    async def forget_topic(self, topic: str) -> None:
+        """Delete all groups' offsets on a topic."""
+        await self._forget(list(self.state.on_topic(topic)))
+
+    def expire(self, group_id: str, empty_since_ms: int, now_ms: int) -> bool:
+        """Whether every offset of a group without members is past its retention, and none is pending."""
+        if self.state.has_pending(group_id):
+            return False
+        return all(
+            now_ms - max(committed.commit_ms, empty_since_ms) >= self._config.offsets_retention_ms
+            for committed in self.state.committed(group_id).values()
+        )
+
+    async def _forget(self, gone: list[tuple[str, TopicPartition]]) -> None:
+        if not gone:
+            return
+        log = self._host.internal_log(OFFSETS_TOPIC)
+        records = [OffsetRecord(group_id, partition, None) for group_id, partition in gone]
+        base_offset = log.append(encode([_encode(record) for record in records], self._host.clock.now_ms()))
+        await self._host.durable(log)
+        for delta, record in enumerate(records):
+            self.state.apply(_placed(record, base_offset + delta))
+
+    def _validate(self, who: Committer, group: Group | None, *, transactional: bool) -> ErrorCode:
+        if not who.group_id:
+            return ErrorCode.invalid_group_id
+        if group is None:
+            # Anybody may commit to a group that doesn't exist; a member of one that is gone may not.
+            return ErrorCode.none if who.generation < 0 else ErrorCode.illegal_generation
+        return group.validate_commit(who.member_id, who.instance_id, who.generation, transactional)
+
+    def _sort_out(
+        self, group_id: str, commits: Sequence[Commit], error_code: ErrorCode
+    ) -> tuple[Results, list[OffsetRecord]]:
+        """An error for each partition, and the records of those that have none."""
+        now_ms = self._host.clock.now_ms()
+        results: Results = {}
+        records: list[OffsetRecord] = []
+        for commit in commits:
+            if error_code is not ErrorCode.none:
+                results[commit.partition] = error_code
+            elif len(commit.metadata) > self._config.offset_metadata_max_bytes:
+                results[commit.partition] = ErrorCode.offset_metadata_too_large
+            else:
+                results[commit.partition] = ErrorCode.none
+                committed = CommittedOffset(commit.offset, commit.leader_epoch, commit.metadata, now_ms)
+                records.append(OffsetRecord(group_id, commit.partition, committed))
+        return results, records
+
+
+def _encode(record: OffsetRecord) -> tuple[bytes, bytes | None]:
+    value = None if record.committed is None else offsets.encode_value(record.committed)
+    return offsets.encode_key(record.group_id, record.partition), value
+
+
+def _placed(record: OffsetRecord, record_offset: int) -> OffsetRecord:
+    """The record with the place that it has in the log."""
+    committed = record.committed and replace(record.committed, record_offset=record_offset)
+    return replace(record, committed=committed, record_offset=record_offset)
