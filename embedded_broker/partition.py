@@ -12,10 +12,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
+from kio.schema.errors import ErrorCode
+
 from embedded_broker.log.fs import FileSystem
 from embedded_broker.log.partition_log import PartitionLog
+from embedded_broker.log.segment import OnBatch
 from embedded_broker.state.producers import PartitionProducers
-from embedded_broker.wire.batch import BatchHeader, read_header, stamp
+from embedded_broker.wire.batch import BatchHeader, iter_batches, read_header, stamp
 from embedded_broker.wire.records import marker_commits
 
 
@@ -37,19 +40,30 @@ class Partition:
         self.closed = False
         self.log: PartitionLog
         self._waiters: set[Waiter] = set()
-        self._undecided: list[tuple[int, int]] = []  # (first offset, marker offset), marker not durable yet
-        self._first_open: int | None = None
         self._epochs: list[tuple[int, int]] = []  # (leader epoch, its first offset), ascending
 
     @classmethod
     def open(
-        cls, fs: FileSystem, directory: Path, topic: str, index: int, *, leader_epoch: int, segment_bytes: int
+        cls,
+        fs: FileSystem,
+        directory: Path,
+        topic: str,
+        index: int,
+        *,
+        leader_epoch: int,
+        segment_bytes: int,
+        on_batch: OnBatch | None = None,
     ) -> Partition:
-        """Recover from `directory`. Raises CorruptLog or OSError."""
+        """Recover from `directory`; `on_batch` is shown every batch in order. Raises CorruptLog or OSError."""
         partition = cls(topic, index, leader_epoch)
-        partition.log = PartitionLog.open(fs, directory, segment_bytes, partition._replay)
-        partition.producers.forget_before(partition.log.log_start)
-        partition._first_open = partition.producers.first_unstable()
+
+        def replay(header: BatchHeader, batch: memoryview) -> None:
+            partition._replay(header, batch)
+            if on_batch is not None:
+                on_batch(header, batch)
+
+        partition.log = PartitionLog.open(fs, directory, segment_bytes, replay)
+        partition.producers.drop_before(partition.log.log_start)
         partition.high_watermark = partition.log.log_end
         return partition
 
@@ -74,21 +88,23 @@ class Partition:
     @property
     def last_stable(self) -> int:
         """Offset below which every transaction is decided."""
-        stable = self.high_watermark
-        if self._first_open is not None and self._first_open < stable:
-            stable = self._first_open
-        if self._undecided and self._undecided[0][0] < stable:
-            stable = self._undecided[0][0]
-        return stable
+        return self.producers.last_stable_offset(self.high_watermark)
 
     def limit(self, read_committed: bool) -> int:
         """Offset up to which a reader of that isolation level may read (exclusive)."""
         return self.last_stable if read_committed else self.high_watermark
 
-    def append(self, batch: bytes | bytearray | memoryview, append_time_ms: int | None = None) -> int:
+    def append(
+        self, batch: bytes | bytearray | memoryview, *, append_time_ms: int | None = None, now_ms: int | None = None
+    ) -> int:
         """Give a batch its offsets, append it and take in what it says of its producer. Not durable yet.
 
-        `append_time_ms` makes it a LogAppendTime batch. Returns the base offset; raises OSError, nothing changed then.
+        Args:
+            batch: one whole batch that has passed all checks.
+            append_time_ms: makes it a LogAppendTime batch with this time.
+            now_ms: from where the expiry of its producer counts.
+
+        Returns: the base offset. Raises OSError, nothing changed then.
         """
         stamped = bytearray(batch)
         stamp(stamped, self.log.log_end, self.leader_epoch, append_time_ms)
@@ -96,35 +112,20 @@ class Partition:
         self.log.append(stamped)
         self._note_epoch(header)
         if header.producer_id >= 0:
-            self._apply(header, stamped)
+            self.producers.apply(header, marker_commits(stamped) if header.is_control else None, now_ms)
         return header.base_offset
-
-    def _apply(self, header: BatchHeader, batch: bytearray) -> None:
-        if header.is_control:
-            known = self.producers.producers.get(header.producer_id)
-            if known is not None and known.open_since >= 0:
-                self._undecided.append((known.open_since, header.base_offset))
-                self._undecided.sort()
-            self.producers.apply(header, marker_commits(batch))
-            self._first_open = self.producers.first_unstable()
-            return
-        self.producers.apply(header, None)
-        if header.is_transactional and self._first_open is None:
-            self._first_open = self.producers.first_unstable()
 
     def advance(self, durable_end: int) -> None:
         """The log is durable below `durable_end`: show that to readers."""
         if durable_end <= self.high_watermark:
             return
         self.high_watermark = durable_end
-        if self._undecided:
-            self._undecided = [each for each in self._undecided if each[1] >= durable_end]
         self._wake()
 
     def delete_before(self, offset: int) -> None:
         """Raise the log start (DeleteRecords, retention). Hold `GroupCommit.exclusive`; raises OSError."""
         self.log.delete_before(offset)
-        self.producers.forget_before(self.log.log_start)
+        self.producers.drop_before(self.log.log_start)
         self._epochs = [
             (epoch, max(start, self.log_start))
             for number, (epoch, start) in enumerate(self._epochs)
@@ -150,6 +151,21 @@ class Partition:
             if start <= offset < self.log_end:
                 found = epoch
         return found
+
+    def check_epoch(self, claimed: int) -> ErrorCode:
+        """Whether a client's leader epoch is the current one (KIP-320); -1 asks for no check."""
+        if claimed < 0 or claimed == self.leader_epoch:
+            return ErrorCode.none
+        return ErrorCode.fenced_leader_epoch if claimed < self.leader_epoch else ErrorCode.unknown_leader_epoch
+
+    def aborted_in(self, offset: int, records: bytes) -> list[tuple[int, int]]:
+        """(producer id, first offset) of aborted transactions with records in what was read from `offset`."""
+        if not records or not self.producers.aborted_in(offset, self.high_watermark):
+            return []
+        end = offset + 1
+        for header, _ in iter_batches(records):
+            end = header.last_offset + 1
+        return self.producers.aborted_in(offset, end)
 
     def add_waiter(self, waiter: Waiter) -> None:
         """Wake `waiter` at every move until it is removed."""

@@ -12,7 +12,7 @@ import io
 import typing
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
+from functools import cache
 from types import NoneType, UnionType
 from typing import Any
 from uuid import UUID
@@ -39,7 +39,7 @@ def entity(name: str, version: int, kind: str) -> Any:
     return getattr(importlib.import_module(f"kio.schema.{name}.v{version}.{kind}"), title)
 
 
-@lru_cache(maxsize=None)
+@cache
 def load(name: str, version: int) -> Api:
     """Codec of API `name` (snake case) in `version`; raises ModuleNotFoundError when kio has none."""
     request, response = entity(name, version, "request"), entity(name, version, "response")
@@ -55,22 +55,22 @@ def load(name: str, version: int) -> Api:
     return Api(lambda data, at: reader(data, at)[0], writer, _builder(response), write_header)
 
 
-@lru_cache(maxsize=None)
+@cache
 def header_reader(request_header_version: int) -> Callable[[bytes, int], tuple[Any, int]]:
     """Reader of a request header; gives the header and how many bytes it took."""
     module = importlib.import_module(f"kio.schema.request_header.v{request_header_version}.header")
     return typing.cast(Callable[[bytes, int], tuple[Any, int]], entity_reader(module.RequestHeader))
 
 
-@lru_cache(maxsize=None)
+@cache
 def request_header_version(name: str, version: int) -> int:
     """1, or 2 for flexible versions."""
     return int(entity(name, version, "request").__header_schema__.__version__)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _builder(entity: type) -> Callable[[Fields], Any]:
-    """A function from a dict to `entity`. Fields that the entity doesn't have are left out: they are of other versions."""
+    """A function from a dict to `entity`; fields that it doesn't have are left out: they are of other versions."""
     hints = typing.get_type_hints(entity)
     plan = [_plan(field, hints[field.name]) for field in dataclasses.fields(entity)]
 
@@ -95,11 +95,14 @@ def _plan(field: dataclasses.Field[Any], hint: Any) -> tuple[str, Callable[[Any]
     own = field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
     if typing.get_origin(hint) is tuple:
         item = typing.get_args(hint)[0]
-        one = _converter(item) or (lambda value: value)
-        convert, default = (lambda values: tuple(map(one, values))), (None if optional else ())
+        convert, default = _many(_converter(item)), (None if optional else ())
     else:
         convert, default = _converter(hint), (None if optional or own else _default(hint))
     return field.name, convert, dataclasses.MISSING if own else default
+
+
+def _many(one: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
+    return tuple if one is None else lambda values: tuple(map(one, values))
 
 
 def _converter(hint: Any) -> Callable[[Any], Any] | None:

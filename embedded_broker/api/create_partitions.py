@@ -1,0 +1,57 @@
+"""CreatePartitions (37).
+
+Behaviour: durable before it is answered. Assignments may name this broker only.
+Version notes: none that matter here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.errors import ErrorCode
+
+from embedded_broker.api.registry import Answer, api
+from embedded_broker.topics import Topic
+
+if TYPE_CHECKING:
+    from embedded_broker.broker import Broker
+    from embedded_broker.connection import Connection
+
+
+@api(37, "create_partitions", range(4))
+async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+    """See the module."""
+    return {"results": [await _grow(broker, wanted, request.validate_only) for wanted in request.topics]}
+
+
+async def _grow(broker: Broker, wanted: Any, validate_only: bool) -> dict[str, Any]:
+    async with broker.topics.changing:
+        topic = broker.topics.get(wanted.name)
+        if topic is None:
+            return _refusal(wanted, ErrorCode.unknown_topic_or_partition, "no such topic")
+        problem = _problem(broker, topic, wanted)
+        if problem is not None:
+            return _refusal(wanted, *problem)
+        if not validate_only:
+            await broker.topics.grow(topic, wanted.count)
+    return {"name": wanted.name, "error_message": None}
+
+
+def _problem(broker: Broker, topic: Topic, wanted: Any) -> tuple[ErrorCode, str] | None:
+    more = wanted.count - len(topic.partitions)
+    if topic.is_internal:
+        return ErrorCode.invalid_request, "an internal topic"
+    if more <= 0:
+        return ErrorCode.invalid_partitions, f"the topic has {len(topic.partitions)} partitions already"
+    if wanted.assignments is not None:
+        if len(wanted.assignments) != more:
+            return ErrorCode.invalid_replica_assignment, f"{more} partitions, {len(wanted.assignments)} assignments"
+        if any(tuple(each.broker_ids) != (broker.config.node_id,) for each in wanted.assignments):
+            return ErrorCode.invalid_replica_assignment, f"the only broker is {broker.config.node_id}"
+    if more > broker.topics.room():
+        return ErrorCode.policy_violation, f"{broker.topics.room()} partitions more can be had on this broker"
+    return None
+
+
+def _refusal(wanted: Any, error_code: ErrorCode, detail: str) -> dict[str, Any]:
+    return {"name": wanted.name, "error_code": error_code, "error_message": detail}

@@ -1,0 +1,109 @@
+"""CreateTopics (19).
+
+Behaviour: durable before it is answered. The replication factor may be -1 or 1; manual assignments may name this broker
+only, with partitions numbered from 0.
+Version notes: v5+ answer with the configs that hold; v7+ with the topic id.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.errors import ErrorCode
+
+from embedded_broker import topic_configs
+from embedded_broker.api.registry import Answer, api
+from embedded_broker.topic_names import collide, name_problem
+
+if TYPE_CHECKING:
+    from embedded_broker.broker import Broker
+    from embedded_broker.connection import Connection
+
+DEFAULT_SOURCE, TOPIC_SOURCE = 5, 1
+
+
+class Refused(Exception):
+    """A topic that isn't created."""
+
+    def __init__(self, error_code: ErrorCode, detail: str) -> None:
+        super().__init__(detail)
+        self.error_code = error_code
+
+
+@api(19, "create_topics", range(2, 8))
+async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+    """See the module."""
+    names = Counter(topic.name for topic in request.topics)
+    answers = []
+    for topic in request.topics:
+        if names[topic.name] > 1:
+            continue
+        try:
+            answers.append(await _create(broker, topic, request.validate_only))
+        except Refused as refused:
+            answers.append({"name": topic.name, "error_code": refused.error_code, "error_message": str(refused),
+                            "num_partitions": -1, "replication_factor": -1})  # fmt: skip
+    twice = [name for name, count in names.items() if count > 1]
+    message = "the request names this topic more than once"
+    answers += [{"name": name, "error_code": ErrorCode.invalid_request, "error_message": message} for name in twice]
+    return {"topics": answers}
+
+
+async def _create(broker: Broker, wanted: Any, validate_only: bool) -> dict[str, Any]:
+    """Create one topic. Raises Refused."""
+    configs = {config.name: config.value for config in wanted.configs if config.value is not None}
+    async with broker.topics.changing:
+        _check_name(broker, wanted.name)
+        count = _count_partitions(broker, wanted)
+        for name, value in configs.items():
+            try:
+                topic_configs.check(name, value)
+            except topic_configs.InvalidConfig as error:
+                raise Refused(ErrorCode.invalid_config, str(error)) from error
+        answer: dict[str, Any] = {"name": wanted.name, "num_partitions": count, "replication_factor": 1}
+        answer["configs"] = [_config(name, configs) for name in topic_configs.CONFIGS]
+        if not validate_only:
+            topic = await broker.topics.create(wanted.name, count, configs)
+            answer["topic_id"] = topic.topic_id
+    return answer
+
+
+def _config(name: str, configs: dict[str, str]) -> dict[str, Any]:
+    return {
+        "name": name,
+        "value": topic_configs.value(configs, name),
+        "config_source": TOPIC_SOURCE if name in configs else DEFAULT_SOURCE,
+    }
+
+
+def _check_name(broker: Broker, name: str) -> None:
+    problem = name_problem(name)
+    if problem is not None:
+        raise Refused(ErrorCode.invalid_topic_exception, problem)
+    if broker.topics.get(name) is not None:
+        raise Refused(ErrorCode.topic_already_exists, f"Topic '{name}' already exists.")
+    for topic in broker.topics.all():
+        if collide(topic.name, name):
+            raise Refused(ErrorCode.invalid_topic_exception, f"Topic '{name}' collides with '{topic.name}'")
+
+
+def _count_partitions(broker: Broker, wanted: Any) -> int:
+    """How many partitions. Raises Refused."""
+    count = int(wanted.num_partitions)
+    if wanted.assignments:
+        if count != -1 or wanted.replication_factor != -1:
+            raise Refused(ErrorCode.invalid_request, "either assignments or counts can be given")
+        if sorted(each.partition_index for each in wanted.assignments) != list(range(len(wanted.assignments))):
+            raise Refused(ErrorCode.invalid_replica_assignment, "partitions must be numbered from 0")
+        if any(tuple(each.broker_ids) != (broker.config.node_id,) for each in wanted.assignments):
+            raise Refused(ErrorCode.invalid_replica_assignment, f"the only broker is {broker.config.node_id}")
+        count = len(wanted.assignments)
+    elif wanted.replication_factor not in (-1, 1):
+        raise Refused(ErrorCode.invalid_replication_factor, f"replication factor {wanted.replication_factor}: 1 broker")
+    count = broker.config.partitions_default if count == -1 else count
+    if count < 1:
+        raise Refused(ErrorCode.invalid_partitions, "a topic needs at least 1 partition")
+    if count > broker.topics.room():
+        raise Refused(ErrorCode.policy_violation, f"{broker.topics.room()} partitions more can be had on this broker")
+    return count

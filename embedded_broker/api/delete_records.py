@@ -1,0 +1,52 @@
+"""DeleteRecords (21).
+
+Behaviour: raises the log start durably; -1 means the high watermark. Never above it.
+Version notes: none that matter here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.errors import ErrorCode
+
+from embedded_broker.api.registry import Answer, api
+from embedded_broker.topic_configs import value
+
+if TYPE_CHECKING:
+    from embedded_broker.broker import Broker
+    from embedded_broker.connection import Connection
+
+
+@api(21, "delete_records", range(3))
+async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+    """See the module."""
+    return {
+        "topics": [
+            {"name": topic.name, "partitions": [await _delete(broker, topic.name, each) for each in topic.partitions]}
+            for topic in request.topics
+        ]
+    }
+
+
+async def _delete(broker: Broker, name: str, wanted: Any) -> dict[str, Any]:
+    answer: dict[str, Any] = {"partition_index": wanted.partition_index, "low_watermark": -1}
+    topic = broker.topics.get(name)
+    partition = topic.partition(wanted.partition_index) if topic is not None else None
+    if topic is None or partition is None:
+        return {**answer, "error_code": ErrorCode.unknown_topic_or_partition}
+    if topic.is_internal:
+        return {**answer, "error_code": ErrorCode.invalid_topic_exception}
+    if "delete" not in value(topic.configs, "cleanup.policy"):
+        return {**answer, "error_code": ErrorCode.policy_violation}
+    async with broker.commit.exclusive():
+        if partition.closed:
+            return {**answer, "error_code": ErrorCode.unknown_topic_or_partition}
+        offset = partition.high_watermark if wanted.offset == -1 else wanted.offset
+        if not partition.log_start <= offset <= partition.high_watermark:
+            # Kafka answers an offset below the log start with the log start, and one above the end with an error.
+            if not 0 <= offset < partition.log_start:
+                return {**answer, "error_code": ErrorCode.offset_out_of_range}
+        else:
+            partition.delete_before(offset)
+    return {**answer, "low_watermark": partition.log_start}

@@ -1,0 +1,39 @@
+"""DeleteTopics (20).
+
+Behaviour: durable before it is answered. Open transactions in the topic need no marker any more.
+Version notes: v6 names topics by name or by id.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from embedded_broker.api.registry import Answer, api
+
+if TYPE_CHECKING:
+    from embedded_broker.broker import Broker
+    from embedded_broker.connection import Connection
+
+
+@api(20, "delete_topics", range(1, 7))
+async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+    """See the module."""
+    if version < 6:
+        return {"responses": [await _delete(broker, name, None) for name in request.topic_names]}
+    return {"responses": [await _delete(broker, each.name, each.topic_id) for each in request.topics]}
+
+
+async def _delete(broker: Broker, name: str | None, topic_id: UUID | None) -> dict[str, Any]:
+    async with broker.topics.changing:
+        topic = broker.topics.get(name) if name is not None else broker.topics.by_id(topic_id)
+        if topic is None:
+            missing = ErrorCode.unknown_topic_or_partition if name is not None else ErrorCode.unknown_topic_id
+            return {"name": name, "topic_id": topic_id, "error_code": missing, "error_message": "no such topic"}
+        answer: dict[str, Any] = {"name": topic.name, "topic_id": topic.topic_id}
+        if topic.is_internal:
+            return {**answer, "error_code": ErrorCode.invalid_request, "error_message": "an internal topic"}
+        await broker.topics.delete(topic)
+        return answer

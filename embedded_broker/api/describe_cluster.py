@@ -1,0 +1,35 @@
+"""DescribeCluster (60).
+
+Behaviour: one broker, which is its own controller.
+Version notes: v1 and later can ask for controllers' endpoints; there are none besides the broker's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.errors import ErrorCode
+
+from embedded_broker.api.registry import Answer, api
+
+if TYPE_CHECKING:
+    from embedded_broker.broker import Broker
+    from embedded_broker.connection import Connection
+
+BROKERS = 1
+
+
+@api(60, "describe_cluster", range(3))
+async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+    """See the module."""
+    endpoint_type = getattr(request, "endpoint_type", BROKERS)
+    if endpoint_type != BROKERS:
+        return {"error_code": ErrorCode.unsupported_endpoint_type, "endpoint_type": endpoint_type, "cluster_id": ""}
+    return {
+        "endpoint_type": BROKERS,
+        "cluster_id": broker.metadata.cluster_id,
+        "controller_id": broker.config.node_id,
+        "brokers": [
+            {"broker_id": broker.config.node_id, "host": broker.config.host_for_clients, "port": broker.port}
+        ],
+    }

@@ -1,0 +1,78 @@
+"""DescribeConfigs (32).
+
+Behaviour: every topic config with its value and where that comes from; of the broker those that clients ask for.
+Version notes: v1+ synonyms; v3+ types and documentation (none is given).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.errors import ErrorCode
+
+from embedded_broker.api.registry import Answer, api
+from embedded_broker.broker_configs import broker_configs
+from embedded_broker.topic_configs import CONFIGS, Kind, value
+
+if TYPE_CHECKING:
+    from embedded_broker.broker import Broker
+    from embedded_broker.connection import Connection
+
+TOPIC, BROKER = 2, 4
+DEFAULT_SOURCE, TOPIC_SOURCE, STATIC_SOURCE = 5, 1, 4
+
+
+@api(32, "describe_configs", range(1, 5))
+async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+    """See the module."""
+    return {"results": [_resource(broker, wanted, request) for wanted in request.resources]}
+
+
+def _resource(broker: Broker, wanted: Any, request: Any) -> dict[str, Any]:
+    answer: dict[str, Any] = {"resource_type": wanted.resource_type, "resource_name": wanted.resource_name}
+    answer.update(error_message=None, configs=[])
+    if wanted.resource_type == TOPIC:
+        topic = broker.topics.get(wanted.resource_name)
+        if topic is None:
+            return {**answer, "error_code": ErrorCode.unknown_topic_or_partition, "error_message": "no such topic"}
+        configs = [_topic_config(name, topic.configs, request) for name in CONFIGS]
+    elif wanted.resource_type == BROKER:
+        if wanted.resource_name not in ("", str(broker.config.node_id)):
+            return {**answer, "error_code": ErrorCode.invalid_request, "error_message": "no such broker"}
+        configs = [_broker_config(name, *entry) for name, entry in broker_configs(broker.config).items()]
+    else:
+        return {**answer, "error_code": ErrorCode.invalid_request, "error_message": "only topics and brokers"}
+    asked = wanted.configuration_keys
+    return {**answer, "configs": [config for config in configs if asked is None or config["name"] in asked]}
+
+
+def _topic_config(name: str, configs: dict[str, str], request: Any) -> dict[str, Any]:
+    own = name in configs
+    synonyms = []
+    if getattr(request, "include_synonyms", False):
+        synonyms = [{"name": name, "value": CONFIGS[name].default, "source": DEFAULT_SOURCE}]
+        if own:
+            synonyms.insert(0, {"name": name, "value": configs[name], "source": TOPIC_SOURCE})
+    return {
+        "name": name,
+        "value": value(configs, name),
+        "read_only": False,
+        "config_source": TOPIC_SOURCE if own else DEFAULT_SOURCE,
+        "is_sensitive": False,
+        "synonyms": synonyms,
+        "config_type": CONFIGS[name].kind,
+        "documentation": None,
+    }
+
+
+def _broker_config(name: str, kind: Kind, text: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "value": text,
+        "read_only": True,
+        "config_source": STATIC_SOURCE,
+        "is_sensitive": False,
+        "synonyms": [],
+        "config_type": kind,
+        "documentation": None,
+    }

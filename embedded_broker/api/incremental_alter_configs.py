@@ -1,0 +1,63 @@
+"""IncrementalAlterConfigs (44).
+
+Behaviour: sets, deletes, appends to or subtracts from topic configs; durable before it is answered. All of a topic's
+changes are made, or none. The broker's own settings can't be changed while it runs.
+Version notes: none that matter here.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from embedded_broker.api.registry import Answer, api
+from embedded_broker.config_changes import Refused, change_topic, refusal
+from embedded_broker.topic_configs import CONFIGS, Kind, value
+
+if TYPE_CHECKING:
+    from embedded_broker.broker import Broker
+    from embedded_broker.connection import Connection
+
+SET, DELETE, APPEND, SUBTRACT = range(4)
+
+
+@api(44, "incremental_alter_configs", range(2))
+async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+    """See the module."""
+    answers = []
+    for wanted in request.resources:
+        try:
+            await change_topic(broker, wanted, partial(_apply, wanted), request.validate_only)
+            answers.append(refusal(wanted, None))
+        except Refused as refused:
+            answers.append(refusal(wanted, refused))
+    return {"responses": answers}
+
+
+def _apply(wanted: Any, own: dict[str, str]) -> dict[str, str]:
+    """The topic's own configs after the changes. Raises Refused."""
+    changed = dict(own)
+    for config in wanted.configs:
+        if config.config_operation == DELETE:
+            changed.pop(config.name, None)
+        elif config.value is None:
+            raise Refused.invalid(f"{config.name} has no value")
+        elif config.config_operation == SET:
+            changed[config.name] = config.value
+        else:
+            changed[config.name] = _listed(changed, config)
+    return changed
+
+
+def _listed(changed: dict[str, str], config: Any) -> str:
+    """A list after APPEND or SUBTRACT."""
+    known = CONFIGS.get(config.name)
+    if known is None or known.kind is not Kind.LIST:
+        raise Refused.invalid(f"{config.name} is not a list")
+    parts = [part for part in value(changed, config.name).split(",") if part]
+    given = config.value.split(",")
+    if config.config_operation == APPEND:
+        return ",".join([*parts, *(part for part in given if part not in parts)])
+    if config.config_operation == SUBTRACT:
+        return ",".join(part for part in parts if part not in given)
+    raise Refused.invalid(f"unknown operation {config.config_operation}")

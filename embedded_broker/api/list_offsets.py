@@ -1,0 +1,69 @@
+"""ListOffsets (2).
+
+Behaviour: -1 latest (read_committed: the last stable offset), -2 earliest, -3 the record with the highest timestamp,
+-4 earliest local (as -2: nothing is tiered), -5 latest tiered (none); else the first record at or after a time.
+An answer by time at or above the reader's limit is none.
+Version notes: v4+ check the leader epoch and give the record's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.errors import ErrorCode
+
+from embedded_broker.api.registry import Answer, api
+
+if TYPE_CHECKING:
+    from embedded_broker.broker import Broker
+    from embedded_broker.connection import Connection
+    from embedded_broker.partition import Partition
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
+NONE = (-1, -1)
+
+
+@api(2, "list_offsets", range(1, 11))
+async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+    """See the module."""
+    committed = getattr(request, "isolation_level", 0) == 1
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [_one(broker.topics.partition(topic.name, each.partition_index), each, committed)
+                               for each in topic.partitions],
+            }
+            for topic in request.topics
+        ]
+    }  # fmt: skip
+
+
+def _one(partition: Partition | None, wanted: Any, committed: bool) -> dict[str, Any]:
+    error_code = ErrorCode.unknown_topic_or_partition
+    if partition is not None:
+        error_code = partition.check_epoch(getattr(wanted, "current_leader_epoch", -1))
+    if partition is None or error_code is not ErrorCode.none:
+        return {"partition_index": wanted.partition_index, "error_code": error_code, "timestamp": -1, "offset": -1}
+    offset, timestamp_ms = _find(partition, wanted.timestamp, partition.limit(committed))
+    return {
+        "partition_index": wanted.partition_index,
+        "timestamp": timestamp_ms,
+        "offset": offset,
+        "leader_epoch": partition.epoch_of(offset) if offset >= 0 else -1,
+    }
+
+
+def _find(partition: Partition, timestamp: int, limit: int) -> tuple[int, int]:
+    """(offset, timestamp); -1 for what there isn't."""
+    if timestamp == LATEST:
+        return limit, -1
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return partition.log_start, -1
+    if timestamp == MAX_TIMESTAMP:
+        found = partition.log.max_timestamp()
+    elif timestamp < 0:
+        return NONE
+    else:
+        found = partition.log.offset_for_time(timestamp)
+    return NONE if found is None or found[0] >= limit else found

@@ -1,0 +1,88 @@
+"""Metadata (3).
+
+Behaviour: one broker leads everything. An unknown topic is created when the broker and the request allow it
+(`auto_create_topics`, v4+).
+Version notes: v0 asks for all topics by an empty list, later ones by null; v10+ give topic ids; v12+ may ask by id.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from embedded_broker.api.registry import Answer, api
+from embedded_broker.topic_names import name_problem
+from embedded_broker.topics import INTERNAL, Topic
+
+if TYPE_CHECKING:
+    from embedded_broker.broker import Broker
+    from embedded_broker.connection import Connection
+
+NO_ID = UUID(int=0)
+
+
+@api(3, "metadata", range(14))
+async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+    """See the module."""
+    node = broker.config.node_id
+    return {
+        "brokers": [{"node_id": node, "host": broker.config.host_for_clients, "port": broker.port, "rack": None}],
+        "cluster_id": broker.metadata.cluster_id,
+        "controller_id": node,
+        "topics": await _topics(broker, request, version),
+    }
+
+
+async def _topics(broker: Broker, request: Any, version: int) -> list[dict[str, Any]]:
+    if request.topics is None or (version == 0 and not request.topics):
+        return [_known(broker, topic) for topic in broker.topics.all()]
+    may_create = broker.config.auto_create_topics and getattr(request, "allow_auto_topic_creation", True)
+    found = []
+    for wanted in request.topics:
+        topic_id = getattr(wanted, "topic_id", None) or NO_ID
+        if wanted.name is None or topic_id != NO_ID:
+            found.append(_by_id(broker, topic_id))
+        else:
+            found.append(await _by_name(broker, wanted.name, may_create))
+    return found
+
+
+def _by_id(broker: Broker, topic_id: UUID) -> dict[str, Any]:
+    topic = broker.topics.by_id(topic_id)
+    if topic is not None:
+        return _known(broker, topic)
+    return {"error_code": ErrorCode.unknown_topic_id, "topic_id": topic_id, "name": None}
+
+
+async def _by_name(broker: Broker, name: str, may_create: bool) -> dict[str, Any]:
+    topic = broker.topics.get(name)
+    if topic is not None:
+        return _known(broker, topic)
+    if name_problem(name) is not None:
+        return {"error_code": ErrorCode.invalid_topic_exception, "name": name, "topic_id": NO_ID}
+    if not may_create or name in INTERNAL or broker.topics.room() < broker.config.partitions_default:
+        return {"error_code": ErrorCode.unknown_topic_or_partition, "name": name, "topic_id": NO_ID}
+    async with broker.topics.changing:
+        topic = broker.topics.get(name) or await broker.topics.create(name, broker.config.partitions_default, {})
+    return _known(broker, topic)
+
+
+def _known(broker: Broker, topic: Topic) -> dict[str, Any]:
+    node = broker.config.node_id
+    return {
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "is_internal": topic.is_internal,
+        "partitions": [
+            {
+                "partition_index": partition.index,
+                "leader_id": node,
+                "leader_epoch": partition.leader_epoch,
+                "replica_nodes": [node],
+                "isr_nodes": [node],
+            }
+            for partition in topic.partitions
+        ],
+    }

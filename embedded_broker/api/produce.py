@@ -1,0 +1,94 @@
+"""Produce (0).
+
+Behaviour: one batch per partition; checked, given offsets, appended, and answered once it is durable (acks=-1 and
+acks=1 alike), so a connection's next request is taken while the fsync is under way. acks=0 has no answer; an error then
+closes the connection, as in Kafka. A duplicate is answered with its first offset.
+Version notes: v10 leader hints are never needed (one broker); v12 is as v11 (no implicit partitions, as long as the
+feature transaction.version isn't finalized); v13 names topics by id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.errors import ErrorCode
+
+from embedded_broker.api.registry import Answer, Fields, Later, api
+from embedded_broker.appending import Refused, append
+
+if TYPE_CHECKING:
+    from embedded_broker.broker import Broker
+    from embedded_broker.connection import Connection
+    from embedded_broker.partition import Partition
+    from embedded_broker.topics import Topic
+
+ACKS = frozenset({-1, 0, 1})
+
+
+@api(0, "produce", range(3, 14))
+async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+    """See the module."""
+    now_ms = broker.clock.now_ms()
+    by_id = version >= 13
+    answers: list[dict[str, Any]] = []
+    dirty: list[Partition] = []
+    for named in request.topic_data:
+        topic = broker.topics.by_id(named.topic_id) if by_id else broker.topics.get(named.name)
+        taken = []
+        for data in named.partition_data:
+            answer = _take(broker, topic, data, request, now_ms, dirty)
+            if topic is None and by_id:
+                answer["error_code"] = ErrorCode.unknown_topic_id
+            taken.append(answer)
+        identity = {"topic_id": named.topic_id} if by_id else {"name": named.name}
+        answers.append({**identity, "partition_responses": taken})
+    if request.acks == 0:
+        _end_unanswered(broker, conn, answers, dirty)
+        return None
+    return Later(_when_durable(broker, {"responses": answers}, dirty))
+
+
+def _take(
+    broker: Broker, topic: Topic | None, data: Any, request: Any, now_ms: int, dirty: list[Partition]
+) -> dict[str, Any]:
+    """Append one partition's batch and note the partition in `dirty`, or say why not."""
+    partition = topic.partition(data.index) if topic is not None else None
+    if partition is None or topic is None:
+        return _refusal(data.index, ErrorCode.unknown_topic_or_partition, "no such partition")
+    if topic.is_internal:
+        return _refusal(data.index, ErrorCode.invalid_topic_exception, "an internal topic")
+    if request.acks not in ACKS:
+        return _refusal(data.index, ErrorCode.invalid_required_acks, f"acks={request.acks}")
+    try:
+        appended = append(partition, data.records, now_ms, request.transactional_id)
+    except Refused as refused:
+        return _refusal(data.index, refused.error_code, str(refused))
+    except OSError as error:
+        return _refusal(data.index, ErrorCode.kafka_storage_error, str(error))
+    dirty.append(partition)
+    return {
+        "index": data.index,
+        "base_offset": appended.base_offset,
+        "log_append_time": appended.append_time_ms if appended.append_time_ms >= 0 else None,
+        "log_start_offset": partition.log_start,
+    }
+
+
+def _refusal(index: int, error_code: ErrorCode, detail: str) -> dict[str, Any]:
+    return {"index": index, "error_code": error_code, "base_offset": -1, "error_message": detail}
+
+
+async def _when_durable(broker: Broker, answer: Fields, dirty: list[Partition]) -> Fields:
+    await broker.commit.durable(*dirty)
+    return answer
+
+
+def _end_unanswered(
+    broker: Broker, conn: Connection, answers: list[dict[str, Any]], dirty: list[Partition]
+) -> None:
+    """acks=0: fsync behind the client's back; an error can only be shown by closing the connection."""
+    background = asyncio.ensure_future(broker.commit.durable(*dirty))
+    background.add_done_callback(lambda done: done.cancelled() or done.exception())
+    if any("error_code" in each for answer in answers for each in answer["partition_responses"]):
+        conn.refuse("a batch with acks=0 was not accepted")

@@ -1,0 +1,134 @@
+"""The composition root: builds the parts of a broker, starts and stops them in order. The event loop owns all state."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from embedded_broker.clock import Clock, SystemClock
+from embedded_broker.config import BrokerConfig
+from embedded_broker.groupcommit import GroupCommit
+from embedded_broker.log.fs import FileSystem, RealFileSystem
+from embedded_broker.metadata_log import MetadataLog
+from embedded_broker.partition import Partition
+from embedded_broker.retention import Retention
+from embedded_broker.topics import INTERNAL, OFFSETS_TOPIC, TRANSACTION_TOPIC, Topics
+from embedded_broker.wire.batch import BatchHeader
+from embedded_broker.wire.records import decode
+
+if TYPE_CHECKING:
+    from embedded_broker.coordinators.groups import GroupCoordinator
+    from embedded_broker.coordinators.transactions import TransactionCoordinator
+
+METADATA = "__cluster_metadata"
+METADATA_SEGMENT_BYTES = 16 * 1024 * 1024
+INTERNAL_CONFIGS: Mapping[str, str] = {"cleanup.policy": "compact", "segment.bytes": "16777216"}
+
+
+class DataDirInUse(Exception):
+    """Another process holds the lock of the data directory."""
+
+
+class Broker:
+    """One broker. `start` before use, `stop` after; `failed` is set when it can't go on."""
+
+    groups: GroupCoordinator
+    transactions: TransactionCoordinator
+    topics: Topics
+    metadata: MetadataLog
+
+    def __init__(self, config: BrokerConfig, fs: FileSystem | None = None, clock: Clock | None = None) -> None:
+        """Files and time come in from outside, so that tests can hold or break them."""
+        self.config = config
+        self.fs: FileSystem = fs or RealFileSystem()
+        self.clock: Clock = clock or SystemClock()
+        self.port = config.port
+        self.commit = GroupCommit(config.fsync, config.fsync_interval_ms, self.fail)
+        self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+        self._lock = -1
+        self._metadata_log: Partition
+        self._retention = Retention(self)
+
+    async def start(self) -> None:
+        """Recover everything, and finish what a crash left half done. Raises DataDirInUse, CorruptLog, OSError."""
+        self._lock = lock_directory(self.config.data_dir)
+        self._recover_metadata()
+        await self.metadata.start()
+        directory = self.config.data_dir / "partitions"
+        self.topics = Topics(self.fs, directory, self.metadata, self.commit, self.config.partitions_max)
+        self._compose()
+        self.topics.recover({TRANSACTION_TOPIC: self.transactions.replay, OFFSETS_TOPIC: self.groups.replay})
+        async with self.topics.changing:
+            for name in sorted(INTERNAL):
+                if self.topics.get(name) is None:
+                    await self.topics.create(name, 1, INTERNAL_CONFIGS)
+        await self.groups.start()
+        await self.transactions.start()
+        self._retention.start()
+
+    def _recover_metadata(self) -> None:
+        replayed: list[tuple[bytes | None, bytes | None]] = []
+
+        def replay(header: BatchHeader, batch: memoryview) -> None:
+            replayed.extend((record.key, record.value) for record in decode(batch))
+
+        self._metadata_log = Partition.open(
+            self.fs,
+            self.config.data_dir / METADATA,
+            METADATA,
+            0,
+            leader_epoch=0,
+            segment_bytes=METADATA_SEGMENT_BYTES,
+            on_batch=replay,
+        )
+        self.metadata = MetadataLog(self._metadata_log, self.commit, self.clock)
+        for key, value in replayed:
+            self.metadata.replay(key, value)
+
+    def _compose(self) -> None:
+        from embedded_broker.coordinators.compose import compose
+
+        self.groups, self.transactions = compose(self)
+
+    def internal_log(self, name: str) -> Partition:
+        """The only partition of an internal topic."""
+        topic = self.topics.get(name)
+        assert topic is not None, name
+        return topic.partitions[0]
+
+    async def durable(self, partition: Partition) -> None:
+        """Return when all that is appended to `partition` so far is on disk. Raises OSError."""
+        await self.commit.durable(partition)
+
+    def fail(self, error: BaseException) -> None:
+        """The broker can't go on; whoever runs it stops it. What is durable is finished at the next start."""
+        if not self.failed.done():
+            self.failed.set_result(error)
+
+    async def stop(self) -> None:
+        """Let what is under way reach the disk, then close all files."""
+        await self._retention.stop()
+        await self.transactions.stop()
+        await self.groups.stop()
+        await self.commit.stop()
+        self.topics.close()
+        self._metadata_log.close()
+        os.close(self._lock)
+
+
+def lock_directory(directory: Path) -> int:
+    """Create the directory and lock it for this process; the descriptor holds the lock. Raises DataDirInUse."""
+    directory.mkdir(parents=True, exist_ok=True)
+    lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(lock)
+        raise DataDirInUse(f"{directory} is in use by another broker") from error
+    return lock
+
+

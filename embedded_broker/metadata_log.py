@@ -1,0 +1,81 @@
+"""`__cluster_metadata`: what the broker durably knows of itself, a log of keyed records of which the latest counts.
+
+Keys: `topic:<id>` (name, partitions, configs), `cluster` (its id), `boot` (how often it was started).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from embedded_broker.clock import Clock
+from embedded_broker.groupcommit import GroupCommit
+from embedded_broker.partition import Partition
+from embedded_broker.wire.records import encode
+
+BOOT, CLUSTER = "boot", "cluster"
+RECORDS_BEFORE_REWRITE = 10_000
+
+
+class MetadataLog:
+    """A durable dict of JSON objects."""
+
+    def __init__(self, log: Partition, commit: GroupCommit, clock: Clock) -> None:
+        self._log, self._commit, self._clock = log, commit, clock
+        self._entries: dict[str, Mapping[str, Any]] = {}
+
+    def replay(self, key: bytes | None, value: bytes | None) -> None:
+        """Take in a record of the log."""
+        name = (key or b"").decode()
+        if value is None:
+            self._entries.pop(name, None)
+        else:
+            self._entries[name] = json.loads(value)
+
+    async def start(self) -> None:
+        """Count this start, and name the cluster at the first. Raises OSError."""
+        await self._rewrite_if_long()
+        await self.put(BOOT, {"epoch": self.boot_epoch + 1})
+        if CLUSTER not in self._entries:
+            await self.put(CLUSTER, {"id": base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()})
+
+    async def _rewrite_if_long(self) -> None:
+        """Write the latest records again and drop what is before them: the log stays as small as its content."""
+        end = self._log.log_end
+        if end - self._log.log_start < RECORDS_BEFORE_REWRITE + 2 * len(self._entries):
+            return
+        for key, body in self.items():
+            self._append(key, body)
+        await self._commit.durable(self._log)
+        async with self._commit.exclusive():
+            self._log.delete_before(end)
+
+    @property
+    def boot_epoch(self) -> int:
+        """How often the broker was started: the leader epoch of all its partitions."""
+        return int(self._entries.get(BOOT, {"epoch": -1})["epoch"])
+
+    @property
+    def cluster_id(self) -> str:
+        """Made once, as Kafka makes it: a random UUID in URL-safe base64."""
+        return str(self._entries[CLUSTER]["id"])
+
+    def items(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """All entries."""
+        yield from list(self._entries.items())
+
+    async def put(self, key: str, body: Mapping[str, Any] | None) -> None:
+        """Set or, with None, remove an entry, durably. Raises OSError."""
+        self._append(key, body)
+        await self._commit.durable(self._log)
+        if body is None:
+            self._entries.pop(key, None)
+        else:
+            self._entries[key] = body
+
+    def _append(self, key: str, body: Mapping[str, Any] | None) -> None:
+        value = None if body is None else json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
+        self._log.append(encode([(key.encode(), value)], self._clock.now_ms()))

@@ -1,0 +1,70 @@
+"""Deletes what a topic's retention.ms and retention.bytes no longer keep. Whole segments only, never the last.
+
+Source: org.apache.kafka.storage.internals.log.UnifiedLog.deleteOldSegments.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from embedded_broker.partition import Partition
+from embedded_broker.topic_configs import number, value
+
+if TYPE_CHECKING:
+    from embedded_broker.broker import Broker
+
+
+class Retention:
+    """A task that looks through all partitions now and then."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin."""
+        self._task = asyncio.create_task(self._run(), name="retention")
+
+    async def stop(self) -> None:
+        """End between two partitions."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                await asyncio.sleep(self._broker.config.retention_check_interval_ms / 1000)
+                await self.enforce()
+        except OSError as error:
+            self._broker.fail(error)
+
+    async def enforce(self) -> None:
+        """Look through all partitions once. Raises OSError."""
+        now_ms = self._broker.clock.now_ms()
+        for topic in self._broker.topics.all():
+            for partition in topic.partitions:
+                partition.producers.expire(now_ms, self._broker.config.producer_id_expiration_ms)
+                if topic.is_internal or value(topic.configs, "cleanup.policy") == "compact":
+                    continue
+                offset = keep_from(partition, now_ms)
+                if offset > partition.log_start:
+                    async with self._broker.commit.exclusive():
+                        if not partition.closed:
+                            partition.delete_before(offset)
+
+
+def keep_from(partition: Partition, now_ms: int) -> int:
+    """First offset that retention keeps; never above the high watermark, so nothing undecided goes."""
+    retention_ms = number(partition.configs, "retention.ms")
+    retention_bytes = number(partition.configs, "retention.bytes")
+    keep = partition.log_start
+    excess_bytes = partition.log.size_bytes - retention_bytes if retention_bytes >= 0 else 0
+    for segment in partition.log.segments[:-1]:
+        expired = 0 <= retention_ms < now_ms - segment.max_timestamp
+        excess_bytes -= segment.size_bytes
+        if not expired and (retention_bytes < 0 or excess_bytes < 0):
+            break
+        keep = segment.end_offset
+    return min(keep, partition.last_stable)

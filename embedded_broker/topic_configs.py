@@ -1,0 +1,127 @@
+"""Topic configs: names, types, defaults and checks. All that Kafka 4 knows are stored and described.
+
+What they do here: cleanup.policy=delete with retention.ms and retention.bytes, segment.bytes, max.message.bytes,
+message.timestamp.*; null keys are refused where cleanup.policy has compact. The others are kept for whoever reads them.
+Defaults are those of org.apache.kafka.storage.internals.log.LogConfig.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+LONG_MAX = 2**63 - 1
+INT_MAX = 2**31 - 1
+
+
+class Kind(IntEnum):
+    """Types of configs as DescribeConfigs numbers them."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+
+
+class InvalidConfig(ValueError):
+    """A name that isn't known, or a value out of range; the text says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """One topic config. `default` is in the text form that DescribeConfigs gives."""
+
+    kind: Kind
+    default: str
+    low: float = 0
+    high: float = LONG_MAX
+    allowed: frozenset[str] = frozenset()
+
+
+def _number(kind: Kind, default: int | str, low: float = 0, high: float | None = None) -> Config:
+    return Config(kind, str(default), low, high if high is not None else (INT_MAX if kind is Kind.INT else LONG_MAX))
+
+
+def _choice(default: str, *allowed: str, kind: Kind = Kind.STRING) -> Config:
+    return Config(kind, default, allowed=frozenset(allowed))
+
+
+CONFIGS: Mapping[str, Config] = {
+    "cleanup.policy": _choice("delete", "delete", "compact", kind=Kind.LIST),
+    "compression.gzip.level": _number(Kind.INT, -1, -1, 9),
+    "compression.lz4.level": _number(Kind.INT, 9, 1, 17),
+    "compression.type": _choice("producer", "producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
+    "compression.zstd.level": _number(Kind.INT, 3, -131072, 22),
+    "delete.retention.ms": _number(Kind.LONG, 86_400_000),
+    "file.delete.delay.ms": _number(Kind.LONG, 60_000),
+    "flush.messages": _number(Kind.LONG, LONG_MAX, 1),
+    "flush.ms": _number(Kind.LONG, LONG_MAX),
+    "follower.replication.throttled.replicas": Config(Kind.LIST, ""),
+    "index.interval.bytes": _number(Kind.INT, 4096),
+    "leader.replication.throttled.replicas": Config(Kind.LIST, ""),
+    "local.retention.bytes": _number(Kind.LONG, -2, -2),
+    "local.retention.ms": _number(Kind.LONG, -2, -2),
+    "max.compaction.lag.ms": _number(Kind.LONG, LONG_MAX, 1),
+    "max.message.bytes": _number(Kind.INT, 1_048_588),
+    "message.timestamp.after.max.ms": _number(Kind.LONG, 3_600_000),
+    "message.timestamp.before.max.ms": _number(Kind.LONG, LONG_MAX),
+    "message.timestamp.type": _choice("CreateTime", "CreateTime", "LogAppendTime"),
+    "min.cleanable.dirty.ratio": _number(Kind.DOUBLE, "0.5", 0, 1),
+    "min.compaction.lag.ms": _number(Kind.LONG, 0),
+    "min.insync.replicas": _number(Kind.INT, 1, 1),
+    "preallocate": _choice("false", "true", "false", kind=Kind.BOOLEAN),
+    "remote.log.copy.disable": _choice("false", "true", "false", kind=Kind.BOOLEAN),
+    "remote.log.delete.on.disable": _choice("false", "true", "false", kind=Kind.BOOLEAN),
+    "remote.storage.enable": _choice("false", "true", "false", kind=Kind.BOOLEAN),
+    "retention.bytes": _number(Kind.LONG, -1, -(2**63)),
+    "retention.ms": _number(Kind.LONG, 604_800_000, -1),
+    "segment.bytes": _number(Kind.INT, 1_073_741_824, 1_048_576),
+    "segment.index.bytes": _number(Kind.INT, 10_485_760, 4),
+    "segment.jitter.ms": _number(Kind.LONG, 0),
+    "segment.ms": _number(Kind.LONG, 604_800_000, 1),
+    "unclean.leader.election.enable": _choice("false", "true", "false", kind=Kind.BOOLEAN),
+}
+
+
+def check(name: str, value: str) -> None:
+    """Raises InvalidConfig unless Kafka would take `value` for the topic config `name`."""
+    config = CONFIGS.get(name)
+    if config is None:
+        raise InvalidConfig(f"Unknown topic config name: {name}")
+    if config.allowed:
+        parts = [part.strip() for part in value.split(",")] if config.kind is Kind.LIST else [value]
+        if not all(part in config.allowed for part in parts):
+            raise InvalidConfig(f"Invalid value {value} for configuration {name}: one of {sorted(config.allowed)}")
+    elif config.kind in _PARSERS:
+        try:
+            number = _PARSERS[config.kind](value)
+        except ValueError as error:
+            raise InvalidConfig(f"Invalid value {value} for configuration {name}: not a number") from error
+        if not config.low <= number <= config.high:
+            raise InvalidConfig(f"Invalid value {value} for configuration {name}: from {config.low} to {config.high}")
+
+
+_PARSERS: Mapping[Kind, Callable[[str], float]] = {Kind.INT: int, Kind.LONG: int, Kind.DOUBLE: float}
+
+
+def value(configs: Mapping[str, str], name: str) -> str:
+    """What holds for a topic with these own configs."""
+    return configs.get(name, CONFIGS[name].default)
+
+
+def number(configs: Mapping[str, str], name: str) -> int:
+    """As `value`, for whole numbers."""
+    return int(value(configs, name))
+
+
+def segment_bytes(configs: Mapping[str, str]) -> int:
+    """Size at which a segment is closed."""
+    return number(configs, "segment.bytes")
+
+
+def is_compacted(configs: Mapping[str, str]) -> bool:
+    """Whether records need a key."""
+    return "compact" in value(configs, "cleanup.policy")

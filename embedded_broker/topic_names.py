@@ -1,0 +1,26 @@
+"""Kafka's rules for topic names. Source: org.apache.kafka.common.internals.Topic."""
+
+from __future__ import annotations
+
+import re
+
+LENGTH_MAX = 249
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def name_problem(name: str) -> str | None:
+    """Why a topic can't be called that; None when it can."""
+    if not name:
+        return "the topic name is empty"
+    if name in (".", ".."):
+        return "a topic can't be called '.' or '..'"
+    if len(name) > LENGTH_MAX:
+        return f"the topic name has {len(name)} characters, at most {LENGTH_MAX} are allowed"
+    if not _LEGAL.fullmatch(name):
+        return f"the topic name {name!r} has characters other than ASCII letters and digits, '.', '_' and '-'"
+    return None
+
+
+def collide(one: str, other: str) -> bool:
+    """Whether two names differ only in '.' and '_', which metrics can't tell apart; Kafka refuses the second."""
+    return one.replace(".", "_") == other.replace(".", "_")

@@ -1,0 +1,172 @@
+"""Topics and what is durably known of them: the metadata log, topic ids, partitions, configs.
+
+Invariants
+- A topic is visible once its metadata record is durable, and gone once its tombstone is; directories that no record
+  names are left-overs of a crash and are removed at start.
+- All changes are made under one lock, so two creations of one name cannot both succeed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from embedded_broker.groupcommit import GroupCommit
+from embedded_broker.log.fs import FileSystem
+from embedded_broker.log.segment import OnBatch
+from embedded_broker.metadata_log import MetadataLog
+from embedded_broker.partition import Partition
+from embedded_broker.topic_configs import segment_bytes
+
+PREFIX = "topic:"
+TRANSACTION_TOPIC, OFFSETS_TOPIC = "__transaction_state", "__consumer_offsets"
+INTERNAL = frozenset({TRANSACTION_TOPIC, OFFSETS_TOPIC})
+"""Written by the coordinators only; one partition each."""
+
+
+@dataclass(slots=True, eq=False)
+class Topic:
+    """One topic. `topic_id` changes when a topic of the same name is created again."""
+
+    name: str
+    topic_id: uuid.UUID
+    configs: dict[str, str]
+    """Those set for the topic; all others have the defaults of `topic_configs`."""
+    partitions: list[Partition] = field(default_factory=list)
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether clients may only read it."""
+        return self.name in INTERNAL
+
+    def partition(self, index: int) -> Partition | None:
+        """The partition with that index, if there is one."""
+        return self.partitions[index] if 0 <= index < len(self.partitions) else None
+
+
+class Topics:
+    """All topics by name and by id."""
+
+    def __init__(
+        self, fs: FileSystem, directory: Path, metadata: MetadataLog, commit: GroupCommit, partitions_max: int
+    ) -> None:
+        self._partitions_max = partitions_max
+        self._fs, self._directory = fs, directory
+        self.metadata, self._commit = metadata, commit
+        self._by_name: dict[str, Topic] = {}
+        self._by_id: dict[uuid.UUID, Topic] = {}
+        self.changing = asyncio.Lock()
+
+    def get(self, name: str) -> Topic | None:
+        """The topic called `name`."""
+        return self._by_name.get(name)
+
+    def by_id(self, topic_id: uuid.UUID | None) -> Topic | None:
+        """The topic with that id."""
+        return None if topic_id is None else self._by_id.get(topic_id)
+
+    def all(self) -> list[Topic]:
+        """All topics in order of their names."""
+        return [self._by_name[name] for name in sorted(self._by_name)]
+
+    def partition(self, name: str, index: int) -> Partition | None:
+        """A partition, if it exists."""
+        topic = self._by_name.get(name)
+        return None if topic is None else topic.partition(index)
+
+    def count_partitions(self) -> int:
+        """Of all topics together."""
+        return sum(len(topic.partitions) for topic in self._by_name.values())
+
+    def room(self) -> int:
+        """How many partitions more this broker may have."""
+        return self._partitions_max - self.count_partitions()
+
+    def recover(self, replay: Mapping[str, OnBatch]) -> None:
+        """Open every topic that the metadata log names; remove directories that it doesn't.
+
+        `replay` says who is shown the batches of a topic. Raises CorruptLog or OSError.
+        """
+        known: set[str] = set()
+        for key, body in self.metadata.items():
+            if not key.startswith(PREFIX):
+                continue
+            topic = Topic(body["name"], uuid.UUID(key.removeprefix(PREFIX)), dict(body["configs"]))
+            for index in range(body["partitions"]):
+                topic.partitions.append(self._open(topic, index, replay.get(topic.name)))
+                known.add(self._path(topic, index).name)
+            self._add(topic)
+        for name in self._fs.names(self._directory):
+            if name not in known:
+                self._remove_left_over(self._directory / name)
+
+    def _remove_left_over(self, directory: Path) -> None:
+        for name in self._fs.names(directory):
+            self._fs.remove(directory / name)
+        directory.rmdir()
+
+    def _path(self, topic: Topic, index: int) -> Path:
+        return self._directory / f"{topic.topic_id.hex}-{index}"
+
+    def _open(self, topic: Topic, index: int, on_batch: OnBatch | None = None) -> Partition:
+        partition = Partition.open(
+            self._fs,
+            self._path(topic, index),
+            topic.name,
+            index,
+            leader_epoch=self.metadata.boot_epoch,
+            segment_bytes=segment_bytes(topic.configs),
+            on_batch=on_batch,
+        )
+        partition.configs = topic.configs
+        return partition
+
+    def _add(self, topic: Topic) -> None:
+        self._by_name[topic.name] = topic
+        self._by_id[topic.topic_id] = topic
+
+    async def create(self, name: str, partitions: int, configs: Mapping[str, str]) -> Topic:
+        """Create a topic durably. The name and the configs have been checked; hold `changing`. Raises OSError."""
+        topic = Topic(name, uuid.uuid4(), dict(configs))
+        topic.partitions = [self._open(topic, index) for index in range(partitions)]
+        await self._save(topic, partitions)
+        self._add(topic)
+        return topic
+
+    async def grow(self, topic: Topic, partitions: int) -> None:
+        """Add partitions up to that count; hold `changing`. Raises OSError."""
+        added = [self._open(topic, index) for index in range(len(topic.partitions), partitions)]
+        await self._save(topic, partitions)
+        topic.partitions.extend(added)
+
+    async def configure(self, topic: Topic, configs: Mapping[str, str]) -> None:
+        """Replace the topic's own configs; hold `changing`. Raises OSError."""
+        await self._save(replace(topic, configs=dict(configs)), len(topic.partitions))
+        topic.configs.clear()
+        topic.configs.update(configs)
+        for partition in topic.partitions:
+            partition.log.segment_bytes = segment_bytes(topic.configs)
+
+    async def delete(self, topic: Topic) -> None:
+        """Delete a topic durably, then its files; hold `changing`. Raises OSError."""
+        await self.metadata.put(f"{PREFIX}{topic.topic_id.hex}", None)
+        del self._by_name[topic.name]
+        del self._by_id[topic.topic_id]
+        async with self._commit.exclusive():
+            for partition in topic.partitions:
+                partition.destroy()
+
+    async def _save(self, topic: Topic, partitions: int) -> None:
+        body = {"name": topic.name, "partitions": partitions, "configs": topic.configs}
+        await self.metadata.put(f"{PREFIX}{topic.topic_id.hex}", body)
+
+    def close(self) -> None:
+        """Flush and close all partitions."""
+        for topic in self._by_name.values():
+            for partition in topic.partitions:
+                partition.close()
+
+
