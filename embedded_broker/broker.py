@@ -91,8 +91,19 @@ class Broker:
 
     def _compose(self) -> None:
         from embedded_broker.coordinators.compose import compose
+        from embedded_broker.coordinators.ports import GroupConfig, Host, TransactionConfig
 
-        self.groups, self.transactions = compose(self)
+        config = self.config
+        groups = GroupConfig(
+            initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+            min_session_timeout_ms=config.group_session_timeout_ms_min,
+            max_session_timeout_ms=config.group_session_timeout_ms_max,
+            offset_metadata_max_bytes=config.offset_metadata_bytes_max,
+            offsets_retention_ms=config.offsets_retention_ms,
+        )
+        transactions = TransactionConfig(config.transaction_timeout_ms_max, config.transactional_id_expiration_ms)
+        # Every partition they have is from here, so `durable` is given none of another kind.
+        self.groups, self.transactions = compose(cast(Host, self), groups, transactions)
 
     def internal_log(self, name: str) -> Partition:
         """The only partition of an internal topic."""
@@ -130,5 +141,3 @@ def lock_directory(directory: Path) -> int:
         os.close(lock)
         raise DataDirInUse(f"{directory} is in use by another broker") from error
     return lock
-
-

@@ -92,6 +92,7 @@ def _plan(field: dataclasses.Field[Any], hint: Any) -> tuple[str, Callable[[Any]
     optional = False
     if typing.get_origin(hint) in (typing.Union, UnionType):
         optional, hint = True, next(part for part in typing.get_args(hint) if part is not NoneType)
+    convert: Callable[[Any], Any] | None
     own = field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
     if typing.get_origin(hint) is tuple:
         item = typing.get_args(hint)[0]
