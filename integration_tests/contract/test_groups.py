@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Sequence
 
 import pytest
-from aiokafka import AIOKafkaConsumer
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from integration_tests.harness import clients
 from integration_tests.harness.broker import BrokerHandle
+from integration_tests.harness.proxy import Action, Proxy, Side
 
 PARTITIONS = 4
 
@@ -23,9 +22,9 @@ def topic(target: BrokerHandle, unique: Callable[[str], str]) -> str:
     return name
 
 
-def member(broker: BrokerHandle, group: str, topic: str, strategy: str = "range") -> Consumer:
+def member(bootstrap: str, group: str, topic: str, strategy: str = "range") -> Consumer:
     joined = clients.consumer(
-        broker.bootstrap,
+        bootstrap,
         group_id=group,
         partition_assignment_strategy=strategy,
         session_timeout_ms=6_000,
@@ -52,9 +51,9 @@ def test_two_members_share_the_partitions_and_the_last_one_gets_them_all(
     target: BrokerHandle, topic: str, unique: Callable[[str], str], strategy: str
 ) -> None:
     group = unique("group")
-    first = member(target, group, topic, strategy)
+    first = member(target.bootstrap, group, topic, strategy)
     settle([first], [PARTITIONS])
-    second = member(target, group, topic, strategy)
+    second = member(target.bootstrap, group, topic, strategy)
     settle([first, second], [2, 2])
     second.close()
     settle([first], [PARTITIONS])
@@ -66,11 +65,11 @@ def test_a_new_member_goes_on_where_the_group_had_committed(
 ) -> None:
     group = unique("group")
     clients.put(clients.producer(target.bootstrap), topic, b"0", b"1", b"2")
-    first = member(target, group, topic)
+    first = member(target.bootstrap, group, topic)
     settle([first], [PARTITIONS])
     first.commit(offsets=[TopicPartition(topic, 0, 2)], asynchronous=False)
     first.close()
-    second = member(target, group, topic)
+    second = member(target.bootstrap, group, topic)
     deadline = time.monotonic() + 30
     message = None
     while time.monotonic() < deadline and (message is None or message.error() is not None):
@@ -85,10 +84,10 @@ def test_a_member_that_was_rebalanced_away_can_not_commit(
 ) -> None:
     """An old generation's commit is refused."""
     group = unique("group")
-    first = member(target, group, topic)
+    first = member(target.bootstrap, group, topic)
     settle([first], [PARTITIONS])
     metadata = first.consumer_group_metadata()
-    second = member(target, group, topic)
+    second = member(target.bootstrap, group, topic)
     settle([first, second], [2, 2])
     writer = clients.transactional(target.bootstrap, unique("writer"))
     writer.begin_transaction()
@@ -99,41 +98,28 @@ def test_a_member_that_was_rebalanced_away_can_not_commit(
     second.close()
 
 
-def test_a_member_that_dies_without_a_word_loses_its_partitions(
-    target: BrokerHandle, topic: str, unique: Callable[[str], str]
+def test_a_member_that_falls_silent_loses_its_partitions(
+    target: BrokerHandle, topic: str, unique: Callable[[str], str], proxy: Proxy
 ) -> None:
+    """Its session times out; nobody has to hear a LeaveGroup."""
     group = unique("group")
-    first = member(target, group, topic)
+    first = member(target.bootstrap, group, topic)
     settle([first], [PARTITIONS])
-
-    async def join_and_vanish() -> None:
-        second = AIOKafkaConsumer(
-            topic,
-            bootstrap_servers=target.bootstrap,
-            group_id=group,
-            session_timeout_ms=6_000,
-            heartbeat_interval_ms=200,
-            enable_auto_commit=False,
-        )
-        started = asyncio.ensure_future(second.start())
-        while not second.assignment():
-            first.poll(0)
-            await asyncio.sleep(0.01)
-        await started
-        assert len(second.assignment()) == 2
-        await second._client.close()  # no LeaveGroup: as if the process had been killed
-        second._coordinator._coordination_task.cancel()
-
-    asyncio.run(asyncio.wait_for(join_and_vanish(), 30))
+    second = member(proxy.bootstrap, group, topic)
+    settle([first, second], [2, 2])
+    for api in ("Heartbeat", "JoinGroup", "LeaveGroup"):
+        proxy.rule(api, Side.REQUEST, Action.DROP, times=1_000_000)
     settle([first], [PARTITIONS])
+    proxy.clear()
     first.close()
+    second.close()
 
 
 def test_the_group_is_listed_and_described_with_its_member(
     target: BrokerHandle, topic: str, unique: Callable[[str], str]
 ) -> None:
     group = unique("group")
-    joined = member(target, group, topic)
+    joined = member(target.bootstrap, group, topic)
     settle([joined], [PARTITIONS])
     admin = clients.admin(target.bootstrap)
     listed = admin.list_consumer_groups().result(clients.TIMEOUT_S)

@@ -116,7 +116,7 @@ def test_a_record_larger_than_the_topic_takes_is_refused_and_the_next_one_is_not
 
 def test_a_record_of_almost_a_mebibyte_is_taken(target: BrokerHandle, topic: str) -> None:
     value = b"x" * 1_000_000
-    clients.put(clients.producer(target.bootstrap), topic, value)
+    clients.put(clients.producer(target.bootstrap, message_max_bytes=2_000_000), topic, value)
     assert clients.values(clients.read(target.bootstrap, topic)) == [value]
 
 
@@ -126,7 +126,8 @@ def test_a_topic_that_nobody_created_is_refused(target: BrokerHandle, unique: Ca
     name = unique("nobody")
     writer.produce(name, b"x", on_delivery=lambda error, _: refused.append(error))
     writer.flush(clients.TIMEOUT_S)
-    assert [error.code() for error in refused if error] == [KafkaError._UNKNOWN_TOPIC]
+    codes = [error.code() for error in refused if error]
+    assert codes in ([KafkaError._UNKNOWN_TOPIC], [KafkaError.UNKNOWN_TOPIC_OR_PART])
     assert name not in clients.topics(target.bootstrap)
 
 

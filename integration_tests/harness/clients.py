@@ -11,6 +11,12 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic
 
 TIMEOUT_S = 30.0
+ON_ITS_WAY = {
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_PARTITION,
+}
 QUIET = {"log_level": 0, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200}
 
 
@@ -38,7 +44,7 @@ def settle(bootstrap: str, name: str, partitions: int) -> None:
         try:
             client.get_watermark_offsets(TopicPartition(name, waiting[-1]), timeout=TIMEOUT_S)
         except KafkaException as error:
-            if time.monotonic() > deadline or not error.args[0].retriable():
+            if time.monotonic() > deadline or error.args[0].code() not in ON_ITS_WAY:
                 raise
             client.poll(0.01)  # serves the metadata refresh that the error has started
         else:
@@ -82,8 +88,12 @@ def delete_records(bootstrap: str, topic: str, partition: int, before: int) -> N
 
 def producer(bootstrap: str, **properties: Any) -> Producer:
     """An idempotent producer; keyword names are librdkafka's with underscores for dots."""
-    dotted = {name.replace("_", "."): value for name, value in properties.items()}
+    dotted = _dotted(properties)
     return Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 0, **QUIET, **dotted})
+
+
+def _dotted(properties: Mapping[str, Any]) -> dict[str, Any]:
+    return {name if name.endswith("_cb") else name.replace("_", "."): value for name, value in properties.items()}
 
 
 def transactional(bootstrap: str, transactional_id: str, **properties: Any) -> Producer:
@@ -113,7 +123,7 @@ def put(client: Producer, topic: str, *values: bytes | None, partition: int = 0,
 
 def consumer(bootstrap: str, **properties: Any) -> Consumer:
     """A consumer that never commits by itself, with partition EOF; read_committed unless told otherwise."""
-    dotted = {name.replace("_", "."): value for name, value in properties.items()}
+    dotted = _dotted(properties)
     base: dict[str, Any] = {
         "bootstrap.servers": bootstrap,
         "group.id": f"reader-{uuid.uuid4().hex[:8]}",
@@ -145,6 +155,15 @@ def read(
                 return found
             else:
                 raise AssertionError(f"{topic}[{partition}]: {error}")
+    finally:
+        client.close()
+
+
+def stable_end(bootstrap: str, topic: str, partition: int = 0) -> int:
+    """The last stable offset: where the earliest open transaction begins, or the end."""
+    client = consumer(bootstrap)
+    try:
+        return int(client.get_watermark_offsets(TopicPartition(topic, partition), timeout=TIMEOUT_S, cached=False)[1])
     finally:
         client.close()
 

@@ -73,9 +73,11 @@ def judge(source: Sequence[Seen], target: Sequence[Seen]) -> Verdict:
     return Verdict(len(source), len(target), lost.total(), extra, reordered, altered)
 
 
-def compare(source: str, topic: str, target: str, copy: str, partitions: int) -> dict[int, Verdict]:
-    """Read both topics to their last stable offsets and judge each partition."""
-    here, there = asyncio.run(_both(source, topic, target, copy, partitions))
+def compare(
+    source: str, topic: str, target: str, copy: str, partitions: int, starts: Sequence[int] = ()
+) -> dict[int, Verdict]:
+    """Read both topics to their last stable offsets and judge each partition; `starts` are source offsets."""
+    here, there = asyncio.run(_both(source, topic, target, copy, partitions, starts))
     return {number: judge(here[number], there[number]) for number in range(partitions)}
 
 
@@ -105,17 +107,22 @@ async def _wait_last(bootstrap: str, topic: str, partitions: int, timeout_s: flo
             raise AssertionError(f"{topic}: partitions {waiting} have not ended within {timeout_s} s") from None
 
 
-async def _both(source: str, topic: str, target: str, copy: str, partitions: int) -> list[list[list[Seen]]]:
+async def _both(
+    source: str, topic: str, target: str, copy: str, partitions: int, starts: Sequence[int]
+) -> list[list[list[Seen]]]:
     async with asyncio.timeout(READ_S_MAX):
-        return [await _read(source, topic, partitions), await _read(target, copy, partitions)]
+        return [await _read(source, topic, partitions, starts), await _read(target, copy, partitions)]
 
 
-async def _read(bootstrap: str, topic: str, partitions: int) -> list[list[Seen]]:
+async def _read(bootstrap: str, topic: str, partitions: int, froms: Sequence[int] = ()) -> list[list[Seen]]:
     found: list[list[Seen]] = [[] for _ in range(partitions)]
     async with _reader(bootstrap) as reader:
         assigned = _assign(reader, topic, partitions)
         ends = await reader.end_offsets(assigned)
         starts = await reader.beginning_offsets(assigned)
+        for at, offset in zip(assigned, froms, strict=False):
+            reader.seek(at, offset)
+            starts[at] = offset
         waiting = {at for at in assigned if ends[at] > starts[at]}
         while waiting:
             for batch in (await reader.getmany(*waiting, timeout_ms=200)).values():

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -111,17 +111,30 @@ class Replicator:
 
         Raises AssertionError, with the end of the log, when the process ends or the time is over before.
         """
+        return self.wait_any(lambda event: _fits(event, name, fields), f"event {name} {fields}", after, timeout_s)
+
+    def wait_any(
+        self, fits: Callable[[Event], bool], meaning: str, after: int = 0, timeout_s: float = EVENT_S_MAX
+    ) -> Event:
+        """The first event that `fits`; `meaning` says in a failed test's message what was waited for."""
         deadline = time.monotonic() + timeout_s
         with self._arrived:
             while True:
-                found = next((event for event in self._events[after:] if _fits(event, name, fields)), None)
+                found = next((event for event in self._events[after:] if fits(event)), None)
                 if found is not None:
                     return found
                 left = deadline - time.monotonic()
                 if self._ended or left <= 0:
                     break
                 self._arrived.wait(left)
-        raise AssertionError(f"no event {name} {fields} ({'it ended' if self._ended else 'in time'})\n{self.tail()}")
+        raise AssertionError(f"no {meaning}: {'it ended' if self._ended else 'out of time'}\n{self.tail()}")
+
+    def wait_incident(self, name: str) -> Event:
+        """An incident of this name: of a partition (event `incident`), or one that ended a lane or the flow."""
+        return self.wait_any(
+            lambda event: event.get("name") == name or str(event.get("detail", "")).startswith(name),
+            f"incident {name}",
+        )
 
     def tail(self, lines: int = 40) -> str:
         """The end of its log, for messages of failed tests."""
@@ -158,6 +171,10 @@ class Replicator:
             raise AssertionError(f"it runs on after {timeout_s} s\n{self.tail()}") from None
         self._reader.join(10)
         return code
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal."""
+        self._process.send_signal(number)
 
     def stop(self) -> int:
         """SIGTERM; its exit code."""

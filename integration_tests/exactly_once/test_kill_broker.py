@@ -1,0 +1,52 @@
+"""Brokers that are killed and come back."""
+
+from __future__ import annotations
+
+from integration_tests.harness.broker import BrokerHandle
+from integration_tests.harness.copying import Copying
+
+
+def test_the_target_is_killed_under_a_running_worker(copying: Copying, target: BrokerHandle) -> None:
+    worker = copying.running()
+    with copying.writing():
+        for _ in range(2):
+            mark = worker.mark()
+            worker.wait_event("committed", after=mark)
+            target.kill()
+            target.restart()
+            mark = worker.mark()
+            worker.wait_event("committed", after=mark)
+    copying.finish(worker)
+
+
+def test_the_target_is_killed_inside_a_transaction(copying: Copying, target: BrokerHandle) -> None:
+    copying.load.mixed(300)
+    for step in ("before_offsets", "before_end_txn"):
+        worker = copying.run(f"{step}@1=stop")
+        worker.wait_stopped()
+        target.kill()
+        target.restart()
+        worker.resume()
+        worker.wait_event("committed")
+        worker.kill()
+        copying.load.mixed(100)
+    copying.finish(copying.running())
+
+
+def test_worker_and_target_die_together(copying: Copying, target: BrokerHandle) -> None:
+    with copying.writing():
+        worker = copying.run("after_end_txn@2=kill")
+        worker.wait_exit()
+        target.kill()
+        target.restart()
+    copying.finish(copying.running())
+
+
+def test_the_source_is_killed_under_a_running_worker(copying: Copying, source: BrokerHandle) -> None:
+    worker = copying.running()
+    copying.load.mixed(200)
+    worker.wait_event("committed")
+    source.kill()
+    source.restart()
+    copying.load.mixed(200)
+    copying.finish(worker)

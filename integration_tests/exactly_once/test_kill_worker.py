@@ -1,0 +1,77 @@
+"""SIGKILL of the worker at every step of its transaction, and takeover by another worker."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from integration_tests.harness.copying import Copying
+
+OPENING = ("fenced", "claimed")
+COPY = ("before_send", "mid_batch", "before_flush", "before_offsets", "before_end_txn", "after_end_txn")
+
+
+@pytest.mark.parametrize("step", OPENING + COPY)
+def test_a_worker_killed_at_any_step_loses_and_doubles_nothing(copying: Copying, step: str) -> None:
+    """Killed in its first transactions, killed again right after the restart, then left alone."""
+    copying.load.mixed(300)
+    first = "1" if step in OPENING else "2"
+    for number in (first, "1"):
+        with copying.writing():
+            worker = copying.run(f"{step}@{number}=kill")
+            assert worker.wait_exit() == -signal.SIGKILL, worker.tail()
+    worker = copying.running()
+    copying.load.mixed(100)
+    copying.finish(worker)
+
+
+def test_what_was_written_but_not_committed_is_written_again(copying: Copying) -> None:
+    """The rewind is real: the killed transaction's records stand on the target twice, once of them aborted."""
+    copying.load.mixed(200)
+    worker = copying.run("before_end_txn@1=kill")
+    worker.wait_exit()
+    uncommitted = sum(copying.target_ends())
+    assert uncommitted > 0
+    worker = copying.running()
+    copying.finish(worker)
+    assert sum(copying.target_ends()) >= uncommitted + copying.load.committed
+
+
+def test_a_second_worker_takes_over_and_the_first_one_leaves(copying: Copying) -> None:
+    copying.load.mixed(200)
+    first = copying.running()
+    first.wait_event("committed")
+    with copying.writing():
+        second = copying.running()
+        assert first.wait_exit() == 5, first.tail()
+        second.wait_event("committed")
+    assert first.seen("fenced")
+    copying.finish(second)
+
+
+def test_workers_that_take_over_from_each_other_again_and_again(copying: Copying) -> None:
+    with copying.writing():
+        workers = []
+        for _ in range(4):
+            workers.append(copying.running())
+            workers[-1].wait_event("committed")
+        for worker in workers[:-1]:
+            assert worker.wait_exit() == 5, worker.tail()
+    copying.finish(workers[-1])
+
+
+def test_a_crash_between_claim_and_first_record_leaves_the_position_that_start_resolved(copying: Copying) -> None:
+    """`start: latest` is resolved once: what comes after the claim is copied, whenever the copy begins."""
+    copying.load.mixed(200)
+    copying.file.write(start="latest")
+    worker = copying.run("claimed@1=kill")
+    worker.wait_exit()
+    claimed = copying.wait_stable()
+    copying.load.mixed(200)
+    worker = copying.running()
+    assert copying.wait_stable() >= claimed
+    copying.wait_copied()
+    assert worker.stop() == 0
+    seen = copying.compare_from(claimed)
+    assert all(verdict.exact for verdict in seen.values()), seen

@@ -1,0 +1,48 @@
+"""SIGSTOP: a worker that sleeps past its transaction's time-out and wakes up again."""
+
+from __future__ import annotations
+
+import pytest
+
+from integration_tests.exactly_once.conftest import MakeCopying
+
+LIMITS = {"transaction_timeout_ms": 1_500}
+STEPS = ("before_send", "before_flush", "before_offsets", "before_end_txn")
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_worker_that_wakes_up_after_its_successor_came_writes_nothing_more(
+    make_copying: MakeCopying, step: str
+) -> None:
+    copying = make_copying(limits=LIMITS)
+    copying.load.mixed(200)
+    with copying.writing():
+        zombie = copying.run(f"{step}@2=stop")
+        zombie.wait_stopped()
+    copying.wait_stable()  # the time-out has aborted whatever was open over the positions
+    successor = copying.running()
+    copying.wait_copied()
+    ends = copying.target_ends()
+    zombie.resume()
+    assert zombie.wait_exit() == 5, zombie.tail()
+    ended = zombie.seen("lane_ended")
+    assert [event["kind"] for event in ended] == ["Superseded"], zombie.tail()
+    assert copying.target_ends() == ends, "the zombie wrote to the target"
+    assert not successor.seen("fenced"), "the zombie fenced its successor"
+    assert successor.stop() == 0
+    copying.assert_exact()
+
+
+def test_a_worker_that_wakes_up_alone_goes_on(make_copying: MakeCopying) -> None:
+    """A transaction time-out looks like fencing; the positions' owner tells that nobody else came."""
+    copying = make_copying(limits=LIMITS)
+    copying.load.mixed(200)
+    with copying.writing():
+        worker = copying.run("before_end_txn@2=stop")
+        worker.wait_stopped()
+        copying.wait_stable()
+        mark = worker.mark()
+        worker.resume()
+        worker.wait_event("restarted", after=mark)
+        worker.wait_event("committed", after=mark)
+    copying.finish(worker)

@@ -1,0 +1,143 @@
+"""One flow under test: its source topic and writer, its file, and the processes that run it."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import TopicPartition
+
+from integration_tests.harness import clients
+from integration_tests.harness.broker import BrokerHandle
+from integration_tests.harness.compare import Verdict, assert_exact, compare, wait_last
+from integration_tests.harness.load import Load
+from integration_tests.harness.replicator import FlowFile, Replicator
+
+PARTITIONS = 3
+
+
+class Copying:
+    """A flow that copies one topic. Names are unique, so tests share brokers without meeting."""
+
+    def __init__(
+        self,
+        source: BrokerHandle,
+        target: BrokerHandle,
+        directory: Path,
+        *,
+        via: str = "",
+        source_via: str = "",
+        partitions: int = PARTITIONS,
+        seed: int = 1,
+        source_configs: dict[str, str] | None = None,
+        **settings: Any,
+    ) -> None:
+        """`via` and `source_via` are what the flow uses for the clusters' addresses, e.g. a proxy's."""
+        self.name = f"flow-{uuid.uuid4().hex[:8]}"
+        self.topic, self.copy = f"{self.name}.in", f"{self.name}.in.copy"
+        self.source, self.target, self.partitions = source.bootstrap, target.bootstrap, partitions
+        clients.create_topic(self.source, self.topic, partitions, source_configs)
+        self.load = Load(self.source, self.topic, partitions, seed)
+        self.file = FlowFile(
+            directory,
+            self.name,
+            source_via or self.source,
+            via or self.target,
+            **{"topics": [self.topic], **settings},
+        )
+        self._processes: list[Replicator] = []
+
+    @property
+    def group(self) -> str:
+        """The group without members that holds the flow's positions."""
+        return f"eos-replicate.{self.name}"
+
+    def run(self, failpoints: str = "") -> Replicator:
+        """Start a process of the flow; `close` ends it whatever happens."""
+        started = Replicator(self.file, failpoints)
+        self._processes.append(started)
+        return started
+
+    def running(self, failpoints: str = "") -> Replicator:
+        """Start a process and wait until its lane has a position and reads."""
+        started = self.run(failpoints)
+        started.wait_event("lane_started")
+        return started
+
+    @contextmanager
+    def writing(self, step: int = 150) -> Iterator[None]:
+        """Write mixed records in a thread for as long as the block runs."""
+        over = threading.Event()
+        failed: list[BaseException] = []
+
+        def write() -> None:
+            try:
+                while not over.is_set():
+                    self.load.mixed(step)
+            except BaseException as error:  # noqa: BLE001 - handed to the thread of the test, below
+                failed.append(error)
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+        if failed:
+            raise failed[0]
+
+    def wait_copied(self) -> None:
+        """Write the last record of each partition and wait until a reader of the target has seen them."""
+        self.load.finish()
+        try:
+            wait_last(self.target, self.copy, self.partitions)
+        except AssertionError as error:
+            error.add_note(self._processes[-1].tail())
+            raise
+
+    def assert_exact(self) -> None:
+        """The target holds exactly what the source holds. Call once nothing runs any more."""
+        records = assert_exact(self.source, self.topic, self.target, self.copy, self.partitions)
+        assert records == self.load.committed
+
+    def compare_from(self, starts: Sequence[int]) -> dict[int, Verdict]:
+        """Compare the copy with what the source holds from these offsets on."""
+        return compare(self.source, self.topic, self.target, self.copy, self.partitions, starts)
+
+    def finish(self, last: Replicator) -> None:
+        """Everything is copied, `last` stops cleanly, and the copy is exact."""
+        self.wait_copied()
+        code = last.stop()
+        assert code == 0, f"exit code {code}\n{last.tail()}"
+        self.assert_exact()
+
+    def wait_stable(self) -> list[int]:
+        """Return the flow's positions once no transaction is open over any of them."""
+        client = clients.consumer(self.target, group_id=self.group)
+        asked = [TopicPartition(self.copy, number) for number in range(self.partitions)]
+        try:
+            return [found.offset for found in client.committed(asked, timeout=clients.TIMEOUT_S)]
+        finally:
+            client.close()
+
+    def target_ends(self) -> list[int]:
+        """Where the copy's partitions end, open transactions included."""
+        client = clients.consumer(self.target, isolation_level="read_uncommitted")
+        try:
+            return [
+                client.get_watermark_offsets(TopicPartition(self.copy, number), timeout=30, cached=False)[1]
+                for number in range(self.partitions)
+            ]
+        finally:
+            client.close()
+
+    def close(self) -> None:
+        """End all processes."""
+        for process in self._processes:
+            process.close()
+

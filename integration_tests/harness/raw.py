@@ -1,0 +1,77 @@
+"""Records that no client library would write, as a batch of bytes over a plain socket."""
+
+from __future__ import annotations
+
+import io
+import socket
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from kio.index import load_payload_module
+from kio.records.schema import NewRecordBatch, Record, RecordHeader
+from kio.records.writers import write_new_batch
+from kio.serial import entity_reader, entity_writer
+from kio.static.constants import EntityType
+
+PRODUCE, VERSION = 0, 7
+TIMEOUT_S = 10.0
+EPOCH = datetime.fromtimestamp(0, UTC)
+
+
+def record(
+    key: bytes | None,
+    value: bytes | None,
+    headers: Sequence[tuple[bytes, bytes | None]] = (),
+    timestamp_ms: int = 1_700_000_000_000,
+) -> Record:
+    """A record whose header keys are any bytes and whose timestamp is any number."""
+    made: dict[str, Any] = {
+        "attributes": 0,
+        "timestamp": EPOCH + timedelta(milliseconds=timestamp_ms),
+        "offset": 0,
+        "key": key,
+        "value": value,
+        "headers": tuple(RecordHeader(key=name, value=content) for name, content in headers),
+    }
+    return Record(**made)
+
+
+def put(bootstrap: str, topic: str, partition: int, written: Record) -> None:
+    """Produce one record and wait for its ack; raises AssertionError when the broker refuses it."""
+    module: Any = load_payload_module(PRODUCE, VERSION, EntityType.request)
+    body = module.ProduceRequest(
+        acks=-1,
+        timeout=timedelta(seconds=TIMEOUT_S),
+        topic_data=(
+            module.TopicProduceData(
+                name=topic,
+                partition_data=(module.PartitionProduceData(index=partition, records=_batch(written)),),
+            ),
+        ),
+    )
+    reply: Any = _roundtrip(bootstrap, body)
+    code = reply.responses[0].partition_responses[0].error_code
+    assert code == 0, f"{topic}[{partition}]: {code}"
+
+
+def _batch(written: Record) -> bytes:
+    parts: dict[str, Any] = {"producer_id": -1, "producer_epoch": -1, "base_sequence": -1, "attributes": 0}
+    buffer = io.BytesIO()
+    write_new_batch(buffer, NewRecordBatch(records=(written,), **parts))
+    return buffer.getvalue()
+
+
+def _roundtrip(bootstrap: str, body: Any) -> object:
+    header_type = type(body).__header_schema__
+    header = header_type(request_api_key=PRODUCE, request_api_version=VERSION, correlation_id=1, client_id="raw")
+    buffer = io.BytesIO()
+    entity_writer(header_type)(buffer, header)
+    entity_writer(type(body))(buffer, body)
+    host, _, port = bootstrap.rpartition(":")
+    with socket.create_connection((host, int(port)), TIMEOUT_S) as connection:
+        connection.sendall(len(buffer.getvalue()).to_bytes(4, "big") + buffer.getvalue())
+        stream = connection.makefile("rb")
+        frame = stream.read(int.from_bytes(stream.read(4), "big"))
+    response: Any = load_payload_module(PRODUCE, VERSION, EntityType.response)
+    return entity_reader(response.ProduceResponse)(frame, 4)[0]
