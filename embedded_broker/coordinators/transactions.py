@@ -58,7 +58,7 @@ class TransactionCoordinator:
 
     def __init__(self, host: Host, markers: MarkerWriter, config: TransactionConfig | None = None) -> None:
         self._host = host
-        self._markers = markers
+        self.markers = markers
         self._config = config or TransactionConfig()
         self._slots: dict[str, Slot] = {}
         self._producer_ids = ProducerIds(host)
@@ -228,7 +228,7 @@ class TransactionCoordinator:
     async def _carry_out(self, slot: Slot) -> None:
         """Markers, then completion: the way on from a prepared transaction, now or after a restart."""
         prepared = slot.transaction
-        await self._markers.write(prepared)
+        await self.markers.write(prepared)
         slot.transaction = transactions.complete(prepared, self._host.clock.now_ms())
         self._append(slot.transaction)
 

@@ -1,0 +1,29 @@
+"""AddOffsetsToTxn (25).
+
+Behaviour: makes the partition that holds the group's offsets part of the transaction.
+Version notes: v2 answers PRODUCER_FENCED where earlier versions know INVALID_PRODUCER_EPOCH only.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.errors import ErrorCode
+
+from embedded_broker.api.registry import Answer, api
+from embedded_broker.coordinators.ports import OFFSETS_PARTITION
+
+if TYPE_CHECKING:
+    from embedded_broker.broker import Broker
+    from embedded_broker.connection import Connection
+
+
+@api(25, "add_offsets_to_txn", range(5))
+async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+    """See the module."""
+    error_code = await broker.transactions.add_partitions(
+        request.transactional_id, request.producer_id, request.producer_epoch, [OFFSETS_PARTITION]
+    )
+    if version < 2 and error_code is ErrorCode.producer_fenced:
+        error_code = ErrorCode.invalid_producer_epoch
+    return {"error_code": error_code}

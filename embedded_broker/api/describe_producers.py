@@ -1,0 +1,53 @@
+"""DescribeProducers (61).
+
+Behaviour: who writes to a partition, and since which offset a transaction is open: how a hanging transaction is found.
+Version notes: only v0 exists.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.errors import ErrorCode
+
+from embedded_broker.api.registry import Answer, api
+
+if TYPE_CHECKING:
+    from embedded_broker.broker import Broker
+    from embedded_broker.connection import Connection
+
+
+@api(61, "describe_producers", range(1))
+async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+    """See the module."""
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [_describe(broker, topic.name, index) for index in topic.partition_indexes],
+            }
+            for topic in request.topics
+        ]
+    }
+
+
+def _describe(broker: Broker, name: str, index: int) -> dict[str, Any]:
+    partition = broker.topics.partition(name, index)
+    if partition is None:
+        return {"partition_index": index, "error_code": ErrorCode.unknown_topic_or_partition, "error_message": None}
+    return {
+        "partition_index": index,
+        "error_code": ErrorCode.none,
+        "error_message": None,
+        "active_producers": [
+            {
+                "producer_id": entry.producer_id,
+                "producer_epoch": entry.epoch,
+                "last_sequence": entry.last_sequence,
+                "last_timestamp": entry.last_timestamp_ms,
+                "coordinator_epoch": entry.coordinator_epoch,
+                "current_txn_start_offset": -1 if entry.first_offset_open is None else entry.first_offset_open,
+            }
+            for entry in partition.producers.entries()
+        ],
+    }

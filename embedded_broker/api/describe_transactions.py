@@ -1,0 +1,47 @@
+"""DescribeTransactions (65).
+
+Behaviour: state, producer and partitions of transactional ids.
+Version notes: only v0 exists.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.errors import ErrorCode
+
+from embedded_broker.api.registry import Answer, api
+
+if TYPE_CHECKING:
+    from embedded_broker.broker import Broker
+    from embedded_broker.connection import Connection
+
+EPOCH = datetime.fromtimestamp(0, UTC)
+
+
+@api(65, "describe_transactions", range(1))
+async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+    """See the module."""
+    return {"transaction_states": [_describe(broker, name) for name in request.transactional_ids]}
+
+
+def _describe(broker: Broker, transactional_id: str) -> dict[str, Any]:
+    found = broker.transactions.get(transactional_id)
+    if found is None:
+        error_code = ErrorCode.transactional_id_not_found if transactional_id else ErrorCode.invalid_request
+        return {"error_code": error_code, "transactional_id": transactional_id}
+    topics: dict[str, list[int]] = defaultdict(list)
+    for name, index in sorted(found.partitions):
+        topics[name].append(index)
+    return {
+        "error_code": ErrorCode.none,
+        "transactional_id": transactional_id,
+        "transaction_state": found.state.label,
+        "transaction_timeout": timedelta(milliseconds=found.timeout_ms),
+        "transaction_start_time": EPOCH + timedelta(milliseconds=found.start_ms),
+        "producer_id": found.producer_id,
+        "producer_epoch": found.epoch,
+        "topics": [{"topic": name, "partitions": tuple(indexes)} for name, indexes in topics.items()],
+    }

@@ -1,0 +1,31 @@
+"""EndTxn (26).
+
+Behaviour: answered once the decision is on disk; markers and offsets become visible shortly after. A repeated request
+gets the same answer once all is done, and CONCURRENT_TRANSACTIONS until then.
+Version notes: v2 answers PRODUCER_FENCED where earlier versions know INVALID_PRODUCER_EPOCH only; v5 (transaction
+version 2, bumps the epoch) is not offered.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.errors import ErrorCode
+
+from embedded_broker.api.registry import Answer, api
+
+if TYPE_CHECKING:
+    from embedded_broker.broker import Broker
+    from embedded_broker.connection import Connection
+
+
+@api(26, "end_txn", range(5))
+async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+    """See the module."""
+    identity = await broker.transactions.end(
+        request.transactional_id, request.producer_id, request.producer_epoch, request.committed
+    )
+    error_code = identity.error_code
+    if version < 2 and error_code is ErrorCode.producer_fenced:
+        error_code = ErrorCode.invalid_producer_epoch
+    return {"error_code": error_code}

@@ -1,0 +1,42 @@
+"""FindCoordinator (10).
+
+Behaviour: this broker coordinates every group and every transactional id.
+Version notes: v1 adds the key type; v4 asks for many keys at once; v6 adds share groups, which don't exist here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.errors import ErrorCode
+
+from embedded_broker.api.registry import Answer, api
+
+if TYPE_CHECKING:
+    from embedded_broker.broker import Broker
+    from embedded_broker.connection import Connection
+GROUP, TRANSACTION = 0, 1
+
+
+@api(10, "find_coordinator", range(7))
+async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+    """See the module."""
+    key_type = request.key_type if version >= 1 else GROUP
+    keys = request.coordinator_keys if version >= 4 else (request.key,)
+    here = {
+        "error_code": ErrorCode.none,
+        "node_id": broker.config.node_id,
+        "host": broker.config.host_for_clients,
+        "port": broker.port,
+    }
+    nowhere = {
+        "error_code": ErrorCode.invalid_request,
+        "error_message": f"no coordinator for keys of type {key_type}",
+        "node_id": -1,
+        "host": "",
+        "port": -1,
+    }
+    found = here if key_type in (GROUP, TRANSACTION) else nowhere
+    if version < 4:
+        return found
+    return {"coordinators": [{"key": key, **found} for key in keys]}

@@ -1,0 +1,23 @@
+"""Heartbeat (12).
+
+Behaviour: keeps a member's session alive; REBALANCE_IN_PROGRESS tells it to join again.
+Version notes: v3 adds static members.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from embedded_broker.api.registry import Answer, api
+
+if TYPE_CHECKING:
+    from embedded_broker.broker import Broker
+    from embedded_broker.connection import Connection
+
+
+@api(12, "heartbeat", range(5))
+async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+    """See the module."""
+    instance_id = request.group_instance_id if version >= 3 else None
+    error_code = broker.groups.heartbeat(request.group_id, request.member_id, instance_id, request.generation_id)
+    return {"error_code": error_code}

@@ -1,0 +1,34 @@
+"""LeaveGroup (13).
+
+Behaviour: members leave at once and the rest rebalances.
+Version notes: up to v2 one member leaves, and its error is the answer's; from v3 many may, each with its own error.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.errors import ErrorCode
+
+from embedded_broker.api.registry import Answer, api
+
+if TYPE_CHECKING:
+    from embedded_broker.broker import Broker
+    from embedded_broker.connection import Connection
+
+
+@api(13, "leave_group", range(6))
+async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+    """See the module."""
+    if version < 3:
+        error_code, results = broker.groups.leave(request.group_id, [(request.member_id, None)])
+        return {"error_code": results[0] if error_code is ErrorCode.none else error_code}
+    leaving = [(member.member_id, member.group_instance_id) for member in request.members]
+    error_code, results = broker.groups.leave(request.group_id, leaving)
+    return {
+        "error_code": error_code,
+        "members": [
+            {"member_id": member_id, "group_instance_id": instance_id, "error_code": result}
+            for (member_id, instance_id), result in zip(leaving, results, strict=False)
+        ],
+    }

@@ -1,0 +1,56 @@
+"""ListTransactions (66).
+
+Behaviour: all transactional ids that pass every filter; an unknown state in the filter is named in the answer.
+Version notes: v1 adds the duration filter, v2 the pattern for transactional ids.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.errors import ErrorCode
+
+from embedded_broker.api.registry import Answer, api
+from embedded_broker.state.transactions import Transaction, TxnState
+
+if TYPE_CHECKING:
+    from embedded_broker.broker import Broker
+    from embedded_broker.connection import Connection
+
+LABELS = frozenset(state.label for state in TxnState)
+RUNNING = frozenset({TxnState.ONGOING, TxnState.PREPARE_COMMIT, TxnState.PREPARE_ABORT})
+
+
+@api(66, "list_transactions", range(3))
+async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+    """See the module."""
+    duration_ms = request.duration_filter if version >= 1 else -1
+    try:
+        pattern = re.compile((request.transactional_id_pattern if version >= 2 else None) or ".*")
+    except re.error:
+        return {"error_code": ErrorCode.invalid_regular_expression}
+    now_ms = broker.clock.now_ms()
+
+    def passes(transaction: Transaction) -> bool:
+        if request.state_filters and transaction.state.label not in request.state_filters:
+            return False
+        if request.producer_id_filters and transaction.producer_id not in request.producer_id_filters:
+            return False
+        if duration_ms >= 0 and (transaction.state not in RUNNING or now_ms - transaction.start_ms <= duration_ms):
+            return False
+        return pattern.fullmatch(transaction.transactional_id) is not None
+
+    return {
+        "error_code": ErrorCode.none,
+        "unknown_state_filters": tuple(sorted(set(request.state_filters) - LABELS)),
+        "transaction_states": [
+            {
+                "transactional_id": transaction.transactional_id,
+                "producer_id": transaction.producer_id,
+                "transaction_state": transaction.state.label,
+            }
+            for transaction in broker.transactions.all()
+            if passes(transaction)
+        ],
+    }

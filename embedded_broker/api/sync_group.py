@@ -1,0 +1,40 @@
+"""SyncGroup (14).
+
+Behaviour: answered when the leader's assignment is on disk.
+Version notes: v3 adds static members; v5 checks the protocol and tells it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from embedded_broker.api.registry import Answer, api
+from embedded_broker.state.group_types import SyncRequest
+
+if TYPE_CHECKING:
+    from embedded_broker.broker import Broker
+    from embedded_broker.connection import Connection
+
+
+@api(14, "sync_group", range(6))
+async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+    """See the module."""
+
+    def make(ticket: object) -> SyncRequest:
+        return SyncRequest(
+            ticket=ticket,
+            member_id=request.member_id,
+            instance_id=request.group_instance_id if version >= 3 else None,
+            generation=request.generation_id,
+            protocol_type=request.protocol_type if version >= 5 else None,
+            protocol_name=request.protocol_name if version >= 5 else None,
+            assignment={each.member_id: each.assignment for each in request.assignments},
+        )
+
+    answer = await broker.groups.sync(request.group_id, make)
+    return {
+        "error_code": answer.error_code,
+        "protocol_type": answer.protocol_type,
+        "protocol_name": answer.protocol_name,
+        "assignment": answer.assignment,
+    }

@@ -1,0 +1,74 @@
+"""TxnOffsetCommit (28).
+
+Behaviour: offsets that a group gets if the transaction commits. The group need have no members; if it has, and the
+request names a member or generation, they must be current. Partitions that don't exist are refused one by one.
+Version notes: v3 names member and generation (KIP-447); v4 knows TRANSACTION_ABORTABLE; v5 (transaction version 2, adds
+the offsets to the transaction by itself) is not offered.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.errors import ErrorCode
+
+from embedded_broker.api.registry import Answer, api
+from embedded_broker.coordinators.offsets import Commit, Committer, Results
+from embedded_broker.coordinators.ports import OFFSETS_PARTITION, OFFSETS_TOPIC
+from embedded_broker.coordinators.transactions import verification_error
+
+if TYPE_CHECKING:
+    from embedded_broker.broker import Broker
+    from embedded_broker.connection import Connection
+
+
+@api(28, "txn_offset_commit", range(5))
+async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+    """See the module."""
+    results: Results = {}
+    commits: list[Commit] = []
+    for topic in request.topics:
+        for each in topic.partitions:
+            partition = (topic.name, each.partition_index)
+            if broker.topics.partition(*partition) is None:
+                results[partition] = ErrorCode.unknown_topic_or_partition
+            else:
+                leader_epoch = each.committed_leader_epoch if version >= 2 else -1
+                commits.append(Commit(partition, each.committed_offset, leader_epoch, each.committed_metadata or ""))
+    results |= await _commit(broker, request, version, commits)
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    {
+                        "partition_index": each.partition_index,
+                        "error_code": results[topic.name, each.partition_index],
+                    }
+                    for each in topic.partitions
+                ],
+            }
+            for topic in request.topics
+        ]
+    }
+
+
+async def _commit(broker: Broker, request: Any, version: int, commits: list[Commit]) -> Results:
+    if not commits:
+        return {}
+    if not broker.internal_log(OFFSETS_TOPIC).producers.has_open(request.producer_id):
+        error_code = verification_error(
+            broker.transactions.verify(
+                request.transactional_id, request.producer_id, request.producer_epoch, OFFSETS_PARTITION
+            ),
+            abortable=version >= 4,
+        )
+        if error_code is not ErrorCode.none:
+            return {commit.partition: error_code for commit in commits}
+    who = Committer(request.group_id)
+    if version >= 3:
+        who = Committer(request.group_id, request.member_id, request.group_instance_id, request.generation_id)
+    group = broker.groups.get(request.group_id)
+    return await broker.groups.offsets.commit_in_transaction(
+        who, group, request.producer_id, request.producer_epoch, commits
+    )

@@ -1,0 +1,38 @@
+"""WriteTxnMarkers (27).
+
+Behaviour: for operators who abort a hanging transaction (`kafka-transactions.sh abort`); the coordinator here writes
+its markers itself. A partition that doesn't exist is answered UNKNOWN_TOPIC_OR_PARTITION, an outdated epoch
+INVALID_PRODUCER_EPOCH.
+Version notes: v2 (which adds the transaction version) is not offered.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.errors import ErrorCode
+
+from embedded_broker.api.registry import Answer, api
+
+if TYPE_CHECKING:
+    from embedded_broker.broker import Broker
+    from embedded_broker.connection import Connection
+
+
+@api(27, "write_txn_markers", range(1, 2))
+async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+    """See the module."""
+    return {"markers": [await _write(broker, marker) for marker in request.markers]}
+
+
+async def _write(broker: Broker, marker: Any) -> dict[str, Any]:
+    topics = []
+    for topic in marker.topics:
+        partitions = []
+        for index in topic.partition_indexes:
+            error_code: ErrorCode = await broker.transactions.markers.write_one(
+                (topic.name, index), marker.producer_id, marker.producer_epoch, marker.transaction_result
+            )
+            partitions.append({"partition_index": index, "error_code": error_code})
+        topics.append({"name": topic.name, "partitions": partitions})
+    return {"producer_id": marker.producer_id, "topics": topics}
