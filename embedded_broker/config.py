@@ -34,7 +34,7 @@ class BrokerConfig:
     node_id: int = 1
     fsync: Fsync = Fsync.ALWAYS
     fsync_interval_ms: int = 200
-    auto_create_topics: bool = True
+    auto_create_topics: bool = False
     partitions_default: int = 1
     partitions_max: int = 10_000
     """Of all topics together: each holds an open file."""

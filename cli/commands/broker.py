@@ -40,11 +40,9 @@ loses nothing that was acknowledged.
     show_default=True,
     help="When data is forced to disk: before each acknowledgement, 5 times a second, or when the system likes.",
 )
-@click.option("--auto-create/--no-auto-create", default=True, show_default=True, help="Create unknown topics.")
+@click.option("--auto-create/--no-auto-create", default=False, help="Create topics that clients ask for.")
 @click.option("--json", "as_json", is_flag=True, help="Say the address as one JSON object.")
-def broker(
-    data_dir: Path, listen: str, advertise: str | None, fsync: str, auto_create: bool, as_json: bool
-) -> int:
+def broker(data_dir: Path, listen: str, advertise: str | None, fsync: str, auto_create: bool, as_json: bool) -> int:
     """Run the built-in Kafka broker alone.
 
     It speaks Kafka's protocol to any client: idempotent and transactional producers, consumer groups, admin tools.
