@@ -165,5 +165,3 @@ class Connection(asyncio.Protocol):
         self._framer = Framer(8)
         self._account()
         self._server.gone(self)
-
-

@@ -168,5 +168,3 @@ class Topics:
         for topic in self._by_name.values():
             for partition in topic.partitions:
                 partition.close()
-
-

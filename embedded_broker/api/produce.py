@@ -84,9 +84,7 @@ async def _when_durable(broker: Broker, answer: Fields, dirty: list[Partition]) 
     return answer
 
 
-def _end_unanswered(
-    broker: Broker, conn: Connection, answers: list[dict[str, Any]], dirty: list[Partition]
-) -> None:
+def _end_unanswered(broker: Broker, conn: Connection, answers: list[dict[str, Any]], dirty: list[Partition]) -> None:
     """acks=0: fsync behind the client's back; an error can only be shown by closing the connection."""
     background = asyncio.ensure_future(broker.commit.durable(*dirty))
     background.add_done_callback(lambda done: done.cancelled() or done.exception())
