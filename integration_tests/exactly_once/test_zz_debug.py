@@ -4,7 +4,7 @@ from integration_tests.harness.proxy import Action, Proxy, Side
 from integration_tests.harness import compare as cmp
 import asyncio
 LIMITS = {"request_timeout_ms": 2_000, "transaction_timeout_ms": 6_000}
-@pytest.mark.parametrize("n", range(6))
+@pytest.mark.parametrize("n", range(24))
 def test_dbg(make_copying: MakeCopying, proxy: Proxy, n) -> None:
     copying = make_copying(via=proxy.bootstrap, limits=LIMITS)
     worker = copying.running()

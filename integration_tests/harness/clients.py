@@ -17,6 +17,7 @@ ON_ITS_WAY = {
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError._UNKNOWN_PARTITION,
 }
+FOR_EVER = {"retention.ms": "-1"}  # tests write old timestamps: retention would take their records
 QUIET = {"log_level": 0, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200}
 
 
@@ -30,7 +31,7 @@ def create_topic(
 ) -> None:
     """Create a topic and return once every partition has a leader that clients can see."""
     client = admin(bootstrap)
-    new = NewTopic(name, partitions, 1, config=dict(configs or {}))
+    new = NewTopic(name, partitions, 1, config={**FOR_EVER, **(configs or {})})
     client.create_topics([new], operation_timeout=TIMEOUT_S)[name].result(TIMEOUT_S)
     settle(bootstrap, name, partitions)
 
