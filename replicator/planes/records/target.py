@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
@@ -72,7 +73,10 @@ class Transactions:
 
     def flush(self) -> None:
         """Wait until nothing is in flight; raises UnknownOutcome when that takes longer than a transaction may."""
-        left = self.producer.flush(self._transaction_s)
+        try:
+            left = self.producer.flush(self._transaction_s)
+        except KafkaException as error:
+            raise failures.classify_open(error, self._cluster, "flush") from error
         if left:
             raise UnknownOutcome(f"cluster {self._cluster}: {left} records without ack after {self._transaction_s} s")
 
@@ -111,7 +115,8 @@ class Transactions:
     def close(self) -> None:
         """Drop the producer with whatever it still holds; an open transaction is ended by the next fence."""
         self.producer.purge(True, True, False)
-        self.producer.flush(0)
+        with suppress(KafkaException):  # a fatal error, which the call that met it has reported
+            self.producer.flush(0)
 
     def _guard(
         self,
