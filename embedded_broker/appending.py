@@ -7,7 +7,7 @@ the batch's CRC and header have to do.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from kio.schema.errors import ErrorCode
@@ -62,9 +62,15 @@ class Rules:
 BEFORE_UNBOUNDED = int(CONFIGS["message.timestamp.before.max.ms"].default)
 
 
-def append(partition: Partition, records: bytes | None, now_ms: int, transactional_id: str | None) -> Appended:
+Verify = Callable[[BatchHeader], ErrorCode]
+
+
+def append(
+    partition: Partition, records: bytes | None, now_ms: int, transactional_id: str | None, verify: Verify
+) -> Appended:
     """Check a client's batch and append it, not durably yet. A duplicate gets its first place.
 
+    `verify` says whether a batch that would open a transaction belongs to one that the coordinator knows.
     Raises Refused with nothing appended, or OSError.
     """
     rules = Rules.of(partition.configs)
@@ -72,6 +78,11 @@ def append(partition: Partition, records: bytes | None, now_ms: int, transaction
     assert records is not None
     if header.is_transactional and transactional_id is None:
         raise Refused(ErrorCode.invalid_record, "a transactional batch in a request without a transactional id")
+    if header.is_transactional and not partition.producers.has_open(header.producer_id):
+        # Else a late batch would open a transaction that nobody ends (KIP-890).
+        error_code = verify(header)
+        if error_code is not ErrorCode.none:
+            raise Refused(error_code, f"producer {header.producer_id} has not added the partition to a transaction")
     verdict = partition.producers.check(header, now_ms)
     if isinstance(verdict, Refuse):
         raise Refused(verdict.error_code, f"producer {header.producer_id}, sequence {header.base_sequence}")

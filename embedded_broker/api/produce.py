@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.registry import Answer, Fields, Later, api
-from embedded_broker.appending import Refused, append
+from embedded_broker.appending import Refused, Verify, append
+from embedded_broker.coordinators.transactions import verification_error
+from embedded_broker.wire.batch import BatchHeader
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from embedded_broker.topics import Topic
 
 ACKS = frozenset({-1, 0, 1})
+ABORTABLE_SINCE = 11
 
 
 @api(0, "produce", range(3, 14))
@@ -37,7 +40,7 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
         topic = broker.topics.by_id(named.topic_id) if by_id else broker.topics.get(named.name)
         taken = []
         for data in named.partition_data:
-            answer = _take(broker, topic, data, request, now_ms, dirty)
+            answer = _take(broker, topic, data, request, version, now_ms, dirty)
             if topic is None and by_id:
                 answer["error_code"] = ErrorCode.unknown_topic_id
             taken.append(answer)
@@ -50,7 +53,7 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
 
 
 def _take(
-    broker: Broker, topic: Topic | None, data: Any, request: Any, now_ms: int, dirty: list[Partition]
+    broker: Broker, topic: Topic | None, data: Any, request: Any, version: int, now_ms: int, dirty: list[Partition]
 ) -> dict[str, Any]:
     """Append one partition's batch and note the partition in `dirty`, or say why not."""
     partition = topic.partition(data.index) if topic is not None else None
@@ -61,7 +64,8 @@ def _take(
     if request.acks not in ACKS:
         return _refusal(data.index, ErrorCode.invalid_required_acks, f"acks={request.acks}")
     try:
-        appended = append(partition, data.records, now_ms, request.transactional_id)
+        verify = _verifier(broker, request, version, (topic.name, data.index))
+        appended = append(partition, data.records, now_ms, request.transactional_id, verify)
     except Refused as refused:
         return _refusal(data.index, refused.error_code, str(refused))
     except OSError as error:
@@ -73,6 +77,19 @@ def _take(
         "log_append_time": appended.append_time_ms if appended.append_time_ms >= 0 else None,
         "log_start_offset": partition.log_start,
     }
+
+
+def _verifier(broker: Broker, request: Any, version: int, partition: tuple[str, int]) -> Verify:
+    def verify(header: BatchHeader) -> ErrorCode:
+        found = broker.transactions.verify(
+            request.transactional_id, header.producer_id, header.producer_epoch, partition
+        )
+        if found is ErrorCode.concurrent_transactions:
+            # Producers retry this one without fetching metadata first.
+            return ErrorCode.not_enough_replicas
+        return verification_error(found, abortable=version >= ABORTABLE_SINCE)
+
+    return verify
 
 
 def _refusal(index: int, error_code: ErrorCode, detail: str) -> dict[str, Any]:
