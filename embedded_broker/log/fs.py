@@ -1,54 +1,68 @@
-"""The filesystem as the log sees it: few calls, so that tests can stand in with one that fails on purpose."""
+"""The filesystem as the log sees it: few calls, so that tests can stand in with one that fails on purpose.
+
+Promises are worded for the worst case, a power cut: what has not been synced may be there afterwards wholly, in part,
+or not at all, and in any order. After a kill of the process alone, everything written is still there.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 from pathlib import Path
 from typing import Protocol
 
+Data = bytes | bytearray | memoryview
+
 
 class File(Protocol):
-    """An open append-only file. Offsets are bytes."""
+    """An open append-only file. Positions and sizes are bytes. `sync` may be called by another thread."""
 
-    def append(self, data: bytes | bytearray | memoryview) -> None:
-        """Write all of `data` at the end, or raise OSError with the file as it was before."""
+    def append(self, data: Data) -> None:
+        """Write all of `data` at the end. Raises OSError, and then the file reads as it did before."""
 
     def read(self, at: int, size: int) -> bytes:
-        """Up to `size` bytes from `at`; shorter only at the end."""
+        """Up to `size` bytes from `at`; shorter only at the end. Raises OSError."""
 
     def size(self) -> int:
-        """Bytes in the file."""
+        """Bytes in the file: those of all appends that did not raise."""
 
     def truncate(self, size: int) -> None:
-        """Cut the file."""
+        """Cut the file. Raises OSError."""
 
     def sync(self) -> None:
-        """Must not return until all appended bytes are durably stored."""
+        """Must not return until all appended bytes are durably stored. Raises OSError; then nothing is known."""
 
     def close(self) -> None:
         """Close without syncing."""
 
 
 class FileSystem(Protocol):
-    """Directories and whole small files."""
+    """Directories and whole small files. Every call raises OSError when it fails."""
 
     def open(self, path: Path) -> File:
         """Open for append and read; created if missing, durably once its directory is synced."""
 
     def names(self, directory: Path) -> list[str]:
-        """Sorted names in a directory, which is created if missing."""
-
-    def write_atomically(self, path: Path, data: bytes) -> None:
-        """Replace a small file; after a crash it holds the old bytes or the new ones, never a mixture."""
+        """Sorted names in a directory, which is created if missing, durably once its parent is synced."""
 
     def read_small(self, path: Path) -> bytes | None:
         """A small file's bytes; None when it doesn't exist."""
 
+    def write_atomically(self, path: Path, data: bytes) -> None:
+        """Replace a small file, durably. After a crash it holds the old bytes or the new ones, never a mixture."""
+
+    def overwrite(self, path: Path, data: bytes) -> None:
+        """Write a small file in place, not durably: after a power cut it may hold anything."""
+
     def remove(self, path: Path) -> None:
-        """Remove a file; missing is fine."""
+        """Remove a file; missing is fine. Durable once its directory is synced."""
+
+    def remove_directory(self, path: Path) -> None:
+        """Remove an empty directory; missing is fine."""
 
     def sync_directory(self, path: Path) -> None:
-        """Must not return until created and removed names are durable."""
+        """Must not return until names created, replaced or removed in it are durable."""
 
 
 class RealFile:
@@ -57,23 +71,38 @@ class RealFile:
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         self._size = os.fstat(self._fd).st_size
+        # Bytes of a failed append may stand behind `_size`. They must go before the next append: a shorter batch
+        # would leave the rest of them behind itself, where recovery could take them for batches.
+        self._torn = False
 
-    def append(self, data: bytes | bytearray | memoryview) -> None:
+    def append(self, data: Data) -> None:
         """See File."""
-        start, view = self._size, memoryview(data)
+        if self._torn:
+            self.truncate(self._size)
+        view, at = memoryview(data), self._size
         try:
             while view:
-                written = os.pwrite(self._fd, view, self._size)
-                self._size += written
+                written = os.pwrite(self._fd, view, at)
+                if written == 0:
+                    raise OSError(errno.EIO, "nothing was written")
+                at += written
                 view = view[written:]
         except OSError:
-            os.ftruncate(self._fd, start)  # a half-written batch must not precede the next one
-            self._size = start
+            self._torn = True
+            with contextlib.suppress(OSError):  # the next append tries it again, and raises if it still fails
+                self.truncate(self._size)
             raise
+        self._size = at
 
     def read(self, at: int, size: int) -> bytes:
         """See File."""
-        return os.pread(self._fd, size, at)
+        wanted, data = max(min(size, self._size - at), 0), b""
+        while len(data) < wanted:  # once, unless more than the system reads in one call
+            more = os.pread(self._fd, wanted - len(data), at + len(data))
+            if not more:
+                raise OSError(errno.EIO, f"the file ends at {at + len(data)}, not at {self._size}")
+            data = data + more if data else more
+        return data
 
     def size(self) -> int:
         """See File."""
@@ -82,7 +111,7 @@ class RealFile:
     def truncate(self, size: int) -> None:
         """See File."""
         os.ftruncate(self._fd, size)
-        self._size = size
+        self._size, self._torn = size, False
 
     def sync(self) -> None:
         """See File."""
@@ -102,20 +131,14 @@ class RealFileSystem:
 
     def names(self, directory: Path) -> list[str]:
         """See FileSystem."""
-        if not directory.is_dir():
-            directory.mkdir(parents=True)
-            self.sync_directory(directory.parent)
-        return sorted(os.listdir(directory))
-
-    def write_atomically(self, path: Path, data: bytes) -> None:
-        """See FileSystem."""
-        beside = path.with_suffix(".tmp")
-        with open(beside, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-        self.sync_directory(path.parent)
+        try:
+            return sorted(os.listdir(directory))
+        except FileNotFoundError:
+            for missing in [parent for parent in directory.parents if not parent.exists()][::-1]:
+                missing.mkdir(exist_ok=True)
+                self.sync_directory(missing.parent)
+            directory.mkdir()
+            return []
 
     def read_small(self, path: Path) -> bytes | None:
         """See FileSystem."""
@@ -124,13 +147,36 @@ class RealFileSystem:
         except FileNotFoundError:
             return None
 
+    def write_atomically(self, path: Path, data: bytes) -> None:
+        """See FileSystem."""
+        beside = path.with_name(f"{path.name}.tmp")
+        with open(beside, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+        self.sync_directory(path.parent)
+
+    def overwrite(self, path: Path, data: bytes) -> None:
+        """See FileSystem."""
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            os.pwrite(fd, data, 0)
+        finally:
+            os.close(fd)
+
     def remove(self, path: Path) -> None:
         """See FileSystem."""
         path.unlink(missing_ok=True)
 
+    def remove_directory(self, path: Path) -> None:
+        """See FileSystem."""
+        with contextlib.suppress(FileNotFoundError):
+            path.rmdir()
+
     def sync_directory(self, path: Path) -> None:
         """See FileSystem."""
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
         finally:

@@ -1,56 +1,58 @@
 """A partition's log: segments, log start, and what is known to be durable. Format: docs/log-format.md.
 
 Invariants
-- Offsets only grow; a batch is in exactly one segment; segments follow one another without overlap.
-- Nothing below the checkpoint's bytes may be cut at recovery: it was acknowledged. What is behind it may be torn,
-  and is cut at the first unsound batch.
-- `append` and `read` are called by one thread, `flush` by another.
+- Offsets only grow; a batch is in exactly one segment; each segment begins where its predecessor ends.
+- What is below `durable_end` is on disk, with the names of its files; it is never cut.
+- Everything is called by one thread, except `flush`, which any other thread may call.
+- After a failed fsync nobody knows what is on disk (and a second fsync would say all is well): the log refuses
+  everything but reading. Opening it again finds out.
 """
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_right
 from pathlib import Path
+from threading import Lock
 
+from embedded_broker.log.format import DURABLE, LOG_START, encode_offset
 from embedded_broker.log.fs import FileSystem
-from embedded_broker.log.segment import CorruptLog, OnBatch, Segment
+from embedded_broker.log.recovery import recover
+from embedded_broker.log.segment import OnBatch, Segment
 from embedded_broker.wire.batch import read_header
-from embedded_broker.wire.records import decode
-
-CHECKPOINT = "checkpoint.json"
-CHECKPOINT_BYTES = 64 * 1024 * 1024
 
 
 class PartitionLog:
     """See the module. Open with `PartitionLog.open`."""
 
-    def __init__(self, fs: FileSystem, directory: Path, segment_bytes: int) -> None:
+    def __init__(
+        self, fs: FileSystem, directory: Path, segment_bytes: int, segments: list[Segment], log_start: int, durable: int
+    ) -> None:
+        """`segment_bytes` may be changed at any time; it holds for the next append."""
         self._fs, self.directory = fs, directory
         self.segment_bytes = segment_bytes
-        self.segments: list[Segment] = []
-        self.log_start = 0
-        self._unsynced: list[Segment] = []
+        self.segments = segments
+        self.log_start, self.durable_end = log_start, durable
+        self._failure: OSError | None = None
+        self._flushing = Lock()  # held through an fsync: files are closed and removed only under it
+        # Segments with bytes that may not be durable, in order; the last segment is always among them. With
+        # `segments`' end it is read by `flush` and changed by a roll, under `_rolling`.
+        self._unsynced = [segment for segment in segments[:-1] if segment.end_offset > durable] + segments[-1:]
+        self._rolling = Lock()
 
     @classmethod
     def open(cls, fs: FileSystem, directory: Path, segment_bytes: int, on_batch: OnBatch) -> PartitionLog:
-        """Recover the log in `directory`, calling `on_batch` for every sound batch in order.
+        """Recover the log in `directory`, calling `on_batch` for every batch in order. All of it is durable then.
 
-        Raises CorruptLog when bytes that were durable are unsound.
+        Raises CorruptLog when bytes that were durable are unsound; OSError.
         """
-        log = cls(fs, directory, segment_bytes)
-        names = [name for name in fs.names(directory) if name.endswith(".log")]
-        saved = json.loads(fs.read_small(directory / CHECKPOINT) or b'{"start": 0, "durable": {}}')
-        log.log_start = saved["start"]
-        for number, name in enumerate(names):
-            segment = Segment(fs, directory, int(name.removesuffix(".log")))
-            last = number == len(names) - 1
-            segment.recover(saved["durable"].get(name, 0) if last else segment.size_bytes, on_batch)
-            if log.segments and segment.base_offset < log.segments[-1].end_offset:
-                raise CorruptLog(f"{segment.path} begins before its predecessor ends")
-            log.segments.append(segment)
-        if not log.segments:
-            log._roll(log.log_start)
+        found = recover(fs, directory, on_batch)
+        segments = found.segments or [Segment(fs, directory, found.log_start)]
+        log = cls(fs, directory, segment_bytes, segments, found.log_start, found.durable_end)
+        try:
+            log.flush()
+        except OSError:
+            log.close()
+            raise
         return log
 
     @property
@@ -63,90 +65,126 @@ class PartitionLog:
         """Bytes in all segments."""
         return sum(segment.size_bytes for segment in self.segments)
 
-    def _roll(self, base_offset: int) -> None:
-        """Begin a new segment. The old one is made durable first, so only the last can be torn."""
-        if self.segments:
-            self.flush()
-            self.segments[-1].sync()
-        self.segments.append(Segment(self._fs, self.directory, base_offset))
-        self._fs.sync_directory(self.directory)
-        self._save(len(self.segments) > 1)
-
-    def _save(self, needed: bool = True) -> None:
-        if needed:
-            last = self.segments[-1]
-            state = {"start": self.log_start, "durable": {last.path.name: last.size_bytes}}
-            self._fs.write_atomically(self.directory / CHECKPOINT, json.dumps(state).encode())
-
     def append(self, batch: bytes | bytearray) -> None:
-        """Append one batch whose offset is stamped already. Not durable before `flush`; raises OSError."""
-        segment = self.segments[-1]
+        """Append one batch whose offset is stamped already. Not durable before `flush`.
+
+        Raises OSError with nothing appended; the next append may work. ValueError for offsets that go back.
+        """
+        self._check_failure()
+        header, segment = read_header(batch), self.segments[-1]
+        if header.base_offset < segment.end_offset or header.size_bytes != len(batch):
+            raise ValueError(f"batch of {len(batch)} bytes does not fit at {segment.end_offset}: {header}")
         if segment.size_bytes and segment.size_bytes + len(batch) > self.segment_bytes:
-            self._roll(segment.end_offset)
-            segment = self.segments[-1]
-        segment.append(read_header(batch), batch)
-        if segment not in self._unsynced:
+            segment = self._roll(segment.end_offset)
+        segment.append(header, batch)
+
+    def _roll(self, base_offset: int) -> Segment:
+        """Begin a new segment. No fsync here: the next flush makes the old one, the name and the new one durable."""
+        segment = Segment(self._fs, self.directory, base_offset)
+        with self._rolling:
+            self.segments.append(segment)
             self._unsynced.append(segment)
+        return segment
 
     def flush(self) -> int:
-        """Make everything appended before the call durable; the offset up to which that holds."""
-        end, waiting = self.log_end, self._unsynced
-        self._unsynced = []
-        for segment in waiting:
+        """Make everything appended before the call durable; the offset up to which that holds. Raises OSError."""
+        with self._flushing:
+            self._check_failure()
+            with self._rolling:
+                end, waiting = self.log_end, list(self._unsynced)
+            if end > self.durable_end:
+                try:
+                    self._sync(waiting)
+                    self._fs.overwrite(self.directory / DURABLE, encode_offset(end))
+                except OSError as error:
+                    self._failure = error
+                    raise
+                with self._rolling:
+                    del self._unsynced[: len(waiting) - 1]
+                self.durable_end = end
+            return end
+
+    def _sync(self, segments: list[Segment]) -> None:
+        for segment in segments:
             segment.sync()
-        return end
+        unnamed = [segment for segment in segments if not segment.is_named]
+        if unnamed:
+            self._fs.sync_directory(self.directory)
+            self._fs.sync_directory(self.directory.parent)
+        for segment in unnamed:
+            segment.is_named = True
+
+    def _check_failure(self) -> None:
+        if self._failure is not None:
+            raise OSError(self._failure.errno, f"{self.directory}: an earlier fsync failed: {self._failure}")
 
     def read(self, offset: int, bytes_max: int, up_to: int) -> bytes:
-        """Whole batches from the one with `offset`, below `up_to`, within one segment; at least one."""
-        bases = [segment.base_offset for segment in self.segments]
-        for segment in self.segments[max(bisect_right(bases, offset) - 1, 0) :]:
-            if segment.base_offset >= up_to:
-                break
-            if segment.end_offset > offset:
-                found = segment.read(offset, bytes_max, up_to)
-                if found:
-                    return found
-        return b""
+        """Whole batches from the one with `offset`, below `up_to`, within one segment; at least one.
+
+        Empty when there is none. The first batch may begin below `offset`. Raises OSError.
+        """
+        place = bisect_right(self.segments, offset, key=lambda segment: segment.base_offset) - 1
+        return self.segments[max(place, 0)].read(offset, bytes_max, up_to)
 
     def offset_for_time(self, timestamp_ms: int) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first record at or after a time; None when there is none."""
+        """(offset, timestamp) of the first record at or after a time; None when there is none.
+
+        Markers count, as in org.apache.kafka.common.record.FileRecords.searchForTimestamp.
+        """
         for segment in self.segments:
-            if segment.max_timestamp < timestamp_ms:
-                continue
-            for batch in segment.batches_from_time(timestamp_ms):
-                if read_header(batch).is_control:
-                    continue
-                for record in decode(batch):
-                    if record.timestamp_ms >= timestamp_ms and record.offset >= self.log_start:
-                        return record.offset, record.timestamp_ms
+            found = segment.first_at_time(timestamp_ms, self.log_start)
+            if found is not None:
+                return found
         return None
 
     def max_timestamp(self) -> tuple[int, int] | None:
-        """(offset, timestamp) of the record with the highest timestamp."""
-        highest = max((segment.max_timestamp for segment in self.segments), default=-1)
-        return None if highest < 0 else self.offset_for_time(highest)
+        """(offset, timestamp) of the first record with the highest timestamp; None when there is none.
+
+        Markers count, as in Kafka's UnifiedLog.fetchOffsetByTimestamp.
+        """
+        return max(self.segments, key=lambda segment: segment.max_timestamp).latest_record()
 
     def delete_before(self, offset: int) -> None:
-        """Raise the log start, durably, then drop segments that are wholly before it."""
-        self.flush()
-        self.log_start = max(self.log_start, offset)
-        self._save()
-        while len(self.segments) > 1 and self.segments[0].end_offset <= self.log_start:
-            segment = self.segments.pop(0)
-            segment.close()
-            self._fs.remove(segment.path)
+        """Raise the log start, durably, then drop segments that are wholly before it. Raises OSError.
+
+        ValueError when the offset is above the end. A lower offset than the log start changes nothing.
+        """
+        if offset > self.log_end:
+            raise ValueError(f"{self.directory}: {offset} is above the end, {self.log_end}")
+        if offset <= self.log_start:
+            return
+        if offset > self.durable_end:
+            self.flush()
+        self._check_failure()
+        self._fs.write_atomically(self.directory / LOG_START, encode_offset(offset))
+        self.log_start = offset
+        with self._flushing:
+            while len(self.segments) > 1 and self.segments[0].end_offset <= offset:
+                self._fs.remove(self.segments[0].path)
+                self._drop_first()
+
+    def _drop_first(self) -> None:
+        segment = self.segments.pop(0)
+        with self._rolling:
+            if segment in self._unsynced:  # it was the last one when its end was flushed
+                self._unsynced.remove(segment)
+        segment.close()
 
     def close(self) -> None:
-        """Flush, note how much is durable, close."""
-        self.flush()
-        self._save()
-        for segment in self.segments:
-            segment.close()
+        """Flush, unless a flush has failed before, and close. Raises OSError; all files are closed then, too."""
+        try:
+            if self._failure is None:
+                self.flush()
+        finally:
+            with self._flushing:
+                for segment in self.segments:
+                    segment.close()
 
     def destroy(self) -> None:
-        """Remove all files of the partition."""
-        for segment in self.segments:
-            segment.close()
-            self._fs.remove(segment.path)
-        self._fs.remove(self.directory / CHECKPOINT)
-        self.directory.rmdir()
+        """Remove the directory with all that is in it. Raises OSError."""
+        with self._flushing:
+            for segment in self.segments:
+                segment.close()
+            for name in self._fs.names(self.directory):
+                self._fs.remove(self.directory / name)
+            self._fs.remove_directory(self.directory)

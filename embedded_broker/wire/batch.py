@@ -11,8 +11,8 @@ touching it. Behaviour follows org.apache.kafka.common.record.DefaultRecordBatch
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from struct import Struct, error
+from typing import NamedTuple
 
 from crc32c import crc32c
 
@@ -38,9 +38,8 @@ class UnsupportedMagic(ValueError):
     """A message format before v2."""
 
 
-@dataclass(frozen=True, slots=True)
-class BatchHeader:
-    """The 61 bytes before the records."""
+class BatchHeader(NamedTuple):
+    """The 61 bytes before the records, field by field."""
 
     base_offset: int
     batch_length: int
@@ -82,6 +81,11 @@ class BatchHeader:
         return bool(self.attributes & CONTROL)
 
     @property
+    def is_log_append_time(self) -> bool:
+        """Whether all records have the batch's highest timestamp, given by the broker."""
+        return bool(self.attributes & TIMESTAMP_TYPE)
+
+    @property
     def compression(self) -> int:
         """0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
         return self.attributes & COMPRESSION_MASK
@@ -90,7 +94,7 @@ class BatchHeader:
 def read_header(buffer: Buffer, at: int = 0) -> BatchHeader:
     """The header at `at`; raises CorruptBatch when it cannot be one, UnsupportedMagic for older formats."""
     try:
-        header = BatchHeader(*HEADER.unpack_from(buffer, at))
+        header = BatchHeader._make(HEADER.unpack_from(buffer, at))
     except error as cause:
         raise CorruptBatch(f"{len(buffer) - at} bytes are too few for a batch header") from cause
     if header.magic != MAGIC:

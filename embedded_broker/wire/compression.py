@@ -1,60 +1,82 @@
-"""Decompression of record batches, capped. Batches are stored as they came; this is for looking inside."""
+"""Decompression of record batches, capped. Batches are stored as they came; this is for looking inside.
+
+A cap on what comes out is no use if it is checked afterwards: 64 KiB of zstd can claim 2 GiB. So every codec writes
+into a buffer of a fixed size, which is doubled up to the cap while it is too small.
+"""
 
 from __future__ import annotations
 
-import io
-import zlib
-from typing import Any, TypeVar
+from collections.abc import Callable
 
 import cramjam
 
 from embedded_broker.wire.batch import Buffer, CorruptBatch
 
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
+_INTO: dict[int, Callable[[Buffer, bytearray], int]] = {
+    GZIP: cramjam.gzip.decompress_into,
+    LZ4: cramjam.lz4.decompress_into,
+    ZSTD: cramjam.zstd.decompress_into,
+}
+# What Java's snappy library puts around blocks: this magic, two version numbers, then blocks behind their lengths.
 _XERIAL = b"\x82SNAPPY\x00"
-_CHUNK = 65_536
-T = TypeVar("T", bytes, bytearray)
+_XERIAL_HEADER_BYTES = 16
+_GUESS_BYTES_MIN = 64 * 1024
 
 
-def decompress(codec: int, data: Buffer, bytes_max: int) -> bytes:
-    """Plain bytes of a compressed batch body; raises CorruptBatch when broken or larger than `bytes_max`."""
+def decompress(codec: int, data: Buffer, bytes_max: int) -> bytes | memoryview:
+    """Plain bytes of a compressed batch body.
+
+    Args:
+        codec: compression type of the batch's attributes.
+        data: the body, without the batch header.
+        bytes_max: cap on what comes out; little more than that is ever allocated.
+
+    Raises CorruptBatch when the body is broken, larger than the cap, or of an unknown codec.
+    """
     try:
-        if codec == GZIP:
-            return _capped(zlib.decompressobj(31).decompress(bytes(data), bytes_max + 1), bytes_max)
         if codec == SNAPPY:
-            return _snappy(bytes(data), bytes_max)
-        if codec == LZ4:
-            return _stream(cramjam.lz4.Decompressor(), data, bytes_max)
-        if codec == ZSTD:
-            return _stream(cramjam.zstd.Decompressor(), data, bytes_max)
-    except (cramjam.DecompressionError, zlib.error, ValueError) as error:
-        raise CorruptBatch(f"compressed body cannot be read: {error}") from error
+            return _snappy(data, bytes_max)
+        if codec in _INTO:
+            return _into(_INTO[codec], data, bytes_max)
+    except cramjam.DecompressionError as error:
+        raise CorruptBatch(f"compressed body cannot be read within {bytes_max} bytes: {error}") from error
     raise CorruptBatch(f"unknown compression {codec}")
 
 
-def _stream(decompressor: Any, data: Buffer, bytes_max: int) -> bytes:
-    source, out = io.BytesIO(data), bytearray()
-    while chunk := source.read(_CHUNK):
-        decompressor.decompress(chunk)
-        out += bytes(decompressor.flush())
-        _capped(out, bytes_max)
-    out += bytes(decompressor.finish())
-    return bytes(_capped(out, bytes_max))
+def _into(decompress_into: Callable[[Buffer, bytearray], int], data: Buffer, bytes_max: int) -> memoryview:
+    """Decompress with growing buffers. The codecs don't tell a buffer too small from broken data, so all errors are
+    tried again until the cap; broken data ends in few steps, as sizes double."""
+    size = min(max(_GUESS_BYTES_MIN, 4 * len(data)), bytes_max)
+    while True:
+        out = bytearray(size)
+        try:
+            return memoryview(out)[: decompress_into(data, out)]
+        except cramjam.DecompressionError:
+            if size == bytes_max:
+                raise
+            size = min(2 * size, bytes_max)
 
 
-def _snappy(data: bytes, bytes_max: int) -> bytes:
-    if not data.startswith(_XERIAL):
-        return bytes(_capped(bytes(cramjam.snappy.decompress_raw(data)), bytes_max))
-    at, out = 16, bytearray()
-    while at < len(data):
-        size = int.from_bytes(data[at : at + 4], "big")
-        out += bytes(cramjam.snappy.decompress_raw(data[at + 4 : at + 4 + size]))
-        _capped(out, bytes_max)
-        at += 4 + size
-    return bytes(out)
+def _snappy(data: Buffer, bytes_max: int) -> bytes | memoryview:
+    """One raw block, or blocks in the framing of Java's library."""
+    view = memoryview(data)
+    if view[: len(_XERIAL)] != _XERIAL:
+        return _snappy_block(view, bytes_max)
+    at, out = _XERIAL_HEADER_BYTES, bytearray()
+    while at < len(view):
+        size = int.from_bytes(view[at : at + 4], "big")
+        at += 4
+        if size == 0 or size > len(view) - at:
+            raise CorruptBatch(f"snappy block of {size} bytes in {len(view) - at}")
+        out += _snappy_block(view[at : at + size], bytes_max - len(out))
+        at += size
+    return memoryview(out)
 
 
-def _capped(data: T, bytes_max: int) -> T:
-    if len(data) > bytes_max:
-        raise CorruptBatch(f"decompresses to more than {bytes_max} bytes")
-    return data
+def _snappy_block(data: memoryview, bytes_max: int) -> memoryview:
+    size = cramjam.snappy.decompress_raw_len(data)  # what the block claims
+    if size > bytes_max:
+        raise CorruptBatch(f"snappy block decompresses to {size} bytes, {bytes_max} are allowed")
+    out = bytearray(size)
+    return memoryview(out)[: cramjam.snappy.decompress_raw_into(data, out)]
