@@ -52,8 +52,10 @@ class Bounds:
 class Opening:
     """One pass through the opening steps of a lane. Raises Superseded, Retriable, Fenced, Unreachable, …"""
 
-    def __init__(self, plan: LanePlan, plane: Plane, source: Reader, target: Reader) -> None:
+    def __init__(self, plan: LanePlan, plane: Plane, source: Reader, target: Reader, *, again: bool = False) -> None:
+        """`again`: this owner has been here before, so a position of somebody else's says who came in between."""
         self._plan, self._plane, self._source, self._target = plan, plane, source, target
+        self._again = again
 
     def read(self) -> tuple[Ledger, list[tuple[bytes, bytes]]]:
         """After the fence: check the generation, read and judge all positions, resolve missing ones.
@@ -181,6 +183,11 @@ class Opening:
                 "position_unreadable", str(error), topic=source.topic, partition=source.partition, offset=found.offset
             )
             return Entry(route, None, incident, unreadable=found)
+        if self._again and position.evidence.owner != self._plan.owner:
+            raise Superseded(
+                f"flow {self._plan.flow.name}: {position.evidence.owner} has taken over {route.target} while this "
+                "process was away"
+            )
         observed = Observed(
             source_cluster=self._plan.source_cluster,
             source_topic=source.topic,

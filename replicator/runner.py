@@ -112,7 +112,7 @@ class LaneRunner:
         lane = Lane(
             plan,
             plane,
-            Opening(plan, plane, source, target),
+            Opening(plan, plane, source, target, again=self._opened),
             digests,
             self._pause,
             self._log,

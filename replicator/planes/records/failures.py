@@ -60,6 +60,20 @@ REFUSED_RECORD = frozenset(
 )
 
 
+# What calls raise that serve callbacks: confluent-kafka runs a delivery callback with librdkafka's fatal error
+# already raised, and Python then makes a SystemError of it, with the error as its cause.
+SERVING = (KafkaException, SystemError)
+
+
+def served(error: KafkaException | SystemError) -> KafkaException:
+    """The KafkaException that a serving call meant; any other SystemError is raised again."""
+    if isinstance(error, KafkaException):
+        return error
+    if isinstance(error.__cause__, KafkaException):
+        return error.__cause__
+    raise error
+
+
 def kafka_error(error: KafkaException | KafkaError) -> KafkaError:
     """The KafkaError inside whatever confluent-kafka raised or returned."""
     inner = error.args[0] if isinstance(error, KafkaException) else error

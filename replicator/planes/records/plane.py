@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import Producer
 
 from replicator import names
 from replicator.config import Delivery, Flow
@@ -114,9 +114,10 @@ class RecordsPlane:
                 limits.record_bytes_max,
                 every_ack=self._plain is not None,
             )
-        except KafkaException as error:
-            raise failures.classify_open(error, cluster, f"produce to {self._routes[source]}") from error
-        producer.poll(0)
+            producer.poll(0)
+        except failures.SERVING as error:
+            inner = failures.served(error)
+            raise failures.classify_open(inner, cluster, f"produce to {self._routes[source]}") from error
         return run
 
     def pending(self) -> bool:
@@ -188,10 +189,15 @@ class RecordsPlane:
         self._transactions.send_positions(group, offsets, self._positions.group_metadata)
 
     def end(self) -> None:
-        """See the contract; under at_most_once the records follow here."""
+        """See the contract."""
         self._transactions.end()
-        held, self._held = self._held, []
+        held = self._held
         self._forget()
+        self._held = held
+
+    def deliver(self) -> None:
+        """See the contract."""
+        held, self._held = self._held, []
         if held:
             self._write_unsafely(held)
 

@@ -64,7 +64,7 @@ class Transactions:
 
     def check(self) -> None:
         """Serve callbacks; raise UnknownOutcome if EndTxn went out more often than transactions ended."""
-        self.producer.poll(0)
+        self._guard(lambda: self.producer.poll(0), failures.classify_open, "begin")
         if self._end_requests > self._ended:
             raise UnknownOutcome(
                 f"cluster {self._cluster}: EndTxn was sent again behind the API "
@@ -73,10 +73,7 @@ class Transactions:
 
     def flush(self) -> None:
         """Wait until nothing is in flight; raises UnknownOutcome when that takes longer than a transaction may."""
-        try:
-            left = self.producer.flush(self._transaction_s)
-        except KafkaException as error:
-            raise failures.classify_open(error, self._cluster, "flush") from error
+        left = self._guard(lambda: self.producer.flush(self._transaction_s), failures.classify_open, "flush")
         if left:
             raise UnknownOutcome(f"cluster {self._cluster}: {left} records without ack after {self._transaction_s} s")
 
@@ -94,12 +91,12 @@ class Transactions:
 
     def end(self) -> None:
         """EndTxn(commit). Invariant 6: whatever is not certainly committed starts over, nothing is sent again."""
-        self.producer.poll(0)
+        self._guard(lambda: self.producer.poll(0), failures.classify_open, "commit")
         self._broken = None
         self._guard(lambda: self.producer.commit_transaction(self._request_s), failures.classify_end, "commit")
         self._ended += 1
         self.open = False
-        self.producer.poll(0)
+        self._guard(lambda: self.producer.poll(0), failures.classify_end, "after the end")
         if self._broken:
             raise UnknownOutcome(f"the connection broke during a commit: {self._broken}")
 
@@ -108,28 +105,29 @@ class Transactions:
         self._guard(lambda: self.producer.abort_transaction(self._request_s), failures.classify_end, "abort")
         self._ended += 1
         self.open = False
-        self.producer.poll(0)
+        self._guard(lambda: self.producer.poll(0), failures.classify_end, "after the end")
         if self._broken:
             raise UnknownOutcome(f"the connection broke during an abort: {self._broken}")
 
     def close(self) -> None:
         """Drop the producer with whatever it still holds; an open transaction is ended by the next fence."""
         self.producer.purge(True, True, False)
-        with suppress(KafkaException):  # a fatal error, which the call that met it has reported
+        with suppress(*failures.SERVING):  # a fatal error, which the call that met it has reported
             self.producer.flush(0)
 
     def _guard(
         self,
-        call: Callable[[], object],
+        call: Callable[[], int | None],
         classify: Callable[[KafkaException, str, str], ReplicatorError],
         doing: str,
-    ) -> None:
+    ) -> int | None:
         try:
-            call()
-        except KafkaException as error:
+            return call()
+        except failures.SERVING as error:
+            inner = failures.served(error)
             if self._denied:
                 raise NotAllowed(self._denied) from error
-            raise classify(error, self._cluster, doing) from error
+            raise classify(inner, self._cluster, doing) from error
 
 
 class Positions:
