@@ -10,8 +10,6 @@ from typing import NamedTuple
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from integration_tests.harness.load import LAST
-
 READ_S_MAX = 90.0
 
 
@@ -88,12 +86,12 @@ def assert_exact(source: str, topic: str, target: str, copy: str, partitions: in
     return sum(verdict.source for verdict in verdicts.values())
 
 
-def wait_last(bootstrap: str, topic: str, partitions: int, timeout_s: float = READ_S_MAX) -> None:
-    """Return once a read_committed reader has seen the load's last record in every partition."""
-    asyncio.run(_wait_last(bootstrap, topic, partitions, timeout_s))
+def wait_key(bootstrap: str, topic: str, partitions: int, key: bytes, timeout_s: float = READ_S_MAX) -> None:
+    """Return once a read_committed reader has seen a record with this key in every partition."""
+    asyncio.run(_wait_key(bootstrap, topic, partitions, key, timeout_s))
 
 
-async def _wait_last(bootstrap: str, topic: str, partitions: int, timeout_s: float) -> None:
+async def _wait_key(bootstrap: str, topic: str, partitions: int, key: bytes, timeout_s: float) -> None:
     waiting = set(range(partitions))
     async with _reader(bootstrap) as reader:
         _assign(reader, topic, partitions)
@@ -101,10 +99,10 @@ async def _wait_last(bootstrap: str, topic: str, partitions: int, timeout_s: flo
             async with asyncio.timeout(timeout_s):
                 while waiting:
                     record = await reader.getone()
-                    if record.key == LAST:
+                    if record.key == key:
                         waiting.discard(record.partition)
         except TimeoutError:
-            raise AssertionError(f"{topic}: partitions {waiting} have not ended within {timeout_s} s") from None
+            raise AssertionError(f"{topic}: no {key!r} in partitions {waiting} within {timeout_s} s") from None
 
 
 async def _both(

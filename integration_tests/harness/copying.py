@@ -13,7 +13,7 @@ from confluent_kafka import TopicPartition
 
 from integration_tests.harness import clients
 from integration_tests.harness.broker import BrokerHandle
-from integration_tests.harness.compare import Verdict, assert_exact, compare, wait_last
+from integration_tests.harness.compare import Verdict, assert_exact, compare, wait_key
 from integration_tests.harness.load import Load
 from integration_tests.harness.replicator import FlowFile, Replicator
 
@@ -95,7 +95,7 @@ class Copying:
         """Write the last record of each partition and wait until a reader of the target has seen them."""
         self.load.finish()
         try:
-            wait_last(self.target, self.copy, self.partitions)
+            wait_key(self.target, self.copy, self.partitions, self.load.last)
         except AssertionError as error:
             error.add_note(self._processes[-1].tail())
             raise

@@ -18,7 +18,6 @@ from integration_tests.harness.clients import TIMEOUT_S, producer, transactional
 
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 EPOCH_MS = 1_700_000_000_000
-LAST = b"the last record of this partition"
 Headers = list[tuple[str, str | bytes | None]]
 
 
@@ -33,6 +32,7 @@ class Load:
         self._transactional = transactional(bootstrap, f"load-{uuid.uuid4().hex[:12]}", compression_type="lz4")
         self._failed: list[KafkaError] = []
         self.committed = 0
+        self.last = b""
 
     def plain(self, count: int) -> None:
         """`count` records outside transactions, each batch of them with the next compression."""
@@ -61,9 +61,10 @@ class Load:
                 self.transaction(step, abort=kind == "abort")
 
     def finish(self) -> None:
-        """The last record of every partition."""
+        """One record to every partition, with the key `last`, to wait for."""
+        self.last = b"last after %d" % self.committed
         for partition in range(self.partitions):
-            self._produce(self._plain[0], partition, LAST, b"", [])
+            self._produce(self._plain[0], partition, self.last, b"", [])
         self._flush(self._plain[0])
         self.committed += self.partitions
 
@@ -115,4 +116,5 @@ class Load:
 
     def _flush(self, client: Producer) -> None:
         left = client.flush(TIMEOUT_S)
-        assert left == 0 and not self._failed, f"the load itself failed: {left} left, {self._failed}"
+        assert not self._failed, f"the load itself failed: {self._failed}"
+        assert left == 0, f"{left} records of the load without ack"
