@@ -56,7 +56,8 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
 async def _commit(broker: Broker, request: Any, version: int, commits: list[Commit]) -> Results:
     if not commits:
         return {}
-    if not broker.internal_log(OFFSETS_TOPIC).producers.has_open(request.producer_id):
+    producers = broker.internal_log(OFFSETS_TOPIC).producers
+    if not producers.has_open(request.producer_id, request.producer_epoch):
         error_code = verification_error(
             broker.transactions.verify(
                 request.transactional_id, request.producer_id, request.producer_epoch, OFFSETS_PARTITION

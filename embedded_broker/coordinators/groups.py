@@ -159,8 +159,6 @@ class GroupCoordinator:
 
     async def delete(self, group_id: str) -> ErrorCode:
         """Delete a group without members, and its offsets."""
-        if not group_id:
-            return ErrorCode.invalid_group_id
         group = self._groups.get(group_id)
         if group is None:
             return ErrorCode.group_id_not_found

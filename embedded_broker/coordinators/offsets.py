@@ -163,7 +163,8 @@ class OffsetManager:
             self.state.apply(_placed(record, base_offset + delta))
 
     def _validate(self, who: Committer, group: Group | None, *, transactional: bool) -> ErrorCode:
-        if not who.group_id:
+        if transactional and not who.group_id:
+            # A plain commit may name the empty group.
             return ErrorCode.invalid_group_id
         if group is None:
             # Anybody may commit to a group that doesn't exist; a member of one that is gone may not.

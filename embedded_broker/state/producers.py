@@ -159,9 +159,9 @@ class PartitionProducers:
             return ErrorCode.invalid_producer_epoch
         return ErrorCode.none
 
-    def has_open(self, producer_id: int) -> bool:
-        """Whether the producer has a transaction open here; if not, its first batch must be verified (KIP-890)."""
-        return producer_id in self._open
+    def has_open(self, producer_id: int, epoch: int) -> bool:
+        """Whether this epoch has a transaction open here; if not, the coordinator must verify it (KIP-890)."""
+        return producer_id in self._open and self._entries[producer_id].epoch == epoch
 
     def apply(self, header: Header, commit: bool | None = None, now_ms: int | None = None) -> None:
         """Take note of a batch that has been appended, or that is found in the log at recovery.

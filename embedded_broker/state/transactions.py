@@ -70,8 +70,8 @@ class Transaction:
     epoch: int
     timeout_ms: int
     state: TxnState = TxnState.EMPTY
-    # Set only by a bump that named id and epoch: it recognises that request's retry, and is -1 after any other
-    # producer's InitProducerId, so that a fenced producer can't pass as a retry.
+    # The epoch before the last bump, if its holder may come back: it named id and epoch itself, or the coordinator
+    # aborted its transaction. -1 once another producer was initialised, so that a fenced one can't pass as a retry.
     last_epoch: int = NO_EPOCH
     previous_producer_id: int = NO_PRODUCER_ID
     # The id that replaces producer_id at completion, when the bump at the end of a transaction used up its epochs.
@@ -190,9 +190,10 @@ def _knows_itself(transaction: Transaction, expected: tuple[int, int]) -> bool:
 
 
 def fence(transaction: Transaction, now_ms: int) -> Decision:
-    """Abort an ongoing transaction against its producer's will: its epoch is used up by the markers.
+    """Abort an ongoing transaction against its producer's will: the markers carry the next epoch.
 
-    The new epoch is never handed out, so the next InitProducerId bumps once more.
+    That epoch is nobody's. InitProducerId bumps once more, unless the aborted producer itself comes back first, by
+    naming its id and epoch: it may have the new one (as in Kafka 4).
     """
     if transaction.state is not TxnState.ONGOING:
         return Refuse(ErrorCode.invalid_txn_state)
@@ -200,7 +201,7 @@ def fence(transaction: Transaction, now_ms: int) -> Decision:
         transaction,
         TxnState.PREPARE_ABORT,
         epoch=transaction.epoch + 1,
-        last_epoch=NO_EPOCH,
+        last_epoch=transaction.epoch,
         update_ms=now_ms,
         client_version=0,
     )
