@@ -77,8 +77,11 @@ def append(
     header = check(records, rules, now_ms)
     assert records is not None
     if header.is_transactional and transactional_id is None:
-        raise Refused(ErrorCode.invalid_record, "a transactional batch in a request without a transactional id")
-    if header.is_transactional and not partition.producers.has_open(header.producer_id):
+        raise Refused(
+            ErrorCode.transactional_id_authorization_failed,
+            "a transactional batch in a request without a transactional id",
+        )
+    if header.is_transactional and not partition.producers.has_open(header.producer_id, header.producer_epoch):
         # Else a late batch would open a transaction that nobody ends (KIP-890).
         error_code = verify(header)
         if error_code is not ErrorCode.none:
