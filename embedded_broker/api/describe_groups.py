@@ -1,6 +1,6 @@
 """DescribeGroups (15).
 
-Behaviour: members show their metadata and assignment only while the group is stable.
+Behaviour: members show their metadata only while the group is stable.
 Version notes: a group that doesn't exist is Dead up to v5 and GROUP_ID_NOT_FOUND from v6 on (KIP-1043).
 """
 
@@ -43,7 +43,7 @@ def _describe(group_id: str, group: Group | None, version: int) -> dict[str, Any
                 "client_id": member.client_id,
                 "client_host": member.client_host,
                 "member_metadata": member.metadata(group.protocol_name) if stable else b"",
-                "member_assignment": member.assignment if stable else b"",
+                "member_assignment": member.assignment,
             }
             for member in group.members
         ],
