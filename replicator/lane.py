@@ -40,7 +40,7 @@ from replicator.opening import LanePlan, Opening
 from replicator.planes.contract import Copied, Partition, Plane
 
 IDLE_POLL_S = 0.1
-SETTLE_POLL_S = 0.002  # a drained source is asked once more before a transaction ends
+SETTLE_S = 0.003  # how long a transaction waits for more once the source is drained: a commit costs ten times that
 
 
 class Next(Enum):
@@ -185,15 +185,14 @@ class Lane:
 
     def _collect(self, transaction: Open) -> None:
         """Step 5. Returns when the source is drained, a limit is reached, or nothing came in one idle poll."""
-        plane, settled = self._plane, False
+        plane = self._plane
         while True:
             left = self.records_max - transaction.records
-            wait_s = SETTLE_POLL_S if transaction.records else IDLE_POLL_S
+            wait_s = SETTLE_S if transaction.records else IDLE_POLL_S
             polled = plane.poll(left, wait_s)
             if polled.records:
                 self._reach("mid_batch" if transaction.records else "before_send")
                 transaction.since = transaction.since or time.monotonic()
-                settled = False
             transaction.records += polled.records
             transaction.bytes += polled.bytes
             transaction.incidents += polled.incidents
@@ -203,12 +202,9 @@ class Lane:
                 return
             if not plane.pending():
                 return
-            if time.monotonic() - transaction.since >= self._interval_s:
+            open_s = time.monotonic() - transaction.since
+            if open_s >= self._interval_s or (polled.drained and open_s >= SETTLE_S):
                 return
-            if polled.drained and not polled.records:
-                if settled:
-                    return
-                settled = True
 
     def _finish(self, ledger: Ledger) -> None:
         """Steps 6 to 8."""
@@ -221,6 +217,7 @@ class Lane:
         self._reach("before_end_txn")
         self._plane.end()
         self._reach("after_end_txn")
+        self._plane.deliver()
         ledger.committed(positions)
         self._digests.update(ledger.digests())
         self._told(copied, positions)

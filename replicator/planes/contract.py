@@ -114,6 +114,9 @@ class Plane(Protocol):
         Raises UnknownOutcome or Fenced; nothing is ever sent again.
         """
 
+    def deliver(self) -> None:
+        """Under at_most_once: write the records whose positions are committed, once and without retry."""
+
     def abort(self) -> None:
         """Abort the open transaction. Raises UnknownOutcome when that is not certain."""
 
