@@ -71,7 +71,13 @@ class GroupCoordinator:
                 self._groups.pop(found.group_id, None)
 
     async def start(self) -> None:
-        """Give the members found at recovery one session timeout to show that they live."""
+        """Give the members found at recovery one session timeout to show that they live.
+
+        Offsets on topics that don't exist are dropped: a crash came between a topic's deletion and theirs.
+        """
+        for topic in self.offsets.state.topics():
+            if self._host.topics.get(topic) is None:
+                await self.offsets.forget_topic(topic)
         for group_id in self.offsets.state.group_ids():
             self._find_or_create(group_id)
         for group in self._groups.values():

@@ -124,6 +124,10 @@ class Offsets:
         """Groups with a committed or a pending offset."""
         return set(self._committed) | {group_id for groups in self._pending.values() for group_id in groups}
 
+    def topics(self) -> set[str]:
+        """Topics on which some group has an offset."""
+        return {topic for group_id in self.group_ids() for topic, _ in self.known(group_id)}
+
     def on_topic(self, topic: str) -> Iterator[tuple[str, TopicPartition]]:
         """Group and partition of every offset, committed or pending, on a topic."""
         found: dict[str, set[TopicPartition]] = defaultdict(set)

@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 from embedded_broker.coordinators.offsets import Commit, Committer
 from embedded_broker.coordinators.ports import OFFSETS_TOPIC, GroupConfig
 from embedded_broker.state.group_types import GroupState, JoinAnswer, JoinRequest, SyncAnswer, SyncRequest
-from tests.embedded_broker.coordinators.memory_host import MemoryHost, empty_disk
+from tests.embedded_broker.coordinators.memory_host import MemoryHost, MemoryTopic, empty_disk
 
 P0, P1 = ("t", 0), ("t", 1)
 
@@ -229,10 +229,22 @@ def test_a_group_with_members_is_not_deleted() -> None:
 def test_offsets_go_with_their_topic() -> None:
     async def run(host: MemoryHost) -> None:
         await commit(host, 5)
+        host.topics["other"] = MemoryTopic([])
         await commit(host, 7, Committer("h"), partition=("other", 0))
         await host.groups.on_topic_deleted("t")
         assert fetched(host) == -1
         assert host.groups.offsets.fetch("h", None, True)[("other", 0)].offset == 7
+
+    async def after(host: MemoryHost) -> None:
+        assert fetched(host) == -1
+
+    restarted(scenario(run), after)
+
+
+def test_offsets_of_a_topic_whose_deletion_was_cut_short_go_at_the_next_start() -> None:
+    async def run(host: MemoryHost) -> None:
+        await commit(host, 5)
+        del host.topics["t"]
 
     async def after(host: MemoryHost) -> None:
         assert fetched(host) == -1
