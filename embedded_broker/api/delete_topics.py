@@ -1,6 +1,6 @@
 """DeleteTopics (20).
 
-Behaviour: durable before it is answered. Open transactions in the topic need no marker any more.
+Behaviour: durable before it is answered; the offsets that groups have on the topic go with it. Open transactions in the topic need no marker any more.
 Version notes: v6 names topics by name or by id.
 """
 
@@ -36,4 +36,5 @@ async def _delete(broker: Broker, name: str | None, topic_id: UUID | None) -> di
         if topic.is_internal:
             return {**answer, "error_code": ErrorCode.invalid_request, "error_message": "an internal topic"}
         await broker.topics.delete(topic)
+        await broker.groups.on_topic_deleted(topic.name)
         return answer
