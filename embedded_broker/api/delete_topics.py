@@ -1,6 +1,7 @@
 """DeleteTopics (20).
 
-Behaviour: durable before it is answered; the offsets that groups have on the topic go with it. Open transactions in the topic need no marker any more.
+Behaviour: durable before it is answered; the offsets that groups have on the topic go with it. Open transactions in the
+topic need no marker any more.
 Version notes: v6 names topics by name or by id.
 """
 
