@@ -1,7 +1,7 @@
 """A partition's log: segments, log start, and what is known to be durable. Format: docs/log-format.md.
 
 Invariants
-- Offsets only grow; a batch is in exactly one segment; each segment begins where its predecessor ends.
+- Offsets have no gaps: each batch, and each segment, begins where its predecessor ends.
 - What is below `durable_end` is on disk, with the names of its files; it is never cut.
 - Everything is called by one thread, except `flush`, which any other thread may call.
 - After a failed fsync nobody knows what is on disk (and a second fsync would say all is well): the log refuses
@@ -68,11 +68,11 @@ class PartitionLog:
     def append(self, batch: bytes | bytearray) -> None:
         """Append one batch whose offset is stamped already. Not durable before `flush`.
 
-        Raises OSError with nothing appended; the next append may work. ValueError for offsets that go back.
+        Raises OSError with nothing appended; the next append may work. ValueError for any other offset than the next.
         """
         self._check_failure()
         header, segment = read_header(batch), self.segments[-1]
-        if header.base_offset < segment.end_offset or header.size_bytes != len(batch):
+        if header.base_offset != segment.end_offset or header.size_bytes != len(batch):
             raise ValueError(f"batch of {len(batch)} bytes does not fit at {segment.end_offset}: {header}")
         if segment.size_bytes and segment.size_bytes + len(batch) > self.segment_bytes:
             segment = self._roll(segment.end_offset)
@@ -109,6 +109,7 @@ class PartitionLog:
             segment.sync()
         unnamed = [segment for segment in segments if not segment.is_named]
         if unnamed:
+            self._fs.overwrite(self.directory / DURABLE, encode_offset(self.durable_end))  # its name, too
             self._fs.sync_directory(self.directory)
             self._fs.sync_directory(self.directory.parent)
         for segment in unnamed:

@@ -35,10 +35,12 @@ def recover(fs: FileSystem, directory: Path, on_batch: OnBatch) -> Recovered:
     bases = [base for base in map(base_offset_of, names) if base is not None]
     while len(bases) > 1 and bases[1] <= log_start:
         fs.remove(directory / segment_name(bases.pop(0)))
-    if not bases and durable_end > 0:
-        raise CorruptLog(f"{directory}: there are no segments, but offsets below {durable_end} were durable")
-    if bases and bases[0] > log_start:
-        raise CorruptLog(f"{directory}: the log starts at {log_start}, but its first segment at {bases[0]}")
+    if not bases or bases[0] > log_start:
+        _refuse_below(
+            durable_end, log_start, directory, 0, f"no segment begins at or before {log_start}, the log start"
+        )
+        _cut(fs, directory, bases)
+        bases = []
     segments: list[Segment] = []
     try:
         _scan(fs, directory, bases, durable_end, on_batch, segments)

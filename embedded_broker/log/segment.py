@@ -59,8 +59,8 @@ class Segment:
         for header, view, wrong in self._walk():
             if header is None:
                 return wrong
-            if header.base_offset < self.end_offset or header.last_offset_delta < 0:
-                return f"offsets {header.base_offset}..{header.last_offset} after {self.end_offset - 1}"
+            if header.base_offset != self.end_offset or header.last_offset_delta < 0:  # offsets are in no CRC
+                return f"offsets {header.base_offset} to {header.last_offset}, {self.end_offset} is next"
             self._note(header, self.sound_bytes)
             self.sound_bytes += header.size_bytes
             on_batch(header, view)

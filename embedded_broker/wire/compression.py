@@ -1,7 +1,7 @@
 """Decompression of record batches, capped. Batches are stored as they came; this is for looking inside.
 
 A cap on what comes out is no use if it is checked afterwards: 64 KiB of zstd can claim 2 GiB. So every codec writes
-into a buffer of a fixed size, which is doubled up to the cap while it is too small.
+into a buffer of a fixed size, which grows up to the cap while it is too small.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ _INTO: dict[int, Callable[[Buffer, bytearray], int]] = {
 _XERIAL = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES = 16
 _GUESS_BYTES_MIN = 64 * 1024
+_TOO_SMALL = "failed to write whole buffer"  # how cramjam says it; other errors are in the data
 
 
 def decompress(codec: int, data: Buffer, bytes_max: int) -> bytes | memoryview:
@@ -45,17 +46,16 @@ def decompress(codec: int, data: Buffer, bytes_max: int) -> bytes | memoryview:
 
 
 def _into(decompress_into: Callable[[Buffer, bytearray], int], data: Buffer, bytes_max: int) -> memoryview:
-    """Decompress with growing buffers. The codecs don't tell a buffer too small from broken data, so all errors are
-    tried again until the cap; broken data ends in few steps, as sizes double."""
+    """Decompress with growing buffers."""
     size = min(max(_GUESS_BYTES_MIN, 4 * len(data)), bytes_max)
     while True:
         out = bytearray(size)
         try:
             return memoryview(out)[: decompress_into(data, out)]
-        except cramjam.DecompressionError:
-            if size == bytes_max:
+        except cramjam.DecompressionError as error:
+            if size == bytes_max or _TOO_SMALL not in str(error):
                 raise
-            size = min(2 * size, bytes_max)
+            size = min(4 * size, bytes_max)
 
 
 def _snappy(data: Buffer, bytes_max: int) -> bytes | memoryview:

@@ -17,6 +17,7 @@ from embedded_broker.wire.compression import decompress
 _CONTROL_KEY = Struct(">hh")
 _CONTROL_VALUE = Struct(">hi")
 ABORT, COMMIT = 0, 1
+DECODED_BYTES_MAX = 256 * 1024 * 1024
 
 
 class Record(NamedTuple):
@@ -47,35 +48,62 @@ def _bytes(value: bytes | None) -> bytes:
 class _Cursor:
     """Reads varints and byte strings; refuses lengths beyond the bytes left."""
 
-    def __init__(self, data: Buffer) -> None:
+    def __init__(self, data: bytes) -> None:
         self.data, self.at = data, 0
 
     def varint(self) -> int:
-        shift = value = 0
-        while True:
-            if self.at >= len(self.data) or shift > 63:
-                raise CorruptBatch("record ends inside a number")
-            byte = self.data[self.at]
-            self.at += 1
-            value |= (byte & 0x7F) << shift
-            if not byte & 0x80:
-                return (value >> 1) ^ -(value & 1)
-            shift += 7
+        """The next number, which has 64 bits at most."""
+        at = self.at
+        try:
+            byte = self.data[at]
+            if byte < 0x80:  # nearly all
+                self.at = at + 1
+                return (byte >> 1) ^ -(byte & 1)
+            value, shift = byte & 0x7F, 7
+            while byte >= 0x80:
+                if shift > 63:
+                    raise CorruptBatch("number longer than 64 bits")
+                at += 1
+                byte = self.data[at]
+                value |= (byte & 0x7F) << shift
+                shift += 7
+        except IndexError as error:
+            raise CorruptBatch("record ends inside a number") from error
+        if value >= 1 << 64:
+            raise CorruptBatch("number longer than 64 bits")
+        self.at = at + 1
+        return (value >> 1) ^ -(value & 1)
 
-    def bytes(self) -> bytes | None:
+    def field(self) -> bytes | None:
+        """The next byte string, behind its length; None for length -1."""
         length = self.varint()
-        if length < 0:
+        if length == -1:
             return None
-        end = self.at + length
-        if end > len(self.data):
-            raise CorruptBatch("record field longer than its batch")
-        found = bytes(self.data[self.at : end])
+        begin, end = self.at, self.at + length
+        if length < 0 or end > len(self.data):
+            raise CorruptBatch(f"field of {length} bytes in {len(self.data) - begin}")
         self.at = end
-        return found
+        return self.data[begin:end]
+
+    def headers(self) -> tuple[tuple[bytes, bytes | None], ...]:
+        """All headers of a record, in order."""
+        count = self.varint()
+        if count < 0 or count > len(self.data) - self.at:
+            raise CorruptBatch(f"{count} headers in {len(self.data) - self.at} bytes")
+        found = []
+        for _ in range(count):
+            key = self.field()
+            if key is None:
+                raise CorruptBatch("header without a key")
+            found.append((key, self.field()))
+        return tuple(found)
 
 
 def encode(records: Sequence[tuple[bytes | None, bytes | None]], timestamp_ms: int, **header: int) -> bytearray:
-    """An uncompressed batch of key-value records, all with one timestamp; `header` goes to `batch.seal`."""
+    """An uncompressed batch of key-value records, all with one timestamp; `header` goes to `batch.seal`.
+
+    Offsets begin at 0; the log stamps them.
+    """
     out = bytearray()
     for delta, (key, value) in enumerate(records):
         body = b"\x00" + _varint(0) + _varint(delta) + _bytes(key) + _bytes(value) + _varint(0)
@@ -98,36 +126,43 @@ def marker(producer_id: int, producer_epoch: int, *, commit: bool, timestamp_ms:
 
 
 def marker_commits(batch: Buffer) -> bool:
-    """Whether a control batch is a commit marker."""
-    key = decode(batch)[0].key
+    """Whether a control batch is a commit marker. Raises CorruptBatch when it is no control batch."""
+    records = decode(batch)
+    key = records[0].key if records else None
     if key is None or len(key) < _CONTROL_KEY.size:
         raise CorruptBatch("control record without its key")
     return bool(_CONTROL_KEY.unpack_from(key)[1] == COMMIT)
 
 
-def decode(batch: Buffer, bytes_max: int = 256 * 1024 * 1024) -> list[Record]:
-    """All records of one batch; raises CorruptBatch. Decompression stops at `bytes_max`."""
+def decode(batch: Buffer, bytes_max: int = DECODED_BYTES_MAX) -> list[Record]:
+    """All records of one batch, with absolute offsets and timestamps.
+
+    Args:
+        batch: one whole batch, whose CRC has been checked.
+        bytes_max: cap on the decompressed body.
+
+    Raises CorruptBatch when the records don't fill the body exactly. Source: DefaultRecordBatch and DefaultRecord.
+    """
     header = read_header(batch)
-    body = memoryview(batch)[batches.HEADER_BYTES :]
-    data: Buffer = decompress(header.compression, body, bytes_max) if header.compression else body
+    body = memoryview(batch)[batches.HEADER_BYTES : header.size_bytes]
+    data = bytes(decompress(header.compression, body, bytes_max) if header.compression else body)
     if header.record_count < 0 or header.record_count > len(data):
         raise CorruptBatch(f"{header.record_count} records in {len(data)} bytes")
     cursor, records = _Cursor(data), []
-    appended = bool(header.attributes & batches.TIMESTAMP_TYPE)
+    append_time = header.max_timestamp if header.is_log_append_time else None
     for _ in range(header.record_count):
         length = cursor.varint()
         end = cursor.at + length
-        if length < 0 or end > len(data):
-            raise CorruptBatch("record longer than its batch")
-        cursor.at += 1
+        if length <= 0 or end > len(data):
+            raise CorruptBatch(f"record of {length} bytes in {len(data) - cursor.at}")
+        cursor.at += 1  # attributes, unused
         timestamp = header.base_timestamp + cursor.varint()
         offset = header.base_offset + cursor.varint()
-        key, value = cursor.bytes(), cursor.bytes()
-        count = cursor.varint()
-        if count < 0 or count > len(data):
-            raise CorruptBatch(f"{count} headers")
-        headers = tuple((cursor.bytes() or b"", cursor.bytes()) for _ in range(count))
+        key, value = cursor.field(), cursor.field()
+        headers = cursor.headers()
         if cursor.at != end:
             raise CorruptBatch("record length does not fit its fields")
-        records.append(Record(offset, header.max_timestamp if appended else timestamp, key, value, headers))
+        records.append(Record(offset, timestamp if append_time is None else append_time, key, value, headers))
+    if cursor.at != len(data):
+        raise CorruptBatch(f"{len(data) - cursor.at} bytes after the last record")
     return records

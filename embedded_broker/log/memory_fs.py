@@ -1,0 +1,227 @@
+"""A filesystem in memory that fails on purpose: the worst that FileSystem's promises allow.
+
+It remembers what has been synced. `crash` takes the rest away, all of it or a random choice of it; faults let the
+n-th operation fail, in part or with a power cut.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+from embedded_broker.log.fs import Data, File
+
+
+class PowerCut(BaseException):
+    """The machine stopped in the middle of an operation. Nothing may catch it but the test that asked for it."""
+
+
+@dataclass(slots=True, eq=False)
+class _Inode:
+    """A file's content. `pending` are changes since the last sync, in order: (position, bytes), or (size, None) for a
+    cut."""
+
+    data: bytearray = field(default_factory=bytearray)
+    synced: bytes = b""
+    pending: list[tuple[int, bytes | None]] = field(default_factory=list)
+
+    def change(self, at: int, new: bytes | None) -> None:
+        self.pending.append((at, new))
+        _apply(self.data, at, new)
+
+    def sync(self) -> None:
+        self.synced, self.pending = bytes(self.data), []
+
+    def crash(self, random: Random | None) -> None:
+        """Go back to what was synced; with `random`, each change since may have reached the disk, or a part of it."""
+        image = bytearray(self.synced)
+        for at, new in self.pending if random else ():
+            assert random is not None
+            fate = random.choice(("lost", "part", "whole"))
+            if fate == "whole":
+                _apply(image, at, new)
+            elif fate == "part" and new is not None:
+                _apply(image, at, new[: random.randrange(len(new) + 1)])
+        self.data = image
+        self.sync()
+
+
+def _apply(data: bytearray, at: int, new: bytes | None) -> None:
+    if new is None:
+        del data[at:]
+        return
+    data.extend(bytes(max(at - len(data), 0)))  # a hole reads as zeros
+    data[at : at + len(new)] = new
+
+
+@dataclass(slots=True)
+class _Fault:
+    """Strikes at the operation that finds `countdown` at 0."""
+
+    kind: str
+    countdown: int
+    error: BaseException
+    bytes_written: int
+
+
+class MemoryFileSystem:
+    """Implements FileSystem.
+
+    Kinds of operations: append, truncate, sync, create, write, rename, remove, sync_directory. A crash
+    keeps the object usable: it is the disk after the restart. Files opened before belong to the past.
+    """
+
+    def __init__(self) -> None:
+        self.operations = 0
+        """How many there have been: the range for `power_cut`."""
+        self._inodes: dict[Path, _Inode] = {}
+        self._directories: set[Path] = set()
+        self._durable: dict[Path, _Inode] = {}  # names as of the last sync of their directories
+        self._faults: list[_Fault] = []
+
+    def fail(self, kind: str, error_number: int, *, after: int = 0, bytes_written: int = 0) -> None:
+        """Let an operation raise OSError.
+
+        Args:
+            kind: which operations count.
+            error_number: as in `errno`.
+            after: how many of them succeed before.
+            bytes_written: how much of a failed append, or of a write, is done nevertheless.
+        """
+        self._faults.append(_Fault(kind, after, OSError(error_number, os.strerror(error_number)), bytes_written))
+
+    def power_cut(self, after: int) -> None:
+        """Raise PowerCut after that many more operations of any kind; then call `crash`."""
+        self._faults.append(_Fault("", after, PowerCut(), 0))
+
+    def step(self, kind: str) -> None:
+        """Count an operation about to be done; raises what was asked for, before anything is done."""
+        fault = self._strike(kind)
+        if fault is not None:
+            raise fault.error
+
+    def _strike(self, kind: str) -> _Fault | None:
+        self.operations += 1
+        for fault in self._faults:
+            if fault.kind in ("", kind):
+                fault.countdown -= 1
+                if fault.countdown < 0:
+                    self._faults.remove(fault)
+                    return fault
+        return None
+
+    def write(self, kind: str, inode: _Inode, at: int, data: bytes) -> None:
+        """Count a write and do it; a fault may have done a part of it before it raises."""
+        fault = self._strike(kind)
+        if fault is not None:
+            done = data if isinstance(fault.error, PowerCut) else data[: fault.bytes_written]
+            if done:
+                inode.change(at, done)  # `crash` decides how much of it a power cut has left
+            raise fault.error
+        inode.change(at, data)
+
+    def crash(self, random: Random | None = None) -> None:
+        """Lose what was not synced; with `random`, a choice of it. Names, too: of files created, renamed, removed."""
+        for path in self._inodes.keys() | self._durable.keys():
+            now, then = self._inodes.get(path), self._durable.get(path)
+            kept = now if random and random.random() < 0.5 else then
+            if kept is None:
+                self._durable.pop(path, None)
+            else:
+                self._durable[path] = kept
+        self._inodes = dict(self._durable)
+        for inode in self._inodes.values():
+            inode.crash(random)
+        self._faults = []
+
+    def corrupt(self, path: Path, at: int) -> None:
+        """Flip a bit of what is stored, as a bad disk does."""
+        inode = self._inodes[path]
+        inode.data[at] ^= 0x01
+        inode.sync()
+
+    def open(self, path: Path) -> File:
+        """See FileSystem."""
+        if path not in self._inodes:
+            self.step("create")
+            self._inodes[path] = _Inode()
+        return _MemoryFile(self, self._inodes[path])
+
+    def names(self, directory: Path) -> list[str]:
+        """See FileSystem."""
+        self._directories.add(directory)
+        return sorted(path.name for path in [*self._inodes, *self._directories] if path.parent == directory)
+
+    def read_small(self, path: Path) -> bytes | None:
+        """See FileSystem."""
+        inode = self._inodes.get(path)
+        return None if inode is None else bytes(inode.data)
+
+    def write_atomically(self, path: Path, data: bytes) -> None:
+        """See FileSystem."""
+        inode = _Inode()
+        self.write("write", inode, 0, data)
+        self.step("sync")
+        inode.sync()
+        self.step("rename")
+        self._inodes[path] = inode
+        self.sync_directory(path.parent)
+
+    def overwrite(self, path: Path, data: bytes) -> None:
+        """See FileSystem."""
+        self.write("write", self._inodes.setdefault(path, _Inode()), 0, data)
+
+    def remove(self, path: Path) -> None:
+        """See FileSystem."""
+        self.step("remove")
+        self._inodes.pop(path, None)
+
+    def remove_directory(self, path: Path) -> None:
+        """See FileSystem."""
+        self.step("remove")
+        self._directories.discard(path)
+
+    def sync_directory(self, path: Path) -> None:
+        """See FileSystem."""
+        self.step("sync_directory")
+        self._durable = {name: inode for name, inode in self._durable.items() if name.parent != path}
+        self._durable.update({name: inode for name, inode in self._inodes.items() if name.parent == path})
+
+
+class _MemoryFile:
+    """An open file of a MemoryFileSystem."""
+
+    def __init__(self, fs: MemoryFileSystem, inode: _Inode) -> None:
+        self._fs, self._inode = fs, inode
+        self._size = len(inode.data)
+
+    def append(self, data: Data) -> None:
+        """See File."""
+        if len(self._inode.data) > self._size:  # what a failed append has left
+            self.truncate(self._size)
+        self._fs.write("append", self._inode, self._size, bytes(data))
+        self._size += len(data)
+
+    def read(self, at: int, size: int) -> bytes:
+        """See File."""
+        return bytes(self._inode.data[at : min(at + size, self._size)])
+
+    def size(self) -> int:
+        """See File."""
+        return self._size
+
+    def truncate(self, size: int) -> None:
+        """See File."""
+        self._fs.step("truncate")
+        self._inode.change(size, None)
+        self._size = size
+
+    def sync(self) -> None:
+        """See File."""
+        self._fs.step("sync")
+        self._inode.sync()
+
+    def close(self) -> None:
+        """See File."""
