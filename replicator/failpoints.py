@@ -5,8 +5,8 @@ Only `eos-replicate run` reads the variable; without it every step is a no-op.
 
 from __future__ import annotations
 
-import os
 import signal
+import threading
 from collections import Counter
 from collections.abc import Callable
 
@@ -49,6 +49,7 @@ def parse(text: str) -> Reach:
         reached[step] += 1
         action = plans.get((step, reached[step]))
         if action is not None:
-            os.kill(os.getpid(), action)
+            # to this very thread: a SIGSTOP to the process lets it run on until another thread has taken it
+            signal.pthread_kill(threading.get_ident(), action)
 
     return reach
