@@ -18,6 +18,7 @@ from integration_tests.harness.load import Load
 from integration_tests.harness.replicator import FlowFile, Replicator
 
 PARTITIONS = 3
+PACE_S = 0.02  # between two steps of a writer in the background, so that it leaves the machine to the others
 
 
 class Copying:
@@ -76,7 +77,7 @@ class Copying:
 
         def write() -> None:
             try:
-                while not over.is_set():
+                while not over.wait(PACE_S):
                     self.load.mixed(step)
             except BaseException as error:  # noqa: BLE001 - handed to the thread of the test, below
                 failed.append(error)
