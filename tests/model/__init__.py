@@ -1,0 +1,1 @@
+"""Explicit-state models of the protocol: every interleaving of small worlds, explored to the end."""
