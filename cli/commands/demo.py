@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import signal
 import sys
 import tempfile
-from dataclasses import asdict, replace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
 import click
@@ -16,9 +20,10 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from cli.demo.director import Outcome, Settings
+    from cli.demo.model import Outcome, Settings
 
 MODES = ("at_most_once", "at_least_once", "exactly_once")
+COMPARED_KILLS_MIN = 2  # one after the end of a transaction, one before it
 EPILOG = """\b
 Examples:
   eos-replicate demo
@@ -27,17 +32,18 @@ Examples:
   eos-replicate demo --compare
 
 \b
-Exit code 0 only if nothing was lost, doubled, reordered or altered (with --compare: under exactly_once).
+Exit code 0 only if nothing was lost, doubled, reordered or altered. With --compare: if exactly_once did
+nothing of the kind, at_most_once doubled nothing and at_least_once lost nothing.
 """
 
 
 @click.command(epilog=EPILOG)
-@click.option("--records", type=click.IntRange(1), default=12_000, show_default=True, help="Records to write, at most.")
-@click.option("--seconds", type=click.FloatRange(2), default=13.0, show_default=True, help="How long data flows.")
+@click.option("--records", type=click.IntRange(1), default=12_000, show_default=True, help="Records, at least.")
+@click.option("--seconds", type=click.FloatRange(2), default=12.0, show_default=True, help="How long data flows.")
 @click.option("--kills", type=click.IntRange(0), default=5, show_default=True, help="SIGKILLs of the replicator.")
 @click.option("--broker-kills", type=click.IntRange(0), default=1, show_default=True, help="SIGKILLs of the target.")
 @click.option("--seed", type=int, default=None, help="Seed of data and kills. Default: a new one, shown.")
-@click.option("--keep", is_flag=True, help="Keep the brokers' data and all logs.")
+@click.option("--keep", is_flag=True, help="Keep the brokers' data and all logs, whatever happens.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line; the last one is the result.")
 @click.option("--compare", is_flag=True, help="The same kills under all three delivery modes.")
 def demo(
@@ -49,44 +55,64 @@ def demo(
     keep: bool,
     as_json: bool,
     compare: bool,
-) -> None:
+) -> int:
     """Start two brokers and a replicator, kill them while data flows, and compare every record.
 
-    Needs neither Java nor Docker. The comparison reads both brokers with clients of its own and shares no code
-    with the replicator.
+    Needs neither Java nor Docker. The load goes on for as long as the kills take. The comparison reads both brokers
+    with clients of its own and shares no code with the replicator. Data and logs are deleted at the end unless
+    something was wrong.
     """
     from rich.console import Console
 
-    from cli.demo.director import Settings
+    from cli.demo.model import DemoFailed, Settings
 
+    if compare and kills < COMPARED_KILLS_MIN:
+        raise click.UsageError(f"--compare needs --kills {COMPARED_KILLS_MIN} or more, to hit both weaker modes")
     chosen = random.SystemRandom().randrange(1_000_000) if seed is None else seed
     settings = Settings(records, seconds, kills, broker_kills, chosen)
     console = Console(stderr=as_json, quiet=as_json)
+    run = _compare if compare else _one
+    with _directory(keep) as (directory, kept):
+        try:
+            good = run(settings, directory, console, as_json)
+        except DemoFailed as error:
+            kept.append("the demo came to no verdict")
+            raise click.ClickException(str(error)) from error
+        if not good:
+            kept.append("the promise was broken")
+    return 0 if good else 1
+
+
+@contextmanager
+def _directory(keep: bool) -> Iterator[tuple[Path, list[str]]]:
+    """A directory that goes away at the end, however it comes, unless there is a reason in the list to keep it."""
     directory = Path(tempfile.mkdtemp(prefix="eos-demo-"))
+    reasons = ["--keep"] if keep else []
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _end)
     try:
-        exact = (
-            _compare(settings, directory, console, as_json) if compare else _one(settings, directory, console, as_json)
-        )
+        yield directory, reasons
     finally:
-        if keep:
-            click.echo(f"data and logs are in {directory}", err=True)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)  # a second ^C must not leave half of the files
+        if reasons:
+            click.echo(f"data and logs are in {directory} ({reasons[-1]})", err=True)
         else:
-            shutil.rmtree(directory, ignore_errors=True)
-    sys.exit(0 if exact else 1)
+            shutil.rmtree(directory)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    sys.exit(128 + number)
 
 
 def _run(settings: Settings, directory: Path, console: Console, as_json: bool) -> Outcome:
     from cli.demo import show
-    from cli.demo.director import Director, Progress
+    from cli.demo.director import Director
 
     directory.mkdir(exist_ok=True)
     if as_json:
-        return Director(settings, directory, lambda progress: click.echo(json.dumps(asdict(progress)))).run()
-    with show.live(console) as shown:
-
-        def update(progress: Progress) -> None:
-            shown.update(show.progress_table(progress, settings))
-
+        return Director(settings, directory, show.lines(settings)).run()
+    with show.live(console, settings) as update:
         return Director(settings, directory, update).run()
 
 
@@ -95,40 +121,33 @@ def _one(settings: Settings, directory: Path, console: Console, as_json: bool) -
 
     outcome = _run(settings, directory, console, as_json)
     if as_json:
-        click.echo(json.dumps({**_summary(outcome), "seed": settings.seed}))
+        click.echo(json.dumps({"event": "result", "seed": settings.seed, **show.summary(outcome)}))
     else:
         console.print(show.verdict_table(outcome))
-        total = outcome.total
-        said = "Nothing lost, doubled, reordered or altered" if total.exact else "NOT exactly once"
-        kills = f"{outcome.worker_kills} worker kills and {outcome.broker_kills} broker kills"
-        console.print(f"{said} after {kills}, in {outcome.seconds:.0f} s (seed {settings.seed}).")
+        for line in show.verdict_lines(outcome, settings):
+            console.print(line, markup=False, highlight=False)
     return outcome.total.exact
 
 
 def _compare(settings: Settings, directory: Path, console: Console, as_json: bool) -> bool:
     from cli.demo import show
 
-    outcomes: dict[str, Outcome] = {}
-    for mode in MODES:
-        by_steps = replace(settings, delivery=mode, steps=True, broker_kills=0)
-        outcomes[mode] = _run(by_steps, directory / mode, console, as_json)
+    outcomes = {
+        mode: _run(replace(settings, delivery=mode, at_steps=True), directory / mode, console, as_json)
+        for mode in MODES
+    }
     if as_json:
-        click.echo(json.dumps({"seed": settings.seed, **{mode: _summary(done) for mode, done in outcomes.items()}}))
+        modes = {mode: show.summary(outcome) for mode, outcome in outcomes.items()}
+        exact = modes["exactly_once"]
+        click.echo(json.dumps({"event": "result", "seed": settings.seed, **exact, "modes": modes}))
     else:
         console.print(show.comparison_table(outcomes))
-    return outcomes["exactly_once"].total.exact
+        for line in show.comparison_lines(outcomes, settings):
+            console.print(line, markup=False, highlight=False)
+    return _kept_promises(outcomes)
 
 
-def _summary(outcome: Outcome) -> dict[str, float]:
-    total = outcome.total
-    return {
-        "records_source": total.source,
-        "records_target": total.target,
-        "lost": total.lost,
-        "doubled": total.doubled,
-        "reordered": total.reordered,
-        "altered": total.altered,
-        "worker_kills": outcome.worker_kills,
-        "broker_kills": outcome.broker_kills,
-        "seconds": outcome.seconds,
-    }
+def _kept_promises(outcomes: dict[str, Outcome]) -> bool:
+    """Whether each mode did only what it is known to do."""
+    never_doubles, never_loses = outcomes["at_most_once"].total, outcomes["at_least_once"].total
+    return not never_doubles.doubled and not never_loses.lost and outcomes["exactly_once"].total.exact

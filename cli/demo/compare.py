@@ -1,14 +1,17 @@
 """Compares what a reader of the source and a reader of the target have seen. Pure; knows nothing of the replicator.
 
 A record's name is the number that its writer put into it; its content is everything a reader sees but the offset.
+The verdict is the smallest set of faults that explains the target, each named, so that one lost record is one
+fault and does not make strangers of all that follow.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
-from collections.abc import Sequence
+from collections import defaultdict, deque
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 
@@ -22,16 +25,24 @@ class Seen(NamedTuple):
     timestamp_ms: int
 
 
+Names = tuple[bytes, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the copy of one partition is worth; exact when the last four are zero."""
+    """What the copy of one partition is worth: how many records stand on either side, and the faults by name.
 
-    source: int
-    target: int
-    lost: int
-    doubled: int
-    reordered: int
-    altered: int
+    lost: in the source, not in the target. doubled: one entry for each copy too many. reordered: the fewest records
+    that would have to move for the rest to stand in source order. altered: copies whose content is not the
+    source's, and records that the source never held.
+    """
+
+    source: int = 0
+    target: int = 0
+    lost: Names = ()
+    doubled: Names = ()
+    reordered: Names = ()
+    altered: Names = ()
 
     @property
     def exact(self) -> bool:
@@ -49,36 +60,106 @@ class Verdict:
         )
 
 
-NOTHING = Verdict(0, 0, 0, 0, 0, 0)
-
-
 def judge(source: Sequence[Seen], target: Sequence[Seen]) -> Verdict:
-    """The verdict on one partition.
+    """The verdict on one partition; both sides in the order of their offsets.
 
-    lost: names that the target lacks. doubled: copies beyond those that the source holds. altered: copies whose
-    content is not the source's, and records that the source never held. reordered: the fewest records that would
-    have to move for the rest to stand in source order.
+    A name that the source holds n times may stand n times in the target. A copy that nothing identifies (its name
+    itself was damaged) and that stands where records are missing is taken for one of them: altered, not lost.
     """
-    here, there = Counter(record.name for record in source), Counter(record.name for record in target)
-    rank = {record.name: number for number, record in reversed(list(enumerate(source)))}
-    contents: dict[bytes, set[Seen]] = {}
-    for record in source:
-        contents.setdefault(record.name, set()).add(record)
-    lost = sum((here - there).values())
-    doubled = sum(count for name, count in (there - here).items() if name in here)
-    altered = sum(record not in contents.get(record.name, ()) for record in target)
-    firsts, seen = list[int](), set[bytes]()
+    places = _places(source)
+    ranks = _ranks(places, target)
+    kept = longest_rising(ranks)
+    here = {rank for rank in ranks if rank is not None}
+    reordered = here - {ranks[at] for at in kept}
+    found = _strangers(len(source), ranks, kept, here)
+    return Verdict(
+        len(source),
+        len(target),
+        lost=tuple(record.name for rank, record in enumerate(source) if rank not in here and rank not in found),
+        doubled=_extra(ranks, target),
+        reordered=tuple(source[rank].name for rank in sorted(rank for rank in reordered if rank is not None)),
+        altered=_altered(source, target, places, found),
+    )
+
+
+def _places(source: Iterable[Seen]) -> dict[bytes, list[int]]:
+    """Name → its places in the source, rising."""
+    places: dict[bytes, list[int]] = defaultdict(list)
+    for rank, record in enumerate(source):
+        places[record.name].append(rank)
+    return places
+
+
+def _ranks(places: Mapping[bytes, list[int]], target: Iterable[Seen]) -> list[int | None]:
+    """The source place of each target record, None for one whose name the source doesn't hold.
+
+    A name with several places takes them in turn; copies beyond share the last one.
+    """
+    turns = {name: deque(found) for name, found in places.items()}
+    ranks: list[int | None] = []
     for record in target:
-        if record.name in rank and record.name not in seen:
-            seen.add(record.name)
-            firsts.append(rank[record.name])
-    return Verdict(len(source), len(target), lost, doubled, len(firsts) - longest_rising(firsts), altered)
+        turn = turns.get(record.name)
+        ranks.append(None if turn is None else turn.popleft() if len(turn) > 1 else turn[0])
+    return ranks
 
 
-def longest_rising(numbers: Sequence[int]) -> int:
-    """Length of the longest strictly rising subsequence."""
-    tails: list[int] = []
-    for number in numbers:
-        place = bisect_left(tails, number)
-        tails[place : place + 1] = [number]
-    return len(tails)
+def _extra(ranks: Sequence[int | None], target: Sequence[Seen]) -> Names:
+    """One name for every copy of a source place beyond the first."""
+    taken: set[int] = set()
+    extra: list[bytes] = []
+    for rank, record in zip(ranks, target, strict=True):
+        if rank is not None and rank in taken:
+            extra.append(record.name)
+        elif rank is not None:
+            taken.add(rank)
+    return tuple(extra)
+
+
+def _strangers(size: int, ranks: Sequence[int | None], kept: Sequence[int], here: set[int]) -> dict[int, int]:
+    """Missing source place → target place of the unidentified record that stands in its gap.
+
+    A gap lies between two neighbours that stand in source order; inside it both sides are paired in order.
+    """
+    found: dict[int, int] = {}
+    edges = [(-1, -1), *((at, rank) for at in kept if (rank := ranks[at]) is not None), (len(ranks), size)]
+    for (left, low), (right, high) in pairwise(edges):
+        unknown = [at for at in range(left + 1, right) if ranks[at] is None]
+        if unknown:
+            missing = [rank for rank in range(low + 1, high) if rank not in here]
+            found.update(zip(missing, unknown, strict=False))
+    return found
+
+
+def _altered(
+    source: Sequence[Seen], target: Sequence[Seen], places: Mapping[bytes, list[int]], found: Mapping[int, int]
+) -> Names:
+    """Names of copies with other content: the source's name where it is known, else the target's."""
+    true_names = {at: source[rank].name for rank, at in found.items()}
+    return tuple(
+        true_names.get(at, record.name)
+        for at, record in enumerate(target)
+        if all(record != source[rank] for rank in places.get(record.name, ()))
+    )
+
+
+def longest_rising(numbers: Sequence[int | None]) -> list[int]:
+    """Indexes of a longest strictly rising subsequence; None is never part of it."""
+    tails: list[int] = []  # the lowest last number of a rising run, by its length
+    ends: list[int] = []  # index of each of these numbers
+    before: dict[int, int] = {}
+    for index, number in enumerate(numbers):
+        if number is None:
+            continue
+        length = bisect_left(tails, number)
+        if length < len(tails) and tails[length] == number:
+            continue  # the first copy is the one in its place
+        tails[length : length + 1] = [number]
+        ends[length : length + 1] = [index]
+        if length:
+            before[index] = ends[length - 1]
+    run: list[int] = []
+    at = ends[-1] if ends else None
+    while at is not None:
+        run.append(at)
+        at = before.get(at)
+    return run[::-1]

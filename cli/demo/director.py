@@ -2,68 +2,23 @@
 
 from __future__ import annotations
 
-import json
-import random
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 
-from confluent_kafka import KafkaException, TopicPartition
+from cli.demo import reading, schedule
+from cli.demo.compare import judge
+from cli.demo.model import FLOW, RENAMED, TOPICS, DemoFailed, Outcome, Progress, Settings
+from cli.demo.processes import BrokerProcess, Child
+from cli.demo.watch import Watch
+from cli.demo.worker import Worker
 
-from cli.demo import reading
-from cli.demo.compare import NOTHING, Verdict, judge
-from cli.demo.processes import BrokerProcess, Child, ChildFailed
-
-TOPICS = {"orders": 4, "payments": 2}
-FLOW = "demo"
+TICK_S = 0.05
+GLANCE_S = 0.2
 CATCH_UP_S_MAX = 60.0
-WATCH_S = 0.1
-LANE_S_MAX = 20.0
-ENDLESS = 10**9
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What the user asked for. `steps` kills the worker at named steps instead of random moments."""
-
-    records: int
-    seconds: float
-    kills: int
-    broker_kills: int
-    seed: int
-    delivery: str = "exactly_once"
-    steps: bool = False
-
-
-@dataclass(slots=True)
-class Progress:
-    """What a person sees while it runs. `copied` counts source offsets that the target has committed."""
-
-    phase: str = "starting"
-    written: int = 0
-    copied: int = 0
-    lag: int = 0
-    worker_kills: int = 0
-    broker_kills: int = 0
-    seconds: float = 0.0
-    last: str = ""
-
-
-@dataclass(slots=True)
-class Outcome:
-    """The end of a run: verdicts by partition, kills that really happened."""
-
-    verdicts: dict[tuple[str, int], Verdict] = field(default_factory=dict)
-    worker_kills: int = 0
-    broker_kills: int = 0
-    seconds: float = 0.0
-
-    @property
-    def total(self) -> Verdict:
-        """All partitions together."""
-        return sum(self.verdicts.values(), NOTHING)
+LATE_S_MAX = 90.0
 
 
 class Director:
@@ -71,212 +26,170 @@ class Director:
 
     def __init__(self, settings: Settings, directory: Path, show: Callable[[Progress], None]) -> None:
         self._settings, self._directory, self._show = settings, directory, show
-        self._chance = random.Random(settings.seed)
         self._progress = Progress()
         self._began = time.monotonic()
+        self._next_glance = 0.0
+        self._worker = Worker(directory / "flow.yaml", directory / "replicator.log")
         self._stack = ExitStack()
 
     def run(self) -> Outcome:
-        """The whole demo. Raises ChildFailed or reading.ReadFailed; children are gone in any case."""
+        """The whole demo. Raises DemoFailed when there can be no verdict; children are gone in any case."""
         with self._stack:
             source, target = self._broker("source"), self._broker("target")
+            source.ready()
             reading.create_topics(source.address, TOPICS)
-            flow_file = self._flow_file(source.address, target.address)
             load = self._load(source.address)
-            watch = _Watch(source.address, target.address)
-            self._stack.callback(watch.close)
-            worker = _Worker(flow_file, self._directory, self._point())
-            self._stack.callback(lambda: worker.child.kill())
-            self._massacre(watch, worker, target)
-            self._say("stopping the load")
-            if (load.running() and load.stop() != 0) or load.process.returncode != 0:
-                raise ChildFailed(f"the load failed{load.tail()}")
-            self._catch_up(watch, worker)
-            if worker.child.stop() != 0:
-                raise ChildFailed(f"the replicator did not stop cleanly{worker.child.tail()}")
-            self._say("comparing every record")
-            outcome = self._compare(source.address, target.address)
-        return outcome
+            target.ready()
+            self._watch = Watch(source.address, target.address)
+            self._stack.callback(self._watch.close)
+            self._write_flow_file(source.address, target.address)
+            self._kill_by_schedule(load, target)
+            written = self._finish_load(load)
+            self._catch_up(target)
+            self._worker.stop()
+            return self._compare(source.address, target.address, written)
 
     def _broker(self, name: str) -> BrokerProcess:
         broker = BrokerProcess(name, self._directory)
-        self._stack.callback(broker.stop)
+        self._stack.callback(broker.kill)
         return broker
 
     def _load(self, address: str) -> Child:
+        settings = self._settings
         topics = ",".join(f"{name}:{count}" for name, count in TOPICS.items())
-        enough = ENDLESS if self._settings.steps else self._settings.records  # steps need transactions to die in
-        numbers = (self._settings.seed, enough, self._rate())
-        child = Child(["cli.demo.load", address, topics, *map(str, numbers)], self._directory / "load.log")
-        self._stack.callback(child.kill)
-        child.first_line()
-        return child
+        numbers = (settings.seed, settings.records, settings.records / settings.seconds)
+        load = Child(["cli.demo.load", address, topics, *map(str, numbers)], self._directory / "load.log")
+        self._stack.callback(load.kill)
+        return load
 
-    def _rate(self) -> int:
-        """Records a second, so that the load lasts as long as the kills."""
-        return max(1, int(self._settings.records / self._settings.seconds))
-
-    def _flow_file(self, source: str, target: str) -> Path:
-        path = self._directory / "flow.yaml"
-        path.write_text(
+    def _write_flow_file(self, source: str, target: str) -> None:
+        self._worker.flow_file.write_text(
             f"""clusters:
-  source: {{properties: {{bootstrap.servers: "{source}"}}}}
-  target: {{properties: {{bootstrap.servers: "{target}"}}}}
+  source: {{properties: {{bootstrap.servers: "{source}", reconnect.backoff.max.ms: "500"}}}}
+  target: {{properties: {{bootstrap.servers: "{target}", reconnect.backoff.max.ms: "500"}}}}
 flows:
   {FLOW}:
     source: source
     target: target
     topics: [{", ".join(TOPICS)}]
     delivery: {self._settings.delivery}
-    limits: {{request_timeout_ms: 5000, transaction_timeout_ms: 10000}}
+    limits: {{request_timeout_ms: 10000, transaction_timeout_ms: 20000}}
 """
         )
-        return path
 
-    def _point(self) -> str:
-        """The fail point at which the next worker kills itself, in a run by steps; else none."""
-        if not self._settings.steps or self._progress.worker_kills >= self._settings.kills:
-            return ""
-        step = ("after_end_txn", "before_end_txn")[self._progress.worker_kills % 2]
-        return f"{step}@{self._chance.randrange(3, 12)}=kill"
+    def _kill_by_schedule(self, load: Child, target: BrokerProcess) -> None:
+        """Until all kills have happened and the data has flowed for long enough; the worker runs at the end."""
+        settings = self._settings
+        plan = schedule.draw(settings.seed, settings.seconds, settings.kills, settings.broker_kills, settings.at_steps)
+        killing, breaking = deque(plan.worker), deque(plan.broker)
+        load.line()  # it writes
+        began = time.monotonic()
+        self._start_worker(killing)
+        self._say("copying, and killing" if killing or breaking else "copying")
+        while True:
+            elapsed_s = time.monotonic() - began
+            if elapsed_s >= settings.seconds and not killing and not breaking:
+                return
+            if breaking and elapsed_s >= breaking[0]:
+                breaking.popleft()
+                self._break(target)
+            if killing and self._killed(killing[0], elapsed_s):
+                killing.popleft()
+                self._progress.worker_kills += 1
+                self._start_worker(killing)
+            if elapsed_s > settings.seconds + LATE_S_MAX:
+                raise self._worker.child.failed("could not be killed by the schedule: it doesn't copy")
+            if not load.running():
+                raise load.failed("ended by itself")
+            self._tick(target)
+
+    def _start_worker(self, killing: deque[schedule.WorkerKill]) -> None:
+        self._worker.start(killing[0].point if killing else "")
+        self._stack.callback(self._worker.child.kill)
+
+    def _killed(self, kill: schedule.WorkerKill, elapsed_s: float) -> bool:
+        """Whether this kill has now happened: by the worker itself at its point, or by us at its moment."""
+        worker = self._worker
+        if kill.point:
+            if not worker.has_killed_itself():
+                return False
+            self._tell(f"worker killed at {kill.point.partition('@')[0]}")
+            return True
+        since = worker.committing_since
+        if elapsed_s < kill.at_s or since is None or time.monotonic() - since < kill.at_work_s:
+            return False
+        worker.kill()
+        self._tell("worker killed")
+        return True
+
+    def _break(self, target: BrokerProcess) -> None:
+        target.kill()
+        self._progress.broker_kills += 1
+        self._tell("target broker killed")
+        target.restart()
+        self._tell("target broker is back")
+
+    def _finish_load(self, load: Child) -> int:
+        """Stop the load; how many records it has certainly written."""
+        self._say("stopping the load")
+        code = load.stop()
+        if code != 0:
+            raise load.failed(f"ended with {code}")
+        return int(load.line())
+
+    def _catch_up(self, target: BrokerProcess) -> None:
+        """Until the flow's positions have reached the ends of the source."""
+        self._say("catching up")
+        deadline = time.monotonic() + CATCH_UP_S_MAX
+        self._next_glance = 0.0  # what was seen while the load still wrote says nothing about its end
+        while not self._tick(target):
+            if time.monotonic() > deadline:
+                raise self._worker.child.failed(f"did not catch up within {CATCH_UP_S_MAX:.0f} s")
+
+    def _tick(self, target: BrokerProcess) -> bool:
+        """Look at everything and show it; whether a fresh look has found the target caught up."""
+        target.check()
+        self._worker.look()
+        caught_up = False
+        if time.monotonic() >= self._next_glance:
+            seen = self._watch.look()
+            self._next_glance = time.monotonic() + GLANCE_S
+            if seen is not None:
+                self._progress.written, self._progress.committed = seen
+                self._progress.lag = max(0, seen[0] - seen[1])
+                caught_up = seen[0] == seen[1]
+        self._report()
+        time.sleep(TICK_S)  # the rate of the display
+        return caught_up
+
+    def _compare(self, source: str, target: str, written: int) -> Outcome:
+        self._say("comparing every record")
+        here = reading.read(source, TOPICS)
+        there = reading.read(target, {RENAMED.format(name): count for name, count in TOPICS.items()})
+        held = sum(map(len, here.values()))
+        if held != written:
+            raise DemoFailed(f"the load has written {written} records and the source holds {held}")
+        verdicts = {at: judge(records, there[RENAMED.format(at[0]), at[1]]) for at, records in here.items()}
+        progress = self._progress
+        self._say("done")
+        return Outcome(
+            verdicts,
+            progress.worker_kills,
+            progress.broker_kills,
+            tuple(self._worker.recoveries_s),
+            progress.seconds,
+        )
 
     def _say(self, phase: str) -> None:
         self._progress.phase = phase
         self._report()
 
-    def _report(self) -> None:
-        self._progress.seconds = round(time.monotonic() - self._began, 1)
-        self._show(self._progress)
-
-    def _massacre(self, watch: _Watch, worker: _Worker, target: BrokerProcess) -> None:
-        """Kill by the schedule. A worker that was killed is started again and has to commit before the next kill."""
-        self._say("copying, and killing")
-        plan = self._schedule()
-        while True:
-            elapsed_s = time.monotonic() - self._began
-            waiting = plan or (self._settings.steps and self._progress.worker_kills < self._settings.kills)
-            if not waiting and elapsed_s >= self._settings.seconds:
-                return
-            if not worker.child.running():
-                worker.died(expected=self._settings.steps)
-                self._killed(f"worker killed at {worker.point.partition('@')[0]}")
-                worker.start(self._point())
-            if plan and plan[0][0] <= elapsed_s:
-                _, victim = plan.pop(0)
-                if victim == "worker":
-                    worker.wait_lane()
-                    worker.child.kill()
-                    self._killed("worker killed")
-                    worker.start(self._point())
-                else:
-                    target.kill()
-                    self._progress.broker_kills += 1
-                    self._progress.last = "target broker killed"
-                    target.restart()
-            self._watch(watch)
-            if elapsed_s > self._settings.seconds * 4 + CATCH_UP_S_MAX:
-                raise ChildFailed(f"the schedule of kills could not be kept{worker.child.tail()}")
-
-    def _killed(self, what: str) -> None:
-        self._progress.worker_kills += 1
-        self._progress.last = what
-
-    def _schedule(self) -> list[tuple[float, str]]:
-        """Seeded moments (seconds from the start) with their victims, spread over the time of the load."""
-        start_s, end_s = time.monotonic() - self._began + 1.0, self._settings.seconds
-        victims = ["broker"] * self._settings.broker_kills
-        victims += [] if self._settings.steps else ["worker"] * self._settings.kills
-        self._chance.shuffle(victims)
-        slot_s = max(0.1, (end_s - start_s) / max(1, len(victims)))
-        return [
-            (start_s + slot_s * (number + self._chance.uniform(0.1, 0.9)), victim)
-            for number, victim in enumerate(victims)
-        ]
-
-    def _watch(self, watch: _Watch) -> None:
-        seen = watch.look()
-        if seen is not None:
-            self._progress.written, self._progress.copied = seen
-            self._progress.lag = max(0, seen[0] - seen[1])
+    def _tell(self, what: str) -> None:
+        self._progress.told.append(f"{time.monotonic() - self._began:.1f} s: {what}")
         self._report()
-        time.sleep(WATCH_S)  # the rate of the display; nothing waits for it
 
-    def _catch_up(self, watch: _Watch, worker: _Worker) -> None:
-        """Until the flow's positions have reached the ends of the source."""
-        self._say("catching up")
-        deadline = time.monotonic() + CATCH_UP_S_MAX
-        while True:
-            self._watch(watch)
-            seen = watch.look()
-            if seen is not None and seen[1] >= seen[0]:
-                return
-            if not worker.child.running():
-                raise ChildFailed(f"the replicator ended by itself{worker.child.tail()}")
-            if time.monotonic() > deadline:
-                raise ChildFailed(f"the flow did not catch up within {CATCH_UP_S_MAX:.0f} s{worker.child.tail()}")
-
-    def _compare(self, source: str, target: str) -> Outcome:
-        here = reading.read(source, TOPICS)
-        there = reading.read(target, {f"source.{name}": count for name, count in TOPICS.items()})
-        verdicts = {at: judge(records, there[f"source.{at[0]}", at[1]]) for at, records in here.items()}
-        seconds = round(time.monotonic() - self._began, 1)
-        return Outcome(verdicts, self._progress.worker_kills, self._progress.broker_kills, seconds)
-
-
-class _Worker:
-    """The replicator's process, started again and again."""
-
-    def __init__(self, flow_file: Path, directory: Path, point: str) -> None:
-        self._flow_file, self._log = flow_file, directory / "replicator.log"
-        self.start(point)
-
-    def start(self, point: str) -> None:
-        """A new process; `point` is the fail point at which it kills itself."""
-        self.point = point
-        self._from = self._log.stat().st_size if self._log.exists() else 0
-        arguments = ["cli.main", "run", "-c", str(self._flow_file), "--log-format", "json"]
-        self.child = Child(arguments, self._log, {"EOS_FAILPOINTS": point})
-
-    def wait_lane(self) -> None:
-        """Wait until its lane copies, so that a kill hits it at work."""
-        deadline = time.monotonic() + LANE_S_MAX
-        while "lane_started" not in self._events():
-            if not self.child.running() or time.monotonic() > deadline:
-                raise ChildFailed(f"the replicator did not start{self.child.tail()}")
-            time.sleep(WATCH_S)
-
-    def _events(self) -> set[str]:
-        with self._log.open("rb") as log:
-            log.seek(self._from)
-            lines = [line for line in log.read().splitlines() if line.startswith(b"{") and line.endswith(b"}")]
-        return {json.loads(line)["event"] for line in lines}
-
-    def died(self, expected: bool) -> None:
-        """Its end was asked for, or the demo has failed."""
-        if not expected or not self.point:
-            raise ChildFailed(f"the replicator ended by itself{self.child.tail()}")
-
-
-class _Watch:
-    """Source ends and committed positions, for the display and for the end of the wait."""
-
-    def __init__(self, source: str, target: str) -> None:
-        self._source = reading.consumer(source)
-        self._target = reading.consumer(target, f"eos-replicate.{FLOW}", "read_uncommitted")  # never waits
-
-    def look(self) -> tuple[int, int] | None:
-        """(source ends, positions), summed over all partitions; None while a broker is away."""
-        asked = [TopicPartition(f"source.{topic}", p) for topic, count in TOPICS.items() for p in range(count)]
-        try:
-            ends = reading.ends(self._source, TOPICS)
-            positions = self._target.committed(asked, timeout=2)
-        except KafkaException:
-            return None  # only looking: the flow itself is what must cope
-        if any(at.error is not None for at in positions):
-            return None
-        return sum(ends.values()), sum(max(0, at.offset) for at in positions)
-
-    def close(self) -> None:
-        """Close both clients."""
-        self._source.close()
-        self._target.close()
+    def _report(self) -> None:
+        progress = self._progress
+        progress.seconds = round(time.monotonic() - self._began, 1)
+        progress.copied = self._worker.copied
+        self._show(progress)

@@ -1,7 +1,7 @@
-"""Writes to the source as odd a mixture of records as Kafka allows, until it is told to stop. A process of its own.
+"""Writes to the source until it is told to stop. A process of its own.
 
-Plain and transactional producers (some transactions abort), every compression, null and empty keys and values,
-tombstones, repeated and empty headers, one record near the size limit. Each record carries its number.
+Plain and transactional producers for every compression; transactions overlap each other and plain records in the
+same partitions, and some abort. Each record carries its number.
 """
 
 from __future__ import annotations
@@ -9,117 +9,121 @@ from __future__ import annotations
 import random
 import signal
 import sys
+import threading
 import time
-from dataclasses import dataclass
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Message, Producer
+
+from cli.demo import records
 
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
-LIMIT_BYTES = 1_048_588  # max.message.bytes, by default
-BIG_BYTES = LIMIT_BYTES - 200
 ABORT_SHARE = 0.25
-BURST_RECORDS = 40
-Headers = list[tuple[str, str | bytes | None]]
-
-
-@dataclass(frozen=True, slots=True)
-class Odd:
-    """A record to write."""
-
-    key: bytes | None
-    value: bytes | None
-    headers: Headers
-
-
-def make(number: int, chance: random.Random) -> Odd:
-    """The record of this number: its kind goes round, its number stands in key, value or a header."""
-    name = b"#%09d" % number
-    noise = chance.randbytes(chance.randrange(20, 300))
-    kinds: tuple[Odd, ...] = (
-        Odd(name, noise, []),
-        Odd(None, name + noise, []),
-        Odd(b"", name + noise, [("trace", noise[:16])]),
-        Odd(name, None, []),
-        Odd(name, b"", [("empty", b""), ("null", None)]),
-        Odd(None, None, [("n", name)]),
-        Odd(name, noise * 3, [("again", b"1"), ("again", b"2"), ("again", b"1")]),
-        Odd(noise, name, [("", b"no key"), ("ключ", "wert ✓".encode())]),
-    )
-    return kinds[number % len(kinds)]
+OPEN_MAX = 2  # transactions at a time: they hold up what readers see
+BURST_RECORDS = 25
+ANSWER_S_MAX = 30.0
 
 
 class Load:
-    """All producers, and the number of the next record."""
+    """All producers, the number of the next record, and how many records are certainly there."""
 
-    def __init__(self, bootstrap: str, topics: dict[str, int], seed: int, records_max: int, rate: int) -> None:
-        self._topics, self._chance, self._records_max, self._rate = topics, random.Random(seed), records_max, rate
-        self._number = 0
-        common: dict[str, str | int | bool] = {
+    def __init__(self, bootstrap: str, topics: dict[str, int], seed: int, records_min: int, rate: float) -> None:
+        self._partitions = [(topic, number) for topic, count in topics.items() for number in range(count)]
+        self._chance = random.Random(seed)
+        self._records_min, self._rate = records_min, rate
+        self._number = self.committed = 0
+        common = {
             "bootstrap.servers": bootstrap,
             "linger.ms": 5,
             "enable.idempotence": True,
+            "message.max.bytes": records.LIMIT_BYTES,
         }
-        common["message.max.bytes"] = LIMIT_BYTES + 1_000
         self._plain = [Producer({**common, "compression.type": codec}) for codec in COMPRESSIONS]
         self._transactional = [
             Producer({**common, "compression.type": codec, "transactional.id": f"demo-load-{codec}"})
             for codec in COMPRESSIONS
         ]
+        self._open: dict[int, int] = {}  # transactional producer → records in its open transaction
         for producer in self._transactional:
-            producer.init_transactions(30)
+            producer.init_transactions(ANSWER_S_MAX)
 
-    def _write(self, producer: Producer, count: int) -> None:
-        for _ in range(count):
-            topic = self._chance.choice(list(self._topics))
-            odd = make(self._number, self._chance)
-            partition = self._chance.randrange(self._topics[topic])
-            producer.produce(topic, odd.value, odd.key, partition, headers=odd.headers)
-            self._number += 1
-
-    def big(self) -> None:
-        """One record near the size limit."""
-        topic = next(iter(self._topics))
-        value = (b"#%09d" % self._number) + self._chance.randbytes(BIG_BYTES - 10)
-        self._plain[0].produce(topic, value, None, 0)
-        self._number += 1
-        self._plain[0].flush()
-
-    def run(self, stopped: list[bool]) -> int:
-        """Bursts by every producer in turn until stopped or enough; the count, aborted records included."""
+    def run(self, stop: threading.Event) -> None:
+        """Write at the given rate until told to stop, then finish what is open and what is missing."""
         began = time.monotonic()
-        while not stopped and self._number < self._records_max:
-            index = self._chance.randrange(len(COMPRESSIONS))
-            if self._chance.random() < 0.5:
-                self._write(self._plain[index], BURST_RECORDS)
-                self._plain[index].poll(0)
-            else:
-                producer = self._transactional[index]
-                producer.begin_transaction()
-                self._write(producer, BURST_RECORDS)
-                producer.flush()
-                if self._chance.random() < ABORT_SHARE:
-                    producer.abort_transaction(30)
-                else:
-                    producer.commit_transaction(30)
-            ahead_s = self._number / self._rate - (time.monotonic() - began)
-            if ahead_s > 0:
-                time.sleep(ahead_s)  # the rate that was asked for
+        self._plain_write(self._plain[0], [records.make_big(self._next(), self._chance)])
+        while not stop.is_set() or self.committed < self._records_min:
+            self._turn()
+            stop.wait(max(0.0, self.committed / self._rate - (time.monotonic() - began)))
+        for index in list(self._open):
+            self._end(index)
         for producer in self._plain:
-            if producer.flush(30):
+            if producer.flush(ANSWER_S_MAX):
                 raise RuntimeError("records of the load were not acknowledged")
+
+    def _next(self) -> int:
+        self._number += 1
         return self._number
+
+    def _burst(self) -> list[records.Odd]:
+        return [records.make(self._next(), self._chance) for _ in range(BURST_RECORDS)]
+
+    def _turn(self) -> None:
+        """A burst: plain, or the beginning or the end of a transaction."""
+        index = self._chance.randrange(len(COMPRESSIONS))
+        if self._chance.random() < 0.4:
+            self._plain_write(self._plain[index], self._burst())
+            return
+        if len(self._open) >= OPEN_MAX:
+            index = self._chance.choice(list(self._open))
+        ending = index in self._open
+        if not ending:
+            self._transactional[index].begin_transaction()
+            self._open[index] = 0
+        self._write(self._transactional[index], self._burst())
+        self._open[index] += BURST_RECORDS
+        if ending:
+            self._end(index)
+
+    def _end(self, index: int) -> None:
+        producer, count = self._transactional[index], self._open.pop(index)
+        producer.flush(ANSWER_S_MAX)  # an abort before the first record has arrived can end fatally in librdkafka
+        if self._chance.random() < ABORT_SHARE:
+            producer.abort_transaction(ANSWER_S_MAX)
+        else:
+            producer.commit_transaction(ANSWER_S_MAX)
+            self.committed += count
+
+    def _plain_write(self, producer: Producer, burst: list[records.Odd]) -> None:
+        self._write(producer, burst)
+        self.committed += len(burst)  # flushed at the end; a refused one fails the whole load
+
+    def _write(self, producer: Producer, burst: list[records.Odd]) -> None:
+        for odd in burst:
+            topic, partition = self._chance.choice(self._partitions)
+            now_ms = int(time.time() * 1000) - odd.age_ms
+            headers: list[tuple[str, str | bytes | None]] = list(odd.headers)
+            producer.produce(topic, odd.value, odd.key, partition, _refused, timestamp=now_ms, headers=headers)
+        producer.poll(0)
+
+
+def _refused(error: KafkaError | None, message: Message) -> None:
+    if error is not None and error.code() not in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):
+        raise RuntimeError(f"{message.topic()}[{message.partition()}]: {error.str()}")
 
 
 def main(arguments: list[str]) -> None:
-    """`python -m cli.demo.load BOOTSTRAP TOPIC:PARTITIONS,… SEED RECORDS RATE`; SIGTERM ends it cleanly."""
-    bootstrap, topics, seed, records_max, rate = arguments
-    stopped: list[bool] = []
-    signal.signal(signal.SIGTERM, lambda *_: stopped.append(True))
-    counts = {name: int(count) for name, _, count in (part.partition(":") for part in topics.split(","))}
-    load = Load(bootstrap, counts, int(seed), int(records_max), int(rate))
+    """`python -m cli.demo.load BOOTSTRAP TOPIC:PARTITIONS,… SEED RECORDS RATE`.
+
+    Says `writing` when it begins; SIGTERM ends it as soon as there are RECORDS committed records, and it says
+    how many there are.
+    """
+    bootstrap, listed, seed, records_min, rate = arguments
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    topics = {name: int(count) for name, _, count in (part.partition(":") for part in listed.split(","))}
+    load = Load(bootstrap, topics, int(seed), int(records_min), float(rate))
     print("writing", flush=True)
-    load.big()
-    print(load.run(stopped), flush=True)
+    load.run(stop)
+    print(load.committed, flush=True)
 
 
 if __name__ == "__main__":

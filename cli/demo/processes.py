@@ -2,45 +2,36 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
-import signal
+import select
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-PR_SET_PDEATHSIG = 1
-START_S_MAX = 20.0
+from cli.demo.model import DemoFailed
+
+START_S_MAX = 30.0
 STOP_S_MAX = 40.0
-_PRCTL = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
-
-
-class ChildFailed(Exception):
-    """A child process didn't do what it was started for; the message has the end of its output."""
-
-
-def _die_with_parent() -> None:
-    if _PRCTL is not None:
-        _PRCTL(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class Child:
-    """One process of `python -m cli.main …` or of a module; its stderr goes to `log`."""
+    """A module as a process of its own, tethered to this one; its stderr is appended to `log`.
+
+    It has a session of its own: ^C reaches the demo alone.
+    """
 
     def __init__(self, arguments: Sequence[str], log: Path, env: Mapping[str, str] | None = None) -> None:
-        self.log = log
-        self._arguments = [sys.executable, "-m", *arguments]
-        self._env = {**os.environ, **(env or {})}
+        self.log, self._name = log, " ".join(arguments[:2])
         with log.open("ab") as stderr:
             self.process = subprocess.Popen(
-                self._arguments,
-                stdin=subprocess.DEVNULL,
+                # -P: a directory that the user happens to stand in must not shadow our modules
+                [sys.executable, "-P", "-m", "cli.demo.tether", *arguments],
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
-                env=self._env,
-                start_new_session=True,  # ^C reaches the demo alone, which then stops its children in order
-                preexec_fn=_die_with_parent,
+                env={**os.environ, **(env or {})},
+                start_new_session=True,
             )
 
     def running(self) -> bool:
@@ -48,56 +39,55 @@ class Child:
         return self.process.poll() is None
 
     def kill(self) -> None:
-        """SIGKILL, and wait until it is gone."""
+        """SIGKILL, wait until it is gone, and let go of its pipes."""
         self.process.kill()
-        self.process.wait()
+        self._reap(None)
 
     def stop(self) -> int:
-        """SIGTERM, wait; its exit code. One that doesn't leave in time is killed."""
+        """SIGTERM; its exit code. Raises DemoFailed when it doesn't leave in time."""
         self.process.terminate()
         try:
-            return self.process.wait(STOP_S_MAX)
+            return self._reap(STOP_S_MAX)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise ChildFailed(f"{' '.join(self._arguments[2:])} did not stop{self.tail()}") from None
+            raise self.failed("did not stop") from None
 
-    def wait(self, timeout_s: float) -> int | None:
-        """Wait for its end; the exit code, or None when it still runs."""
-        try:
-            return self.process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            return None
+    def _reap(self, timeout_s: float | None) -> int:
+        code = self.process.wait(timeout_s)
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+        return code
 
-    def first_line(self) -> str:
-        """The first line on stdout; raises ChildFailed when it ends without one."""
+    def line(self) -> str:
+        """The next line on stdout; raises DemoFailed when it doesn't come in time or at all."""
         assert self.process.stdout is not None
-        line = self.process.stdout.readline().decode().strip()
+        ready, _, _ = select.select([self.process.stdout], [], [], START_S_MAX)
+        line = self.process.stdout.readline().decode().strip() if ready else ""
         if not line:
-            self.process.wait()
-            raise ChildFailed(f"{' '.join(self._arguments[2:])} ended with {self.process.returncode}{self.tail()}")
+            raise self.failed("said nothing" if self.running() else f"ended with {self.process.wait()}")
         return line
 
-    def tail(self, lines: int = 15) -> str:
-        """The end of its log, for messages."""
+    def failed(self, what: str, lines: int = 15) -> DemoFailed:
+        """The error that says `what` it did, with the end of its log."""
         text = self.log.read_text(errors="replace").splitlines()[-lines:]
-        return "".join(f"\n  {line}" for line in text)
+        return DemoFailed("\n  ".join((f"{self._name} {what}", *text)))
 
 
 class BrokerProcess:
     """An embedded broker as a process of its own, on a port that stays its own over restarts."""
 
     def __init__(self, name: str, directory: Path) -> None:
-        self.name, self._directory = name, directory
-        self._log = directory / f"{name}.log"
+        self._data, self._log = directory / name, directory / f"{name}.log"
         self.address = "127.0.0.1:0"
         self._child = self._start()
 
     def _start(self) -> Child:
-        arguments = ["cli.main", "broker", "--data-dir", str(self._directory / name_of(self.name))]
-        child = Child([*arguments, "--listen", self.address], self._log)
-        line = child.first_line()
-        self.address = line.rpartition(" ")[2]
-        return child
+        arguments = ["cli.main", "broker", "--data-dir", str(self._data), "--listen", self.address]
+        return Child(arguments, self._log)
+
+    def ready(self) -> None:
+        """Returns when it accepts connections; from then on `address` is where."""
+        self.address = self._child.line().rpartition(" ")[2]
 
     def kill(self) -> None:
         """SIGKILL."""
@@ -106,13 +96,9 @@ class BrokerProcess:
     def restart(self) -> None:
         """Come back with the same data on the same port; returns when it accepts connections."""
         self._child = self._start()
+        self.ready()
 
-    def stop(self) -> None:
-        """Stop cleanly if it runs."""
-        if self._child.running():
-            self._child.stop()
-
-
-def name_of(broker: str) -> str:
-    """Directory of a broker's data inside the demo's."""
-    return f"{broker}-data"
+    def check(self) -> None:
+        """Raises DemoFailed if it has ended by itself."""
+        if not self._child.running():
+            raise self._child.failed("ended by itself")

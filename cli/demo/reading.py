@@ -1,8 +1,7 @@
-"""A reader of its own: what a read_committed consumer sees on either side, and how far the flow says it is."""
+"""A reader of its own: what a read_committed consumer sees on either side. Imports nothing of the replicator."""
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping
 
@@ -10,24 +9,25 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from cli.demo.compare import Seen
+from cli.demo.model import DemoFailed
+from cli.demo.records import name_of
 
+ANSWER_S_MAX = 10.0
 READ_S_MAX = 60.0
-_NAME = re.compile(rb"#\d{9}")
+SETTLE_S_MAX = 20.0
+Topics = Mapping[str, int]
+At = tuple[str, int]
 
 
-class ReadFailed(Exception):
-    """A side could not be read to its end."""
-
-
-def create_topics(bootstrap: str, topics: Mapping[str, int]) -> None:
-    """Create the demo's topics and wait until the broker has them."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+def create_topics(bootstrap: str, topics: Topics) -> None:
+    """Create topics with their partition counts; returns when the broker has them."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     for future in admin.create_topics([NewTopic(name, count, 1) for name, count in topics.items()]).values():
-        future.result(30)
+        future.result(ANSWER_S_MAX)
 
 
 def consumer(bootstrap: str, group: str = "demo-reader", isolation: str = "read_committed") -> Consumer:
-    """A consumer that is assigned by hand."""
+    """A consumer that is assigned by hand and joins no group."""
     return Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -37,54 +37,67 @@ def consumer(bootstrap: str, group: str = "demo-reader", isolation: str = "read_
             "enable.auto.commit": False,
             "auto.offset.reset": "error",
             "fetch.wait.max.ms": 50,
+            "reconnect.backoff.max.ms": 200,
             "log_level": 0,
         }
     )
 
 
-def ends(reader: Consumer, topics: Mapping[str, int]) -> dict[tuple[str, int], int]:
-    """Last stable offsets of all partitions."""
+def ends(reader: Consumer, topics: Topics, timeout_s: float = ANSWER_S_MAX) -> dict[At, int]:
+    """Ends of all partitions: last stable offsets, or high watermarks for a read_uncommitted reader.
+
+    Raises KafkaException when the broker doesn't answer within `timeout_s`.
+    """
     return {
-        (topic, number): reader.get_watermark_offsets(TopicPartition(topic, number), timeout=30, cached=False)[1]
+        (topic, number): reader.get_watermark_offsets(TopicPartition(topic, number), timeout_s, cached=False)[1]
         for topic, count in topics.items()
         for number in range(count)
     }
 
 
-def read(bootstrap: str, topics: Mapping[str, int]) -> dict[tuple[str, int], list[Seen]]:
-    """Every committed record of every partition, in order, up to the last stable offsets."""
+def read(bootstrap: str, topics: Topics) -> dict[At, list[Seen]]:
+    """Every committed record of every partition, in order.
+
+    Raises DemoFailed when a transaction stays open or a partition can't be read to its end.
+    """
+    _wait_settled(bootstrap, topics)
     reader = consumer(bootstrap)
-    found: dict[tuple[str, int], list[Seen]] = {(t, p): [] for t, count in topics.items() for p in range(count)}
+    found: dict[At, list[Seen]] = {(topic, number): [] for topic, count in topics.items() for number in range(count)}
     waiting = set(found)
-    reader.assign([TopicPartition(topic, number, 0) for topic, number in found])
     deadline = time.monotonic() + READ_S_MAX
     try:
+        reader.assign([TopicPartition(topic, number, 0) for topic, number in found])
         while waiting:
             if time.monotonic() > deadline:
-                raise ReadFailed(f"{bootstrap}: {sorted(waiting)} could not be read to the end")
+                raise DemoFailed(f"{bootstrap}: {sorted(waiting)} could not be read to the end")
             for message in reader.consume(1000, 0.5):
-                error, topic, number = message.error(), message.topic(), message.partition()
-                at = (str(topic), -1 if number is None else number)
+                error, at = message.error(), (str(message.topic()), int(message.partition() or 0))
                 if error is None:
                     headers = tuple((str(key), _raw(value)) for key, value in list(message.headers() or ()))
                     key, value = _raw(message.key()), _raw(message.value())
-                    found[at].append(Seen(name(key, value, headers), key, value, headers, message.timestamp()[1]))
+                    found[at].append(Seen(name_of(key, value, headers), key, value, headers, message.timestamp()[1]))
                 elif error.code() == KafkaError._PARTITION_EOF:
                     waiting.discard(at)
                 elif not error.retriable():
-                    raise ReadFailed(f"{bootstrap}: {error.str()}")
+                    raise DemoFailed(f"{bootstrap}: {error.str()}")
     finally:
         reader.close()
     return found
 
 
+def _wait_settled(bootstrap: str, topics: Topics) -> None:
+    """Until no transaction is open: markers reach partitions a moment after a commit was answered."""
+    stable, all_ = consumer(bootstrap), consumer(bootstrap, isolation="read_uncommitted")
+    deadline = time.monotonic() + SETTLE_S_MAX
+    try:
+        while (low := ends(stable, topics)) != (high := ends(all_, topics)):
+            if time.monotonic() > deadline:
+                open_ = sorted(at for at in high if low[at] != high[at])
+                raise DemoFailed(f"{bootstrap}: transactions stay open in {open_}")
+    finally:
+        stable.close()
+        all_.close()
+
+
 def _raw(value: str | bytes | None) -> bytes | None:
     return value.encode() if isinstance(value, str) else value
-
-
-def name(key: bytes | None, value: bytes | None, headers: tuple[tuple[str, bytes | None], ...]) -> bytes:
-    """The number that the load put into the record; the whole content if somebody destroyed it."""
-    for text in (key, value, *(content for _, content in headers)):
-        if text and (match := _NAME.match(text)):
-            return match.group()
-    return repr((key, value, headers)).encode()

@@ -1,68 +1,136 @@
-"""What a person sees: a live line of progress and tables at the end."""
+"""What a person or a program sees: a live table or lines of JSON, and the result."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 
+import click
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
 from cli.demo.compare import Verdict
-from cli.demo.director import Outcome, Progress, Settings
+from cli.demo.model import Outcome, Progress, Settings
+
+NAMED_MAX = 5  # faults that are named one by one
+TOLD_MAX = 4  # lines of what has happened, in the live view
+LINE_EVERY_S = 0.5
+FAULTS = ("lost", "doubled", "reordered", "altered")
+
+
+@contextmanager
+def live(console: Console, settings: Settings) -> Iterator[Callable[[Progress], None]]:
+    """A live display that leaves the last state on the screen."""
+    with Live(console=console, refresh_per_second=8) as shown:
+        yield lambda progress: shown.update(progress_table(progress, settings))
+
+
+def lines(settings: Settings) -> Callable[[Progress], None]:
+    """One JSON object a line on stdout: at every change of phase, every kill, and twice a second."""
+    last: tuple[str, int, float] = ("", 0, -1.0)
+
+    def line(progress: Progress) -> None:
+        nonlocal last
+        phase, told, seconds = last
+        if (progress.phase, len(progress.told)) == (phase, told) and progress.seconds < seconds + LINE_EVERY_S:
+            return
+        last = (progress.phase, len(progress.told), progress.seconds)
+        happened = progress.told[-1] if len(progress.told) > told else ""
+        fields = {**asdict(progress), "told": happened}
+        click.echo(json.dumps({"event": "progress", "delivery": settings.delivery, **fields}))
+
+    return line
 
 
 def progress_table(progress: Progress, settings: Settings) -> Table:
     """The live view."""
-    table = Table(title=f"{settings.delivery}, seed {settings.seed}: {progress.phase}", title_justify="left")
-    for column in ("offsets written", "copied and committed", "lag", "worker kills", "broker kills", "seconds"):
+    title = f"{settings.delivery}, seed {settings.seed}, {progress.seconds:.0f} s: {progress.phase}"
+    table = Table(title=title, title_justify="left", caption_justify="left")
+    for column in ("records copied", "source offset", "committed", "lag", "worker kills", "broker kills"):
         table.add_column(column, justify="right")
     table.add_row(
-        f"{progress.written:,}",
         f"{progress.copied:,}",
+        f"{progress.written:,}",
+        f"{progress.committed:,}",
         f"{progress.lag:,}",
         f"{progress.worker_kills}/{settings.kills}",
         f"{progress.broker_kills}/{settings.broker_kills}",
-        f"{progress.seconds:.1f}",
     )
-    if progress.last:
-        table.caption = f"last: {progress.last}"
+    table.caption = "\n".join(progress.told[-TOLD_MAX:])
     return table
-
-
-@contextmanager
-def live(console: Console) -> Iterator[Live]:
-    """A live display that leaves the last state on the screen."""
-    with Live(console=console, refresh_per_second=8, transient=False) as shown:
-        yield shown
 
 
 def verdict_table(outcome: Outcome) -> Table:
     """The final table: one row a partition, and the sum."""
-    table = Table(title="every record compared: key, value, headers, timestamp, order", title_justify="left")
-    table.add_column("partition")
-    for column in ("source records", "target records", "lost", "doubled", "reordered", "altered"):
-        table.add_column(column, justify="right")
+    table = _table("every record compared: key, value, headers, timestamp, order", "partition")
     for (topic, number), verdict in sorted(outcome.verdicts.items()):
-        table.add_row(f"{topic}[{number}]", *_cells(verdict))
+        table.add_row(f"{topic}-{number}", *_cells(verdict))
     table.add_section()
     table.add_row("all", *_cells(outcome.total))
     return table
 
 
+def verdict_lines(outcome: Outcome, settings: Settings) -> list[str]:
+    """The result in words, and the first of each partition's faults by name."""
+    kills = f"{outcome.worker_kills} worker kills and {outcome.broker_kills} broker kills"
+    slowest = f"; slowest recovery {max(outcome.recoveries_s):.1f} s" if outcome.recoveries_s else ""
+    said = "Nothing lost, doubled, reordered or altered" if outcome.total.exact else "NOT exactly once"
+    told = [f"{said}: {kills} in {outcome.seconds:.0f} s (seed {settings.seed}){slowest}."]
+    for (topic, number), verdict in sorted(outcome.verdicts.items()):
+        for fault in FAULTS:
+            names = [name.decode(errors="replace")[:40] for name in getattr(verdict, fault)]
+            if names:
+                more = ", …" if len(names) > NAMED_MAX else ""
+                told.append(f"{topic}-{number}: {len(names)} {fault}: {', '.join(names[:NAMED_MAX])}{more}")
+    return told
+
+
 def comparison_table(outcomes: Mapping[str, Outcome]) -> Table:
     """What each delivery mode is worth under the same kills."""
-    table = Table(title="the same seeded kills under three delivery modes", title_justify="left")
-    table.add_column("delivery")
-    for column in ("source records", "target records", "lost", "doubled", "reordered", "altered", "worker kills"):
-        table.add_column(column, justify="right")
+    table = _table("the same seeded kills under three delivery modes", "delivery")
     for mode, outcome in outcomes.items():
-        table.add_row(mode, *_cells(outcome.total), str(outcome.worker_kills))
+        table.add_row(mode, *_cells(outcome.total))
+    return table
+
+
+def comparison_lines(outcomes: Mapping[str, Outcome], settings: Settings) -> list[str]:
+    """Where the kills fell, and what they took to recover from."""
+    told = [
+        f"Of each three worker kills one came right after a transaction's end, one right before it, one at a random "
+        f"moment (seed {settings.seed})."
+    ]
+    for mode, outcome in outcomes.items():
+        kills = f"{outcome.worker_kills} worker kills, {outcome.broker_kills} broker kills"
+        told.append(f"{mode}: {kills} in {outcome.seconds:.0f} s")
+    return told
+
+
+def summary(outcome: Outcome) -> dict[str, float]:
+    """The result as one flat object; times in seconds."""
+    total = outcome.total
+    return {
+        "records_source": total.source,
+        "records_target": total.target,
+        **{fault: len(getattr(total, fault)) for fault in FAULTS},
+        "worker_kills": outcome.worker_kills,
+        "broker_kills": outcome.broker_kills,
+        "seconds": outcome.seconds,
+        "recovery_s_max": round(max(outcome.recoveries_s, default=0.0), 2),
+    }
+
+
+def _table(title: str, first: str) -> Table:
+    table = Table(title=title, title_justify="left")
+    table.add_column(first)
+    for column in ("source records", "target records", *FAULTS):
+        table.add_column(column, justify="right")
     return table
 
 
 def _cells(verdict: Verdict) -> list[str]:
-    faults = (verdict.lost, verdict.doubled, verdict.reordered, verdict.altered)
-    shown = [f"[bold red]{count:,}[/]" if count else "[green]0[/]" for count in faults]
+    counts = [len(getattr(verdict, fault)) for fault in FAULTS]
+    shown = [f"[bold red]{count:,}[/]" if count else "[green]0[/]" for count in counts]
     return [f"{verdict.source:,}", f"{verdict.target:,}", *shown]

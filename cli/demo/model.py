@@ -1,0 +1,64 @@
+"""What a run is asked for, how far it is, and how it ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from cli.demo.compare import Verdict
+
+TOPICS = {"orders": 4, "payments": 2}
+FLOW = "demo"
+RENAMED = "source.{}"  # what the flow's default pattern makes of a topic of the cluster `source`
+
+
+class DemoFailed(Exception):
+    """The demo could not come to a verdict; the message has the end of the log that tells why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the user asked for. `at_steps`: kill the worker at the steps where weaker delivery modes fail."""
+
+    records: int
+    seconds: float
+    kills: int
+    broker_kills: int
+    seed: int
+    delivery: str = "exactly_once"
+    at_steps: bool = False
+
+
+@dataclass(slots=True)
+class Progress:
+    """What a person sees while it runs.
+
+    `written` and `committed` are offsets: ends of the source, and the positions that the target has committed;
+    `lag` is their distance. `copied` counts the records that the worker says it has committed. `told` holds one
+    line for each thing that happened.
+    """
+
+    phase: str = "starting"
+    written: int = 0
+    copied: int = 0
+    committed: int = 0
+    lag: int = 0
+    worker_kills: int = 0
+    broker_kills: int = 0
+    seconds: float = 0.0
+    told: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The end of a run: verdicts by topic and partition, kills that really happened, recovery times in seconds."""
+
+    verdicts: dict[tuple[str, int], Verdict]
+    worker_kills: int
+    broker_kills: int
+    recoveries_s: tuple[float, ...]
+    seconds: float
+
+    @property
+    def total(self) -> Verdict:
+        """All partitions together."""
+        return sum(self.verdicts.values(), Verdict())

@@ -1,0 +1,92 @@
+"""The replicator as a process that is killed and started again, and what its log says of its work."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from pathlib import Path
+
+from cli.demo.model import DemoFailed
+from cli.demo.processes import Child
+
+
+class Worker:
+    """`eos-replicate run`; call `look` often: it takes in what the log says since the last time."""
+
+    def __init__(self, flow_file: Path, log: Path) -> None:
+        self.flow_file, self._log = flow_file, log
+        self._child: Child | None = None
+        self._read_bytes = 0
+        self._gone_at: float | None = None
+        self.copied = 0  # records of all transactions that it says are committed
+        self.recoveries_s: list[float] = []  # from a SIGKILL to the first commit with records after it
+        self.committing_since: float | None = None  # by the monotonic clock; None until its first commit
+
+    def start(self, point: str = "") -> None:
+        """A new process; `point` is the fail point at which it kills itself."""
+        self.committing_since = None
+        arguments = ["cli.main", "run", "-c", str(self.flow_file), "--log-format", "json"]
+        self._child = Child(arguments, self._log, {"EOS_FAILPOINTS": point})
+
+    @property
+    def child(self) -> Child:
+        """Its process."""
+        assert self._child is not None, "start comes first"
+        return self._child
+
+    def look(self) -> None:
+        """Read the new whole lines of its log."""
+        with self._log.open("rb") as log:
+            log.seek(self._read_bytes)
+            text = log.read()
+        whole = text[: text.rfind(b"\n") + 1]
+        self._read_bytes += len(whole)
+        for line in whole.splitlines():
+            records = committed_records(line)
+            self.copied += records
+            if records and self.committing_since is None:
+                self.committing_since = time.monotonic()
+                if self._gone_at is not None:
+                    self.recoveries_s.append(self.committing_since - self._gone_at)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.child.kill()
+        self._gone()
+
+    def has_killed_itself(self) -> bool:
+        """Whether it is gone by its fail point. Raises DemoFailed for any other end."""
+        if self.child.running():
+            return False
+        if self.child.process.returncode != -signal.SIGKILL:
+            raise self.ended()
+        self._gone()
+        return True
+
+    def _gone(self) -> None:
+        self.look()
+        self._read_bytes = self._log.stat().st_size  # a line that was cut off has no other half
+        self._gone_at = time.monotonic()
+
+    def ended(self) -> DemoFailed:
+        """The error of one that has ended by itself."""
+        return self.child.failed(f"ended by itself with {self.child.process.wait()}")
+
+    def stop(self) -> None:
+        """SIGTERM: it finishes its transaction. Raises DemoFailed unless it ends with 0."""
+        code = self.child.stop()
+        self.look()
+        if code != 0:
+            raise self.child.failed(f"was asked to stop and ended with {code}")
+
+
+def committed_records(line: bytes) -> int:
+    """Records in the transaction of which a log line tells; 0 for any other line."""
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return 0  # text of a library, or a line that a kill cut off
+    if not isinstance(event, dict) or event.get("event") != "committed":
+        return 0
+    return int(event["records"])

@@ -1,0 +1,73 @@
+"""What is shown: zero is shown as zero, and a fault can't be overlooked."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from cli.demo import show
+from cli.demo.compare import Verdict
+from cli.demo.model import Outcome, Progress, Settings
+
+SETTINGS = Settings(records=10, seconds=2, kills=3, broker_kills=1, seed=42)
+GOOD = Outcome({("orders", 0): Verdict(10, 10), ("orders", 1): Verdict(5, 5)}, 3, 1, (0.5, 1.25), 9.5)
+BAD = Outcome({("orders", 0): Verdict(10, 9, lost=(b"#000000003",))}, 3, 1, (), 9.5)
+
+
+def printed(what: object) -> str:
+    console = Console(file=io.StringIO(), width=120)
+    console.print(what)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_the_verdict_has_a_row_a_partition_and_a_sum() -> None:
+    rows = [line.split("│") for line in printed(show.verdict_table(GOOD)).splitlines() if line.startswith("│")]
+    cells = {row[1].strip(): [cell.strip() for cell in row[2:8]] for row in rows}
+    assert cells["orders-0"] == ["10", "10", "0", "0", "0", "0"]
+    assert cells["all"] == ["15", "15", "0", "0", "0", "0"]
+
+
+def test_faults_are_said_and_named() -> None:
+    assert show.verdict_lines(GOOD, SETTINGS)[0].startswith("Nothing lost, doubled, reordered or altered: 3 worker")
+    said = show.verdict_lines(BAD, SETTINGS)
+    assert said[0].startswith("NOT exactly once")
+    assert said[1] == "orders-0: 1 lost: #000000003"
+
+
+def test_the_summary_is_flat_and_has_the_agreed_names() -> None:
+    assert show.summary(BAD) == {
+        "records_source": 10,
+        "records_target": 9,
+        "lost": 1,
+        "doubled": 0,
+        "reordered": 0,
+        "altered": 0,
+        "worker_kills": 3,
+        "broker_kills": 1,
+        "seconds": 9.5,
+        "recovery_s_max": 0.0,
+    }
+    assert show.summary(GOOD)["recovery_s_max"] == 1.25
+
+
+def test_the_live_view_shows_kills_out_of_those_planned() -> None:
+    progress = Progress("copying", written=1200, copied=1000, committed=1100, lag=100, worker_kills=2, told=["bang"])
+    text = printed(show.progress_table(progress, SETTINGS))
+    for part in ("2/3", "0/1", "1,000", "1,100", "bang", "seed 42"):
+        assert part in text
+
+
+def test_lines_of_json_come_at_changes_and_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
+    line, progress = show.lines(SETTINGS), Progress("copying")
+    for tick in range(21):
+        progress.seconds = tick / 10
+        if tick == 12:
+            progress.told.append("worker killed")
+        line(progress)
+    told = [json.loads(text) for text in capsys.readouterr().out.splitlines()]
+    assert [event["seconds"] for event in told] == [0.0, 0.5, 1.0, 1.2, 1.7]
+    assert [event["told"] for event in told] == ["", "", "", "worker killed", ""]
