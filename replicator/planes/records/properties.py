@@ -82,6 +82,7 @@ def _producing(flow: Flow) -> Properties:
         "message.max.bytes": limits.record_bytes_max,
         "queue.buffering.max.kbytes": max(1, limits.produce_queue_bytes_max // 1024),
         "queue.buffering.max.messages": 100_000,
+        "topic.metadata.refresh.interval.ms": 10_000,  # a leader that comes back unannounced is found again
         "batch.size": 1_000_000,
         "batch.num.messages": 20_000,
         "linger.ms": 5,  # flush() sends at once, so this delays no commit

@@ -1,0 +1,142 @@
+"""`python -m benchmarks`: all figures, interleaved, as a table and as JSON under benchmarks/results."""
+
+from __future__ import annotations
+
+import json
+import platform
+import subprocess
+import tempfile
+from collections.abc import Callable
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
+
+import click
+import confluent_kafka
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import cases, load
+from benchmarks.cases import Bench, Figures
+from benchmarks.clusters import IMAGE, Kafka
+from benchmarks.systems import Eos, MirrorMaker
+
+RESULTS = Path(__file__).parent / "results"
+CASES = ("throughput", "latency", "stalled", "recovery", "modes")
+Runs = dict[str, dict[str, list[Figures]]]
+
+
+def machine() -> dict[str, str]:
+    """What the figures were taken on."""
+    cpu = next((line.partition(":")[2].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
+                if line.startswith("model name")), platform.processor())  # fmt: skip
+    memory = Path("/proc/meminfo").read_text().split()[1]
+    cores = subprocess.run(["nproc"], capture_output=True, text=True, check=True).stdout.strip()
+    return {
+        "cpu": cpu,
+        "cores": cores,
+        "memory_gib": str(round(int(memory) / 2**20)),
+        "python": platform.python_version(),
+        "eos-replicate": version("eos-replicate"),
+        "librdkafka": confluent_kafka.libversion()[0],
+        "kafka": IMAGE,
+    }
+
+
+class Session:
+    """Collects figures by case and system; says what it does as it goes."""
+
+    def __init__(self, bench: Bench, console: Console) -> None:
+        self.bench, self._console, self.runs = bench, console, Runs()
+
+    def measure(self, case: str, system: str, call: Callable[[], Figures]) -> None:
+        """Run one measurement and keep its figures."""
+        figures = call()
+        self.runs.setdefault(case, {}).setdefault(system, []).append(figures)
+        self._console.print(case, system, {key: round(value, 1) for key, value in figures.items()}, highlight=False)
+
+
+def run_all(session: Session, only: tuple[str, ...], runs: int, records: int, seconds: float) -> None:
+    """All cases, the systems in turn within each round."""
+    bench = session.bench
+    topic = cases.topic_name("backlog")
+    load.backlog(bench.source.bootstrap, topic, records)
+    for _ in range(runs):
+        if "throughput" in only:
+            for make in (Eos, MirrorMaker):
+                system = make(bench.source, bench.target, topic, bench.directory)
+                session.measure("throughput", system.name, lambda s=system: cases.throughput(bench, s, records))  # type: ignore[misc]
+        if "modes" in only:
+            for mode in ("exactly_once", "at_least_once", "at_most_once"):
+                system = Eos(bench.source, bench.target, topic, bench.directory, mode)
+                session.measure("modes", mode, lambda s=system: cases.throughput(bench, s, records))  # type: ignore[misc]
+        if "latency" in only:
+            for make in (Eos, MirrorMaker):
+                steady = cases.topic_name("steady")
+                load.create(bench.source.bootstrap, steady)
+                system = make(bench.source, bench.target, steady, bench.directory)
+                warm_up_s = seconds if make is MirrorMaker else seconds / 2
+                session.measure(
+                    "latency", system.name,
+                    lambda s=system, t=steady, w=warm_up_s: cases.latency(bench, s, t, seconds, 1000, w),  # type: ignore[misc]
+                )  # fmt: skip
+        if "recovery" in only:
+            session.measure("recovery", "eos-replicate", lambda: cases.recovery(bench, topic))
+        if "stalled" in only:
+            session.measure("stalled", "eos-replicate", lambda: cases.stalled(bench, topic, 6))
+
+
+def summary(runs: Runs) -> dict[str, dict[str, Figures]]:
+    """Medians."""
+    return {
+        case: {
+            system: {key: median(figures[key] for figures in found) for key in found[0]}
+            for system, found in systems.items()
+        }
+        for case, systems in runs.items()
+    }
+
+
+def table(medians: dict[str, dict[str, Figures]], runs: int) -> Table:
+    """The medians as a table."""
+    shown = Table(title=f"median of {runs} interleaved runs", title_justify="left")
+    for column in ("case", "system", "figure", "median"):
+        shown.add_column(column, justify="right" if column == "median" else "left")
+    for case, systems in medians.items():
+        for system, figures in systems.items():
+            for key, value in figures.items():
+                shown.add_row(case, system, key, f"{value:,.1f}")
+    return shown
+
+
+@click.command()
+@click.option("--runs", default=5, show_default=True, help="Rounds; the median counts.")
+@click.option("--records", default=2_000_000, show_default=True, help="Records of the backlog, 256 bytes each.")
+@click.option("--seconds", default=20.0, show_default=True, help="Length of a latency run after its warm-up.")
+@click.option("--only", multiple=True, type=click.Choice(CASES), help="Only these cases; may be given again.")
+@click.option("--out", type=click.Path(path_type=Path), default=None, help="JSON file. Default: by date in results/.")
+def main(runs: int, records: int, seconds: float, only: tuple[str, ...], out: Path | None) -> None:
+    """Measure eos-replicate beside MirrorMaker 2 (exactly-once, tuned) on two real Kafka brokers."""
+    console = Console()
+    started = datetime.now(UTC)
+    with tempfile.TemporaryDirectory(prefix="eos-bench-") as directory:
+        source, target = Kafka.start("source"), Kafka.start("target")
+        try:
+            session = Session(Bench(source, target, Path(directory)), console)
+            run_all(session, only or CASES, runs, records, seconds)
+        finally:
+            source.stop()
+            target.stop()
+    medians = summary(session.runs)
+    console.print(table(medians, runs))
+    settings = {"runs": runs, "records": records, "seconds": seconds, "started": started.isoformat(timespec="seconds")}
+    RESULTS.mkdir(exist_ok=True)
+    path = out or RESULTS / f"{started:%Y-%m-%d-%H%M}.json"
+    body = {"machine": machine(), "settings": settings, "median": medians, "runs": session.runs}
+    path.write_text(json.dumps(body, indent=1) + "\n")
+    console.print(f"written to {path}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""Two real Kafka brokers in containers on the host's network, so that no proxy stands in the way of either side."""
+
+from __future__ import annotations
+
+import base64
+import subprocess
+import uuid
+from dataclasses import dataclass
+
+from integration_tests.harness.broker import free_port, wait_ready
+
+IMAGE = "apache/kafka:4.3.0"
+
+
+def docker(*arguments: str) -> str:
+    """Run docker; its output. Raises CalledProcessError."""
+    return subprocess.run(["docker", *arguments], check=True, capture_output=True, text=True).stdout.strip()
+
+
+@dataclass(slots=True)
+class Kafka:
+    """One broker. `pause` stops it without closing a connection."""
+
+    name: str
+    bootstrap: str
+
+    @classmethod
+    def start(cls, role: str, heap: str = "1g") -> Kafka:
+        """Start a broker and wait until it answers."""
+        port, controller = free_port(), free_port()
+        name = f"eos-bench-{role}-{uuid.uuid4().hex[:8]}"
+        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "A")
+        settings = {
+            "CLUSTER_ID": cluster,
+            "KAFKA_HEAP": heap,
+            "KAFKA_NODE_ID": "1",
+            "KAFKA_PROCESS_ROLES": "broker,controller",
+            "KAFKA_LISTENERS": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
+            "KAFKA_ADVERTISED_LISTENERS": f"PLAINTEXT://127.0.0.1:{port}",
+            "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
+            "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "KAFKA_CONTROLLER_QUORUM_VOTERS": f"1@127.0.0.1:{controller}",
+            "KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR": "1",
+            "KAFKA_TRANSACTION_STATE_LOG_REPLICATION_FACTOR": "1",
+            "KAFKA_TRANSACTION_STATE_LOG_MIN_ISR": "1",
+            "KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
+            "KAFKA_LOG_DIRS": "/tmp/eos-bench",
+        }
+        environment = [word for key, value in settings.items() for word in ("-e", f"{key}={value}")]
+        docker("run", "-d", "--rm", "--name", name, "--network", "host", *environment, IMAGE)
+        kafka = cls(name, f"127.0.0.1:{port}")
+        wait_ready(kafka.bootstrap, 90)
+        return kafka
+
+    def pause(self) -> None:
+        """Freeze the broker."""
+        docker("pause", self.name)
+
+    def resume(self) -> None:
+        """Let it go on."""
+        docker("unpause", self.name)
+
+    def stop(self) -> None:
+        """Remove the container."""
+        docker("rm", "-f", self.name)

@@ -1,0 +1,92 @@
+"""Load: a backlog in large batches, or a steady rate of records that carry when they were written."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+PARTITIONS = 4
+BATCH_BYTES = 131_072
+RECORD_BYTES = 256
+RUN_RECORDS = 480  # about one batch, then the next partition
+
+
+def create(bootstrap: str, topic: str) -> None:
+    """Create a topic of four partitions."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for future in admin.create_topics([NewTopic(topic, PARTITIONS, 1)]).values():
+        future.result(30)
+
+
+def backlog(bootstrap: str, topic: str, records: int) -> None:
+    """Write `records` of 256 bytes in batches of 128 KiB, plain."""
+    create(bootstrap, topic)
+    settings = {"batch.size": BATCH_BYTES, "linger.ms": 100, "queue.buffering.max.messages": 500_000, "acks": "1"}
+    producer = Producer({"bootstrap.servers": bootstrap, **settings})
+    value = b"x" * (RECORD_BYTES - 16)
+    for number in range(records):
+        while True:
+            try:
+                producer.produce(topic, value, b"%016d" % number, (number // RUN_RECORDS) % PARTITIONS)
+                break
+            except BufferError:
+                producer.poll(0.05)
+    if producer.flush(120):
+        raise RuntimeError("the backlog was not written")
+
+
+def prime(bootstrap: str, topic: str) -> None:
+    """One record in each partition, so that it can be seen when a system has begun to copy."""
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number in range(PARTITIONS):
+        producer.produce(topic, b"%020.6f" % 0, b"prime", number)
+    producer.flush(30)
+
+
+class Steady:
+    """Writes at a rate, and reads the copy read_committed: end-to-end latencies by time of writing."""
+
+    def __init__(self, source: str, target: str, topic: str, copy: str, rate: int) -> None:
+        self._source, self._target, self._topic, self._copy, self._rate = source, target, topic, copy, rate
+        self._stop = threading.Event()
+        self.latencies: list[tuple[float, float]] = []
+
+    def _read(self) -> None:
+        settings = {"group.id": "bench", "auto.offset.reset": "earliest", "fetch.wait.max.ms": 50}
+        reader = Consumer({"bootstrap.servers": self._target, "isolation.level": "read_committed", **settings})
+        reader.assign([TopicPartition(self._copy, number, 0) for number in range(PARTITIONS)])
+        while not self._stop.is_set():
+            message = reader.poll(0.1)
+            if message is None:
+                continue
+            error = message.error()
+            if error is None:
+                written = float((message.value() or b"0")[:20])
+                self.latencies.append((written, time.time() - written))
+            elif error.code() not in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION):
+                raise KafkaException(error)
+        reader.close()
+
+    def run(self, seconds: float) -> None:
+        """Write for `seconds` and read until the last record has arrived."""
+        reading = threading.Thread(target=self._read)
+        reading.start()
+        producer, filler = Producer({"bootstrap.servers": self._source, "linger.ms": 0}), b"x" * (RECORD_BYTES - 20)
+        began, number = time.time(), 0
+        while (elapsed := time.time() - began) < seconds:
+            while number < elapsed * self._rate:
+                producer.produce(self._topic, b"%020.6f" % time.time() + filler, b"k", number % PARTITIONS)
+                number += 1
+            producer.poll(0)
+            time.sleep(0.001)  # the clock of the load
+        producer.flush(30)
+        deadline = time.time() + 60
+        while len(self.latencies) < number + PARTITIONS and time.time() < deadline:
+            time.sleep(0.05)
+        self._stop.set()
+        reading.join()
+        if len(self.latencies) < number + PARTITIONS:
+            raise RuntimeError(f"{number} records written, {len(self.latencies) - PARTITIONS} arrived")

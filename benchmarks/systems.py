@@ -1,0 +1,140 @@
+"""The systems that are measured, each as a process of its own: eos-replicate, and MirrorMaker 2 from the same image."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from string import Template
+from typing import IO, Protocol
+
+from benchmarks.clusters import IMAGE, Kafka, docker
+from integration_tests.harness.broker import free_port
+
+HERE = Path(__file__).parent
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class System(Protocol):
+    """Something that copies one topic. `copy` is the topic's name on the target."""
+
+    name: str
+    copy: str
+
+    def start(self) -> None:
+        """Start the process."""
+
+    def pid(self) -> int:
+        """Its process id."""
+
+    def stop(self) -> None:
+        """Stop it and clean up."""
+
+
+def cpu_s(pid: int) -> float:
+    """CPU seconds of a process so far, user and system."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def rss_peak_mib(pid: int) -> float:
+    """Highest resident memory of a process so far."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
+
+
+class Eos:
+    """`eos-replicate run` on a flow of one topic."""
+
+    def __init__(
+        self, source: Kafka, target: Kafka, topic: str, directory: Path, delivery: str = "exactly_once"
+    ) -> None:
+        tag = uuid.uuid4().hex[:8]
+        self.name = "eos-replicate" if delivery == "exactly_once" else f"eos-replicate {delivery}"
+        self.copy = f"{tag}.{topic}"
+        self._log = directory / f"eos-{tag}.log"
+        self._file = directory / f"eos-{tag}.yaml"
+        self._file.write_text(
+            f"""clusters:
+  a: {{properties: {{bootstrap.servers: "{source.bootstrap}"}}}}
+  b: {{properties: {{bootstrap.servers: "{target.bootstrap}"}}}}
+flows:
+  bench-{tag}:
+    source: a
+    target: b
+    topics: [{topic}]
+    rename: "{tag}.{{topic}}"
+    delivery: {delivery}
+"""
+        )
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """See System."""
+        log: IO[bytes] = self._log.open("ab")
+        command = [sys.executable, "-m", "cli.main", "run", "-c", str(self._file), "--log-format", "json"]
+        self._process = subprocess.Popen(command, stderr=log, cwd=HERE.parent)
+        log.close()
+
+    def pid(self) -> int:
+        """See System."""
+        assert self._process is not None
+        return self._process.pid
+
+    def events(self) -> Iterator[dict[str, object]]:
+        """Its log so far."""
+        for line in self._log.read_text().splitlines():
+            if line.startswith("{") and line.endswith("}"):
+                yield json.loads(line)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+
+    def stop(self) -> None:
+        """See System."""
+        assert self._process is not None
+        if self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(60)
+            except subprocess.TimeoutExpired:
+                self.kill()
+
+
+class MirrorMaker:
+    """MirrorMaker 2 in dedicated mode with exactly-once, from the same image as the brokers."""
+
+    name = "MirrorMaker 2"
+
+    def __init__(self, source: Kafka, target: Kafka, topic: str, directory: Path) -> None:
+        tag = uuid.uuid4().hex[:8]
+        names = {"A": f"a{tag}", "B": f"b{tag}", "SOURCE": source.bootstrap, "TARGET": target.bootstrap}
+        text = Template((HERE / "mm2.properties").read_text()).substitute(names, TOPIC=topic, PORT=free_port())
+        self.copy = f"a{tag}.{topic}"
+        self._file = directory / f"mm2-{tag}.properties"
+        self._file.write_text(text)
+        self._container = f"eos-bench-mm2-{tag}"
+
+    def start(self) -> None:
+        """See System."""
+        docker(
+            "run", "-d", "--name", self._container, "--network", "host", "--entrypoint", "java",
+            "-v", f"{self._file}:/mm2.properties:ro", IMAGE, "-Xmx2g", "-cp", "/opt/kafka/libs/*",
+            "org.apache.kafka.connect.mirror.MirrorMaker", "/mm2.properties",
+        )  # fmt: skip
+
+    def pid(self) -> int:
+        """See System."""
+        return int(docker("inspect", "-f", "{{.State.Pid}}", self._container))
+
+    def stop(self) -> None:
+        """See System."""
+        docker("rm", "-f", self._container)
