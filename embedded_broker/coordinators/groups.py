@@ -13,6 +13,7 @@ from collections.abc import Callable
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.coordinators.background import Background
+from embedded_broker.coordinators.compaction import Compactor, Records
 from embedded_broker.coordinators.offsets import OffsetManager
 from embedded_broker.coordinators.ports import OFFSETS_TOPIC, GroupConfig, Host
 from embedded_broker.state import group_log
@@ -45,10 +46,11 @@ class GroupCoordinator:
         self._host = host
         self._config = config or GroupConfig()
         self._groups: dict[str, Group] = {}
-        # Since when a group has been in its stored state; a group without members expires by it.
-        self._stored_ms: dict[str, int] = {}
+        # The value of each group's last record, and when it was written; a group without members expires by that.
+        self._stored: dict[str, tuple[bytes, int]] = {}
         self._background = Background(host.fail)
-        self.offsets = OffsetManager(host, self._config, self._find_or_create)
+        self.offsets = OffsetManager(host, self._background, self._config, self._find_or_create)
+        self._compactor = Compactor(host, self._background, OFFSETS_TOPIC, self._live)
 
     def replay(self, header: BatchHeader, batch: Buffer) -> None:
         """Take over a batch of `__consumer_offsets` at recovery, in log order.
@@ -66,9 +68,10 @@ class GroupCoordinator:
             elif isinstance(found, group_log.GroupRecord):
                 group = self._groups[found.group_id] = self._new_group(found.group_id)
                 group_log.restore(group, found)
-                self._stored_ms[found.group_id] = found.state_ms
+                self._stored[found.group_id] = record.value or b"", found.state_ms
             elif isinstance(found, group_log.GroupForgotten):
                 self._groups.pop(found.group_id, None)
+                self._stored.pop(found.group_id, None)
 
     async def start(self) -> None:
         """Give the members found at recovery one session timeout to show that they live.
@@ -84,6 +87,7 @@ class GroupCoordinator:
             for member in group.members:
                 self._run(group, group.touch(member.member_id))
         self._background.schedule("sweep", SWEEP_INTERVAL_MS, self._sweep)
+        self._compactor.check()
 
     async def stop(self) -> None:
         """Let the records under way reach the disk."""
@@ -180,7 +184,7 @@ class GroupCoordinator:
     async def _delete(self, group: Group) -> None:
         group.die()
         del self._groups[group.group_id]
-        self._stored_ms.pop(group.group_id, None)
+        self._stored.pop(group.group_id, None)
         log = self._host.internal_log(OFFSETS_TOPIC)
         log.append(encode([(group_log.encode_key(group.group_id), None)], self._host.clock.now_ms()))
         await self.offsets.forget_group(group.group_id)
@@ -214,15 +218,22 @@ class GroupCoordinator:
     def _store(self, group: Group, effect: Store) -> None:
         now_ms = self._host.clock.now_ms()
         log = self._host.internal_log(OFFSETS_TOPIC)
-        record = group_log.encode_key(group.group_id), group_log.encode_group(group, effect.assignment, now_ms)
-        log.append(encode([record], now_ms))
-        self._stored_ms[group.group_id] = now_ms
+        value = group_log.encode_group(group, effect.assignment, now_ms)
+        log.append(encode([(group_log.encode_key(group.group_id), value)], now_ms))
+        self._stored[group.group_id] = value, now_ms
         if effect.then is not None:
-            self._background.spawn(f"store group {group.group_id}", self._stored(group, effect.then))
+            self._background.spawn(f"store group {group.group_id}", self._go_on(group, effect.then))
 
-    async def _stored(self, group: Group, event: StoredEvent) -> None:
+    async def _go_on(self, group: Group, event: StoredEvent) -> None:
         await self._host.durable(self._host.internal_log(OFFSETS_TOPIC))
         self._run(group, group.stored(event))
+
+    def _live(self) -> Records | None:
+        """What the log must hold: each group's latest record, and the committed offsets."""
+        committed = self.offsets.live()
+        if committed is None:
+            return None
+        return [(group_log.encode_key(group_id), value) for group_id, (value, _) in self._stored.items()] + committed
 
     def _sweep(self) -> None:
         """Forget offsets of groups that have had no members for `offsets.retention.minutes`, then empty groups."""
@@ -231,7 +242,8 @@ class GroupCoordinator:
             if group.state is not GroupState.EMPTY:
                 continue
             # A group that never had members counts from each commit alone.
-            empty_since_ms = self._stored_ms.get(group.group_id, 0) if group.protocol_type else 0
+            _, stored_ms = self._stored.get(group.group_id, (b"", 0))
+            empty_since_ms = stored_ms if group.protocol_type else 0
             if self.offsets.expire(group.group_id, empty_since_ms, now_ms):
                 self._background.spawn(f"expire group {group.group_id}", self._delete(group))
         self._background.schedule("sweep", SWEEP_INTERVAL_MS, self._sweep)

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.coordinators.ports import OFFSETS_TOPIC, GroupConfig, Host
+from embedded_broker.coordinators.background import Background
+from embedded_broker.coordinators.ports import OFFSETS_TOPIC, GroupConfig, Host, Partition
 from embedded_broker.state import offsets
 from embedded_broker.state.groups import Group
 from embedded_broker.state.offsets import CommittedOffset, OffsetRecord, Offsets
@@ -60,11 +61,16 @@ UNSTABLE = FetchedOffset(error_code=ErrorCode.unstable_offset_commit)
 class OffsetManager:
     """See the module. Called on the event loop only."""
 
-    def __init__(self, host: Host, config: GroupConfig, find_or_create: Callable[[str], Group]) -> None:
+    def __init__(
+        self, host: Host, background: Background, config: GroupConfig, find_or_create: Callable[[str], Group]
+    ) -> None:
         self._host = host
+        self._background = background
         self._config = config
         self._find_or_create = find_or_create
         self.state = Offsets()
+        # Batches that are appended but not yet in `state`, because they are not on disk yet.
+        self._under_way = 0
 
     def replay(self, record: OffsetRecord, producer_id: int) -> None:
         """A record found at recovery; `producer_id` of a transactional batch, else -1."""
@@ -81,11 +87,7 @@ class OffsetManager:
             self._find_or_create(who.group_id)
         results, records = self._sort_out(who.group_id, commits, error_code)
         if records:
-            log = self._host.internal_log(OFFSETS_TOPIC)
-            base_offset = log.append(encode([_encode(record) for record in records], self._host.clock.now_ms()))
-            await self._host.durable(log)
-            for delta, record in enumerate(records):
-                self.state.apply(_placed(record, base_offset + delta))
+            await self._write(records)
         return results
 
     async def commit_in_transaction(
@@ -143,6 +145,16 @@ class OffsetManager:
         """Delete all groups' offsets on a topic."""
         await self._forget(list(self.state.on_topic(topic)))
 
+    def live(self) -> list[tuple[bytes, bytes | None]] | None:
+        """A record for every committed offset; None while others are pending or under way."""
+        if self._under_way or self.state.has_pending():
+            return None
+        return [
+            (offsets.encode_key(group_id, partition), offsets.encode_value(committed))
+            for group_id in sorted(self.state.group_ids())
+            for partition, committed in self.state.committed(group_id).items()
+        ]
+
     def expire(self, group_id: str, empty_since_ms: int, now_ms: int) -> bool:
         """Whether every offset of a group without members is past its retention, and none is pending."""
         if self.state.has_pending(group_id):
@@ -155,12 +167,20 @@ class OffsetManager:
     async def _forget(self, gone: list[tuple[str, TopicPartition]]) -> None:
         if not gone:
             return
+        await self._write([OffsetRecord(group_id, partition, None) for group_id, partition in gone])
+
+    async def _write(self, records: Sequence[OffsetRecord]) -> None:
+        """Append, wait for the disk, apply. A client that hangs up meanwhile changes nothing about that."""
         log = self._host.internal_log(OFFSETS_TOPIC)
-        records = [OffsetRecord(group_id, partition, None) for group_id, partition in gone]
         base_offset = log.append(encode([_encode(record) for record in records], self._host.clock.now_ms()))
+        self._under_way += 1
+        await self._background.finish("offsets", self._apply_once_durable(log, base_offset, records))
+
+    async def _apply_once_durable(self, log: Partition, base_offset: int, records: Sequence[OffsetRecord]) -> None:
         await self._host.durable(log)
         for delta, record in enumerate(records):
             self.state.apply(_placed(record, base_offset + delta))
+        self._under_way -= 1
 
     def _validate(self, who: Committer, group: Group | None, *, transactional: bool) -> ErrorCode:
         if transactional and not who.group_id:

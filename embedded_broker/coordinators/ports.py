@@ -27,6 +27,10 @@ class Partition(Protocol):
 
     @property
     def producers(self) -> PartitionProducers: ...
+    @property
+    def log_start(self) -> int: ...
+    @property
+    def log_end(self) -> int: ...
 
     def append(self, batch: bytes | bytearray | memoryview, *, now_ms: int | None = None) -> int:
         """Stamp the batch, append it and apply it to `producers`; returns its base offset. Not durable yet."""
@@ -60,6 +64,10 @@ class Host(Protocol):
 
     async def durable(self, partition: Partition) -> None:
         """Must not return before everything appended so far is on disk. Raises if it can't be."""
+        ...
+
+    async def trim(self, partition: Partition, offset: int) -> None:
+        """Raise the partition's log start, durably."""
         ...
 
     def fail(self, error: BaseException) -> None:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.coordinators.background import Background
+from embedded_broker.coordinators.compaction import Compactor, Records
 from embedded_broker.coordinators.markers import MarkerWriter
 from embedded_broker.coordinators.ports import TRANSACTION_TOPIC, Host, Partition, TransactionConfig
 from embedded_broker.coordinators.producer_ids import NoProducerId, ProducerIds
@@ -40,8 +41,8 @@ class Slot:
 
     # Invariant: a value that is on disk (but for epoch -1, which nobody has seen yet).
     transaction: Transaction
-    # A step is on its way to the disk: everybody else is told to come back.
-    pending: bool = False
+    # The step that is on its way to the disk; meanwhile everybody else is told to come back.
+    pending: Transaction | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,7 @@ class TransactionCoordinator:
         self._slots: dict[str, Slot] = {}
         self._producer_ids = ProducerIds(host)
         self._background = Background(host.fail)
+        self._compactor = Compactor(host, self._background, TRANSACTION_TOPIC, self._live)
 
     def replay(self, header: BatchHeader, batch: Buffer) -> None:
         """Take over a batch of `__transaction_state` at recovery, in log order.
@@ -88,6 +90,7 @@ class TransactionCoordinator:
         for slot in self._slots.values():
             self._watch(slot)
         self._background.schedule("sweep", SWEEP_INTERVAL_MS, self._sweep)
+        self._compactor.check()
 
     async def stop(self) -> None:
         """Let the steps under way reach the disk; open transactions stay open for the next start."""
@@ -109,7 +112,7 @@ class TransactionCoordinator:
             if slot is None:
                 fresh = Transaction(transactional_id, self._producer_ids.allocate(), NO_EPOCH, timeout_ms)
                 slot = self._slots[transactional_id] = Slot(fresh)
-            if slot.pending:
+            if slot.pending is not None:
                 return Identity(ErrorCode.concurrent_transactions)
             decision = transactions.init_producer_id(
                 slot.transaction, expected, timeout_ms, self._host.clock.now_ms(), self._producer_ids.allocate
@@ -135,7 +138,7 @@ class TransactionCoordinator:
             return ErrorCode.invalid_producer_id_mapping
         if slot.transaction.epoch != epoch:
             return ErrorCode.producer_fenced
-        if slot.pending:
+        if slot.pending is not None:
             return ErrorCode.concurrent_transactions
         decision = transactions.add_partitions(
             slot.transaction, producer_id, epoch, frozenset(partitions), self._host.clock.now_ms()
@@ -184,7 +187,7 @@ class TransactionCoordinator:
                 decision = transactions.end(slot.transaction, producer_id, epoch, commit, now_ms)
         except NoProducerId:
             return Identity(ErrorCode.coordinator_load_in_progress)
-        if slot.pending and not (isinstance(decision, Refuse) and decision.error_code in NOT_THE_OWNER):
+        if slot.pending is not None and not (isinstance(decision, Refuse) and decision.error_code in NOT_THE_OWNER):
             return Identity(ErrorCode.concurrent_transactions)
         if isinstance(decision, Refuse):
             return Identity(decision.error_code)
@@ -207,22 +210,21 @@ class TransactionCoordinator:
         if not isinstance(decision, transactions.Step):
             return slot.transaction
         made = decision.next
-        slot.pending = True
+        slot.pending = made
         await self._background.finish(f"transaction {made.transactional_id}", self._store(slot, made))
         return made
 
     async def _store(self, slot: Slot, made: Transaction) -> None:
         log = self._append(made)
         await self._host.durable(log)
-        slot.transaction, slot.pending = made, False
+        slot.transaction, slot.pending = made, None
         self._watch(slot)
         if made.state in transactions.PREPARED:
             self._background.spawn(f"markers {made.transactional_id}", self._carry_out(slot))
 
     def _append(self, made: Transaction) -> Partition:
         log = self._host.internal_log(TRANSACTION_TOPIC)
-        record = transaction_log.encode_key(made.transactional_id), transaction_log.encode_transaction(made)
-        log.append(encode([record], self._host.clock.now_ms()))
+        log.append(encode([_record(made)], self._host.clock.now_ms()))
         return log
 
     async def _carry_out(self, slot: Slot) -> None:
@@ -231,6 +233,12 @@ class TransactionCoordinator:
         await self.markers.write(prepared)
         slot.transaction = transactions.complete(prepared, self._host.clock.now_ms())
         self._append(slot.transaction)
+
+    def _live(self) -> Records:
+        """What the log must hold: the reservation of producer ids, and each id's latest record."""
+        latest = [slot.pending or slot.transaction for slot in self._slots.values()]
+        known = [transaction for transaction in latest if transaction.epoch != NO_EPOCH]
+        return [self._producer_ids.snapshot(), *map(_record, known)]
 
     def _watch(self, slot: Slot) -> None:
         """Have the transaction aborted at its deadline, or stop watching if none is open."""
@@ -247,7 +255,7 @@ class TransactionCoordinator:
         deadline_ms = transactions.deadline_ms(slot.transaction)
         if deadline_ms is None:
             return
-        if slot.pending or now_ms < deadline_ms:
+        if slot.pending is not None or now_ms < deadline_ms:
             key = ("deadline", slot.transaction.transactional_id)
             self._background.schedule(key, max(deadline_ms - now_ms, RETRY_DELAY_MS), lambda: self._time_out(slot))
             return
@@ -259,11 +267,16 @@ class TransactionCoordinator:
         now_ms = self._host.clock.now_ms()
         for transactional_id, slot in list(self._slots.items()):
             idle = transactions.is_forgettable(slot.transaction, now_ms, self._config.id_expiration_ms)
-            if idle and not slot.pending:
+            if idle and slot.pending is None:
                 del self._slots[transactional_id]
                 log = self._host.internal_log(TRANSACTION_TOPIC)
                 log.append(encode([(transaction_log.encode_key(transactional_id), None)], now_ms))
         self._background.schedule("sweep", SWEEP_INTERVAL_MS, self._sweep)
+
+
+def _record(transaction: Transaction) -> tuple[bytes, bytes]:
+    key = transaction_log.encode_key(transaction.transactional_id)
+    return key, transaction_log.encode_transaction(transaction)
 
 
 def verification_error(error_code: ErrorCode, *, abortable: bool) -> ErrorCode:

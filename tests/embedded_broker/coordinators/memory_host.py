@@ -33,29 +33,32 @@ class MemoryPartition:
         self._host = host
         self.batches = batches
         self.durable = len(batches)
-        self.end = 0
+        self.log_start = 0
+        self.log_end = 0
         self.producers = PartitionProducers()
         for batch in batches:
             self._apply(batch)
+        if batches:
+            self.log_start = read_header(batches[0]).base_offset
 
     def append(self, batch: bytes | bytearray | memoryview, *, now_ms: int | None = None) -> int:
         self._host.event()
         stamped = bytearray(batch)
-        stamp(stamped, self.end, 0)
+        stamp(stamped, self.log_end, 0)
         self.batches.append(bytes(stamped))
-        base_offset = self.end
+        base_offset = self.log_end
         self._apply(bytes(stamped))
         return base_offset
 
     def _apply(self, batch: bytes) -> None:
         header = read_header(batch)
-        self.end = header.last_offset + 1
+        self.log_end = header.last_offset + 1
         self.producers.apply(header, marker_commits(batch) if header.is_control else None)
 
     def visible(self) -> list[bytes | None]:
         """Values that a read_committed reader sees."""
-        stable = self.producers.last_stable_offset(self.end)
-        aborted = self.producers.aborted_in(0, self.end)
+        stable = self.producers.last_stable_offset(self.log_end)
+        aborted = self.producers.aborted_in(0, self.log_end)
         values: list[bytes | None] = []
         dropping: set[int] = set()
         for batch in self.batches:
@@ -128,6 +131,13 @@ class MemoryHost:
         partition.durable = max(partition.durable, appended)
         await asyncio.sleep(0)
 
+    async def trim(self, partition: MemoryPartition, offset: int) -> None:
+        self.event()
+        partition.log_start = offset
+        kept = [batch for batch in partition.batches if read_header(batch).last_offset >= offset]
+        partition.durable -= len(partition.batches) - len(kept)
+        partition.batches = kept
+
     def fail(self, error: BaseException) -> None:
         self.failures.append(error)
 
@@ -137,6 +147,11 @@ class MemoryHost:
                 replay(read_header(batch), batch)
         await self.groups.start()
         await self.transactions.start()
+
+    def compact(self) -> None:
+        """Have both coordinators look at their logs, as they do by themselves every few seconds."""
+        self.transactions._compactor.check()
+        self.groups._compactor.check()
 
     async def stop(self) -> None:
         await self.transactions.stop()

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.coordinators import compaction
 from embedded_broker.coordinators.offsets import Commit, Committer
 from embedded_broker.coordinators.ports import OFFSETS_PARTITION, OFFSETS_TOPIC, TransactionConfig
 from embedded_broker.coordinators.transactions import Identity, verification_error
@@ -74,6 +75,7 @@ async def two_transactions(host: MemoryHost, answered: list[str]) -> None:
         identity = await host.transactions.end("id", *producer, commit)
         assert identity.error_code is ErrorCode.none
         answered.append(value.decode())
+        host.compact()
 
 
 OUTCOMES = [([], [], -1), ([b"a"], [b"a"], 1), ([b"a", b"c"], [b"a", b"c"], 3)]
@@ -102,7 +104,11 @@ def events_of_a_whole_run() -> int:
 
 
 @pytest.mark.parametrize("all_appended", [False, True])
-def test_after_a_crash_at_any_step_transactions_are_whole(all_appended: bool) -> None:
+@pytest.mark.parametrize("dead_records_max", [0, 50_000])
+def test_after_a_crash_at_any_step_transactions_are_whole(
+    all_appended: bool, dead_records_max: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compaction, "RECORDS_DEAD_MAX", dead_records_max)
     total = events_of_a_whole_run()
     assert total > 40
     reached = set()
