@@ -115,6 +115,12 @@ class Broker:
         """Return when all that is appended to `partition` so far is on disk. Raises OSError."""
         await self.commit.durable(partition)
 
+    async def trim(self, partition: Partition, offset: int) -> None:
+        """Raise a partition's log start, durably. Raises OSError."""
+        async with self.commit.exclusive():
+            if not partition.closed:
+                partition.delete_before(offset)
+
     def fail(self, error: BaseException) -> None:
         """The broker can't go on; whoever runs it stops it. What is durable is finished at the next start."""
         if not self.failed.done():
