@@ -93,9 +93,9 @@ def _refuse_below(durable_end: int, end: int, path: Path, position: int, wrong: 
 
 
 def _cut(fs: FileSystem, directory: Path, bases: list[int]) -> None:
-    """Remove segments, last first. Their predecessor is cut only afterwards, so that a crash in between finds it
-    unsound again and comes back here."""
-    for base in reversed(bases):
+    """Remove segments, durably. What makes their predecessor unsound stays until then, so that a crash in between
+    comes back here."""
+    for base in bases:
         fs.remove(directory / segment_name(base))
     if bases:
         fs.sync_directory(directory)

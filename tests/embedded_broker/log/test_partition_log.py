@@ -82,14 +82,14 @@ def test_reads_are_whole_batches_within_bounds(
         assert log.read(offset, bytes_max, up_to) == wanted
 
 
-TIMES = st.lists(st.tuples(st.integers(1, 3), st.integers(0, 30), st.sampled_from([1, 2_000])), min_size=1, max_size=40)
+TIMES = st.lists(st.tuples(st.integers(1, 3), st.integers(0, 30), st.sampled_from([1, 2_000])), min_size=1, max_size=60)
 
 
 @given(TIMES, st.integers(0, 31), st.integers(0, 50))
 def test_times_are_found_as_by_looking_at_every_record(
     batches: list[tuple[int, int, int]], wanted_ms: int, start: int
 ) -> None:
-    log, _ = opened(MemoryFileSystem(), Path("/p"), 6_000)
+    log, _ = opened(MemoryFileSystem(), Path("/p"), 40_000)
     records: list[tuple[int, int]] = []
     for count, time_ms, value_bytes in batches:
         base = log.log_end
