@@ -106,7 +106,7 @@ class Topics:
     def _remove_left_over(self, directory: Path) -> None:
         for name in self._fs.names(directory):
             self._fs.remove(directory / name)
-        directory.rmdir()
+        self._fs.remove_directory(directory)
 
     def _path(self, topic: Topic, index: int) -> Path:
         return self._directory / f"{topic.topic_id.hex}-{index}"
