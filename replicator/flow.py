@@ -140,6 +140,7 @@ class FlowWorker:
 
     def _stop_lanes(self) -> None:
         self._stopping = True
+        self._log.info("stopping")
         for runner in self._runners.values():
             runner.stop()
 

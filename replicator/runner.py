@@ -25,7 +25,9 @@ from replicator.planes.records.plane import RecordsPlane
 from replicator.planes.records.reading import Reader
 
 BACKOFF_S_MAX = 5.0
-OWNER_SETTLES_S = 2.0  # how long a successor gets to write its name after it has fenced us
+# How long a successor gets to write its name after it has fenced us: short where a timeout explains the fencing,
+# long where nothing but a successor does, because coming back too soon would fence it in the middle of its opening.
+OWNER_SETTLES_S, OWNER_SETTLES_S_MAX = 2.0, 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +156,7 @@ class LaneRunner:
         """Read who owns the positions, until a successor had time to say so. Raises Superseded if there is one."""
         targets = [route.target for route in self.plan.routes]
         self._log.warning("fenced", reason=str(error))
-        deadline = time.monotonic() + OWNER_SETTLES_S
+        deadline = time.monotonic() + (OWNER_SETTLES_S if plane.overdue() else OWNER_SETTLES_S_MAX)
         while not self._stopping.is_set():
             for at, committed in plane.committed(targets).items():
                 if committed is None:
@@ -165,7 +167,7 @@ class LaneRunner:
                         f"flow {self.plan.flow.name}: {owner} has taken over {at}; this process was fenced off"
                     ) from error
             if time.monotonic() >= deadline:
-                return  # nobody else: the transaction timed out under us
+                return  # nobody else, or it died before it had a name
             self._pause.wait(0.1)
 
     def _noise(self, text: str) -> None:

@@ -120,6 +120,10 @@ class RecordsPlane:
             raise failures.classify_open(inner, cluster, f"produce to {self._routes[source]}") from error
         return run
 
+    def overdue(self) -> bool:
+        """Whether the open transaction is older than its timeout: being fenced may mean no more than that."""
+        return self._transactions.overdue()
+
     def pending(self) -> bool:
         """See the contract."""
         return bool(self._runs or self._held)

@@ -54,6 +54,9 @@ def lane_producer(flow: Flow, transactional_id: str) -> Properties:
         "enable.idempotence": True,
         "acks": "all",
         "max.in.flight.requests.per.connection": 5,
+        # After "all brokers down" librdkafka (2.16) re-bootstraps with new broker handles, but keeps the old one as the
+        # group's coordinator: TxnOffsetCommit then waits for ever, past every timeout. A new lane bootstraps anyway.
+        "metadata.recovery.strategy": "none",
         "statistics.interval.ms": 500,  # EndTxn is counted there: a hidden resend must be seen
         "retry.backoff.ms": 10,
         "retry.backoff.max.ms": 500,

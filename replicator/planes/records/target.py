@@ -10,6 +10,7 @@ Invariants
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
@@ -31,6 +32,7 @@ class Transactions:
         self._request_s = flow.limits.request_timeout_ms / 1000
         self._init_s = flow.limits.connect_timeout_ms / 1000
         self._transaction_s = flow.limits.transaction_timeout_ms / 1000
+        self._begun_s = 0.0
         self._broken: str | None = None
         self._denied: str | None = None
         self._ended = 0
@@ -58,9 +60,14 @@ class Transactions:
     def begin(self) -> None:
         """Open a transaction; refuses a producer that is in doubt."""
         self.check()
+        self._begun_s = time.monotonic()
         self._guard(self.producer.begin_transaction, failures.classify_open, "begin")
         self._broken = None
         self.open = True
+
+    def overdue(self) -> bool:
+        """Whether a transaction is open that the target may have timed out; it began there later than here."""
+        return self.open and time.monotonic() - self._begun_s >= self._transaction_s
 
     def check(self) -> None:
         """Serve callbacks; raise UnknownOutcome if EndTxn went out more often than transactions ended."""
