@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 import threading
+import time
 import uuid
 from collections.abc import Sequence
 from types import FrameType
@@ -21,6 +22,8 @@ from replicator.errors import ReplicatorError
 from replicator.failpoints import Reach, nothing
 from replicator.flow import FlowWorker, worst
 
+SAME_SIGNAL_S = 0.5  # supervisors signal the process and its group: one request to stop, delivered twice
+
 
 class Daemon:
     """Runs flows in threads and waits for all of them."""
@@ -28,7 +31,7 @@ class Daemon:
     def __init__(self, config: Config, flows: Sequence[Flow], reach: Reach = nothing) -> None:
         self._owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:12]}"
         self._log = structlog.get_logger()
-        self._stopping = False
+        self._stopped_at: float | None = None
         self._codes: dict[str, int] = {}
         self._workers = {
             flow.name: FlowWorker(flow, config, self._owner, reach, self._log.bind(flow=flow.name)) for flow in flows
@@ -48,9 +51,13 @@ class Daemon:
         return code
 
     def _signalled(self, number: int, frame: FrameType | None) -> None:
-        if self._stopping:
+        now = time.monotonic()
+        if self._stopped_at is None:
+            self._stopped_at = now
+        elif now - self._stopped_at >= SAME_SIGNAL_S:
             os._exit(128 + number)  # a second signal: nothing to clean up that the next start doesn't
-        self._stopping = True
+        else:
+            return
         for worker in self._workers.values():
             worker.stop()
 
