@@ -22,7 +22,8 @@ from replicator.errors import ReplicatorError
 from replicator.failpoints import Reach, nothing
 from replicator.flow import FlowWorker, worst
 
-SAME_SIGNAL_S = 0.5  # supervisors signal the process and its group: one request to stop, delivered twice
+# Supervisors signal the process and its group: one request to stop, delivered twice before anybody has acted.
+SAME_SIGNAL_S = 0.5
 
 
 class Daemon:
@@ -54,7 +55,7 @@ class Daemon:
         now = time.monotonic()
         if self._stopped_at is None:
             self._stopped_at = now
-        elif now - self._stopped_at >= SAME_SIGNAL_S:
+        elif now - self._stopped_at >= SAME_SIGNAL_S or any(w.stopping for w in self._workers.values()):
             os._exit(128 + number)  # a second signal: nothing to clean up that the next start doesn't
         else:
             return

@@ -38,7 +38,7 @@ class FlowWorker:
         self._runners: dict[int, LaneRunner] = {}
         self._routes: dict[Partition, Route] = {}
         self._code = 0
-        self._stopping = False
+        self.stopping = False
         self._cluster_ids: dict[str, str] = {}
 
     def stop(self) -> None:
@@ -125,7 +125,7 @@ class FlowWorker:
             try:
                 event = self._events.get(timeout=max(0.0, due - time.monotonic()))
             except queue.Empty:
-                if not self._stopping:
+                if not self.stopping:
                     self._discover(plane, generation)
                 due = time.monotonic() + interval_s
                 continue
@@ -135,11 +135,11 @@ class FlowWorker:
                 interval_s = self._flow.limits.stop_timeout_ms / 1000
             else:
                 self._lane_ended(event)
-            if self._stopping and time.monotonic() >= due:
+            if self.stopping and time.monotonic() >= due:
                 raise Unreachable(f"flow {self._flow.name}: no clean stop within limits.stop_timeout_ms")
 
     def _stop_lanes(self) -> None:
-        self._stopping = True
+        self.stopping = True
         self._log.info("stopping")
         for runner in self._runners.values():
             runner.stop()
