@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from replicator.config import Cluster, Flow
 from replicator.errors import Retriable
 from replicator.planes.contract import Partition
-from replicator.planes.records import failures, properties
+from replicator.planes.records import failures, metadata, properties
 
 Record = tuple[bytes | None, bytes | None]
 
@@ -69,6 +69,7 @@ class Reader:
     def _up_to(self, at: Partition, low: int, high: int) -> list[Record]:
         consumer, records = self._committed, []
         deadline = time.monotonic() + self._patience_s
+        metadata.learn(consumer, {at.topic})
         consumer.assign([TopicPartition(at.topic, at.partition, low)])
         while True:
             message = consumer.poll(0.5)
@@ -96,6 +97,7 @@ class Reader:
         found: dict[Partition, int] = {}
         waiting = set(offsets)
         consumer = self._committed
+        metadata.learn(consumer, {at.topic for at in offsets})
         consumer.assign([TopicPartition(at.topic, at.partition, offset) for at, offset in offsets.items()])
         deadline = time.monotonic() + self._timeout_s
         while waiting:

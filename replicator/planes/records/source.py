@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from replicator.config import Flow
 from replicator.errors import Incident, NotAllowed
 from replicator.planes.contract import Partition, Seek
-from replicator.planes.records import failures, properties
+from replicator.planes.records import failures, metadata, properties
 from replicator.planes.records.message import Record
 
 POLL_RECORDS_MAX = 5_000
@@ -62,6 +62,7 @@ class Source:
         self._flow = flow
         self._on_error = on_error
         self._consumer = Consumer({**properties.source_consumer(flow), "error_cb": self._error})
+        self._known: set[str] = set()
 
     def _error(self, error: KafkaError) -> None:
         if error.code() in failures.NOT_ALLOWED:
@@ -70,6 +71,9 @@ class Source:
 
     def seek(self, positions: Mapping[Partition, Seek]) -> None:
         """Assign exactly `positions`; a known leader epoch makes librdkafka check for truncation."""
+        topics = {at.topic for at in positions}
+        metadata.learn(self._consumer, topics - self._known)
+        self._known |= topics
         self._consumer.assign(
             [
                 TopicPartition(at.topic, at.partition, seek.offset, leader_epoch=seek.leader_epoch)
