@@ -24,11 +24,12 @@ def test_a_stopped_worker_leaves_no_open_transaction(copying: Copying) -> None:
 
 def test_a_second_signal_ends_it_at_once_and_costs_nothing(make_copying: MakeCopying, proxy: Proxy) -> None:
     copying = make_copying(via=proxy.bootstrap)
+    worker = copying.running()
+    stuck = proxy.rule("EndTxn", Side.REPLY, Action.HOLD, client=".lane")
     copying.load.mixed(200)
-    stuck = proxy.rule("EndTxn", Side.REPLY, Action.HOLD, nth=1, client=".lane")
-    worker = copying.run()
     stuck.wait_hit()
     worker.signal(signal.SIGTERM)
+    assert worker.runs_on(0.7), "one request to stop, delivered twice within half a second, counts once"
     worker.signal(signal.SIGTERM)
     assert worker.wait_exit(5.0) == 128 + signal.SIGTERM
     proxy.clear()

@@ -169,6 +169,21 @@ def stable_end(bootstrap: str, topic: str, partition: int = 0) -> int:
         client.close()
 
 
+def wait_value(bootstrap: str, topic: str, partition: int, value: bytes) -> None:
+    """Return once a read_committed reader gets a record with this value."""
+    client = consumer(bootstrap, enable_partition_eof=False)
+    client.assign([TopicPartition(topic, partition, 0)])
+    deadline = time.monotonic() + TIMEOUT_S
+    try:
+        while time.monotonic() < deadline:
+            message = client.poll(deadline - time.monotonic())
+            if message is not None and message.error() is None and message.value() == value:
+                return
+        raise AssertionError(f"{topic}[{partition}]: no {value!r} within {TIMEOUT_S} s")
+    finally:
+        client.close()
+
+
 def values(messages: Sequence[Message]) -> list[bytes | None]:
     """Their values."""
     return [message.value() for message in messages]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -126,6 +127,13 @@ class Copying:
         finally:
             client.close()
 
+    def wait_positions(self) -> None:
+        """Return once the flow's positions have reached the ends of the source."""
+        ends = [clients.stable_end(self.source, self.topic, number) for number in range(self.partitions)]
+        deadline = time.monotonic() + clients.TIMEOUT_S
+        while self.wait_stable() != ends:
+            assert time.monotonic() < deadline, f"positions {self.wait_stable()}, ends {ends}"
+
     def target_ends(self) -> list[int]:
         """Where the copy's partitions end, open transactions included."""
         client = clients.consumer(self.target, isolation_level="read_uncommitted")
@@ -138,7 +146,8 @@ class Copying:
             client.close()
 
     def close(self) -> None:
-        """End all processes."""
-        for process in self._processes:
+        """End all processes; their logs end up in the report of a failed test."""
+        for number, process in enumerate(self._processes):
             process.close()
+            print(f"--- {self.name}, process {number}:\n{process.tail()}")
 

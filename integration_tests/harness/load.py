@@ -24,10 +24,11 @@ Headers = list[tuple[str, str | bytes | None]]
 class Load:
     """A writer of one topic, reproducible from `seed` but for the brokers' timing."""
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int, seed: int = 1) -> None:
+    def __init__(self, bootstrap: str, topic: str, partitions: int, seed: int = 1, first: int = 0) -> None:
+        """Numbers begin at `first` in every partition."""
         self.topic, self.partitions = topic, partitions
         self._random = random.Random(seed)
-        self._next = dict.fromkeys(range(partitions), 0)
+        self._next = dict.fromkeys(range(partitions), first)
         self._plain = [producer(bootstrap, compression_type=name, linger_ms=2) for name in COMPRESSIONS]
         self._transactional = transactional(bootstrap, f"load-{uuid.uuid4().hex[:12]}", compression_type="lz4")
         self._failed: list[KafkaError] = []

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from integration_tests.harness.merge import merged
 EVENT_S_MAX = 45.0
 EXIT_S_MAX = 45.0
 FAILPOINTS = "EOS_FAILPOINTS"
+DULL = {"flow", "lane", "generation", "level"}
 Event = dict[str, Any]
 
 # Short waits, so that tests of time-outs are quick; never so short that a slow machine trips over them.
@@ -139,8 +141,8 @@ class Replicator:
     def tail(self, lines: int = 40) -> str:
         """The end of its log, for messages of failed tests."""
         with self._arrived:
-            events = [json.dumps(event) for event in self._events]
-            return "\n".join((*self._noise[-lines:], *events[-lines:]))
+            events = [" ".join(f"{key}={event[key]}" for key in event if key not in DULL) for event in self._events]
+            return "\n".join((*self._noise[-lines // 2 :], *events[-lines:]))
 
     def kill(self) -> None:
         """SIGKILL, and wait until it is gone."""
@@ -175,6 +177,12 @@ class Replicator:
     def signal(self, number: signal.Signals) -> None:
         """Send a signal."""
         self._process.send_signal(number)
+
+    def runs_on(self, for_s: float) -> bool:
+        """Whether it is still there after `for_s`."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(for_s)
+        return self._process.poll() is None
 
     def stop(self) -> int:
         """SIGTERM; its exit code."""
