@@ -20,6 +20,7 @@ COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 ABORT_SHARE = 0.25
 OPEN_MAX = 2  # transactions at a time: they hold up what readers see
 BURST_RECORDS = 25
+TRICKLE = 0.25  # of the rate, once all records that were asked for are there: enough to be killed at work
 ANSWER_S_MAX = 30.0
 
 
@@ -47,17 +48,22 @@ class Load:
             producer.init_transactions(ANSWER_S_MAX)
 
     def run(self, stop: threading.Event) -> None:
-        """Write at the given rate until told to stop, then finish what is open and what is missing."""
+        """Write at the given rate, slower once there is enough, until told to stop; then finish what is open."""
         began = time.monotonic()
         self._plain_write(self._plain[0], [records.make_big(self._next(), self._chance)])
         while not stop.is_set() or self.committed < self._records_min:
             self._turn()
-            stop.wait(max(0.0, self.committed / self._rate - (time.monotonic() - began)))
+            stop.wait(max(0.0, self._due_s() - (time.monotonic() - began)))
         for index in list(self._open):
             self._end(index)
         for producer in self._plain:
             if producer.flush(ANSWER_S_MAX):
                 raise RuntimeError("records of the load were not acknowledged")
+
+    def _due_s(self) -> float:
+        """When the records so far are due, in seconds from the beginning."""
+        beyond = max(0, self.committed - self._records_min)
+        return (self.committed - beyond + beyond / TRICKLE) / self._rate
 
     def _next(self) -> int:
         self._number += 1

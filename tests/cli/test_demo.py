@@ -1,0 +1,153 @@
+"""The demo as a user runs it: its result, its exit code, and what it leaves behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from cli.commands import demo as command
+from cli.demo.compare import Verdict
+from cli.demo.model import DemoFailed, Outcome
+
+SMALL = ("--records", "1500", "--seconds", "3", "--seed", "7", "--json")
+DONE_S_MAX = 120
+
+
+def start(directory: Path, *options: str) -> subprocess.Popen[str]:
+    """The demo with its temporary files in `directory`."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "cli.main", "demo", *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(directory)},
+        start_new_session=True,
+    )
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A demo that is in the middle of copying, with all of its children."""
+    process = start(tmp_path, "--seconds", "60", "--kills", "1", "--json")
+    try:
+        assert process.stdout is not None
+        assert any(json.loads(line).get("copied") for line in process.stdout), "it copies"
+        assert len(children(tmp_path)) == 4, "two brokers, the load and the replicator"
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def children(directory: Path) -> list[str]:
+    """Command lines of processes that work in `directory`, or on its brokers."""
+    listed = subprocess.run(
+        ["ps", "-ww", "-eo", "args"], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    flow = next(directory.glob("eos-demo-*/flow.yaml"), None)
+    marks = [str(directory)]
+    if flow is not None:
+        marks += [line.split('"')[1] for line in flow.read_text().splitlines() if "bootstrap.servers" in line]
+    return [line for line in listed if "cli.demo.tether" in line and any(mark in line for mark in marks)]
+
+
+def result(process: subprocess.Popen[str]) -> tuple[int, list[dict[str, Any]]]:
+    out, err = process.communicate(timeout=DONE_S_MAX)
+    assert err == "", err
+    return process.returncode, [json.loads(line) for line in out.splitlines()]
+
+
+def test_everything_is_killed_and_nothing_lost(tmp_path: Path) -> None:
+    code, told = result(start(tmp_path, *SMALL, "--kills", "2", "--broker-kills", "1"))
+    last = told[-1]
+    assert code == 0, last
+    faults = {"lost": 0, "doubled": 0, "reordered": 0, "altered": 0}
+    assert {name: last[name] for name in faults} == faults
+    assert (last["worker_kills"], last["broker_kills"]) == (2, 1)
+    assert last["records_source"] == last["records_target"] >= 1500
+    assert {"copied", "committed", "lag", "worker_kills"} <= told[0].keys()
+    assert [line["event"] for line in told] == ["progress"] * (len(told) - 1) + ["result"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_each_delivery_mode_is_worth_what_it_says(tmp_path: Path) -> None:
+    code, told = result(start(tmp_path, *SMALL, "--kills", "3", "--broker-kills", "0", "--compare"))
+    modes = told[-1]["modes"]
+    assert code == 0, modes
+    assert modes["at_most_once"]["lost"] > 0
+    assert modes["at_most_once"]["doubled"] == 0
+    assert modes["at_least_once"]["lost"] == 0
+    assert modes["at_least_once"]["doubled"] > 0
+    assert all(modes["exactly_once"][fault] == 0 for fault in ("lost", "doubled", "reordered", "altered"))
+    assert {mode["worker_kills"] for mode in modes.values()} == {3}
+    assert told[-1]["lost"] == 0, "the flat fields are those of exactly_once"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_interrupted_it_leaves_nothing(
+    running: subprocess.Popen[str], tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    running.send_signal(number)
+    _, err = running.communicate(timeout=20)
+    assert running.returncode == code, err
+    assert "Traceback" not in err
+    assert children(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_kept_files_are_named(tmp_path: Path) -> None:
+    process = start(tmp_path, *SMALL, "--kills", "0", "--broker-kills", "0", "--keep")
+    out, err = process.communicate(timeout=DONE_S_MAX)
+    assert process.returncode == 0, err
+    assert json.loads(out.splitlines()[-1])["worker_kills"] == 0
+    (kept,) = tmp_path.iterdir()
+    assert str(kept) in err
+    assert {"source", "target", "flow.yaml", "replicator.log"} <= {path.name for path in kept.iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("verdict", "code"),
+    [
+        (Verdict(2, 2), 0),
+        (Verdict(2, 1, lost=(b"#1",)), 1),
+        (Verdict(2, 3, doubled=(b"#1",)), 1),
+        (Verdict(2, 2, reordered=(b"#1",)), 1),
+        (Verdict(2, 2, altered=(b"#1",)), 1),
+    ],
+)
+def test_any_fault_is_failure_and_keeps_the_evidence(
+    verdict: Verdict, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    outcome = Outcome({("orders", 0): verdict}, 5, 1, (), 1.0)
+    monkeypatch.setattr(command, "_run", lambda *_: outcome)
+    shown = CliRunner().invoke(command.demo, ["--seed", "1"], standalone_mode=False)
+    assert (shown.return_value, shown.exception) == (code, None)
+    assert bool(list(tmp_path.iterdir())) == bool(code)
+
+
+def test_a_demo_without_a_verdict_is_an_error_with_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> Outcome:
+        raise DemoFailed("the target ended by itself")
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(command, "_run", broken)
+    shown = CliRunner().invoke(command.demo, ["--seed", "1"])
+    assert shown.exit_code == 1
+    assert "Error: the target ended by itself" in shown.output
+    assert str(tmp_path) in shown.output
+
+
+def test_a_comparison_needs_a_kill_for_each_weaker_mode() -> None:
+    shown = CliRunner().invoke(command.demo, ["--compare", "--kills", "1"])
+    assert shown.exit_code == 2
+    assert "--kills 2" in shown.output
