@@ -11,7 +11,6 @@ from integration_tests.harness import clients
 from integration_tests.harness.broker import BrokerHandle
 from integration_tests.harness.proxy import Action, Proxy, Side
 
-
 SEND_S_MAX = 5.0  # librdkafka tries again for so long, even where the answer will not change
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 from confluent_kafka import TopicPartition
 
 from integration_tests.exactly_once.conftest import MakeCopying
 from integration_tests.harness import clients, raw
-from integration_tests.harness.compare import wait_key
+from integration_tests.harness.compare import assert_exact, wait_key
 from integration_tests.harness.copying import Copying
 from integration_tests.harness.replicator import Replicator
 
@@ -21,14 +19,13 @@ def written(copying: Copying, partition: int = 0) -> list[bytes | None]:
     return clients.values(clients.read(copying.target, copying.copy, partition))
 
 
-def ends_with(worker: Replicator, names: str | Sequence[str]) -> None:
-    """The worker tells one of these incidents and, asked to stop if it hasn't by itself, exits with code 4."""
-    wanted = (names,) if isinstance(names, str) else tuple(names)
+def ends_with(worker: Replicator, *names: str) -> None:
+    """The worker of one partition tells one of these incidents and, with nothing left to do, exits with code 4."""
     worker.wait_any(
-        lambda event: event.get("name") in wanted or str(event.get("detail", "")).startswith(wanted),
-        f"incident {wanted}",
+        lambda event: event.get("name") in names or str(event.get("detail", "")).startswith(names),
+        f"incident {names}",
     )
-    code = worker.stop()
+    code = worker.wait_exit()
     assert code == INCIDENT, f"exit code {code}\n{worker.tail()}"
 
 
@@ -56,18 +53,21 @@ def test_a_record_that_the_client_library_can_not_carry_stops_its_partition_befo
     clients.wait_value(copying.target, copying.copy, 1, b"the other partition goes on")
     assert written(copying) == [b"1", b"2"]
     assert worker.stop() == INCIDENT
-    ends_with(copying.run(), name)
-    assert written(copying) == [b"1", b"2"]
+    worker = copying.running()
+    worker.wait_event("incident", name=name)
+    assert worker.stop() == INCIDENT
+    assert written(copying) == [b"1", b"2"], "a restart went past the record"
 
 
+@pytest.mark.xfail(strict=True, reason="librdkafka ends a header key at a zero byte and can't be asked for its length")
 def test_a_header_key_with_a_zero_byte_is_never_cut(make_copying: MakeCopying) -> None:
-    """librdkafka's C strings end there: the record may be refused, never altered."""
+    """The `records` plane alters such a record unseen: a limit of the library that the guarantees name."""
     copying = make_copying(partitions=1)
-    raw.put(copying.source, copying.topic, 0, raw.record(b"k", b"1"))
     raw.put(copying.source, copying.topic, 0, raw.record(b"k", b"bad", [(b"a\x00b", b"v")]))
     worker = copying.running()
-    ends_with(worker, "header_not_carriable")
-    assert written(copying) == [b"1"]
+    clients.wait_value(copying.target, copying.copy, 0, b"bad")
+    assert worker.stop() == 0
+    assert_exact(copying.source, copying.topic, copying.target, copying.copy, 1)
 
 
 def test_a_record_that_the_target_is_too_small_for_stops_its_partition_before_it(make_copying: MakeCopying) -> None:
@@ -90,6 +90,7 @@ def test_a_target_topic_with_data_but_no_position_is_not_touched(copying: Copyin
     copying.load.mixed(50)
     worker = copying.run()
     worker.wait_event("incident", name="target_not_empty", partition=0)
+    worker.wait_event("lane_started")
     assert worker.stop() == INCIDENT
     assert written(copying) == [b"somebody's"]
 
@@ -107,7 +108,7 @@ def test_records_deleted_before_they_were_copied_are_told_and_not_skipped(make_c
     clients.put(clients.producer(copying.source), copying.topic, *[b"%d" % number for number in range(10)])
     end = clients.stable_end(copying.source, copying.topic)
     clients.delete_records(copying.source, copying.topic, 0, end - 2)
-    ends_with(copying.run(), ("source_records_gone", "source_offset_gone"))
+    ends_with(copying.run(), "source_records_gone", "source_offset_gone")
     assert len(written(copying)) == copying.load.committed
 
 
@@ -128,7 +129,7 @@ def test_a_target_topic_that_was_made_again_under_the_running_worker_is_an_incid
     clients.delete_topic(copying.target, copying.copy)
     clients.create_topic(copying.target, copying.copy)
     copying.load.mixed(50)
-    ends_with(worker, ("target_topic_recreated", "target_lost_data", "position_missing"))
+    ends_with(worker, "target_topic_recreated", "target_lost_data", "position_missing")
     assert written(copying) == [], "a hole: records were written to the new topic as if nothing had happened"
 
 

@@ -103,12 +103,12 @@ class Replicator:
         with self._arrived:
             return len(self._events)
 
-    def seen(self, name: str, *, after: int = 0, **fields: Any) -> list[Event]:
+    def seen(self, name: str, /, *, after: int = 0, **fields: Any) -> list[Event]:
         """Events called `name` so far whose fields have these values."""
         with self._arrived:
             return [event for event in self._events[after:] if _fits(event, name, fields)]
 
-    def wait_event(self, name: str, *, after: int = 0, timeout_s: float = EVENT_S_MAX, **fields: Any) -> Event:
+    def wait_event(self, name: str, /, *, after: int = 0, timeout_s: float = EVENT_S_MAX, **fields: Any) -> Event:
         """The first event called `name` with these fields, waiting for it if need be.
 
         Raises AssertionError, with the end of the log, when the process ends or the time is over before.
