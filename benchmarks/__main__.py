@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median
@@ -24,6 +25,9 @@ from benchmarks.systems import Eos, MirrorMaker
 
 RESULTS = Path(__file__).parent / "results"
 CASES = ("throughput", "latency", "stalled", "recovery", "modes")
+MODES = ("exactly_once", "at_least_once", "at_most_once")
+STALL_S, RATE = 6.0, 1000
+Makers = tuple[type[Eos] | type[MirrorMaker], ...]
 Runs = dict[str, dict[str, list[Figures]]]
 
 
@@ -58,33 +62,38 @@ class Session:
 
 
 def run_all(session: Session, only: tuple[str, ...], runs: int, records: int, seconds: float) -> None:
-    """All cases, the systems in turn within each round."""
-    bench = session.bench
+    """All cases, the systems in turn within each round, and the first one changes from round to round."""
     topic = cases.topic_name("backlog")
-    load.backlog(bench.source.bootstrap, topic, records)
-    for _ in range(runs):
-        if "throughput" in only:
-            for make in (Eos, MirrorMaker):
-                system = make(bench.source, bench.target, topic, bench.directory)
-                session.measure("throughput", system.name, lambda s=system: cases.throughput(bench, s, records))  # type: ignore[misc]
-        if "modes" in only:
-            for mode in ("exactly_once", "at_least_once", "at_most_once"):
-                system = Eos(bench.source, bench.target, topic, bench.directory, mode)
-                session.measure("modes", mode, lambda s=system: cases.throughput(bench, s, records))  # type: ignore[misc]
-        if "latency" in only:
-            for make in (Eos, MirrorMaker):
-                steady = cases.topic_name("steady")
-                load.create(bench.source.bootstrap, steady)
-                system = make(bench.source, bench.target, steady, bench.directory)
+    load.backlog(session.bench.source.bootstrap, topic, records)
+    for number in range(runs):
+        both = (Eos, MirrorMaker) if number % 2 == 0 else (MirrorMaker, Eos)
+        for case in only:
+            run_case(session, case, both, topic, records, seconds)
+
+
+def run_case(session: Session, case: str, both: Makers, topic: str, records: int, seconds: float) -> None:
+    """One case of one round."""
+    bench = session.bench
+    if case == "stalled":
+        session.measure(case, Eos.name, lambda: cases.stalled(bench, topic, STALL_S))
+    elif case == "modes":
+        for mode in MODES:
+            eos = Eos(bench.source, bench.target, topic, bench.directory, mode)
+            session.measure(case, mode, partial(cases.throughput, bench, eos, records))
+    else:
+        for make in both:
+            read = topic if case != "latency" else cases.topic_name("steady")
+            system = make(bench.source, bench.target, read, bench.directory)
+            if case == "throughput":
+                session.measure(case, system.name, partial(cases.throughput, bench, system, records))
+            elif case == "recovery":
+                session.measure(case, system.name, partial(cases.recovery, bench, system))
+            else:
+                load.create(bench.source.bootstrap, read)
                 warm_up_s = seconds if make is MirrorMaker else seconds / 2
                 session.measure(
-                    "latency", system.name,
-                    lambda s=system, t=steady, w=warm_up_s: cases.latency(bench, s, t, seconds, 1000, w),  # type: ignore[misc]
-                )  # fmt: skip
-        if "recovery" in only:
-            session.measure("recovery", "eos-replicate", lambda: cases.recovery(bench, topic))
-        if "stalled" in only:
-            session.measure("stalled", "eos-replicate", lambda: cases.stalled(bench, topic, 6))
+                    case, system.name, partial(cases.latency, bench, system, read, seconds, RATE, warm_up_s)
+                )
 
 
 def summary(runs: Runs) -> dict[str, dict[str, Figures]]:
@@ -114,20 +123,22 @@ def table(medians: dict[str, dict[str, Figures]], runs: int) -> Table:
 @click.option("--runs", default=5, show_default=True, help="Rounds; the median counts.")
 @click.option("--records", default=2_000_000, show_default=True, help="Records of the backlog, 256 bytes each.")
 @click.option("--seconds", default=20.0, show_default=True, help="Length of a latency run after its warm-up.")
+@click.option("--quick", is_flag=True, help="One short round, to see that everything works; the figures are rough.")
 @click.option("--only", multiple=True, type=click.Choice(CASES), help="Only these cases; may be given again.")
 @click.option("--out", type=click.Path(path_type=Path), default=None, help="JSON file. Default: by date in results/.")
-def main(runs: int, records: int, seconds: float, only: tuple[str, ...], out: Path | None) -> None:
+def main(runs: int, records: int, seconds: float, quick: bool, only: tuple[str, ...], out: Path | None) -> None:
     """Measure eos-replicate beside MirrorMaker 2 (exactly-once, tuned) on two real Kafka brokers."""
+    if quick:
+        runs, records, seconds = 1, 600_000, 6.0
     console = Console()
     started = datetime.now(UTC)
-    with tempfile.TemporaryDirectory(prefix="eos-bench-") as directory:
-        source, target = Kafka.start("source"), Kafka.start("target")
-        try:
-            session = Session(Bench(source, target, Path(directory)), console)
-            run_all(session, only or CASES, runs, records, seconds)
-        finally:
-            source.stop()
-            target.stop()
+    with (
+        tempfile.TemporaryDirectory(prefix="eos-bench-") as directory,
+        Kafka.running("source") as source,
+        Kafka.running("target") as target,
+    ):
+        session = Session(Bench(source, target, Path(directory)), console)
+        run_all(session, only or CASES, runs, records, seconds)
     medians = summary(session.runs)
     console.print(table(medians, runs))
     settings = {"runs": runs, "records": records, "seconds": seconds, "started": started.isoformat(timespec="seconds")}

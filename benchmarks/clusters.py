@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import subprocess
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from integration_tests.harness.broker import free_port, wait_ready
@@ -49,8 +51,22 @@ class Kafka:
         environment = [word for key, value in settings.items() for word in ("-e", f"{key}={value}")]
         docker("run", "-d", "--rm", "--name", name, "--network", "host", *environment, IMAGE)
         kafka = cls(name, f"127.0.0.1:{port}")
-        wait_ready(kafka.bootstrap, 90)
+        try:
+            wait_ready(kafka.bootstrap, 90)
+        except BaseException:
+            kafka.stop()
+            raise
         return kafka
+
+    @classmethod
+    @contextmanager
+    def running(cls, role: str) -> Iterator[Kafka]:
+        """A broker that is removed at the end."""
+        kafka = cls.start(role)
+        try:
+            yield kafka
+        finally:
+            kafka.stop()
 
     def pause(self) -> None:
         """Freeze the broker."""

@@ -16,9 +16,28 @@ RUN_RECORDS = 480  # about one batch, then the next partition
 
 def create(bootstrap: str, topic: str) -> None:
     """Create a topic of four partitions."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     for future in admin.create_topics([NewTopic(topic, PARTITIONS, 1)]).values():
         future.result(30)
+
+
+def delete(bootstrap: str, topic: str) -> None:
+    """Delete a topic."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})  # kept: its futures end with it
+    admin.delete_topics([topic])[topic].result(30)
+
+
+def _partition(number: int) -> int:
+    return (number // RUN_RECORDS) % PARTITIONS
+
+
+def _key(number: int) -> bytes:
+    return b"%016d" % number
+
+
+def last_keys(records: int) -> dict[int, bytes]:
+    """Key of the last record of each partition of a backlog of `records`."""
+    return {_partition(number): _key(number) for number in range(max(0, records - RUN_RECORDS * PARTITIONS), records)}
 
 
 def backlog(bootstrap: str, topic: str, records: int) -> None:
@@ -30,7 +49,7 @@ def backlog(bootstrap: str, topic: str, records: int) -> None:
     for number in range(records):
         while True:
             try:
-                producer.produce(topic, value, b"%016d" % number, (number // RUN_RECORDS) % PARTITIONS)
+                producer.produce(topic, value, _key(number), _partition(number))
                 break
             except BufferError:
                 producer.poll(0.05)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from string import Template
 from typing import IO, Protocol
@@ -36,6 +34,13 @@ class System(Protocol):
         """Stop it and clean up."""
 
 
+class Killable(System, Protocol):
+    """One that can be killed and started again where it was."""
+
+    def kill(self) -> None:
+        """SIGKILL; returns once it is gone."""
+
+
 def cpu_s(pid: int) -> float:
     """CPU seconds of a process so far, user and system."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -51,11 +56,12 @@ def rss_peak_mib(pid: int) -> float:
 class Eos:
     """`eos-replicate run` on a flow of one topic."""
 
+    name = "eos-replicate"
+
     def __init__(
         self, source: Kafka, target: Kafka, topic: str, directory: Path, delivery: str = "exactly_once"
     ) -> None:
         tag = uuid.uuid4().hex[:8]
-        self.name = "eos-replicate" if delivery == "exactly_once" else f"eos-replicate {delivery}"
         self.copy = f"{tag}.{topic}"
         self._log = directory / f"eos-{tag}.log"
         self._file = directory / f"eos-{tag}.yaml"
@@ -86,14 +92,8 @@ flows:
         assert self._process is not None
         return self._process.pid
 
-    def events(self) -> Iterator[dict[str, object]]:
-        """Its log so far."""
-        for line in self._log.read_text().splitlines():
-            if line.startswith("{") and line.endswith("}"):
-                yield json.loads(line)
-
     def kill(self) -> None:
-        """SIGKILL."""
+        """See Killable."""
         assert self._process is not None
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
@@ -134,6 +134,10 @@ class MirrorMaker:
     def pid(self) -> int:
         """See System."""
         return int(docker("inspect", "-f", "{{.State.Pid}}", self._container))
+
+    def kill(self) -> None:
+        """See Killable."""
+        self.stop()
 
     def stop(self) -> None:
         """See System."""

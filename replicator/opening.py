@@ -92,7 +92,8 @@ class Opening:
                 topic=names.control_topic(self._plan.flow.name),
                 advice="was the control topic deleted or truncated? positions cannot be trusted without it",
             )
-        if state.open is None or state.open.number != number:
+        expected = (number, self._plan.map_partitions)
+        if state.open is None or (state.open.number, state.open.lanes) != expected:
             raise Superseded(f"flow {self._plan.flow.name}: generation {state.newest} has taken over from {number}")
         return state
 

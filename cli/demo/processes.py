@@ -64,7 +64,7 @@ class Child:
         ready, _, _ = select.select([self.process.stdout], [], [], START_S_MAX)
         line = self.process.stdout.readline().decode().strip() if ready else ""
         if not line:
-            raise self.failed("said nothing" if self.running() else f"ended with {self.process.wait()}")
+            raise self.failed(f"ended with {self.process.wait()}" if ready else "said nothing")
         return line
 
     def failed(self, what: str, lines: int = 15) -> DemoFailed:

@@ -131,9 +131,7 @@ def test_a_topic_that_nobody_created_is_refused(target: BrokerHandle, unique: Ca
     assert name not in clients.topics(target.bootstrap)
 
 
-def test_log_append_time_replaces_the_producers_timestamp(
-    target: BrokerHandle, unique: Callable[[str], str]
-) -> None:
+def test_log_append_time_replaces_the_producers_timestamp(target: BrokerHandle, unique: Callable[[str], str]) -> None:
     name = unique("appended")
     clients.create_topic(target.bootstrap, name, configs={"message.timestamp.type": "LogAppendTime"})
     clients.put(clients.producer(target.bootstrap), name, b"x", timestamp=TIMESTAMP_MS)

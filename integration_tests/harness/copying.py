@@ -150,4 +150,3 @@ class Copying:
         for number, process in enumerate(self._processes):
             process.close()
             print(f"--- {self.name}, process {number}:\n{process.tail()}")
-

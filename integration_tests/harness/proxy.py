@@ -209,9 +209,7 @@ class Proxy:
             if isinstance(result, Exception):
                 raise result
 
-    async def _requests(
-        self, reader: asyncio.StreamReader, pair: _Pair, waiting: dict[int, frames.Request]
-    ) -> None:
+    async def _requests(self, reader: asyncio.StreamReader, pair: _Pair, waiting: dict[int, frames.Request]) -> None:
         while (frame := await _frame(reader)) is not None:
             request = frames.request(frame)
             waiting[request.correlation] = request

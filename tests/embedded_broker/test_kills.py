@@ -1,4 +1,4 @@
-"""Killed at random moments under transactional load: acknowledged is there, transactions are whole, nothing is twice."""
+"""Killed at random moments under transactional load: acked is there, transactions are whole, nothing is twice."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Writer(threading.Thread):
         try:
             while not self.stop.is_set():
                 number = self._one_producer(number)
-        except Exception as error:  # shown by the test
+        except Exception as error:  # noqa: BLE001 - shown by the test
             self.failure = error
 
     def _one_producer(self, number: int) -> int:

@@ -1,0 +1,39 @@
+"""Writes docs/protocol.md from the API modules: `python -m embedded_broker.protocol_document > docs/protocol.md`."""
+
+from __future__ import annotations
+
+import sys
+
+from embedded_broker.api.registry import Api, load_all
+
+INTRODUCTION = """\
+# Protocol of the embedded broker
+
+Made from the modules in `embedded_broker/api` by `python -m embedded_broker.protocol_document`; a test keeps it fresh.
+Any other API key, and any version outside these, closes the connection; an ApiVersions request that is too new is
+answered in version 0 with UNSUPPORTED_VERSION.
+
+| key | API | versions |
+|---|---|---|
+"""
+
+
+def document() -> str:
+    """The whole text."""
+    apis = sorted(load_all().values(), key=lambda api: api.key)
+    rows = [f"| {api.key} | {_title(api)} | {api.versions[0]}–{api.versions[-1]} |\n" for api in apis]  # noqa: RUF001
+    return INTRODUCTION + "".join(rows) + "".join(f"\n## {_title(api)}\n\n{_notes(api)}\n" for api in apis)
+
+
+def _title(api: Api) -> str:
+    return "".join(part.capitalize() for part in api.name.split("_"))
+
+
+def _notes(api: Api) -> str:
+    """The module's docstring without its first line."""
+    text = sys.modules[api.handle.__module__].__doc__ or ""
+    return text.partition("\n")[2].strip().replace("Version notes:", "\nVersion notes:")
+
+
+if __name__ == "__main__":
+    sys.stdout.write(document())
