@@ -134,15 +134,17 @@ class Partition:
         self._wake()
 
     def epoch_end(self, epoch: int) -> tuple[int, int]:
-        """(largest known epoch not above `epoch`, offset after its last record); (-1, -1) when there is none."""
+        """(epoch, offset after its last record) for the largest epoch not above `epoch`; (-1, -1) for one to come.
+
+        Source: org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache.endOffsetFor.
+        """
         if epoch == self.leader_epoch:
             return epoch, self.log_end
-        found = (-1, -1)
-        for number, (known, _) in enumerate(self._epochs):
-            if known <= epoch:
-                last = number + 1 == len(self._epochs)
-                found = known, self.log_end if last else self._epochs[number + 1][1]
-        return found
+        if epoch > self.leader_epoch or epoch < 0:
+            return -1, -1
+        below = [known for known, _ in self._epochs if known <= epoch]
+        above = [start for known, start in self._epochs if known > epoch]
+        return below[-1] if below else epoch, above[0] if above else self.log_end
 
     def epoch_of(self, offset: int) -> int:
         """Leader epoch of the record at `offset`; the current one at the end of the log."""

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Awaitable, Mapping
 from typing import Any
 
-from embedded_broker.api.registry import Api, Later, load_all
+from embedded_broker.api.registry import Answer, Api, Later, load_all
 from embedded_broker.broker import Broker
 from embedded_broker.connection import Connection
 
@@ -96,13 +96,16 @@ class Server:
         from embedded_broker.wire import schema
 
         request = self._decode(api, version, frame, connection)
-        answer = await api.handle(self.broker, connection, request, version)
+        answer = await self._answer(api, connection, request, version)
         if answer is None:
             return None
         codec = schema.load(api.name, version)
         if isinstance(answer, Later):
             return asyncio.create_task(self._later(answer, codec, correlation_id))
         return encode(codec, correlation_id, answer)
+
+    async def _answer(self, api: Api, connection: Connection, request: Any, version: int) -> Answer:
+        return await api.handle(self.broker, connection, request, version)
 
     def _decode(self, api: Api, version: int, frame: bytes, connection: Connection) -> Any:
         from kio.serial.errors import SerialError

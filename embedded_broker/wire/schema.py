@@ -52,7 +52,7 @@ def load(name: str, version: int) -> Api:
         header_writer(out, header_type(correlation_id=correlation_id))
         return out.getvalue()
 
-    return Api(lambda data, at: reader(data, at)[0], writer, _builder(response), write_header)
+    return Api(lambda data, at: reader(data, at)[0], writer, builder(response), write_header)
 
 
 @cache
@@ -69,7 +69,7 @@ def request_header_version(name: str, version: int) -> int:
 
 
 @cache
-def _builder(entity: type) -> Callable[[Fields], Any]:
+def builder(entity: type) -> Callable[[Fields], Any]:
     """A function from a dict to `entity`; fields that it doesn't have are left out: they are of other versions."""
     hints = typing.get_type_hints(entity)
     plan = [_plan(field, hints[field.name]) for field in dataclasses.fields(entity)]
@@ -109,7 +109,7 @@ def _many(one: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
 def _converter(hint: Any) -> Callable[[Any], Any] | None:
     """Nested dicts become entities, error names codes, milliseconds durations and times."""
     if dataclasses.is_dataclass(hint):
-        return _builder(typing.cast(type, hint))
+        return builder(typing.cast(type, hint))
     if not isinstance(hint, type):
         return None
     if hint is ErrorCode:
@@ -130,7 +130,7 @@ def error(value: ErrorCode | str | int) -> ErrorCode:
 
 def _default(hint: Any) -> Any:
     if dataclasses.is_dataclass(hint):
-        return _builder(typing.cast(type, hint))({})
+        return builder(typing.cast(type, hint))({})
     if hint is ErrorCode:
         return ErrorCode.none
     return next((value for base, value in _DEFAULTS if isinstance(hint, type) and issubclass(hint, base)), 0)

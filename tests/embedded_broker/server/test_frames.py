@@ -1,0 +1,171 @@
+"""What comes in over the socket: bad sizes, slow frames, unknown APIs, too many bytes, order of answers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from embedded_broker.wire.framing import BadFrame, Framer
+from tests.embedded_broker.served import Client, batch, fetch, produce, serving
+
+UNSUPPORTED_VERSION = 35
+
+
+def test_frames_are_cut_wherever_the_stream_is_torn() -> None:
+    frames = [os.urandom(size) for size in (8, 9, 300, 70_000)]
+    stream = b"".join(len(frame).to_bytes(4, "big") + frame for frame in frames)
+    for step in (1, 3, 7, 4096, len(stream)):
+        framer = Framer(100_000)
+        found = [frame for at in range(0, len(stream), step) for frame in framer.feed(stream[at : at + step])]
+        assert found == frames
+        assert framer.partial_bytes == 0
+
+
+@pytest.mark.parametrize("size", [-1, -(2**31), 0, 7, 101])
+def test_a_size_out_of_bounds_is_refused_before_anything_is_held(size: int) -> None:
+    framer = Framer(100)
+    with pytest.raises(BadFrame):
+        list(framer.feed(size.to_bytes(4, "big", signed=True)))
+
+
+async def _refused(directory: Path, data: bytes) -> None:
+    async with serving(directory) as served:
+        client = await served.client()
+        client.send_bytes(data)
+        assert await client.closed()
+        other = await served.client()
+        assert (await other.call("api_versions", 0)).error_code == 0
+
+
+BAD = {
+    "size -1": b"\xff\xff\xff\xff",
+    "size 2 GiB": b"\x7f\xff\xff\xff",
+    "http": b"GET / HTTP/1.1\r\n\r\n",
+    "no such API": b"\0\0\0\x08" + b"\x7f\x00" + b"\0\0" + b"\0\0\0\1",
+    "Metadata v99": b"\0\0\0\x08" + b"\0\x03" + b"\0\x63" + b"\0\0\0\1",
+    "header that ends early": b"\0\0\0\x09" + b"\0\x03" + b"\0\x01" + b"\0\0\0\1" + b"\x7f",
+    "two billion topics": b"\0\0\0\x0e" + b"\0\x03\0\x01\0\0\0\1\0\0" + b"\x7f\xff\xff\xff",
+}
+
+
+@pytest.mark.parametrize("data", BAD.values(), ids=BAD.keys())
+def test_what_is_no_request_closes_its_connection_only(tmp_path: Path, data: bytes) -> None:
+    asyncio.run(_refused(tmp_path, data))
+
+
+def test_random_bytes_never_stop_the_broker(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with serving(tmp_path) as served:
+            for number in range(300):
+                client = await served.client()
+                key = number % 62
+                body = key.to_bytes(2, "big") + (number % 14).to_bytes(2, "big") + os.urandom(number % 90 + 4)
+                client.send_bytes(len(body).to_bytes(4, "big") + body)
+                client.writer.write_eof()
+                await client.reader.read()
+                client.writer.close()
+            assert not served.broker.failed.done()
+            assert (await (await served.client()).call("api_versions", 3)).error_code == 0
+
+    asyncio.run(main())
+
+
+def test_a_frame_that_never_ends_meets_its_deadline(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with serving(tmp_path, frame_deadline_ms=100) as served:
+            client = await served.client()
+            assert (await client.call("api_versions", 0)).error_code == 0
+            client.send_bytes(b"\0\0\1\0begun")
+            assert await client.closed()
+
+    asyncio.run(main())
+
+
+def test_too_new_api_versions_are_answered_in_version_0(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with serving(tmp_path) as served:
+            client = await served.client()
+            client.send_bytes(b"\0\0\0\x0a" + b"\0\x12\0\x63" + b"\0\0\0\x07" + b"\xff\xff")
+            frame = await client.frame()
+            assert frame[:6] == b"\0\0\0\x07" + UNSUPPORTED_VERSION.to_bytes(2, "big")
+            assert frame[6:] == b"\0\0\0\1" + b"\0\x12\0\0\0\x04"
+
+    asyncio.run(main())
+
+
+def test_held_bytes_are_bounded_and_the_rest_stays_in_the_sockets(tmp_path: Path) -> None:
+    async def main() -> None:
+        limit, size = 4 << 20, 3 << 20
+        async with serving(tmp_path, buffered_bytes_max=limit, frame_deadline_ms=2_000) as served:
+            clients = [await served.client() for _ in range(6)]
+            for client in clients:
+                client.send_bytes((size + 1).to_bytes(4, "big") + bytes(size))
+            await asyncio.sleep(0.3)
+            assert served.server.full
+            assert served.server._held_bytes <= limit + 6 * (256 << 10)
+            for client in clients:
+                assert await client.closed(), "none of them ever became whole"
+            assert not served.server.full
+            assert served.server._held_bytes == 0
+            assert (await (await served.client()).call("api_versions", 0)).error_code == 0
+
+    asyncio.run(main())
+
+
+def test_pipelined_requests_are_appended_and_answered_in_order(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with serving(tmp_path) as served:
+            await served.topic("t")
+            client = await served.client()
+            for number in range(200):
+                client.send("produce", 9, **produce("t", batch(b"%d" % number)))
+            client.send("fetch", 12, **fetch("t", 0))
+            rounds = served.broker.commit.rounds
+            offsets = [(await client.receive()).responses[0].partition_responses[0].base_offset for _ in range(200)]
+            assert offsets == list(range(200))
+            assert served.broker.commit.rounds - rounds < 150, "each had an fsync of its own"
+            assert (await client.receive()).responses[0].partitions[0].error_code == 0
+
+    asyncio.run(main())
+
+
+def test_a_parked_fetch_holds_up_nobody_else_and_ends_with_its_connection(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with serving(tmp_path) as served:
+            await served.topic("t")
+            parked, other = await served.client(), await served.client()
+            parked.send("fetch", 12, **fetch("t", 0, max_wait=60_000))
+            await asyncio.sleep(0.05)
+            assert (await other.call("metadata", 9, topics=None)).topics
+            partition = served.broker.topics.partition("t", 0)
+            assert partition is not None
+            assert len(partition._waiters) == 1
+            parked.writer.close()
+            await _until(lambda: not partition._waiters)
+
+    asyncio.run(main())
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not condition():  # noqa: ASYNC110 - the condition has no event
+            await asyncio.sleep(0.01)
+
+
+def test_connections_beyond_the_limit_are_closed(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with serving(tmp_path, connections_max=2) as served:
+            first, second = await served.client(), await served.client()
+            assert (await first.call("api_versions", 0)).error_code == 0
+            assert (await second.call("api_versions", 0)).error_code == 0
+            third: Client = await served.client()
+            assert await third.closed()
+            first.writer.close()
+            await _until(lambda: len(served.server._connections) == 1)
+            assert (await (await served.client()).call("api_versions", 0)).error_code == 0
+
+    asyncio.run(main())
