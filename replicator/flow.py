@@ -17,7 +17,16 @@ from replicator import routing
 from replicator.admin import TopicInfo
 from replicator.config import Config, Flow
 from replicator.control import Changer
-from replicator.errors import ConfigError, Fatal, Incident, ReplicatorError, Retriable, Superseded, Unreachable
+from replicator.errors import (
+    ConfigError,
+    Fatal,
+    Incident,
+    NotAllowed,
+    ReplicatorError,
+    Retriable,
+    Superseded,
+    Unreachable,
+)
 from replicator.failpoints import Reach
 from replicator.generation import Generation, lane_of
 from replicator.ledger import Route
@@ -39,6 +48,7 @@ class FlowWorker:
         self._routes: dict[Partition, Route] = {}
         self._code = 0
         self.stopping = False
+        self._stop_by: float | None = None  # when lanes that were asked to stop must have ended
         self._cluster_ids: dict[str, str] = {}
 
     def stop(self) -> None:
@@ -61,7 +71,11 @@ class FlowWorker:
                 self._runners[lane] = LaneRunner(plan, self._events, self._reach, self._log)
             for runner in list(self._runners.values()):
                 runner.start()
-            self._watch(plane, generation)
+            try:
+                self._watch(plane, generation)
+            except BaseException:
+                self._abandon()
+                raise
         return self._code
 
     def _check_conflicts(self, infos: Mapping[str, TopicInfo]) -> None:
@@ -122,27 +136,33 @@ class FlowWorker:
         interval_s = self._flow.limits.discovery_interval_ms / 1000
         due = time.monotonic() + interval_s
         while self._runners:
+            until = due if self._stop_by is None else self._stop_by
             try:
-                event = self._events.get(timeout=max(0.0, due - time.monotonic()))
+                event = self._events.get(timeout=max(0.0, until - time.monotonic()))
             except queue.Empty:
-                if not self.stopping:
-                    self._discover(plane, generation)
+                if self._stop_by is not None:
+                    raise Unreachable(f"flow {self._flow.name}: no clean stop within limits.stop_timeout_ms") from None
+                self._discover(plane, generation)
                 due = time.monotonic() + interval_s
                 continue
             if event is None:
                 self._stop_lanes()
-                due = time.monotonic() + self._flow.limits.stop_timeout_ms / 1000
-                interval_s = self._flow.limits.stop_timeout_ms / 1000
             else:
                 self._lane_ended(event)
-            if self.stopping and time.monotonic() >= due:
-                raise Unreachable(f"flow {self._flow.name}: no clean stop within limits.stop_timeout_ms")
 
     def _stop_lanes(self) -> None:
         self.stopping = True
-        self._log.info("stopping")
+        if self._stop_by is None:
+            self._stop_by = time.monotonic() + self._flow.limits.stop_timeout_ms / 1000
+            self._log.info("stopping")
         for runner in self._runners.values():
             runner.stop()
+
+    def _abandon(self) -> None:
+        """Stop what still runs when this worker fails: a lane that nobody watches must not go on copying."""
+        self._stop_lanes()
+        for runner in self._runners.values():
+            runner.join(max(0.0, (self._stop_by or 0.0) - time.monotonic()))
 
     def _lane_ended(self, event: Ended) -> None:
         self._runners.pop(event.lane)
@@ -169,7 +189,7 @@ class FlowWorker:
             self._code = worst((self._code, Incident.exit_code))
             self._log.error("incident", name="flows_in_conflict", detail=str(error))
             return
-        except (Unreachable, Retriable) as error:
+        except (Unreachable, Retriable, NotAllowed) as error:
             self._log.warning("discovery_failed", reason=str(error))
             return
         except Incident as incident:
