@@ -6,7 +6,7 @@ Invariants
 - The key is the *target's* topic and partition, the offset is the *source's* (KIP-656's "fake" group).
 - `next_target_offset` is one past the last record that this flow wrote there: nothing committed may stand at or
   after it but commit markers, and the target may never end below it.
-- The metadata stays below the broker's limit of 4,096 bytes (`offset.metadata.max.bytes`).
+- The metadata stays below the broker's limit (`offset.metadata.max.bytes`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 FORMAT_VERSION = 1
-METADATA_BYTES_MAX = 4096
+METADATA_BYTES_MAX = 4095  # offset.metadata.max.bytes is 4,096, and Kafka 4.3 refuses exactly that many
 DIGEST_KIND = "blake2b-128/records-v1"
 
 
