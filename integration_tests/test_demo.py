@@ -32,5 +32,6 @@ def test_everything_is_killed_and_nothing_is_lost() -> None:
 def test_the_same_kills_show_what_each_mode_is_worth() -> None:
     code, last = demo("--seed", "7", "--seconds", "4", "--kills", "2", "--compare")
     assert code == 0
-    worth = {mode: (last[mode]["lost"] > 0, last[mode]["doubled"] > 0) for mode in MODES}  # type: ignore[index]
+    modes: dict[str, dict[str, float]] = last["modes"]  # type: ignore[assignment]
+    worth = {mode: (modes[mode]["lost"] > 0, modes[mode]["doubled"] > 0) for mode in MODES}
     assert worth == {"at_most_once": (True, False), "at_least_once": (False, True), "exactly_once": (False, False)}

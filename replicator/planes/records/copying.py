@@ -139,6 +139,8 @@ def _carriable(messages: list[Record], run: Run, chain: digest.Chain, record_byt
             break
         key, value = message.key(), message.value()
         bytes_ = (len(key) if key else 0) + (len(value) if value else 0)
+        if headers:
+            bytes_ += len(digest.canonical_headers(headers))
         size += bytes_
         if bytes_ + RECORD_OVERHEAD_BYTES > record_bytes_max:
             run.blocked = _stop(
