@@ -98,9 +98,10 @@ def test_whole_batches_within_the_limits_but_always_one(tmp_path: Path) -> None:
             assert _bases((await _one(client, **fetch("t", 0, partition_max_bytes=1))).records) == [0]
             assert _bases((await _one(client, **fetch("t", 1, partition_max_bytes=2 * size))).records) == [1, 2]
             assert _bases((await _one(client, **fetch("t", 0, partition_max_bytes=2 * size - 1))).records) == [0]
-            response = await client.call("fetch", 12, **fetch("t", 0, 0, max_bytes=1))
-            first, second = response.responses[0].partitions
-            assert (_bases(first.records), second.records) == ([0], b"")
+            for bytes_max in (1, size, size + 10):  # the second partition's batch doesn't fit any more
+                response = await client.call("fetch", 12, **fetch("t", 0, 0, max_bytes=bytes_max))
+                first, second = response.responses[0].partitions
+                assert (_bases(first.records), second.records) == ([0], b"")
 
     asyncio.run(main())
 

@@ -1,0 +1,160 @@
+"""What the broker does for itself: locks its directory, forgets by retention, rewrites metadata, clears left-overs."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from embedded_broker import metadata_log
+from embedded_broker.broker import Broker, DataDirInUse
+from embedded_broker.config import BrokerConfig, Fsync
+from embedded_broker.partition import Partition
+from embedded_broker.retention import keep_from
+from embedded_broker.wire.batch import TRANSACTIONAL
+from tests.embedded_broker.process import BrokerProcess
+from tests.embedded_broker.served import Served, batch, serving
+
+NOW_MS = 1_800_000_000_000
+LARGE = b"x" * 700_000
+SEGMENT_BYTES = str(1 << 20)  # one large batch each
+
+
+def _partition(served: Served) -> Partition:
+    partition = served.broker.topics.partition("t", 0)
+    assert partition is not None
+    return partition
+
+
+async def _append(served: Served, *batches: bytes) -> None:
+    for data in batches:
+        _partition(served).append(data)
+        await served.broker.durable(_partition(served))
+
+
+def test_a_data_dir_serves_one_broker_at_a_time(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with serving(tmp_path):
+            with pytest.raises(DataDirInUse):
+                await Broker(BrokerConfig(tmp_path, port=0)).start()
+        async with serving(tmp_path):
+            pass
+
+    asyncio.run(main())
+
+
+def test_the_command_refuses_a_data_dir_in_use_and_stops_on_sigterm(tmp_path: Path) -> None:
+    first, second = BrokerProcess(tmp_path), BrokerProcess(tmp_path)
+    first.start()
+    with pytest.raises(AssertionError):
+        second.start()
+    assert second.process.wait(10) == 1
+    assert first.terminate() == 0
+
+
+def test_retention_by_time_takes_whole_segments_but_never_the_last(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with serving(tmp_path) as served:
+            await served.topic("t", segment_bytes=SEGMENT_BYTES, retention_ms="1000")
+            await _append(served, *(batch(LARGE, timestamp_ms=NOW_MS - age_ms) for age_ms in (5_000, 4_000, 500, 0)))
+            assert keep_from(_partition(served), NOW_MS) == 2
+            assert keep_from(_partition(served), NOW_MS + 10_000) == 3
+            _partition(served).delete_before(2)
+            assert (_partition(served).log_start, len(_partition(served).log.segments)) == (2, 2)
+
+    asyncio.run(main())
+
+
+def test_retention_by_size_keeps_at_least_that_much(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with serving(tmp_path) as served:
+            await served.topic("t", segment_bytes=SEGMENT_BYTES, retention_bytes="1500000", retention_ms="-1")
+            await _append(served, *(batch(LARGE, timestamp_ms=0) for _ in range(5)))
+            assert keep_from(_partition(served), NOW_MS) == 2
+
+    asyncio.run(main())
+
+
+def test_retention_stops_below_an_open_transaction(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with serving(tmp_path) as served:
+            await served.topic("t", segment_bytes=SEGMENT_BYTES, retention_ms="1")
+            producer = {"attributes": TRANSACTIONAL, "producer_id": 1, "producer_epoch": 0, "base_sequence": 0}
+            plain = batch(LARGE, timestamp_ms=0)
+            await _append(served, plain, batch(LARGE, timestamp_ms=0, **producer), plain)
+            assert keep_from(_partition(served), NOW_MS) == 1
+
+    asyncio.run(main())
+
+
+def test_the_task_enforces_retention(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with serving(tmp_path, retention_check_interval_ms=20) as served:
+            await served.topic("t", segment_bytes=SEGMENT_BYTES, retention_ms="1000")
+            await _append(served, *(batch(LARGE, timestamp_ms=0) for _ in range(3)))
+            moved = asyncio.Event()
+
+            class Mover:
+                def wake(self) -> None:
+                    if _partition(served).log_start == 2:
+                        moved.set()
+
+            mover = Mover()
+            _partition(served).add_waiter(mover)
+            mover.wake()
+            await asyncio.wait_for(moved.wait(), 5)
+
+    asyncio.run(main())
+
+
+def test_the_metadata_log_is_rewritten_when_it_is_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata_log, "RECORDS_BEFORE_REWRITE", 20)
+
+    async def main() -> None:
+        async with serving(tmp_path) as served:
+            await served.topic("t")
+            topic = served.broker.topics.get("t")
+            assert topic is not None
+            async with served.broker.topics.changing:
+                for number in range(40):
+                    await served.broker.topics.configure(topic, {"retention.ms": str(number)})
+            cluster_id = served.broker.metadata.cluster_id
+        async with serving(tmp_path) as served:
+            log = served.broker._metadata_log
+            assert log.log_end - log.log_start < 10
+        async with serving(tmp_path) as served:
+            topic = served.broker.topics.get("t")
+            assert topic is not None
+            assert topic.configs == {"retention.ms": "39"}
+            assert served.broker.metadata.cluster_id == cluster_id
+            assert served.broker.metadata.boot_epoch == 2
+
+    asyncio.run(main())
+
+
+def test_directories_that_no_topic_has_are_removed(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with serving(tmp_path) as served:
+            await served.topic("t")
+            names = {path.name for path in (tmp_path / "partitions").iterdir()}
+        left_over = tmp_path / "partitions" / "0123456789abcdef0123456789abcdef-0"
+        left_over.mkdir()
+        (left_over / "00000000000000000000.log").write_bytes(b"half a topic")
+        async with serving(tmp_path):
+            assert {path.name for path in (tmp_path / "partitions").iterdir()} == names
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("fsync", [Fsync.INTERVAL, Fsync.NEVER])
+def test_without_fsync_before_the_answer_records_are_visible_at_once(tmp_path: Path, fsync: Fsync) -> None:
+    async def main() -> None:
+        async with serving(tmp_path, fsync=fsync, fsync_interval_ms=10) as served:
+            await served.topic("t")
+            await _append(served, batch(b"x"))
+            assert _partition(served).high_watermark == 1
+        async with serving(tmp_path, fsync=fsync) as served:
+            assert _partition(served).high_watermark == 1
+
+    asyncio.run(main())
