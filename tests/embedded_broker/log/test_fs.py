@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import resource
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
@@ -18,16 +19,21 @@ from tests.embedded_broker.log.partitions import batch, fill, opened, read_all
 P = Path("/d/p")
 
 
-@pytest.fixture
+@contextmanager
 def full_disk() -> Iterator[None]:
-    """Files of this process can't grow beyond 1,000 bytes: a write is done in part, then fails."""
+    """Files of this process can't grow beyond 1,000 bytes: a write is done in part, then fails.
+
+    The limit holds for pytest's own output too, when that goes to a file: it must be gone before pytest writes again.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-@pytest.mark.usefixtures("full_disk")
+@full_disk()
 def test_an_append_that_fails_half_way_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     file = RealFile(tmp_path / "f")
     file.append(b"a" * 900)
@@ -38,7 +44,7 @@ def test_an_append_that_fails_half_way_leaves_the_file_as_it_was(tmp_path: Path)
     assert file.read(895, 10) == b"a" * 5 + b"c" * 5
 
 
-@pytest.mark.usefixtures("full_disk")
+@full_disk()
 def test_what_cannot_be_cut_at_once_is_cut_before_the_next_append(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -56,7 +62,7 @@ def test_what_cannot_be_cut_at_once_is_cut_before_the_next_append(
     assert (tmp_path / "f").read_bytes() == b"a" * 900 + b"c"
 
 
-@pytest.mark.usefixtures("full_disk")
+@full_disk()
 def test_a_log_on_a_full_disk_refuses_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
     log, _ = opened(RealFileSystem(), tmp_path / "p", 1 << 20)
     written = fill(log, 3)
