@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import socket
+import uuid
 from typing import Literal, Protocol
 
 from confluent_kafka.admin import AdminClient
@@ -32,6 +33,9 @@ class BrokerHandle(Protocol):
 
     def alive(self) -> bool:
         """Whether the process runs."""
+
+    def cut_log(self, topic: str, topic_id: uuid.UUID, partition: int, offset: int) -> None:
+        """Lose a partition's records from `offset` on, which must begin a batch. Only while the process is dead."""
 
 
 def free_port() -> int:

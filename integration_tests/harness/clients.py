@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import time
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic
 
 TIMEOUT_S = 30.0
@@ -62,6 +63,13 @@ def grow_topic(bootstrap: str, name: str, partitions: int) -> None:
     client = admin(bootstrap)
     client.create_partitions([NewPartitions(name, partitions)])[name].result(TIMEOUT_S)
     settle(bootstrap, name, partitions)
+
+
+def topic_id(bootstrap: str, name: str) -> uuid.UUID:
+    """The id that the cluster gave the topic when it was made."""
+    client = admin(bootstrap)
+    found = client.describe_topics(TopicCollection([name]))[name].result(TIMEOUT_S).topic_id
+    return uuid.UUID(bytes=base64.urlsafe_b64decode(f"{found}=="))
 
 
 def topic_configs(bootstrap: str, name: str) -> dict[str, str]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import uuid
 from pathlib import Path
 
 from integration_tests.harness.broker import Kind, free_port, wait_ready
+from integration_tests.harness.cutting import FIRST_SEGMENT, batches_below
 
 START_S_MAX = 30.0
 
@@ -75,6 +77,13 @@ class EmbeddedBroker:
     def alive(self) -> bool:
         """See `BrokerHandle`."""
         return self._process is not None and self._process.poll() is None
+
+    def cut_log(self, topic: str, topic_id: uuid.UUID, partition: int, offset: int) -> None:
+        """See `BrokerHandle`. Without the file `durable` nothing is known to have been acknowledged."""
+        directory = self._data / "partitions" / f"{topic_id.hex}-{partition}"
+        segment = directory / FIRST_SEGMENT
+        segment.write_bytes(batches_below(segment.read_bytes(), offset))
+        (directory / "durable").unlink()
 
     def stop(self) -> None:
         """See `BrokerHandle`."""

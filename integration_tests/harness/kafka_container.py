@@ -10,6 +10,8 @@ Two things that are easily got wrong:
 from __future__ import annotations
 
 import base64
+import io
+import tarfile
 import uuid
 from typing import Any
 
@@ -17,6 +19,7 @@ from testcontainers.core.config import testcontainers_config
 from testcontainers.core.container import DockerContainer
 
 from integration_tests.harness.broker import Kind, free_port, wait_ready
+from integration_tests.harness.cutting import FIRST_SEGMENT, batches_below
 
 IMAGE = "apache/kafka:4.3.0"
 CLIENT_PORT = 9092
@@ -123,6 +126,21 @@ class KafkaContainer:
         """See `BrokerHandle`."""
         self._docker.start()
         self.wait()
+
+    def cut_log(self, topic: str, topic_id: uuid.UUID, partition: int, offset: int) -> None:
+        """See `BrokerHandle`. A log that was not closed is recovered at the start: Kafka makes its indexes anew."""
+        directory = f"{DATA}/{topic}-{partition}"
+        stream, _ = self._docker.get_archive(f"{directory}/{FIRST_SEGMENT}")
+        with tarfile.open(fileobj=io.BytesIO(b"".join(stream))) as packed:
+            member = packed.getmember(FIRST_SEGMENT)
+            segment = packed.extractfile(member)
+            assert segment is not None, f"{FIRST_SEGMENT} is no file"
+            left = batches_below(segment.read(), offset)
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w") as packed:
+            member.size = len(left)  # owner and mode stay
+            packed.addfile(member, io.BytesIO(left))
+        assert self._docker.put_archive(directory, buffer.getvalue())
 
     def alive(self) -> bool:
         """See `BrokerHandle`."""
