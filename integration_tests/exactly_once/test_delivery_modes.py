@@ -1,0 +1,123 @@
+"""The weaker delivery modes cost what they say and no more: one transaction's records at a crash, never their order."""
+
+from __future__ import annotations
+
+import signal
+from itertools import pairwise
+
+import pytest
+
+from integration_tests.exactly_once.conftest import MakeCopying
+from integration_tests.harness import clients
+from integration_tests.harness.copying import Copying
+from integration_tests.harness.replicator import Replicator
+
+STEPS = ("claimed", "before_send", "before_flush", "before_offsets", "before_end_txn", "after_end_txn")
+PARTITIONS = 2
+RECORDS_MAX = 50  # in a transaction
+COMMIT = {"interval_ms": 100, "records_max": RECORDS_MAX}
+
+
+class Numbers:
+    """Writes 0, 1, 2 … to every partition of a flow's source, and reads what became of them."""
+
+    def __init__(self, copying: Copying) -> None:
+        self._copying, self._next = copying, 0
+
+    def write(self, count: int) -> None:
+        """The next `count` numbers, to each partition."""
+        writer = clients.producer(self._copying.source)
+        values = [b"%d" % number for number in range(self._next, self._next + count)]
+        for partition in range(PARTITIONS):
+            clients.put(writer, self._copying.topic, *values, partition=partition)
+        self._next += count
+
+    def wait_last(self) -> None:
+        """Return once a reader of the target has seen the last one of each partition."""
+        for partition in range(PARTITIONS):
+            clients.wait_value(self._copying.target, self._copying.copy, partition, b"%d" % (self._next - 1))
+
+    def copied(self, partition: int) -> list[int]:
+        """The numbers on the target."""
+        found = clients.read(self._copying.target, self._copying.copy, partition)
+        return [int(value or b"-1") for value in clients.values(found)]
+
+    def lost(self) -> int:
+        """How many are nowhere on the target."""
+        return sum(self._next - len(set(self.copied(partition))) for partition in range(PARTITIONS))
+
+    def doubled(self) -> int:
+        """How many stand there more than once."""
+        copied = [self.copied(partition) for partition in range(PARTITIONS)]
+        return sum(len(numbers) - len(set(numbers)) for numbers in copied)
+
+    def jumps(self) -> list[tuple[int, int]]:
+        """Neighbours on the target that aren't neighbours on the source."""
+        found = [pair for partition in range(PARTITIONS) for pair in pairwise([-1, *self.copied(partition)])]
+        return [(before, after) for before, after in found if after != before + 1]
+
+
+def killed(copying: Copying, failpoint: str) -> None:
+    """Run until that point of a transaction."""
+    worker = copying.run(f"{failpoint}=kill")
+    assert worker.wait_exit() == -signal.SIGKILL, worker.tail()
+
+
+def finished(worker: Replicator, numbers: Numbers) -> None:
+    """The last numbers arrive; a clean stop."""
+    numbers.write(20)
+    numbers.wait_last()
+    assert worker.stop() == 0, worker.tail()
+    assert not worker.seen("incident")
+
+
+def crash_twice(copying: Copying, step: str) -> Numbers:
+    """A flow that is killed at its third transaction, and at its second after that."""
+    numbers = Numbers(copying)
+    numbers.write(300)
+    killed(copying, f"{step}@{1 if step == 'claimed' else 3}")
+    killed(copying, f"{step}@{1 if step == 'claimed' else 2}")
+    finished(copying.running(), numbers)
+    return numbers
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_at_least_once_loses_nothing_and_doubles_one_transaction_at_a_crash(
+    make_copying: MakeCopying, step: str
+) -> None:
+    numbers = crash_twice(make_copying(partitions=PARTITIONS, delivery="at_least_once", commit=COMMIT), step)
+    assert numbers.lost() == 0
+    assert numbers.doubled() <= 2 * RECORDS_MAX
+    assert (numbers.doubled() > 0) or step not in ("before_offsets", "before_end_txn")
+    assert all(after <= before for before, after in numbers.jumps()), "it went on somewhere ahead"
+    assert len(numbers.jumps()) <= 2 * PARTITIONS, "it went back more often than it was killed"
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_at_most_once_doubles_nothing_and_loses_one_transaction_at_a_crash(
+    make_copying: MakeCopying, step: str
+) -> None:
+    numbers = crash_twice(make_copying(partitions=PARTITIONS, delivery="at_most_once", commit=COMMIT), step)
+    assert numbers.doubled() == 0
+    assert numbers.lost() <= 2 * RECORDS_MAX
+    assert (numbers.lost() > 0) == (step == "after_end_txn")
+    assert all(after > before for before, after in numbers.jumps()), "it went back"
+    assert len(numbers.jumps()) <= 2 * PARTITIONS, "it left out more often than it was killed"
+
+
+def test_after_a_switch_exactly_once_is_exactly_once(make_copying: MakeCopying) -> None:
+    """Nothing looks like an incident, even if nothing was copied between the switch and the next start."""
+    copying = make_copying(partitions=PARTITIONS, delivery="at_least_once", commit=COMMIT)
+    numbers = Numbers(copying)
+    numbers.write(300)
+    worker = copying.running()
+    numbers.wait_last()
+    assert worker.stop() == 0
+    copying.file.write(delivery="exactly_once")
+    killed(copying, "claimed@1")
+    finished(copying.running(), numbers)
+    numbers.write(300)
+    killed(copying, "before_end_txn@2")
+    killed(copying, "after_end_txn@2")
+    finished(copying.running(), numbers)
+    assert (numbers.lost(), numbers.doubled()) == (0, 0)
