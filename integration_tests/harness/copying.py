@@ -58,9 +58,9 @@ class Copying:
         """The group without members that holds the flow's positions."""
         return f"eos-replicate.{self.name}"
 
-    def run(self, failpoints: str = "") -> Replicator:
-        """Start a process of the flow; `close` ends it whatever happens."""
-        started = Replicator(self.file, failpoints)
+    def run(self, failpoints: str = "", *options: str) -> Replicator:
+        """Start a process of the flow, with more options of the command; `close` ends it whatever happens."""
+        started = Replicator(self.file, failpoints, options=options)
         self._processes.append(started)
         return started
 

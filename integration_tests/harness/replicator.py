@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,7 @@ class FlowFile:
         self.flow, self.path = name, directory / f"{name}.yaml"
         self._clusters = {"here": source, "there": target}
         self._settings = merged(QUICK, settings)
+        self._others: list[FlowFile] = []
         self.write()
 
     def write(self, **changes: Any) -> None:
@@ -54,15 +55,26 @@ class FlowFile:
             name: {"properties": {"bootstrap.servers": address, "reconnect.backoff.max.ms": "200"}}
             for name, address in self._clusters.items()
         }
-        flow = {"source": "here", "target": "there", **self._settings}
-        self.path.write_text(yaml.safe_dump({"clusters": clusters, "flows": {self.flow: flow}}))
+        flows = {file.flow: {"source": "here", "target": "there", **file._settings} for file in (self, *self._others)}
+        self.path.write_text(yaml.safe_dump({"clusters": clusters, "flows": flows}, sort_keys=False))
+
+    def include(self, other: FlowFile) -> None:
+        """Take in another file's flow, behind those that are here, between the same clusters."""
+        self._others.append(other)
+        self.write()
 
 
 class Replicator:
     """One process of `eos-replicate run`. `failpoints` is what EOS_FAILPOINTS says, e.g. `before_end_txn@2=kill`."""
 
-    def __init__(self, config: FlowFile, failpoints: str = "", environment: Mapping[str, str] | None = None) -> None:
-        command = [sys.executable, "-m", "cli.main", "run", "-c", str(config.path), "--log-format", "json"]
+    def __init__(
+        self,
+        config: FlowFile,
+        failpoints: str = "",
+        environment: Mapping[str, str] | None = None,
+        options: Sequence[str] = (),
+    ) -> None:
+        command = [sys.executable, "-m", "cli.main", "run", "-c", str(config.path), "--log-format", "json", *options]
         clean = {name: value for name, value in os.environ.items() if name != FAILPOINTS}
         told = {FAILPOINTS: failpoints} if failpoints else {}
         self._process = subprocess.Popen(
