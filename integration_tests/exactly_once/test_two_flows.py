@@ -1,0 +1,140 @@
+"""Several flows in one file and one process: what befalls one is none of the other's business."""
+
+from __future__ import annotations
+
+from integration_tests.exactly_once.conftest import MakeCopying
+from integration_tests.harness import clients
+from integration_tests.harness.broker import BrokerHandle
+from integration_tests.harness.compare import assert_exact, wait_key
+from integration_tests.harness.copying import Copying
+from integration_tests.harness.load import Load
+from integration_tests.harness.proxy import Proxy
+
+WRONG_FILE, INCIDENT = 2, 4
+
+
+def pair(make_copying: MakeCopying) -> tuple[Copying, Copying]:
+    """Two flows; the first one's file has both. The second one's target holds a record that nobody vouches for."""
+    sound, doomed = make_copying(), make_copying(partitions=1)
+    clients.create_topic(doomed.target, doomed.copy)
+    clients.put(clients.producer(doomed.target), doomed.copy, b"somebody's")
+    sound.file.include(doomed.file)
+    return sound, doomed
+
+
+def test_a_flow_that_an_incident_ends_leaves_the_other_alone(make_copying: MakeCopying) -> None:
+    sound, doomed = pair(make_copying)
+    worker = sound.run()
+    worker.wait_event("incident", flow=doomed.name, name="target_not_empty")
+    worker.wait_event("lane_started", flow=sound.name)
+    sound.load.mixed(300)
+    sound.wait_copied()
+    assert worker.stop() == INCIDENT
+    assert worker.seen("stopped")[-1]["flows"] == {sound.name: 0, doomed.name: INCIDENT}
+    sound.assert_exact()
+    assert clients.values(clients.read(doomed.target, doomed.copy)) == [b"somebody's"]
+
+
+def test_the_other_one_survives_the_kill_of_the_process_too(make_copying: MakeCopying) -> None:
+    sound, doomed = pair(make_copying)
+    sound.load.mixed(200)
+    with sound.writing():
+        worker = sound.run("before_end_txn@3=kill")
+        worker.wait_exit()
+    worker = sound.run()
+    worker.wait_event("incident", flow=doomed.name, name="target_not_empty")
+    sound.load.mixed(100)
+    sound.wait_copied()
+    assert worker.stop() == INCIDENT
+    sound.assert_exact()
+
+
+def test_a_flow_can_be_run_without_the_others(make_copying: MakeCopying) -> None:
+    sound, doomed = pair(make_copying)
+    worker = sound.run("", "--flow", sound.name)
+    sound.load.mixed(100)
+    sound.finish(worker)
+    assert worker.seen("stopped")[-1]["flows"] == {sound.name: 0}
+    assert not [event for event in worker.events if event.get("flow") == doomed.name]
+    worker = sound.run("", "--flow", doomed.name)
+    assert worker.wait_exit() == INCIDENT, "nothing is left to do for it"
+    assert worker.seen("stopped")[-1]["flows"] == {doomed.name: INCIDENT}
+
+
+def test_a_flow_that_is_not_in_the_file_is_refused(make_copying: MakeCopying) -> None:
+    sound, doomed = pair(make_copying)
+    worker = sound.run("", "--flow", sound.name, "--flow", "nobody")
+    assert worker.wait_exit() == WRONG_FILE
+    assert "no flow nobody" in worker.tail()
+    assert doomed.name in worker.tail(), "it says which there are"
+    assert sound.copy not in clients.topics(sound.target), "the other one began nevertheless"
+
+
+def test_two_flows_that_name_one_target_topic_are_refused(make_copying: MakeCopying) -> None:
+    one, other = make_copying(), make_copying()
+    other.file.write(topics=[one.topic])
+    one.file.include(other.file)
+    worker = one.run()
+    assert worker.wait_exit() == WRONG_FILE
+    assert f"would write '{one.copy}'" in worker.tail()
+    assert one.copy not in clients.topics(one.target)
+
+
+def overlapping(make_copying: MakeCopying) -> tuple[Copying, Copying]:
+    """Two flows whose patterns look harmless: only a topic NAME.x-y is in both."""
+    one, other = make_copying(), make_copying()
+    one.file.write(topics=[one.topic, f"^{one.name}\\.x.*"])
+    other.file.write(topics=[other.topic, f"^{one.name}\\..*-y"])
+    one.file.include(other.file)
+    return one, other
+
+
+def test_of_two_flows_that_select_one_topic_the_later_one_is_refused(make_copying: MakeCopying) -> None:
+    one, other = overlapping(make_copying)
+    name = f"{one.name}.x-y"
+    clients.create_topic(one.source, name, 2)
+    both = Load(one.source, name, 2, seed=5)
+    worker = one.run()
+    ended = worker.wait_event("flow_ended", flow=other.name)
+    assert (ended["kind"], ended["exit_code"]) == ("ConfigError", WRONG_FILE)
+    both.mixed(100)
+    both.finish()
+    wait_key(one.target, f"{name}.copy", 2, both.last)
+    one.load.mixed(100)
+    one.wait_copied()
+    assert worker.stop() == WRONG_FILE
+    one.assert_exact()
+    assert assert_exact(one.source, name, one.target, f"{name}.copy", 2) == both.committed
+    assert other.copy not in clients.topics(other.target)
+
+
+def test_a_topic_that_appears_in_two_flows_is_copied_by_the_first_only(make_copying: MakeCopying) -> None:
+    one, other = overlapping(make_copying)
+    worker = one.run()
+    for flow in (one, other):
+        worker.wait_event("lane_started", flow=flow.name)
+    name = f"{one.name}.x-y"
+    clients.create_topic(one.source, name, 2)
+    both = Load(one.source, name, 2, seed=5)
+    both.mixed(100)
+    both.finish()
+    worker.wait_event("incident", flow=other.name, name="flows_in_conflict")
+    wait_key(one.target, f"{name}.copy", 2, both.last)
+    for flow in (one, other):
+        flow.load.mixed(100)
+        flow.wait_copied()
+    assert worker.stop() == INCIDENT
+    for flow in (one, other):
+        flow.assert_exact()
+    assert assert_exact(one.source, name, one.target, f"{name}.copy", 2) == both.committed
+
+
+def test_a_flow_that_feeds_itself_is_refused(target: BrokerHandle, proxy: Proxy, make_copying: MakeCopying) -> None:
+    """Two names and two addresses of one cluster: only its id tells, and only the topics which come back."""
+    copying = make_copying(source_via=target.bootstrap, via=proxy.bootstrap)
+    clients.create_topic(target.bootstrap, copying.topic)
+    copying.file.write(topics=[f"^{copying.name}\\..*"])
+    worker = copying.run()
+    assert worker.wait_exit() == WRONG_FILE
+    assert "would feed itself" in worker.tail()
+    assert copying.copy not in clients.topics(target.bootstrap)
