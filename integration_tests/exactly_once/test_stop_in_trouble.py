@@ -1,0 +1,62 @@
+"""SIGTERM while a cluster is away or slow: the process leaves within `limits.stop_timeout_ms` and costs nothing."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from integration_tests.exactly_once.conftest import MakeCopying
+from integration_tests.harness.broker import BrokerHandle
+from integration_tests.harness.copying import Copying
+from integration_tests.harness.replicator import Replicator
+
+STOPPED, UNREACHABLE = 0, 3
+STOP_S = 4.0
+LIMITS = {"stop_timeout_ms": int(STOP_S * 1_000)}  # below the request time-out: no request may be waited for
+UNDISTURBED = {**LIMITS, "discovery_interval_ms": 60_000}
+EXIT_S = 5.0  # Python, and closing clients, on a busy machine
+
+
+def stop(worker: Replicator) -> int:
+    """SIGTERM; the exit code, if it came in time."""
+    begin = time.monotonic()
+    code = worker.stop()
+    took_s = time.monotonic() - begin
+    assert took_s < STOP_S + EXIT_S, f"{took_s:.1f} s\n{worker.tail()}"
+    return code
+
+
+def go_on(copying: Copying) -> None:
+    """Whatever the stop has left behind, the next start copies exactly what is missing."""
+    copying.load.mixed(50)
+    copying.finish(copying.running())
+
+
+@pytest.mark.parametrize("noticed", [False, True], ids=["at once", "noticed"])
+def test_the_target_is_down(make_copying: MakeCopying, target: BrokerHandle, noticed: bool) -> None:
+    copying = make_copying(limits={**UNDISTURBED, "transaction_timeout_ms": 3_000})
+    worker = copying.running()
+    with copying.writing():
+        worker.wait_event("committed")
+        mark = worker.mark()
+        target.kill()
+        if noticed:
+            worker.wait_event("restarted", after=mark)
+        code = stop(worker)
+    assert code in (STOPPED, UNREACHABLE), worker.tail()
+    target.restart()
+    go_on(copying)
+
+
+def test_the_source_is_down(make_copying: MakeCopying, source: BrokerHandle) -> None:
+    copying = make_copying(limits=LIMITS)
+    copying.load.mixed(200)
+    worker = copying.running()
+    copying.wait_copied()
+    source.kill()
+    mark = worker.mark()
+    worker.wait_event("discovery_failed", after=mark)
+    assert stop(worker) == STOPPED, "all that was read is committed"
+    source.restart()
+    go_on(copying)
