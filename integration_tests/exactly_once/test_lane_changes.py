@@ -47,8 +47,9 @@ def test_the_process_that_changed_the_lanes_is_killed(make_copying: MakeCopying,
     copying.finish(third)
 
 
+@pytest.mark.parametrize(("lanes", "generation"), [(3, 2), (2, 3)], ids=["the same", "another one"])
 def test_a_change_that_was_left_half_done_is_finished_by_the_next_process(
-    make_copying: MakeCopying, proxy: Proxy
+    make_copying: MakeCopying, proxy: Proxy, lanes: int, generation: int
 ) -> None:
     """`preparing 2` is written, and its writer dies before it has fenced the first process, which copies on."""
     copying = make_copying(partitions=PARTITIONS, lanes=1, via=proxy.bootstrap)
@@ -62,10 +63,10 @@ def test_a_change_that_was_left_half_done_is_finished_by_the_next_process(
         first.wait_event("committed", after=first.mark())
         second.kill()
         proxy.clear()
-        copying.file.write(lanes=2)
+        copying.file.write(lanes=lanes)
         third = copying.run()
         opened = third.wait_event("generation_opened")
-        assert (opened["generation"], opened["lanes"]) == (3, 2), "2 is the one that was left half done"
+        assert (opened["generation"], opened["lanes"]) == (generation, lanes), "2 is the one that was left half done"
         assert first.wait_exit() == SUPERSEDED, first.tail()
         third.wait_event("committed")
     copying.finish(third)
