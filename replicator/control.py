@@ -13,14 +13,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from confluent_kafka import KafkaException
-
 from replicator import names
 from replicator.config import Flow
 from replicator.errors import Fatal, Incident, Superseded
 from replicator.generation import BadControl, Control, Generation, fold
 from replicator.planes.contract import Partition
-from replicator.planes.records import failures, properties
+from replicator.planes.records import properties
 from replicator.planes.records.reading import Reader
 from replicator.planes.records.target import Transactions
 
@@ -86,12 +84,7 @@ class Changer:
             raise Fatal("the control topic is written before its id was initialised")
         self._writer.begin()
         for record in records:
-            try:
-                self._writer.producer.produce(names.control_topic(self._flow.name), record.encode(), record.key, 0)
-            except (KafkaException, BufferError) as error:
-                if isinstance(error, BufferError):
-                    raise Fatal("the control producer's queue is full") from error
-                raise failures.classify_open(error, self._flow.target.name, "write a generation") from error
+            self._writer.write(names.control_topic(self._flow.name), record.encode(), record.key, 0)
         self._writer.flush()
         self._writer.end()
 

@@ -19,12 +19,13 @@ from types import FrameType
 import structlog
 
 from replicator.config import Config, Flow
-from replicator.errors import ReplicatorError
+from replicator.errors import ReplicatorError, Unreachable
 from replicator.failpoints import Reach, nothing
 from replicator.flow import FlowWorker, worst
 
 # Supervisors signal the process and its group: one request to stop, delivered twice before anybody has acted.
 SAME_SIGNAL_S = 0.5
+LEAVE_S = 1.0  # beyond limits.stop_timeout_ms: a flow whose lanes are late says so first
 # Records come and go by reference count, thousands a poll: Python's default of 700 spends a tenth of the CPU on looking
 # for cycles among them. Cycles are made by clients only, a few at each restart of a lane.
 GC_YOUNG_OBJECTS_MAX = 50_000
@@ -42,6 +43,7 @@ class Daemon:
             flow.name: FlowWorker(flow, config, self._owner, reach, self._log.bind(flow=flow.name)) for flow in flows
         }
         self._done = threading.Semaphore(0)
+        self._stop_s_max = max((flow.limits.stop_timeout_ms for flow in flows), default=0) / 1000 + LEAVE_S
 
     def run(self) -> int:
         """Run until every flow has ended; the exit code of the worst of them."""
@@ -67,6 +69,20 @@ class Daemon:
             return
         for worker in self._workers.values():
             worker.stop()
+        # What is being listed, created or connected is not waited for longer than a clean stop may take.
+        timer = threading.Timer(self._stop_s_max if self._copying() else 0.0, self._leave)
+        timer.daemon = True
+        timer.start()
+
+    def _copying(self) -> bool:
+        return any(worker.copying for worker in self._workers.values())
+
+    def _leave(self) -> None:
+        """Leave from whatever is still going on: before lanes have started, there is nothing to finish."""
+        late = Unreachable.exit_code if self._copying() else 0
+        code = worst((late, *self._codes.values()))
+        self._log.info("stopped", exit_code=code, flows={name: self._codes.get(name, late) for name in self._workers})
+        os._exit(code)
 
     def _flow(self, name: str) -> None:
         log = self._log.bind(flow=name)

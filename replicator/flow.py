@@ -25,6 +25,7 @@ from replicator.errors import (
     ReplicatorError,
     Retriable,
     Superseded,
+    UnknownOutcome,
     Unreachable,
 )
 from replicator.failpoints import Reach
@@ -33,8 +34,10 @@ from replicator.ledger import Route
 from replicator.opening import LanePlan
 from replicator.planes.contract import Partition
 from replicator.planes.records.reading import Reader
-from replicator.runner import Ended, LaneRunner
+from replicator.runner import Ended, Event, LaneRunner, Parked
 from replicator.topics import ControlPlane
+
+CHANGE_ATTEMPTS = 3
 
 
 class FlowWorker:
@@ -43,11 +46,14 @@ class FlowWorker:
     def __init__(self, flow: Flow, config: Config, owner: str, reach: Reach, log: structlog.stdlib.BoundLogger) -> None:
         self._flow, self._config, self._owner = flow, config, owner
         self._reach, self._log = reach, log
-        self._events: queue.SimpleQueue[Ended | None] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._parked: set[int] = set()
         self._runners: dict[int, LaneRunner] = {}
         self._routes: dict[Partition, Route] = {}
         self._code = 0
+        self._discovery = ""  # the incident that the last discovery met
         self.stopping = False
+        self.copying = False  # lanes have started, so a stop has something to finish
         self._stop_by: float | None = None  # when lanes that were asked to stop must have ended
         self._cluster_ids: dict[str, str] = {}
 
@@ -60,7 +66,7 @@ class FlowWorker:
         with ControlPlane(self._flow) as plane:
             source, target = plane.connect()
             self._cluster_ids = {self._flow.source.name: source.cluster_id, self._flow.target.name: target.cluster_id}
-            infos = plane.list_source()
+            infos = self._first_listing(plane)
             self._check_conflicts(infos)
             plane.ensure_internal(self._flow.lanes)
             generation = self._open_generation(infos)
@@ -69,6 +75,7 @@ class FlowWorker:
             for lane in range(generation.lanes):
                 plan = self._plan(generation, lane, source.cluster_id)
                 self._runners[lane] = LaneRunner(plan, self._events, self._reach, self._log)
+            self.copying = True
             for runner in list(self._runners.values()):
                 runner.start()
             try:
@@ -76,7 +83,18 @@ class FlowWorker:
             except BaseException:
                 self._abandon()
                 raise
-        return self._code
+        return worst((self._code, Incident.exit_code if self._discovery else 0))
+
+    def _first_listing(self, plane: ControlPlane) -> dict[str, TopicInfo]:
+        """The source's topics. One that the flow names and that isn't there is a mistake in a new flow, and an
+        incident of that topic in a flow that has been opened before."""
+        infos = plane.list_source()
+        missing = plane.missing(infos)
+        if missing is not None:
+            if not plane.opened_before():
+                raise missing
+            self._note_discovery(missing)
+        return infos
 
     def _check_conflicts(self, infos: Mapping[str, TopicInfo]) -> None:
         known = {self._flow.source.name: list(infos)}
@@ -84,9 +102,16 @@ class FlowWorker:
 
     def _open_generation(self, infos: Mapping[str, TopicInfo]) -> Generation:
         reader = Reader(self._flow, self._flow.target)
+        listing = {name: info.partitions for name, info in infos.items()}
         try:
-            listing = {name: info.partitions for name, info in infos.items()}
-            generation, changed = Changer(self._flow, reader, self._noise).ensure(listing)
+            for attempt in range(1, CHANGE_ATTEMPTS + 1):
+                try:
+                    generation, changed = Changer(self._flow, reader, self._noise).ensure(listing)
+                    break
+                except (UnknownOutcome, Retriable) as error:  # half done or done: the next attempt reads which
+                    if attempt == CHANGE_ATTEMPTS:
+                        raise
+                    self._log.warning("generation_tried_again", reason=str(error))
         finally:
             reader.close()
         if changed:
@@ -147,6 +172,8 @@ class FlowWorker:
                 continue
             if event is None:
                 self._stop_lanes()
+            elif isinstance(event, Parked):
+                self._lane_parked(event)
             else:
                 self._lane_ended(event)
 
@@ -163,6 +190,15 @@ class FlowWorker:
         self._stop_lanes()
         for runner in self._runners.values():
             runner.join(max(0.0, (self._stop_by or 0.0) - time.monotonic()))
+
+    def _lane_parked(self, event: Parked) -> None:
+        """A flow of which nothing can go on ends, so that somebody looks at it."""
+        runner = self._runners.get(event.plan.lane)
+        if runner is None or runner.plan is not event.plan:
+            return  # it was given other partitions meanwhile
+        self._parked.add(event.plan.lane)
+        if all(lane in self._parked or not other.plan.routes for lane, other in self._runners.items()):
+            self._stop_lanes()
 
     def _lane_ended(self, event: Ended) -> None:
         self._runners.pop(event.lane)
@@ -185,15 +221,29 @@ class FlowWorker:
             infos = plane.list_source()
             self._check_conflicts(infos)
             self._routes = self._route(plane, self._wanted(infos, generation))
+            self._note_discovery(plane.missing(infos))
         except ConfigError as error:  # a new topic that another flow writes, or that comes back
-            self._code = worst((self._code, Incident.exit_code))
-            self._log.error("incident", name="flows_in_conflict", detail=str(error))
+            self._note_discovery(Incident("flows_in_conflict", str(error)))
             return
         except (Unreachable, Retriable, NotAllowed) as error:
             self._log.warning("discovery_failed", reason=str(error))
             return
         except Incident as incident:
-            self._code = worst((self._code, incident.exit_code))
+            self._note_discovery(incident)
+            return
+        if self._routes == before:
+            return
+        for lane, runner in self._runners.items():
+            routes = self._lane_routes(lane, generation.lanes)
+            if routes != runner.plan.routes:
+                self._log.info("reassigned", lane=lane, partitions=len(routes))
+                self._parked.discard(lane)
+                runner.reassign(replace(runner.plan, routes=routes))
+
+    def _note_discovery(self, incident: Incident | None) -> None:
+        """Tell an incident of the listing once, and forget it when the next listing doesn't meet it."""
+        text = "" if incident is None else str(incident)
+        if incident is not None and text != self._discovery:
             self._log.error(
                 "incident",
                 name=incident.name,
@@ -203,16 +253,7 @@ class FlowWorker:
                 offset=incident.offset,
                 advice=incident.advice,
             )
-            return
-        gone = {at: route for at, route in before.items() if at not in self._routes}
-        self._routes |= gone  # a topic that has gone keeps its position until somebody decides
-        if self._routes == before:
-            return
-        for lane, runner in self._runners.items():
-            routes = self._lane_routes(lane, generation.lanes)
-            if routes != runner.plan.routes:
-                self._log.info("reassigned", lane=lane, partitions=len(routes))
-                runner.reassign(replace(runner.plan, routes=routes))
+        self._discovery = text
 
     def _noise(self, text: str) -> None:
         self._log.debug("client", detail=text)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
@@ -40,6 +40,7 @@ from replicator.opening import LanePlan, Opening
 from replicator.planes.contract import Copied, Partition, Plane
 
 IDLE_POLL_S = 0.1
+ABORT_PAUSE_S, ABORT_PAUSE_S_MAX = 0.01, 5.0
 SETTLE_S = 0.003  # how long a transaction waits for more once the source is drained: a commit costs ten times that
 
 
@@ -93,10 +94,17 @@ class Lane:
         reach: Reach = nothing,
         records_max: int | None = None,
         on_commit: Callable[[int, int], None] | None = None,
+        on_parked: Callable[[], None] | None = None,
+        lasting: list[Incident] | None = None,
     ) -> None:
-        """`digests` is shared with the plane; `records_max` starts below the flow's limit after a refusal."""
+        """`digests` is shared with the plane; `records_max` starts below the flow's limit after a refusal.
+
+        `lasting` collects incidents that another incarnation could not find again, and stops their partitions.
+        """
         self._plan, self._plane, self._opening, self._digests = plan, plane, opening, digests
         self._stop, self._log, self._reach, self._on_commit = stop, log, reach, on_commit
+        self._on_parked, self._lasting = on_parked, [] if lasting is None else lasting
+        self._aborts = 0  # in a row
         commit = plan.flow.commit
         self._interval_s, self._bytes_max = commit.interval_ms / 1000, commit.bytes_max
         self._limit = commit.records_max
@@ -107,7 +115,7 @@ class Lane:
         self._open = Open()
         self.ledger: Ledger | None = None
 
-    def open(self) -> None:
+    def open(self) -> Ledger:
         """Steps 1 to 4."""
         self._plane.fence()
         self._reach("fenced")
@@ -115,19 +123,27 @@ class Lane:
         for entry in ledger.entries.values():
             if entry.incident is not None:
                 self._tell(entry.incident)
-        positions = ledger.recommits(_now_ms())
-        if positions:
-            self._plane.send_positions(positions, claims)
-            self._plane.end()
+        for incident in self._lasting:
+            self._set_aside(ledger, incident)
+        self._commit_all(ledger, claims)
         self._reach("claimed")
         self.ledger = ledger
         self._rewind(ledger)
         self._log.info(
-            "lane_started", partitions=len(ledger.running), claims=len(claims), stopped=self._stopped(ledger)
+            "lane_started",
+            partitions=len(ledger.running),
+            claims=len(claims),
+            stopped=len(ledger.entries) - len(ledger.running),
+            kept=len(ledger.kept),
         )
+        return ledger
 
-    def _stopped(self, ledger: Ledger) -> int:
-        return len(ledger.entries) - len(ledger.running)
+    def _commit_all(self, ledger: Ledger, claims: Sequence[tuple[bytes, bytes]]) -> None:
+        """A transaction without positions is none: librdkafka would end it without asking the coordinator."""
+        positions = ledger.recommits(_now_ms())
+        if positions:
+            self._plane.send_positions(positions, claims)
+            self._plane.end()
 
     def _rewind(self, ledger: Ledger) -> None:
         self._digests.clear()
@@ -135,22 +151,36 @@ class Lane:
         self._plane.seek(ledger.seeks())
 
     def run(self) -> None:
-        """Steps 5 to 8 until asked to stop. Returns after a clean stop; the errors in `AFTER` come out.
-
-        Returns too when incidents have stopped every partition of the lane.
-        """
+        """Steps 5 to 8 until asked to stop. Returns after a clean stop; the errors in `AFTER` come out."""
         ledger = self.ledger
         if ledger is None:
             raise RuntimeError("run before open")
-        while not self._stop.is_set() and (ledger.running or not ledger.entries):
+        while not self._stop.is_set():
             try:
-                self._one_transaction(ledger)
+                if ledger.running or not ledger.entries:
+                    self._one_transaction(ledger)
+                else:
+                    self._park(ledger)
             except Abortable as error:
                 self._abort(ledger, error)
 
+    def _park(self, ledger: Ledger) -> None:
+        """Incidents have stopped every partition: nothing is left but to keep the positions alive."""
+        if self._on_parked is not None:
+            self._on_parked()
+        while not self._stop.wait(max(0.0, self._recommit_due() - time.monotonic())):
+            self._recommit(ledger)
+
+    def _recommit_due(self) -> float:
+        return self._last_recommit + self._plan.flow.limits.recommit_interval_ms / 1000
+
     def _abort(self, ledger: Ledger, error: Abortable) -> None:
-        """Invariant 5: abort, then rewind. A refused record is found by halving the transaction."""
+        """Invariant 5: abort, then rewind. A refused record is found by halving the transaction.
+
+        Aborts in a row come ever more slowly, but for halving, which ends by itself.
+        """
         self._plane.abort()
+        self._aborts += not isinstance(error, RecordRefused)
         self._log.warning("aborted", reason=str(error), records_max=self.records_max)
         if isinstance(error, RecordRefused):
             if self._open.records == 1 and self._first is not None:
@@ -163,10 +193,12 @@ class Lane:
                     ),
                 )
             self.records_max = max(1, min(self.records_max, self._open.records) // 2)
+        elif self._aborts > 1:
+            self._stop.wait(min(ABORT_PAUSE_S_MAX, ABORT_PAUSE_S * 2 ** min(self._aborts, 16)))
         self._rewind(ledger)
 
     def _one_transaction(self, ledger: Ledger) -> None:
-        if time.monotonic() - self._last_recommit >= self._plan.flow.limits.recommit_interval_ms / 1000:
+        if time.monotonic() >= self._recommit_due():
             self._recommit(ledger)
         self._open = transaction = Open()
         self._collect(transaction)
@@ -211,7 +243,14 @@ class Lane:
         self._reach("before_flush")
         self._first = self._plane.first()
         copied = self._plane.flush()
-        positions = ledger.next_positions(copied, self._plane.ends(), _now_ms())
+        try:
+            positions = ledger.next_positions(copied, self._plane.ends(), _now_ms())
+        except Incident as incident:  # the target lost records: nothing of this transaction may become visible
+            self._lasting.append(incident)
+            self._set_aside(ledger, incident)
+            self._plane.abort()
+            self._rewind(ledger)
+            return
         self._reach("before_offsets")
         self._plane.send_positions(ledger.offsets(positions), ())
         self._reach("before_end_txn")
@@ -223,13 +262,13 @@ class Lane:
         self._told(copied, positions)
         self.records_max = min(self._limit, self.records_max * 2)
         blocked = [done.blocked for done in copied.values() if done.blocked is not None]
-        for incident in blocked:
-            self._set_aside(ledger, incident)
+        for stopping in blocked:
+            self._set_aside(ledger, stopping)
         if blocked:
             self._rewind(ledger)
 
     def _told(self, copied: dict[Partition, Copied], positions: Mapping[Partition, Position]) -> None:
-        self._last_commit = time.monotonic()
+        self._last_commit, self._aborts = time.monotonic(), 0
         records = sum(done.records for done in copied.values())
         if self._on_commit is not None:
             self._on_commit(records, sum(done.bytes for done in copied.values()))
@@ -242,8 +281,7 @@ class Lane:
 
     def _recommit(self, ledger: Ledger) -> None:
         """Invariant 7: every position again, stopped and idle ones too, before it could expire."""
-        self._plane.send_positions(ledger.recommits(_now_ms()), ())
-        self._plane.end()
+        self._commit_all(ledger, ())
         self._last_recommit = self._last_commit = time.monotonic()
         self._log.info("recommitted", partitions=len(ledger.entries))
 

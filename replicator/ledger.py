@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from replicator import checkpoint
 from replicator.checkpoint import Evidence, Position
+from replicator.config import Delivery
 from replicator.errors import Incident
 from replicator.planes.contract import Committed, Copied, Partition, Seek
 
@@ -29,19 +30,27 @@ class Route:
 
 @dataclass(slots=True)
 class Entry:
-    """One partition of the lane. `unreadable` keeps metadata that this program cannot decode, as it stands."""
+    """One partition of the lane. `verbatim` is a position that is committed again as it stands, never understood."""
 
     route: Route
     position: Position | None
     incident: Incident | None = None
-    unreadable: Committed | None = None
+    verbatim: Committed | None = None
 
 
 class Ledger:
     """All partitions of one lane, by source partition."""
 
-    def __init__(self, entries: Mapping[Partition, Entry], owner: str, generation: int, delivery: str) -> None:
-        self.entries = dict(entries)
+    def __init__(
+        self,
+        entries: Mapping[Partition, Entry],
+        owner: str,
+        generation: int,
+        delivery: str,
+        kept: Mapping[Partition, Committed] | None = None,
+    ) -> None:
+        """`kept` are positions by target partition that the flow has, but doesn't copy to now."""
+        self.entries, self.kept = dict(entries), dict(kept or {})
         self._owner, self._generation, self._delivery = owner, generation, delivery
 
     @property
@@ -69,7 +78,7 @@ class Ledger:
         return hit
 
     def next_positions(
-        self, copied: Mapping[Partition, Copied], ends: Mapping[Partition, int], now_ms: int
+        self, copied: Mapping[Partition, Copied], ends: Mapping[Partition, Seek], now_ms: int
     ) -> dict[Partition, Position]:
         """Positions after the open transaction, of partitions that moved, by source partition.
 
@@ -83,31 +92,37 @@ class Ledger:
             offset = position.offset
             if done is not None:
                 offset = max(offset, done.next_offset)
-            if done is None or done.blocked is None:
-                offset = max(offset, ends.get(at, -1))
+            end = ends.get(at) if done is None or done.blocked is None else None
+            past = end if end is not None and end.offset > offset else None
+            if past is not None:
+                offset = past.offset
             if offset == position.offset:
                 continue
             evidence = self._stamp(position.evidence, now_ms)
             if done is not None and done.records:
-                evidence = _extend(at, position, evidence, done)
+                evidence = replace(_extend(at, position, evidence, done), delivery=self._delivery)
+            if past is not None:  # an older epoch ends before these offsets: that would look like truncation
+                evidence = replace(evidence, leader_epoch=past.leader_epoch)
             moved[at] = Position(offset, evidence)
         return moved
 
     def _stamp(self, evidence: Evidence, now_ms: int) -> Evidence:
+        """Evidence with oneself as owner. Exactly-once is claimed only with the first records that were written so."""
+        weaker = self._delivery != Delivery.EXACTLY_ONCE.value
         return replace(
             evidence,
             owner=self._owner,
             generation=self._generation,
-            delivery=self._delivery,
+            delivery=self._delivery if weaker else evidence.delivery,
             committed_ms=now_ms,
         )
 
     def recommits(self, now_ms: int) -> dict[Partition, Committed]:
-        """Every position again with oneself as owner, by target partition; unreadable ones as they stand."""
-        offsets: dict[Partition, Committed] = {}
+        """Every position again with oneself as owner, by target partition; verbatim and kept ones as they stand."""
+        offsets = dict(self.kept)
         for entry in self.entries.values():
-            if entry.unreadable is not None:
-                offsets[entry.route.target] = entry.unreadable
+            if entry.verbatim is not None:
+                offsets[entry.route.target] = entry.verbatim
             elif entry.position is not None:
                 text = checkpoint.encode(self._stamp(entry.position.evidence, now_ms))
                 offsets[entry.route.target] = Committed(entry.position.offset, text)

@@ -15,10 +15,11 @@ from replicator import checkpoint, control, map, names
 from replicator.checkpoint import Evidence, Observed, Position
 from replicator.config import Delivery, Flow
 from replicator.errors import Incident, Superseded
-from replicator.generation import Control
+from replicator.generation import Control, lane_of
 from replicator.ledger import Entry, Ledger, Route
 from replicator.planes.contract import Committed, Partition, Plane
 from replicator.planes.records.reading import Reader
+from replicator.routing import selects, target_topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +53,12 @@ class Bounds:
 class Opening:
     """One pass through the opening steps of a lane. Raises Superseded, Retriable, Fenced, Unreachable, …"""
 
-    def __init__(self, plan: LanePlan, plane: Plane, source: Reader, target: Reader, *, again: bool = False) -> None:
-        """`again`: this owner has been here before, so a position of somebody else's says who came in between."""
+    def __init__(
+        self, plan: LanePlan, plane: Plane, source: Reader, target: Reader, owners: Mapping[Partition, str]
+    ) -> None:
+        """`owners`: who owned target partitions when this process last looked; anybody else has come since."""
         self._plan, self._plane, self._source, self._target = plan, plane, source, target
-        self._again = again
+        self._owners = owners
 
     def read(self) -> tuple[Ledger, list[tuple[bytes, bytes]]]:
         """After the fence: check the generation, read and judge all positions, resolve missing ones.
@@ -79,7 +82,8 @@ class Opening:
             else:
                 entry = self._with_position(route, found, bounds[route.source], state.newest)
             entries[route.source] = entry
-        ledger = Ledger(entries, plan.owner, plan.generation, plan.flow.delivery.value)
+        lost, kept = self._without_route(claimed)
+        ledger = Ledger(entries | lost, plan.owner, plan.generation, plan.flow.delivery.value, kept)
         self._check_tails(ledger)
         return ledger, claims
 
@@ -100,9 +104,41 @@ class Opening:
     def _claims(self) -> Mapping[Partition, map.Claim]:
         topic = names.map_topic(self._plan.flow.name)
         try:
-            return map.claims(self._target.whole(topic, range(self._plan.map_partitions)))
+            return map.claims(self._target.whole(topic, range(self._target.partitions([topic]).get(topic, 0))))
         except map.BadMap as error:
             raise Incident("map_topic_unreadable", str(error), topic=topic) from error
+
+    def _without_route(
+        self, claimed: Mapping[Partition, map.Claim]
+    ) -> tuple[dict[Partition, Entry], dict[Partition, Committed]]:
+        """Positions of this lane that nothing is copied to now: they must not expire (invariant 7).
+
+        Returns those whose source topic has gone, by source partition, and the others (the flow's topics or names
+        were changed), by target partition. What the target doesn't have can't be committed and is left out.
+        """
+        plan, routed = self._plan, {route.target for route in self._plan.routes}
+        mine = [
+            claim
+            for target, claim in claimed.items()
+            if target not in routed and lane_of(*claim.source, plan.map_partitions) == plan.lane
+        ]
+        counts = self._target.partitions({claim.target.topic for claim in mine}) if mine else {}
+        there = {c.target: c for c in mine if c.target.partition < counts.get(c.target.topic, 0)}
+        gone: dict[Partition, Entry] = {}
+        kept: dict[Partition, Committed] = {}
+        for target, found in self._plane.committed(sorted(there)).items():
+            source = there[target].source
+            if found is None:
+                continue
+            if selects(plan.flow, source.topic) and target_topic(plan.flow, source.topic) == target.topic:
+                why = f"{target} has its position, but the source topic isn't there any more"
+                incident = Incident(
+                    "source_topic_gone", why, topic=source.topic, partition=source.partition, offset=found.offset
+                )
+                gone[source] = Entry(Route(source, target, "", ""), None, incident, verbatim=found)
+            else:
+                kept[target] = found
+        return gone, kept
 
     def _bounds(self, route: Route) -> Bounds:
         start, end = self._source.bounds(route.source)
@@ -183,8 +219,8 @@ class Opening:
             incident = Incident(
                 "position_unreadable", str(error), topic=source.topic, partition=source.partition, offset=found.offset
             )
-            return Entry(route, None, incident, unreadable=found)
-        if self._again and position.evidence.owner != self._plan.owner:
+            return Entry(route, None, incident, verbatim=found)
+        if position.evidence.owner not in (self._plan.owner, self._owners.get(route.target, position.evidence.owner)):
             raise Superseded(
                 f"flow {self._plan.flow.name}: {position.evidence.owner} has taken over {route.target} while this "
                 "process was away"

@@ -130,6 +130,9 @@ class _Planner:
     def _sources(self) -> dict[str, TopicInfo]:
         """Source topics with their configs, where they may be read."""
         found = self._clusters.list_source(rights=True, configs=False)
+        missing = self._clusters.missing(found)
+        if missing is not None:
+            self._result.findings.append(Finding("error", "topic", str(missing), missing.exit_code))
         self._rights(found.values(), SOURCE_RIGHTS, self._flow.source.name)
         return self._with_configs(found, self._clusters.source.topic_configs)
 

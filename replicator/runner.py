@@ -15,12 +15,12 @@ from dataclasses import dataclass
 import structlog
 
 from replicator import checkpoint
-from replicator.errors import NotAllowed, ReplicatorError, Superseded, Unreachable
+from replicator.errors import Incident, NotAllowed, ReplicatorError, Retriable, Superseded, Unreachable
 from replicator.failpoints import Reach
 from replicator.lane import Lane, Next, after
 from replicator.ledger import Ledger
 from replicator.opening import LanePlan, Opening
-from replicator.planes.contract import Partition
+from replicator.planes.contract import Committed, Partition
 from replicator.planes.records.plane import RecordsPlane
 from replicator.planes.records.reading import Reader
 
@@ -28,6 +28,7 @@ BACKOFF_S_MAX = 5.0
 # How long a successor gets to write its name after it has fenced us: short where a timeout explains the fencing,
 # long where nothing but a successor does, because coming back too soon would fence it in the middle of its opening.
 OWNER_SETTLES_S, OWNER_SETTLES_S_MAX = 2.0, 20.0
+NOBODY = ""  # owner of a partition without a position
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,27 +43,41 @@ class Ended:
     incidents: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """Incidents have stopped every partition of a lane under this plan; it only keeps its positions alive."""
+
+    plan: LanePlan
+
+
+Event = Ended | Parked | None  # None: a request to stop
+
+
 class LaneRunner:
     """Runs incarnations of one lane in a thread of its own until the flow stops or an error must leave.
 
     Invariant 10: being fenced is no retry loop. The owner field of the positions tells a transaction timeout
-    (still us: start over) from a successor (somebody else: leave).
+    (still us: start over) from a successor (somebody new: leave). Before its first claim a lane knows its
+    predecessor's name from a look ahead of the fence: that one, when it comes back for a moment, is no successor.
     """
 
     def __init__(
         self,
         plan: LanePlan,
-        ended: queue.SimpleQueue[Ended | None],
+        events: queue.SimpleQueue[Event],
         reach: Reach,
         log: structlog.stdlib.BoundLogger,
         on_commit: Callable[[int, int], None] | None = None,
     ) -> None:
-        self.plan, self._ended, self._reach, self._on_commit = plan, ended, reach, on_commit
+        self.plan, self._events, self._reach, self._on_commit = plan, events, reach, on_commit
         self._log = log.bind(lane=plan.lane, generation=plan.generation)
         self._stopping, self._pause = threading.Event(), threading.Event()
         self._records_max: int | None = None
         self._failures = 0
         self._opened = False
+        self._owners: dict[Partition, str] = {}  # by target partition, as this process knows them
+        self._lasting: list[Incident] = []  # what the next incarnation couldn't find out again
+        self._doubt: ReplicatorError | None = None  # how the last incarnation ended, if badly
         self.ledger: Ledger | None = None
         self._thread = threading.Thread(target=self._main, name=f"{plan.flow.name}.{plan.lane}", daemon=True)
 
@@ -92,19 +107,13 @@ class LaneRunner:
                 if self._stopping.is_set():
                     break
                 self._incarnation()
-                if self._hopeless():
-                    break
         except BaseException as error:  # noqa: BLE001 - the worker judges every error, bugs too
-            self._ended.put(Ended(self.plan.lane, error))
+            self._events.put(Ended(self.plan.lane, error))
             return
-        self._ended.put(Ended(self.plan.lane, None, self._incidents()))
+        self._events.put(Ended(self.plan.lane, self._doubt, self._incidents()))
 
     def _incidents(self) -> int:
         return sum(entry.incident is not None for entry in self.ledger.entries.values()) if self.ledger else 0
-
-    def _hopeless(self) -> bool:
-        """Whether incidents have stopped every partition: only somebody's decision can help."""
-        return bool(self.ledger and self.ledger.entries and not self.ledger.running)
 
     def _incarnation(self) -> None:
         plan, digests = self.plan, dict[Partition, str]()
@@ -114,25 +123,37 @@ class LaneRunner:
         lane = Lane(
             plan,
             plane,
-            Opening(plan, plane, source, target, again=self._opened),
+            Opening(plan, plane, source, target, self._owners),
             digests,
             self._pause,
             self._log,
             self._reach,
             self._records_max,
             self._committed,
+            lambda: self._events.put(Parked(plan)),
+            self._lasting,
         )
         try:
-            lane.open()
+            if not self._opened:
+                self._owners = self._read_owners(plane)
+            self.ledger = lane.open()
+            self._owners.update(
+                {e.route.target: plan.owner for e in self.ledger.entries.values() if e.position is not None}
+            )
+            self._opened = True
             source.close()
             target.close()
-            self._opened, self.ledger = True, lane.ledger
             lane.run()
+            self._doubt = None
         except ReplicatorError as error:
-            self._records_max = lane.records_max
+            self._doubt, self._records_max = error, lane.records_max
             self._judge(error, plane)
         finally:
             plane.close()
+
+    def _read_owners(self, plane: RecordsPlane) -> dict[Partition, str]:
+        positions = plane.committed([route.target for route in self.plan.routes])
+        return {at: owner_of(committed) for at, committed in positions.items()}
 
     def _committed(self, records: int, size: int) -> None:
         self._failures = 0
@@ -154,15 +175,17 @@ class LaneRunner:
 
     def _examine(self, error: ReplicatorError, plane: RecordsPlane) -> None:
         """Read who owns the positions, until a successor had time to say so. Raises Superseded if there is one."""
-        targets = [route.target for route in self.plan.routes]
         self._log.warning("fenced", reason=str(error))
-        deadline = time.monotonic() + (OWNER_SETTLES_S if plane.overdue() else OWNER_SETTLES_S_MAX)
+        soon = plane.overdue() or not self._opened
+        deadline = time.monotonic() + (OWNER_SETTLES_S if soon else OWNER_SETTLES_S_MAX)
         while not self._stopping.is_set():
-            for at, committed in plane.committed(targets).items():
-                if committed is None:
-                    continue
-                owner = checkpoint.decode(committed.metadata).owner
-                if owner != self.plan.owner:
+            try:
+                owners = self._read_owners(plane)
+            except (Retriable, Unreachable) as unread:
+                self._log.warning("owner_unknown", reason=str(unread))
+                owners = {}
+            for at, owner in owners.items():
+                if owner not in (NOBODY, self.plan.owner, self._owners.get(at, owner)):
                     raise Superseded(
                         f"flow {self.plan.flow.name}: {owner} has taken over {at}; this process was fenced off"
                     ) from error
@@ -175,3 +198,13 @@ class LaneRunner:
 
     def _lost(self, at: Partition, why: str) -> None:
         self._log.error("records_lost", topic=at.topic, partition=at.partition, detail=why)
+
+
+def owner_of(committed: Committed | None) -> str:
+    """Who wrote a position; unreadable metadata stands for whoever wrote it."""
+    if committed is None:
+        return NOBODY
+    try:
+        return checkpoint.decode(committed.metadata).owner
+    except checkpoint.BadMetadata:
+        return f"unreadable: {committed.metadata}"

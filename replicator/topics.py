@@ -156,23 +156,26 @@ class ControlPlane:
         return self.source.connect(), self.target.connect()
 
     def list_source(self, *, configs: bool = True, rights: bool = False) -> dict[str, TopicInfo]:
-        """Selected source topics with partitions, ids and effective configs.
-
-        Raises:
-            Incident: a topic that the flow names (not by a pattern) doesn't exist.
-        """
+        """Selected source topics with partitions, ids and effective configs. See `missing` for those not found."""
         wanted = {name for name in self.source.topic_names() if selects(self.flow, name)}
         named = {name for name in literals(self.flow) if selects(self.flow, name)}
-        found = self.source.topics(wanted | named, configs=configs, rights=rights)
-        missing = sorted(named - found.keys())
-        if missing:
-            raise Incident(
-                "unknown_source_topic",
-                f"cluster {self.flow.source.name!r} has no topic " + ", ".join(repr(name) for name in missing),
-                topic=missing[0],
-                advice="Correct topics in the flow, or create it",
-            )
-        return found
+        return self.source.topics(wanted | named, configs=configs, rights=rights)
+
+    def missing(self, found: Collection[str]) -> Incident | None:
+        """The incident of topics that the flow names (not by a pattern) and that are not among `found`."""
+        missing = sorted(name for name in literals(self.flow) if selects(self.flow, name) and name not in found)
+        if not missing:
+            return None
+        return Incident(
+            "unknown_source_topic",
+            f"cluster {self.flow.source.name!r} has no topic " + ", ".join(repr(name) for name in missing),
+            topic=missing[0],
+            advice="Correct topics in the flow, or create it",
+        )
+
+    def opened_before(self) -> bool:
+        """Whether this flow has run before: its control topic is on the target."""
+        return bool(self.target.topics([names.control_topic(self.flow.name)]))
 
     def list_target(
         self, sources: Collection[str], *, configs: bool = False, rights: bool = False

@@ -7,8 +7,10 @@ import time
 import pytest
 
 from integration_tests.exactly_once.conftest import MakeCopying
+from integration_tests.harness import clients
 from integration_tests.harness.broker import BrokerHandle
 from integration_tests.harness.copying import Copying
+from integration_tests.harness.proxy import Action, Proxy, Side
 from integration_tests.harness.replicator import Replicator
 
 STOPPED, UNREACHABLE = 0, 3
@@ -60,4 +62,68 @@ def test_the_source_is_down(make_copying: MakeCopying, source: BrokerHandle) -> 
     worker.wait_event("discovery_failed", after=mark)
     assert stop(worker) == STOPPED, "all that was read is committed"
     source.restart()
+    go_on(copying)
+
+
+def test_a_transaction_that_was_given_up_is_told(make_copying: MakeCopying, target: BrokerHandle) -> None:
+    """Exit code 0 means that everything is committed; here a transaction is lost and will be copied again."""
+    copying = make_copying(limits={**UNDISTURBED, "transaction_timeout_ms": 2_000})
+    worker = copying.running()
+    with copying.writing():
+        worker.wait_event("committed")
+        target.kill()
+        assert stop(worker) == UNREACHABLE
+    target.restart()
+    go_on(copying)
+
+
+def test_the_target_is_down_and_topics_are_being_listed(make_copying: MakeCopying, target: BrokerHandle) -> None:
+    copying = make_copying(limits={**LIMITS, "discovery_interval_ms": 100})
+    worker = copying.running()
+    copying.load.mixed(100)
+    copying.wait_copied()
+    target.kill()
+    mark = worker.mark()
+    worker.wait_event("discovery_failed", after=mark)
+    assert worker.runs_on(1.0), "the next listing has begun"
+    assert stop(worker) in (STOPPED, UNREACHABLE)
+    target.restart()
+    go_on(copying)
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_a_cluster_is_down_at_the_start(
+    make_copying: MakeCopying, source: BrokerHandle, target: BrokerHandle, side: str
+) -> None:
+    copying = make_copying(limits=LIMITS)
+    down = source if side == "source" else target
+    down.kill()
+    worker = copying.run()
+    assert worker.runs_on(2.0), worker.tail()  # its connect time-out is far away
+    assert stop(worker) in (STOPPED, UNREACHABLE)
+    down.restart()
+    go_on(copying)
+
+
+def test_a_topic_is_being_created(make_copying: MakeCopying, proxy: Proxy) -> None:
+    copying = make_copying(via=proxy.bootstrap, limits=LIMITS)
+    copying.file.write(topics=[f"^{copying.name}\\..*"])
+    worker = copying.running()
+    stuck = proxy.rule("CreateTopics", Side.REQUEST, Action.HOLD)
+    clients.create_topic(copying.source, f"{copying.name}.second")
+    stuck.wait_hit()
+    copying.load.mixed(100)
+    copying.wait_copied()
+    assert stop(worker) in (STOPPED, UNREACHABLE)
+    proxy.clear()
+    go_on(copying)
+
+
+def test_the_first_listing_is_slow(make_copying: MakeCopying, proxy: Proxy) -> None:
+    copying = make_copying(via=proxy.bootstrap, limits=LIMITS)
+    stuck = proxy.rule("CreateTopics", Side.REQUEST, Action.HOLD)
+    worker = copying.run()
+    stuck.wait_hit()
+    assert stop(worker) in (STOPPED, UNREACHABLE)
+    proxy.clear()
     go_on(copying)

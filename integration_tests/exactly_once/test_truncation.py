@@ -1,4 +1,8 @@
-"""The source's log is cut below the position: acknowledged records are gone, as after an unclean leader election."""
+"""The source's log is cut below the position: acknowledged records are gone, as after an unclean leader election.
+
+What is written afterwards takes the offsets of what was lost. Where it has grown past the position, only leader
+epochs tell (KIP-320): the position's epoch ends below the position.
+"""
 
 from __future__ import annotations
 
@@ -44,15 +48,31 @@ def lose_the_end(copying: Copying, source: BrokerHandle) -> None:
     assert clients.stable_end(copying.source, copying.topic) == CUT
 
 
+def write_past_the_position(copying: Copying) -> None:
+    """More records than were lost, under the epoch after the restart."""
+    put(copying, *numbered("new", END))
+    assert clients.stable_end(copying.source, copying.topic) > END
+
+
+@pytest.mark.parametrize("grown", [False, True], ids=["ends below the position", "written past the position"])
+@pytest.mark.parametrize("running", [False, True], ids=["worker down", "worker running"])
 def test_a_source_that_lost_copied_records_is_an_incident_of_that_partition(
-    make_copying: MakeCopying, source: BrokerHandle
+    make_copying: MakeCopying, source: BrokerHandle, running: bool, grown: bool
 ) -> None:
     copying = copied(make_copying)
     worker = copying.running()
     clients.wait_value(copying.target, copying.copy, 0, b"lost 9")
-    assert worker.stop() == 0
+    if running:
+        worker.suspend()
+    else:
+        assert worker.stop() == 0
     lose_the_end(copying, source)
-    worker = copying.run()
+    if grown:
+        write_past_the_position(copying)
+    if running:
+        worker.resume()
+    else:
+        worker = copying.run()
     found = worker.wait_event("incident")
     assert (found["name"], found["topic"], found["partition"]) == ("source_truncated", copying.topic, 0)
     put(copying, b"the other partition goes on", partition=1)
@@ -113,6 +133,48 @@ def test_a_running_worker_behind_an_aborted_tail_survives_a_restart_of_the_sourc
         restart(copying, source)
         abort(copying)
         copying.wait_positions()
+    restart(copying, source)
+    put(copying, *numbered("after"))
+    clients.wait_value(copying.target, copying.copy, 0, b"after 9")
+    assert worker.stop() == 0, worker.tail()
+    assert assert_exact(copying.source, copying.topic, copying.target, copying.copy, 1) == 2 * CUT
+
+
+def test_a_worker_that_began_behind_an_aborted_tail_survives_a_restart_of_the_source(
+    make_copying: MakeCopying, source: BrokerHandle
+) -> None:
+    """The position that it began with is checked as soon as the source has a new leader epoch."""
+    copying = make_copying(partitions=1)
+    put(copying, *numbered("before"))
+    worker = copying.running()
+    clients.wait_value(copying.target, copying.copy, 0, b"before 9")
+    restart(copying, source)
+    abort(copying)
+    copying.wait_positions()
+    assert worker.stop() == 0
+    worker = copying.running()
+    restart(copying, source)
+    put(copying, *numbered("after"))
+    clients.wait_value(copying.target, copying.copy, 0, b"after 9")
+    assert worker.stop() == 0, worker.tail()
+    assert assert_exact(copying.source, copying.topic, copying.target, copying.copy, 1) == 2 * CUT
+
+
+def test_a_commit_that_came_under_a_later_epoch_than_its_records_is_not_taken_for_truncation(
+    make_copying: MakeCopying, source: BrokerHandle
+) -> None:
+    """The position behind its marker must not vouch with the records' epoch, which ends before the marker."""
+    copying = make_copying(partitions=1)
+    writer = clients.transactional(copying.source, f"spanning-{copying.name}")
+    writer.begin_transaction()
+    clients.put(writer, copying.topic, *numbered("before"))
+    restart(copying, source)
+    writer.commit_transaction(clients.TIMEOUT_S)
+    worker = copying.running()
+    clients.wait_value(copying.target, copying.copy, 0, b"before 9")
+    copying.wait_positions()
+    assert worker.stop() == 0
+    worker = copying.running()
     restart(copying, source)
     put(copying, *numbered("after"))
     clients.wait_value(copying.target, copying.copy, 0, b"after 9")

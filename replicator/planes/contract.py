@@ -96,7 +96,7 @@ class Plane(Protocol):
     def first(self) -> tuple[Partition, int] | None:
         """Source partition and offset of the first record read since the last commit or seek."""
 
-    def ends(self) -> Mapping[Partition, int]:
+    def ends(self) -> Mapping[Partition, Seek]:
         """Partition ends seen since the last seek, by source partition: past markers and aborted tails."""
 
     def flush(self) -> dict[Partition, Copied]:

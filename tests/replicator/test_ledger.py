@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from replicator import checkpoint
@@ -42,15 +44,43 @@ def test_records_move_offset_count_digest_and_target_offset() -> None:
 
 
 def test_a_partition_end_moves_the_position_past_markers_but_claims_no_record() -> None:
-    moved = ledger().next_positions({}, {SOURCE: 103, OTHER: 90}, 77)
+    moved = ledger().next_positions({}, {SOURCE: Seek(103, 4), OTHER: Seek(90, 4)}, 77)
     assert {at: position.offset for at, position in moved.items()} == {SOURCE: 103}
     assert moved[SOURCE].evidence.count == 50
+
+
+@pytest.mark.parametrize("end_epoch", [4, -1])
+def test_a_position_past_markers_has_their_epoch_or_none_but_no_older_one(end_epoch: int) -> None:
+    """The older epoch ends before these offsets: the source's answer for it would look like truncation."""
+    done = Copied(110, leader_epoch=3, records=9, digest="ff", first_target=51, next_target=60)
+    moved = ledger().next_positions({SOURCE: done}, {SOURCE: Seek(112, end_epoch), OTHER: Seek(101, end_epoch)}, 77)
+    assert [moved[at].evidence.leader_epoch for at in (SOURCE, OTHER)] == [end_epoch, end_epoch]
+    moved = ledger().next_positions({SOURCE: done}, {SOURCE: Seek(110, end_epoch)}, 77)
+    assert moved[SOURCE].evidence.leader_epoch == 3
+
+
+def test_exactly_once_is_claimed_only_with_the_first_records_written_so() -> None:
+    """Records behind the position are no sign of harm while an older, weaker process wrote it."""
+    entry = Entry(Route(SOURCE, TARGET, "s", "t"), Position(100, evidence(delivery="at_least_once")))
+    book = Ledger({SOURCE: entry}, "me", 2, "exactly_once")
+    again = checkpoint.decode(book.recommits(77)[TARGET].metadata)
+    assert (again.delivery, again.owner) == ("at_least_once", "me")
+    done = Copied(110, records=9, digest="ff", first_target=51, next_target=60)
+    assert book.next_positions({SOURCE: done}, {}, 77)[SOURCE].evidence.delivery == "exactly_once"
+    book = Ledger({SOURCE: replace(entry, position=Position(100, evidence()))}, "me", 2, "at_least_once")
+    assert checkpoint.decode(book.recommits(77)[TARGET].metadata).delivery == "at_least_once"
+
+
+def test_positions_that_nothing_is_copied_to_are_kept_as_they_stand() -> None:
+    left = Partition("a.left", 3)
+    book = Ledger({}, "me", 2, "exactly_once", {left: Committed(7, "theirs")})
+    assert book.recommits(77) == {left: Committed(7, "theirs")}
 
 
 def test_a_blocked_partition_never_moves_past_its_record() -> None:
     blocked = Incident("header_not_carriable", "x", topic="orders", partition=0, offset=105)
     done = Copied(105, records=5, digest="ff", first_target=50, next_target=55, blocked=blocked)
-    moved = ledger().next_positions({SOURCE: done}, {SOURCE: 120}, 77)
+    moved = ledger().next_positions({SOURCE: done}, {SOURCE: Seek(120, 2)}, 77)
     assert moved[SOURCE].offset == 105
 
 
@@ -79,13 +109,13 @@ def test_an_incident_of_a_whole_topic_stops_all_its_partitions() -> None:
 
 
 def test_unreadable_metadata_is_committed_again_as_it_stands() -> None:
-    entry = Entry(Route(SOURCE, TARGET, "s", "t"), None, Incident("x", "y"), unreadable=Committed(7, "theirs"))
+    entry = Entry(Route(SOURCE, TARGET, "s", "t"), None, Incident("x", "y"), verbatim=Committed(7, "theirs"))
     assert Ledger({SOURCE: entry}, "me", 1, "exactly_once").recommits(1) == {TARGET: Committed(7, "theirs")}
 
 
 def test_positions_count_only_once_they_are_committed() -> None:
     book = ledger()
-    moved = book.next_positions({}, {SOURCE: 103}, 77)
+    moved = book.next_positions({}, {SOURCE: Seek(103, 2)}, 77)
     assert book.seeks()[SOURCE].offset == 100
     book.committed(moved)
     assert book.seeks()[SOURCE].offset == 103

@@ -11,6 +11,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from replicator.errors import (
     Abortable,
+    ConfigError,
     Fatal,
     Fenced,
     NotAllowed,
@@ -99,6 +100,8 @@ def classify_start(error: KafkaException | KafkaError, cluster: str, doing: str)
         return NotAllowed(text)
     if inner.code() in UNREACHABLE:
         return Unreachable(text)
+    if inner.code() == KafkaError.INVALID_TRANSACTION_TIMEOUT:
+        return ConfigError(f"{text}: limits.transaction_timeout_ms is above its transaction.max.timeout.ms")
     return Retriable(text)
 
 

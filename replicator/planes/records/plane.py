@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 
 from confluent_kafka import Producer
 
@@ -48,7 +49,7 @@ class RecordsPlane:
         self._chains: dict[Partition, Chain] = {}
         self._runs: list[Run] = []
         self._first: tuple[Partition, int] | None = None
-        self._ends: dict[Partition, int] = {}
+        self._ends: dict[Partition, Seek] = {}
 
     def fence(self) -> None:
         """See the contract."""
@@ -88,14 +89,16 @@ class RecordsPlane:
                 self._first = (source, messages[0].offset())
             run = self._copy(messages)
             self._runs.append(run)
+            if self._plain is None and run.acks.count:
+                self._transactions.written = True
             polled.records += run.acks.count
             polled.bytes += run.bytes
         self._note_ends(harvest)
         return polled
 
     def _note_ends(self, harvest: Harvest) -> None:
-        for (topic, number), offset in harvest.ends.items():
-            self._ends[Partition(topic, number)] = offset
+        for (topic, number), end in harvest.ends.items():
+            self._ends[Partition(topic, number)] = end
 
     def _copy(self, messages: list[Record]) -> Run:
         source = Partition(messages[0].topic(), messages[0].partition())
@@ -132,7 +135,7 @@ class RecordsPlane:
         """See the contract."""
         return self._first
 
-    def ends(self) -> dict[Partition, int]:
+    def ends(self) -> dict[Partition, Seek]:
         """See the contract."""
         return dict(self._ends)
 
@@ -186,7 +189,7 @@ class RecordsPlane:
         if not self._transactions.open:
             self.begin()
         for key, value in claims:
-            self._transactions.producer.produce(names.map_topic(self._flow.name), value, key, self._lane)
+            self._transactions.write(names.map_topic(self._flow.name), value, key, self._lane)
         if claims:
             self._transactions.flush()
         group = names.position_group(self._flow.name)
@@ -206,7 +209,12 @@ class RecordsPlane:
             self._write_unsafely(held)
 
     def _write_unsafely(self, held: list[list[Record]]) -> None:
-        runs = [self._copy(messages) for messages in held]
+        runs: list[Run] = []
+        for messages in held:
+            while messages:  # a record that can't be carried is lost alone
+                run = self._copy(messages)
+                runs.append(run)
+                messages = messages[run.acks.count + 1 :] if run.blocked is not None else []
         assert self._plain is not None
         left = self._plain.flush(self._flow.limits.request_timeout_ms / 1000)
         for run in runs:
@@ -229,9 +237,10 @@ class RecordsPlane:
 
     def close(self) -> None:
         """See the contract."""
-        self._source.close()
-        self._positions.close()
-        self._transactions.close()
-        if self._plain is not None:
-            self._plain.purge(True, True)
-            self._plain.flush(0)
+        with ExitStack() as closing:  # all of them, whatever one of them raises
+            if self._plain is not None:
+                closing.callback(self._plain.flush, 0)
+                closing.callback(self._plain.purge, True, True)
+            closing.callback(self._transactions.close)
+            closing.callback(self._positions.close)
+            closing.callback(self._source.close)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -41,6 +41,14 @@ class Reader:
             raise failures.classify_start(error, self._cluster.name, f"offsets of {at}") from error
         return low, high
 
+    def partitions(self, topics: Collection[str]) -> dict[str, int]:
+        """Partition counts of those of `topics` that exist."""
+        try:
+            known = self._uncommitted.list_topics(timeout=self._timeout_s).topics
+        except KafkaException as error:
+            raise failures.classify_start(error, self._cluster.name, "list topics") from error
+        return {name: len(known[name].partitions) for name in topics if name in known and known[name].error is None}
+
     def at_time(self, partitions: Iterable[Partition], timestamp_ms: int) -> dict[Partition, int]:
         """First offset at or after `timestamp_ms`; -1 where there is none."""
         asked = [TopicPartition(at.topic, at.partition, timestamp_ms) for at in partitions]
@@ -73,9 +81,9 @@ class Reader:
         consumer.assign([TopicPartition(at.topic, at.partition, low)])
         while True:
             message = consumer.poll(0.5)
+            if time.monotonic() > deadline:
+                raise Retriable(f"cluster {self._cluster.name}: {at} could not be read up to offset {high}")
             if message is None:
-                if time.monotonic() > deadline:
-                    raise Retriable(f"cluster {self._cluster.name}: {at} could not be read up to offset {high}")
                 continue
             error = message.error()
             if error is None:
@@ -102,9 +110,9 @@ class Reader:
         deadline = time.monotonic() + self._timeout_s
         while waiting:
             message = consumer.poll(0.5)
+            if time.monotonic() > deadline:
+                raise Retriable(f"cluster {self._cluster.name}: the ends of {sorted(waiting)} can't be read")
             if message is None:
-                if time.monotonic() > deadline:
-                    raise Retriable(f"cluster {self._cluster.name}: the ends of {sorted(waiting)} can't be read")
                 continue
             error = message.error()
             if error is not None and error.code() in failures.UNREACHABLE:

@@ -31,6 +31,7 @@ WAITING = frozenset(
         KafkaError.UNKNOWN_LEADER_EPOCH,
     }
 )
+TRUNCATED = "truncation detected"  # librdkafka reports it under the code of an offset reset
 INCIDENTS = {
     KafkaError._AUTO_OFFSET_RESET: (
         "source_offset_gone",
@@ -50,7 +51,7 @@ class Harvest:
     """One poll: messages by partition in order, partition ends seen, errors of single partitions."""
 
     groups: dict[tuple[str, int], list[Record]] = field(default_factory=dict)
-    ends: dict[tuple[str, int], int] = field(default_factory=dict)
+    ends: dict[tuple[str, int], Seek] = field(default_factory=dict)
     incidents: list[Incident] = field(default_factory=list)
     drained: bool = True
 
@@ -63,6 +64,7 @@ class Source:
         self._on_error = on_error
         self._consumer = Consumer({**properties.source_consumer(flow), "error_cb": self._error})
         self._known: set[str] = set()
+        self._validated = False
 
     def _error(self, error: KafkaError) -> None:
         if error.code() in failures.NOT_ALLOWED:
@@ -70,18 +72,37 @@ class Source:
         self._on_error(failures.describe(error, self._flow.source.name, "reading the source"))
 
     def seek(self, positions: Mapping[Partition, Seek]) -> None:
-        """Assign exactly `positions`; a known leader epoch makes librdkafka check for truncation."""
+        """Assign exactly `positions`, and at the first time check them for truncation by their leader epochs.
+
+        Raises Retriable when the check couldn't be asked for.
+        """
         topics = {at.topic for at in positions}
         metadata.learn(self._consumer, topics - self._known)
         self._known |= topics
-        self._consumer.assign(
-            [
-                TopicPartition(at.topic, at.partition, seek.offset, leader_epoch=seek.leader_epoch)
-                if seek.leader_epoch >= 0
-                else TopicPartition(at.topic, at.partition, seek.offset)
-                for at, seek in positions.items()
-            ]
-        )
+        known = {at: seek for at, seek in positions.items() if seek.leader_epoch >= 0}
+        wanted = [
+            TopicPartition(at.topic, at.partition, seek.offset, leader_epoch=seek.leader_epoch)
+            if at in known
+            else TopicPartition(at.topic, at.partition, seek.offset)
+            for at, seek in positions.items()
+        ]
+        self._consumer.assign(wanted)
+        if not self._validated:
+            self._validate([at for at in wanted if Partition(at.topic, at.partition) in known])
+            self._validated = True
+
+    def _validate(self, wanted: list[TopicPartition]) -> None:
+        """Make librdkafka ask the leaders where the epochs of `wanted` end (OffsetsForLeaderEpoch, KIP-320).
+
+        It does so on a seek only, not for the epoch of an assignment. A rewind needs none: a leader that changes
+        under a running consumer is checked by itself, and a seek right after a second assignment is refused.
+        """
+        for at in wanted:
+            try:
+                self._consumer.seek(at)
+            except KafkaException as error:
+                doing = f"check {at.topic}[{at.partition}] for truncation"
+                raise failures.classify_start(error, self._flow.source.name, doing) from error
 
     def harvest(self, records_max: int, timeout_s: float) -> Harvest:
         """Wait up to `timeout_s` for the first message, then take what is there, at most `records_max`."""
@@ -112,10 +133,11 @@ class Source:
         code, at = error.code(), cast(Record, message)
         topic: str | None = message.topic()
         if code == KafkaError._PARTITION_EOF:
-            found.ends[(at.topic(), at.partition())] = at.offset()
+            found.ends[(at.topic(), at.partition())] = Seek(at.offset(), self._epoch(at))
             return
         if code in INCIDENTS and topic is not None:
-            name, why = INCIDENTS[code]
+            cut = code == KafkaError._AUTO_OFFSET_RESET and TRUNCATED in error.str()
+            name, why = INCIDENTS[KafkaError._LOG_TRUNCATION if cut else code]
             partition, offset = message.partition(), message.offset()
             found.incidents.append(
                 Incident(
@@ -134,6 +156,11 @@ class Source:
             self._on_error(text)  # librdkafka tries again by itself; reading resumes at the same offset
             return
         raise failures.classify_start(KafkaException(error), self._flow.source.name, text)
+
+    def _epoch(self, end: Record) -> int:
+        """Leader epoch up to a partition's end: markers and aborted records have it, and come with no message."""
+        here = self._consumer.position([TopicPartition(end.topic(), end.partition())])[0]
+        return -1 if here.offset != end.offset() or here.leader_epoch is None else here.leader_epoch
 
     def close(self) -> None:
         """Leave; nothing was committed on the source and nothing is."""

@@ -36,6 +36,7 @@ class Transactions:
         self._broken: str | None = None
         self._denied: str | None = None
         self._ended = 0
+        self.written = False  # something is in the open transaction: without that librdkafka sends no EndTxn
         self._end_requests = 0
         self.open = False
         self.producer = Producer({**props, "error_cb": self._error, "stats_cb": self._stats})
@@ -63,7 +64,7 @@ class Transactions:
         self._begun_s = time.monotonic()
         self._guard(self.producer.begin_transaction, failures.classify_open, "begin")
         self._broken = None
-        self.open = True
+        self.open, self.written = True, False
 
     def overdue(self) -> bool:
         """Whether a transaction is open that the target may have timed out; it began there later than here."""
@@ -87,6 +88,7 @@ class Transactions:
     def send_positions(self, group: str, offsets: Mapping[Partition, Committed], member: object) -> None:
         """AddOffsetsToTxn and TxnOffsetCommit for the memberless `group`; raises as classified."""
         if offsets:
+            self.written = True
             positions = [
                 TopicPartition(at.topic, at.partition, value.offset, value.metadata) for at, value in offsets.items()
             ]
@@ -101,8 +103,7 @@ class Transactions:
         self._guard(lambda: self.producer.poll(0), failures.classify_open, "commit")
         self._broken = None
         self._guard(lambda: self.producer.commit_transaction(self._request_s), failures.classify_end, "commit")
-        self._ended += 1
-        self.open = False
+        self._over()
         self._guard(lambda: self.producer.poll(0), failures.classify_end, "after the end")
         if self._broken:
             raise UnknownOutcome(f"the connection broke during a commit: {self._broken}")
@@ -110,17 +111,34 @@ class Transactions:
     def abort(self) -> None:
         """Flush, then EndTxn(abort); UnknownOutcome when any of it is not certain."""
         self._guard(lambda: self.producer.abort_transaction(self._request_s), failures.classify_end, "abort")
-        self._ended += 1
-        self.open = False
+        self._over()
         self._guard(lambda: self.producer.poll(0), failures.classify_end, "after the end")
         if self._broken:
             raise UnknownOutcome(f"the connection broke during an abort: {self._broken}")
 
+    def _over(self) -> None:
+        self._ended += self.written
+        self.open = self.written = False
+
+    def write(self, topic: str, value: bytes, key: bytes, partition: int) -> None:
+        """Add one record of the flow's own topics to the open transaction. Raises as classified."""
+        self.written = True
+        try:
+            self.producer.produce(topic, value, key, partition)
+        except BufferError as error:
+            raise Fatal(f"cluster {self._cluster}: the queue is full of {topic}'s records") from error
+        except failures.SERVING as error:
+            raise failures.classify_open(failures.served(error), self._cluster, f"write {topic}") from error
+
     def close(self) -> None:
-        """Drop the producer with whatever it still holds; an open transaction is ended by the next fence."""
+        """Drop the producer with whatever it still holds; an open transaction is ended by the next fence.
+
+        Its callbacks lead back here: without letting go of it, it would live until the cycle is collected.
+        """
         self.producer.purge(True, True, False)
         with suppress(*failures.SERVING):  # a fatal error, which the call that met it has reported
             self.producer.flush(0)
+        del self.producer
 
     def _guard(
         self,
