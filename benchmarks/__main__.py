@@ -121,7 +121,7 @@ def table(medians: dict[str, dict[str, Figures]], runs: int) -> Table:
 
 @click.command()
 @click.option("--runs", default=5, show_default=True, help="Rounds; the median counts.")
-@click.option("--records", default=2_000_000, show_default=True, help="Records of the backlog, 256 bytes each.")
+@click.option("--records", default=4_000_000, show_default=True, help="Records of the backlog, 256 bytes each.")
 @click.option("--seconds", default=20.0, show_default=True, help="Length of a latency run after its warm-up.")
 @click.option("--quick", is_flag=True, help="One short round, to see that everything works; the figures are rough.")
 @click.option("--only", multiple=True, type=click.Choice(CASES), help="Only these cases; may be given again.")
