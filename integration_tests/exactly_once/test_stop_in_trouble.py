@@ -16,6 +16,7 @@ from integration_tests.harness.replicator import Replicator
 STOPPED, UNREACHABLE = 0, 3
 STOP_S = 4.0
 LIMITS = {"stop_timeout_ms": int(STOP_S * 1_000)}  # below the request time-out: no request may be waited for
+SLOW = {**LIMITS, "request_timeout_ms": 20_000}
 UNDISTURBED = {**LIMITS, "discovery_interval_ms": 60_000}
 EXIT_S = 5.0  # Python, and closing clients, on a busy machine
 
@@ -78,7 +79,7 @@ def test_a_transaction_that_was_given_up_is_told(make_copying: MakeCopying, targ
 
 
 def test_the_target_is_down_and_topics_are_being_listed(make_copying: MakeCopying, target: BrokerHandle) -> None:
-    copying = make_copying(limits={**LIMITS, "discovery_interval_ms": 100})
+    copying = make_copying(limits={**SLOW, "discovery_interval_ms": 100})
     worker = copying.running()
     copying.load.mixed(100)
     copying.wait_copied()
@@ -106,7 +107,7 @@ def test_a_cluster_is_down_at_the_start(
 
 
 def test_a_topic_is_being_created(make_copying: MakeCopying, proxy: Proxy) -> None:
-    copying = make_copying(via=proxy.bootstrap, limits=LIMITS)
+    copying = make_copying(via=proxy.bootstrap, limits=SLOW)
     copying.file.write(topics=[f"^{copying.name}\\..*"])
     worker = copying.running()
     stuck = proxy.rule("CreateTopics", Side.REQUEST, Action.HOLD)
@@ -120,7 +121,7 @@ def test_a_topic_is_being_created(make_copying: MakeCopying, proxy: Proxy) -> No
 
 
 def test_the_first_listing_is_slow(make_copying: MakeCopying, proxy: Proxy) -> None:
-    copying = make_copying(via=proxy.bootstrap, limits=LIMITS)
+    copying = make_copying(via=proxy.bootstrap, limits=SLOW)
     stuck = proxy.rule("CreateTopics", Side.REQUEST, Action.HOLD)
     worker = copying.run()
     stuck.wait_hit()

@@ -45,3 +45,18 @@ def test_a_worker_that_wakes_up_alone_goes_on(make_copying: MakeCopying) -> None
         worker.wait_event("restarted", after=mark)
         worker.wait_event("committed", after=mark)
     copying.finish(worker)
+
+
+def test_a_worker_that_is_fenced_in_the_middle_of_writing_leaves_its_successor_alone(
+    make_copying: MakeCopying,
+) -> None:
+    """It hears of it from the next record that it hands over, and must not fence in its turn."""
+    copying = make_copying(commit={"interval_ms": 20_000})
+    copying.load.plain(40_000)
+    zombie = copying.run("before_send@1=stop")
+    zombie.wait_stopped()
+    successor = copying.running()
+    zombie.resume()
+    assert zombie.wait_exit() == 5, zombie.tail()
+    assert not zombie.seen("restarted"), zombie.tail()
+    copying.finish(successor)

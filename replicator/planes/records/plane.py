@@ -119,8 +119,10 @@ class RecordsPlane:
             )
             producer.poll(0)
         except failures.SERVING as error:
-            inner = failures.served(error)
-            raise failures.classify_open(inner, cluster, f"produce to {self._routes[source]}") from error
+            inner, doing = failures.served(error), f"produce to {self._routes[source]}"
+            if self._plain is None:
+                raise self._transactions.judged(inner, failures.classify_open, doing) from error
+            raise failures.classify_open(inner, cluster, doing) from error
         return run
 
     def overdue(self) -> bool:

@@ -7,6 +7,7 @@ Invariants
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import cast
@@ -20,6 +21,7 @@ from replicator.planes.records import failures, metadata, properties
 from replicator.planes.records.message import Record
 
 POLL_RECORDS_MAX = 5_000
+NOT_STARTED_S = 0.001  # between two looks at a partition that is being started: there is no event for it
 CONNECTION_NOISE = failures.UNREACHABLE | {KafkaError._MAX_POLL_EXCEEDED}  # librdkafka reconnects by itself
 WAITING = frozenset(
     {
@@ -95,14 +97,23 @@ class Source:
         """Make librdkafka ask the leaders where the epochs of `wanted` end (OffsetsForLeaderEpoch, KIP-320).
 
         It does so on a seek only, not for the epoch of an assignment. A rewind needs none: a leader that changes
-        under a running consumer is checked by itself, and a seek right after a second assignment is refused.
+        under a running consumer is checked by itself.
         """
+        deadline = time.monotonic() + self._flow.limits.request_timeout_ms / 1000
         for at in wanted:
-            try:
-                self._consumer.seek(at)
-            except KafkaException as error:
-                doing = f"check {at.topic}[{at.partition}] for truncation"
-                raise failures.classify_start(error, self._flow.source.name, doing) from error
+            while not self._sought(at, deadline):
+                time.sleep(NOT_STARTED_S)
+
+    def _sought(self, at: TopicPartition, deadline: float) -> bool:
+        """Seek; False while librdkafka hasn't started the partition yet, which it does in a thread of its own."""
+        try:
+            self._consumer.seek(at)
+        except KafkaException as error:
+            if failures.kafka_error(error).code() == KafkaError._STATE and time.monotonic() < deadline:
+                return False
+            doing = f"check {at.topic}[{at.partition}] for truncation"
+            raise failures.classify_start(error, self._flow.source.name, doing) from error
+        return True
 
     def harvest(self, records_max: int, timeout_s: float) -> Harvest:
         """Wait up to `timeout_s` for the first message, then take what is there, at most `records_max`."""

@@ -22,6 +22,8 @@ from replicator.errors import Fatal, NotAllowed, ReplicatorError, UnknownOutcome
 from replicator.planes.contract import Committed, Partition
 from replicator.planes.records import failures, properties
 
+Classify = Callable[[KafkaException, str, str], ReplicatorError]
+
 
 class Transactions:
     """One transactional producer and the doubts about it. Owned by one lane's thread."""
@@ -128,7 +130,7 @@ class Transactions:
         except BufferError as error:
             raise Fatal(f"cluster {self._cluster}: the queue is full of {topic}'s records") from error
         except failures.SERVING as error:
-            raise failures.classify_open(failures.served(error), self._cluster, f"write {topic}") from error
+            raise self.judged(failures.served(error), failures.classify_open, f"write {topic}") from error
 
     def close(self) -> None:
         """Drop the producer with whatever it still holds; an open transaction is ended by the next fence.
@@ -143,16 +145,28 @@ class Transactions:
     def _guard(
         self,
         call: Callable[[], int | None],
-        classify: Callable[[KafkaException, str, str], ReplicatorError],
+        classify: Classify,
         doing: str,
     ) -> int | None:
         try:
             return call()
         except failures.SERVING as error:
-            inner = failures.served(error)
-            if self._denied:
-                raise NotAllowed(self._denied) from error
-            raise classify(inner, self._cluster, doing) from error
+            raise self.judged(failures.served(error), classify, doing) from error
+
+    def judged(self, error: KafkaException, classify: Classify, doing: str) -> ReplicatorError:
+        """What an error of this producer means.
+
+        `produce` and callbacks say of a fatal error only that there is one; any transactional call says which, and
+        does nothing else then.
+        """
+        if failures.kafka_error(error).code() == KafkaError._FATAL:
+            try:
+                self.producer.begin_transaction()
+            except KafkaException as named:
+                error = named
+        if self._denied:
+            return NotAllowed(self._denied)
+        return classify(error, self._cluster, doing)
 
 
 class Positions:
