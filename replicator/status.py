@@ -1,7 +1,8 @@
 """Where a flow stands, read from the target's positions and the source's ends. Nothing is changed.
 
 Lag in records is a distance of offsets: on the source it also counts markers, aborted and compacted records.
-Lag in seconds is the age of the oldest record that is not copied yet, by its own timestamp.
+Lag in seconds is the age of the oldest record that is not copied yet, by its own timestamp. Records of an open source
+transaction, and all behind it, are no lag of the flow's: they are shown by themselves, with the time since when.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ STALLED_MS_MIN = 60_000
 State = Literal[
     "in_sync",  # nothing to copy
     "behind",  # copying
+    "source_waits",  # an open transaction at the source has held back records for long: does it hang?
     "stalled",  # something to copy, and no commit for long: is the daemon running?
     "not_started",  # no position yet
     "topic_missing",  # the source topic does not exist
@@ -49,6 +51,8 @@ class PartitionStatus:
     generation: int | None = None
     owner: str | None = None
     records_copied: int | None = None
+    held_back_records: int = 0
+    held_back_since_ms: int | None = None
     state: State
 
 
@@ -66,7 +70,8 @@ class FlowStatus:
 @dataclass(frozen=True, slots=True)
 class Seen:
     """What both clusters say about one source partition. `oldest_ms` is the time of the first record not copied
-    (None: no such record); `oldest_known` is False when it could not be read in time."""
+    (None: no such record); `oldest_known` is False when it could not be read in time. `high_watermark` is above `end`,
+    the last stable offset, while a transaction is open at the source; its first record was written at `open_ms`."""
 
     topic: TopicInfo
     partition: int
@@ -76,6 +81,8 @@ class Seen:
     end: int
     oldest_ms: int | None = None
     oldest_known: bool = True
+    high_watermark: int = -1
+    open_ms: int | None = None
 
 
 def status(flow: Flow, *, now_ms: int, connect_timeout_ms: int) -> FlowStatus:
@@ -98,6 +105,7 @@ def status(flow: Flow, *, now_ms: int, connect_timeout_ms: int) -> FlowStatus:
         partitions = [Partition(name, n) for name, info in sources.items() for n in range(info.partitions)]
         starts = clusters.source.offsets(partitions, end=False)
         ends = clusters.source.offsets(partitions, end=True, committed_only=True)
+        marks = clusters.source.offsets(partitions, end=True)
     committed = _positions(flow, partitions, targets)
     behind = {
         at: position.offset
@@ -105,6 +113,8 @@ def status(flow: Flow, *, now_ms: int, connect_timeout_ms: int) -> FlowStatus:
         if position is not None and starts[at] <= position.offset < ends[at]
     }
     times = look.times_at(flow.source, flow, behind, TIMES_WAIT_S)
+    held = {at: ends[at] for at in partitions if marks[at] > ends[at]}
+    opened = look.times_at(flow.source, flow, held, TIMES_WAIT_S, committed=False)
     rows = [
         describe(
             flow,
@@ -117,6 +127,8 @@ def status(flow: Flow, *, now_ms: int, connect_timeout_ms: int) -> FlowStatus:
                 end=ends[at],
                 oldest_ms=times.get(at),
                 oldest_known=at in times or at not in behind,
+                high_watermark=marks[at],
+                open_ms=opened.get(at),
             ),
             now_ms,
         )
@@ -134,6 +146,8 @@ def describe(flow: Flow, seen: Seen, now_ms: int) -> PartitionStatus:
         "partition": seen.partition,
         "target_topic": seen.target_topic,
         "source_end": seen.end,
+        "held_back_records": max(0, seen.high_watermark - seen.end),
+        "held_back_since_ms": seen.open_ms,
     }
     if seen.committed is None:
         waiting = seen.end - seen.start
@@ -179,10 +193,11 @@ def _state(
         return "records_lost"
     if position > seen.end:
         return "source_truncated"
-    if lag_records == 0:
-        return "in_sync"
-    quiet_ms = now_ms - evidence.committed_ms
     limit_ms = max(STALLED_MS_MIN, 2 * flow.limits.transaction_timeout_ms, 10 * flow.commit.interval_ms)
+    if lag_records == 0:
+        hangs = seen.open_ms is not None and now_ms - seen.open_ms > limit_ms
+        return "source_waits" if hangs else "in_sync"
+    quiet_ms = now_ms - evidence.committed_ms
     waited_long = lag_seconds is None or lag_seconds * 1000 > limit_ms
     return "stalled" if quiet_ms > limit_ms and waited_long else "behind"
 

@@ -32,8 +32,9 @@ Examples:
   eos-replicate status -c flows.yaml --flow orders --json
 
 \b
-States: in_sync, behind, stalled (something to copy, but no commit for long), not_started, topic_missing,
-records_lost, source_truncated, source_recreated, foreign_position.
+States: in_sync, behind, stalled (something to copy, but no commit for long), source_waits (a transaction at the
+source has been open for long), not_started, topic_missing, records_lost, source_truncated, source_recreated,
+foreign_position.
 Exit codes: 0 shown, 2 the flow file is wrong, 3 a cluster cannot be reached or a right is missing.
 """
 
@@ -76,6 +77,7 @@ def _as_json(item: FlowStatus) -> dict[str, Any]:
     flow = asdict(item)
     for row in flow["partitions"]:
         row["last_commit"] = _iso(row["last_commit_ms"])
+        row["held_back_since"] = _iso(row["held_back_since_ms"])
     known = [row.lag_records for row in item.partitions if row.lag_records is not None]
     return {**flow, "lag_records": sum(known), "lag_seconds": _largest_lag_s(item)}
 
@@ -104,6 +106,13 @@ def _show(console: Console, item: FlowStatus) -> None:
     for row in item.partitions:
         table.add_row(*_cells(row))
     console.print(table)
+    for row in item.partitions:
+        if row.held_back_records:
+            since = _iso(row.held_back_since_ms) or "an unknown time"
+            console.print(
+                f"  {row.source_topic}\\[{row.partition}]: {row.held_back_records} records wait behind a transaction "
+                f"that has been open at the source since {since}"
+            )
     if not item.partitions:
         console.print("  no topic is selected now")
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -38,12 +43,20 @@ def copied(copying: Copying, partition: int = 0) -> list[bytes | None]:
     return clients.values(clients.read(copying.target, copying.copy, partition))
 
 
+def told(copying: Copying) -> list[dict[str, Any]]:
+    """What `status` says of each partition."""
+    command = [sys.executable, "-m", "cli.main", "status", "-c", str(copying.file.path), "--json"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    return list(json.loads(shown.stdout)["flows"][0]["partitions"])
+
+
 @pytest.mark.parametrize("end", END)
 def test_only_its_partition_waits_until_it_ends(make_copying: MakeCopying, end: str) -> None:
     copying = make_copying(partitions=2)
     write_around(copying, b"before")
     worker = copying.running()
     clients.wait_value(copying.target, copying.copy, 0, b"before")
+    began_ms = int(time.time() * 1000)
     hanging = hang(copying)
     write_around(copying, b"behind")
     clients.wait_value(copying.target, copying.copy, 1, b"behind")
@@ -52,6 +65,10 @@ def test_only_its_partition_waits_until_it_ends(make_copying: MakeCopying, end: 
     write_around(copying, b"further behind")
     clients.wait_value(copying.target, copying.copy, 1, b"further behind")
     assert copied(copying) == [b"before"]
+    (first, second) = told(copying)
+    assert (first["partition"], first["lag_records"], first["held_back_records"]) == (0, 0, 3)
+    assert began_ms <= first["held_back_since_ms"] <= began_ms + 60_000
+    assert (second["held_back_records"], second["held_back_since_ms"]) == (0, None)
     assert copying.wait_stable()[0] == 1, "the position is where the open transaction begins"
     END[end](hanging)
     clients.wait_value(copying.target, copying.copy, 0, b"further behind")

@@ -111,6 +111,16 @@ def test_stalled_needs_an_old_record_and_an_old_commit(
     assert described(flow, committed(90, age_ms=commit_age_ms), oldest_age_ms=record_age_ms).state == state
 
 
+@pytest.mark.parametrize(("open_age_ms", "state"), [(10 * MINUTE_MS, "source_waits"), (500, "in_sync")])
+def test_a_transaction_that_hangs_at_the_source_is_no_lag_but_shown(flow: Flow, open_age_ms: int, state: str) -> None:
+    seen = Seen(
+        TopicInfo("t", "id-1", 4), 2, "a.t", committed(90), 0, 90, high_watermark=100, open_ms=NOW_MS - open_age_ms
+    )
+    status = describe(flow, seen, NOW_MS)
+    assert (status.state, status.lag_records, status.held_back_records) == (state, 0, 10)
+    assert status.held_back_since_ms == NOW_MS - open_age_ms
+
+
 def test_what_needs_a_decision(flow: Flow) -> None:
     assert described(flow, committed(5), start=10, oldest_age_ms=5).state == "records_lost"
     assert described(flow, committed(101)).state == "source_truncated"

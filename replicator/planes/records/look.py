@@ -27,8 +27,8 @@ _COORDINATOR_MOVES = (
 
 
 @contextmanager
-def _consumer(cluster: Cluster, flow: Flow, **own: int) -> Iterator[Consumer]:
-    consumer = Consumer({"log_level": 0, **properties.reader(cluster, flow, committed=True), **own})
+def _consumer(cluster: Cluster, flow: Flow, *, committed: bool = True, **own: int) -> Iterator[Consumer]:
+    consumer = Consumer({"log_level": 0, **properties.reader(cluster, flow, committed=committed), **own})
     try:
         yield consumer
     finally:
@@ -70,9 +70,11 @@ def _committed(consumer: Consumer, asked: list[TopicPartition], flow: Flow) -> l
 
 
 def times_at(
-    cluster: Cluster, flow: Flow, offsets: Mapping[Partition, int], timeout_s: float
+    cluster: Cluster, flow: Flow, offsets: Mapping[Partition, int], timeout_s: float, *, committed: bool = True
 ) -> dict[Partition, int | None]:
-    """Timestamps in ms of the first committed record at or after each offset; None where there is no record.
+    """Timestamps in ms of the first record at or after each offset; None where there is no record.
+
+    Without `committed` records of open transactions count too.
 
     Left out: partitions that did not answer within `timeout_s`, or whose record is gone (the result serves
     people who look at lag; nothing is decided by it).
@@ -82,7 +84,7 @@ def times_at(
     if not waiting:
         return found
     deadline = time.monotonic() + timeout_s
-    with _consumer(cluster, flow, **_ONE_RECORD) as consumer:
+    with _consumer(cluster, flow, committed=committed, **_ONE_RECORD) as consumer:
         consumer.assign([TopicPartition(*at, offset) for at, offset in offsets.items()])
         while waiting and time.monotonic() < deadline:
             message = consumer.poll(0.2)
