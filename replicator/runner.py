@@ -21,6 +21,7 @@ from replicator.lane import Lane, Next, after
 from replicator.ledger import Ledger
 from replicator.opening import LanePlan, Opening
 from replicator.planes.contract import Committed, Partition
+from replicator.planes.records import look
 from replicator.planes.records.plane import RecordsPlane
 from replicator.planes.records.reading import Reader
 
@@ -135,7 +136,7 @@ class LaneRunner:
         )
         try:
             if not self._opened:
-                self._owners = self._read_owners(plane)
+                self._owners = self._predecessors()
             self.ledger = lane.open()
             self._owners.update(
                 {e.route.target: plan.owner for e in self.ledger.entries.values() if e.position is not None}
@@ -150,6 +151,12 @@ class LaneRunner:
             self._judge(error, plane)
         finally:
             plane.close()
+
+    def _predecessors(self) -> dict[Partition, str]:
+        """Owners ahead of the fence; unstable, as a dead predecessor's transaction is open until it is fenced."""
+        targets = [route.target for route in self.plan.routes]
+        positions = look.positions(self.plan.flow, targets, stable=False)
+        return {at: owner_of(committed) for at, committed in positions.items()}
 
     def _read_owners(self, plane: RecordsPlane) -> dict[Partition, str]:
         positions = plane.committed([route.target for route in self.plan.routes])

@@ -138,11 +138,11 @@ flows:
         return int(load.line())
 
     def _catch_up(self, target: BrokerProcess) -> None:
-        """Until the flow's positions have reached the ends of the source."""
+        """Until the flow's positions have reached the ends of the source, and a worker is there to be stopped."""
         self._say("catching up")
         deadline = time.monotonic() + CATCH_UP_S_MAX
         self._next_glance = 0.0  # what was seen while the load still wrote says nothing about its end
-        while not self._tick(target):
+        while not (self._tick(target) and self._worker.reading):
             if time.monotonic() > deadline:
                 raise self._worker.child.failed(f"did not catch up within {CATCH_UP_S_MAX:.0f} s")
 

@@ -6,6 +6,7 @@ import json
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 from cli.demo.model import DemoFailed
 from cli.demo.processes import Child
@@ -22,10 +23,11 @@ class Worker:
         self.copied = 0  # records of all transactions that it says are committed
         self.recoveries_s: list[float] = []  # from a SIGKILL to the first commit with records after it
         self.committing_since: float | None = None  # by the monotonic clock; None until its first commit
+        self.reading = False  # it has a position: before, a SIGTERM may meet a Python that is still starting
 
     def start(self, point: str = "") -> None:
         """A new process; `point` is the fail point at which it kills itself."""
-        self.committing_since = None
+        self.committing_since, self.reading = None, False
         arguments = ["cli.main", "run", "-c", str(self.flow_file), "--log-format", "json"]
         self._child = Child(arguments, self._log, {"EOS_FAILPOINTS": point})
 
@@ -43,7 +45,9 @@ class Worker:
         whole = text[: text.rfind(b"\n") + 1]
         self._read_bytes += len(whole)
         for line in whole.splitlines():
-            records = committed_records(line)
+            event = logged(line)
+            self.reading = self.reading or event.get("event") == "lane_started"
+            records = int(event["records"]) if event.get("event") == "committed" else 0
             self.copied += records
             if records and self.committing_since is None:
                 self.committing_since = time.monotonic()
@@ -81,12 +85,10 @@ class Worker:
             raise self.child.failed(f"was asked to stop and ended with {code}")
 
 
-def committed_records(line: bytes) -> int:
-    """Records in the transaction of which a log line tells; 0 for any other line."""
+def logged(line: bytes) -> dict[str, Any]:
+    """The event of a log line; empty for text of a library, or a line that a kill cut off."""
     try:
         event = json.loads(line)
     except ValueError:
-        return 0  # text of a library, or a line that a kill cut off
-    if not isinstance(event, dict) or event.get("event") != "committed":
-        return 0
-    return int(event["records"])
+        return {}
+    return event if isinstance(event, dict) else {}

@@ -6,6 +6,7 @@ import signal
 
 import pytest
 
+from integration_tests.exactly_once.conftest import MakeCopying
 from integration_tests.harness.copying import Copying
 
 OPENING = ("fenced", "claimed")
@@ -36,6 +37,17 @@ def test_what_was_written_but_not_committed_is_written_again(copying: Copying) -
     worker = copying.running()
     copying.finish(worker)
     assert sum(copying.target_ends()) >= uncommitted + copying.load.committed
+
+
+def test_a_successor_does_not_wait_for_the_dead_one_s_transaction(make_copying: MakeCopying) -> None:
+    """It ends that transaction by fencing; nothing before may wait for its positions to become stable."""
+    copying = make_copying(limits={"transaction_timeout_ms": 120_000, "request_timeout_ms": 5_000})
+    copying.load.mixed(200)
+    worker = copying.run("before_end_txn@1=kill")
+    worker.wait_exit()
+    worker = copying.running()
+    assert not worker.seen("restarted"), worker.tail()
+    copying.finish(worker)
 
 
 def test_a_second_worker_takes_over_and_the_first_one_leaves(copying: Copying) -> None:

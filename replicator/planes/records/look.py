@@ -35,10 +35,11 @@ def _consumer(cluster: Cluster, flow: Flow, *, committed: bool = True, **own: in
         consumer.close()
 
 
-def positions(flow: Flow, partitions: Iterable[Partition]) -> dict[Partition, Committed | None]:
+def positions(flow: Flow, partitions: Iterable[Partition], *, stable: bool = True) -> dict[Partition, Committed | None]:
     """The flow's committed positions by *target* partition; None for an explicit "no offset".
 
-    Stable ones only: with an open transaction in the way the broker is asked again until the request timeout.
+    Stable ones only, unless told otherwise: with an open transaction in the way the broker is asked again until the
+    request timeout. Otherwise the answer may be older than what that transaction commits.
 
     Raises:
         NotAllowed, Unreachable, Retriable: an error never reads as "no position".
@@ -46,7 +47,7 @@ def positions(flow: Flow, partitions: Iterable[Partition]) -> dict[Partition, Co
     asked = [TopicPartition(*at) for at in partitions]
     if not asked:
         return {}
-    with _consumer(flow.target, flow) as consumer:
+    with _consumer(flow.target, flow, committed=stable) as consumer:
         answers = _committed(consumer, asked, flow)
     found: dict[Partition, Committed | None] = {}
     for answer in answers:

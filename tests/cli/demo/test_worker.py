@@ -7,24 +7,36 @@ from pathlib import Path
 
 import pytest
 
-from cli.demo.worker import Worker, committed_records
+from cli.demo.worker import Worker, logged
 
 COMMITTED = json.dumps({"event": "committed", "records": 7, "positions": {}}).encode()
 
 
 @pytest.mark.parametrize(
-    ("line", "records"),
+    ("line", "event"),
     [
-        (COMMITTED, 7),
-        (json.dumps({"event": "lane_started", "records": 7}).encode(), 0),
-        (COMMITTED[:-4], 0),
-        (b"%3|1|FAIL| text of a library", 0),
-        (b"7", 0),
-        (b"", 0),
+        (COMMITTED, {"event": "committed", "records": 7, "positions": {}}),
+        (COMMITTED[:-4], {}),
+        (b"%3|1|FAIL| text of a library", {}),
+        (b"7", {}),
+        (b"", {}),
     ],
 )
-def test_only_whole_commits_count(line: bytes, records: int) -> None:
-    assert committed_records(line) == records
+def test_only_whole_events_count(line: bytes, event: dict[str, object]) -> None:
+    assert logged(line) == event
+
+
+def test_a_worker_reads_once_its_lane_has_started(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    worker = Worker(tmp_path / "flow.yaml", log)
+    log.write_bytes(json.dumps({"event": "topic_created"}).encode() + b"\n")
+    worker.look()
+    assert not worker.reading
+    with log.open("ab") as more:
+        more.write(json.dumps({"event": "lane_started", "records": 7}).encode() + b"\n")
+    worker.look()
+    assert worker.reading
+    assert worker.copied == 0
 
 
 def test_a_half_line_waits_for_its_other_half(tmp_path: Path) -> None:
