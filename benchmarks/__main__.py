@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import cases, load
-from benchmarks.cases import Bench, Figures
+from benchmarks.cases import Bench, Figures, Stuck
 from benchmarks.clusters import IMAGE, Kafka
 from benchmarks.systems import Eos, MirrorMaker
 
@@ -53,10 +53,16 @@ class Session:
 
     def __init__(self, bench: Bench, console: Console) -> None:
         self.bench, self._console, self.runs = bench, console, Runs()
+        self.stuck: list[str] = []
 
     def measure(self, case: str, system: str, call: Callable[[], Figures]) -> None:
-        """Run one measurement and keep its figures."""
-        figures = call()
+        """Run one measurement and keep its figures; one that got stuck is told, counted, and has none."""
+        try:
+            figures = call()
+        except Stuck as stuck:
+            self.stuck.append(str(stuck))
+            self._console.print(case, "stuck:", str(stuck), highlight=False)
+            return
         self.runs.setdefault(case, {}).setdefault(system, []).append(figures)
         self._console.print(case, system, {key: round(value, 1) for key, value in figures.items()}, highlight=False)
 
@@ -121,7 +127,7 @@ def table(medians: dict[str, dict[str, Figures]], runs: int) -> Table:
 
 @click.command()
 @click.option("--runs", default=5, show_default=True, help="Rounds; the median counts.")
-@click.option("--records", default=4_000_000, show_default=True, help="Records of the backlog, 256 bytes each.")
+@click.option("--records", default=2_000_000, show_default=True, help="Records of the backlog, 256 bytes each.")
 @click.option("--seconds", default=20.0, show_default=True, help="Length of a latency run after its warm-up.")
 @click.option("--quick", is_flag=True, help="One short round, to see that everything works; the figures are rough.")
 @click.option("--only", multiple=True, type=click.Choice(CASES), help="Only these cases; may be given again.")
@@ -144,7 +150,7 @@ def main(runs: int, records: int, seconds: float, quick: bool, only: tuple[str, 
     settings = {"runs": runs, "records": records, "seconds": seconds, "started": started.isoformat(timespec="seconds")}
     RESULTS.mkdir(exist_ok=True)
     path = out or RESULTS / f"{started:%Y-%m-%d-%H%M}.json"
-    body = {"machine": machine(), "settings": settings, "median": medians, "runs": session.runs}
+    body = {"machine": machine(), "settings": settings, "median": medians, "runs": session.runs, "stuck": session.stuck}
     path.write_text(json.dumps(body, indent=1) + "\n")
     console.print(f"written to {path}")
 

@@ -65,6 +65,7 @@ def section(results: dict[str, Any]) -> str:
     lines += ["", "| delivery | records/s | CPU s per million records |", "|---|---|---|"]
     for mode, figures in medians["modes"].items():
         lines.append(f"| `{mode}` | {figures['records_per_s']:,.0f} | {figures['cpu_s_per_million']:.2f} |")
+    lines += [f"\nNot counted: {stuck}." for stuck in results.get("stuck", ())]
     return "\n".join(lines) + "\n"
 
 

@@ -88,6 +88,12 @@ class Incident(ReplicatorError):
         where += f" offset {offset}" if offset >= 0 else ""
         super().__init__(f"{name}{where}: {detail}" + (f". {advice}" if advice else ""))
 
+    def at(self, partition: int, offset: int) -> Incident:
+        """The same incident, of one partition and at the offset where the flow stands there."""
+        return Incident(
+            self.name, self.detail, topic=self.topic, partition=partition, offset=offset, advice=self.advice
+        )
+
 
 class Fatal(ReplicatorError):
     """A state that the code rules out: a bug here or in a library."""

@@ -295,8 +295,8 @@ class Lane:
             self._told({}, positions)
 
     def _set_aside(self, ledger: Ledger, incident: Incident) -> None:
-        if ledger.stop(incident):
-            self._tell(incident)
+        for at in ledger.stop(incident):
+            self._tell(ledger.entries[at].incident or incident)
 
     def _tell(self, incident: Incident) -> None:
         self._log.error(

@@ -71,10 +71,15 @@ class Ledger:
         return {at: entry.position.evidence.digest for at, entry in self.entries.items() if entry.position is not None}
 
     def stop(self, incident: Incident) -> list[Partition]:
-        """Stop the partitions that `incident` concerns: one, or all of its topic. Returns those newly stopped."""
+        """Stop the partitions that `incident` concerns: one, or all of its topic. Returns those newly stopped.
+
+        Each gets an incident of its own; where the source named no offset, with the one where the flow stands.
+        """
         hit = [at for at in self.running if at.topic == incident.topic and incident.partition in (-1, at.partition)]
         for at in hit:
-            self.entries[at].incident = incident
+            entry = self.entries[at]
+            stands = entry.position.offset if entry.position is not None else -1
+            entry.incident = incident.at(at.partition, incident.offset if incident.offset >= 0 else stands)
         return hit
 
     def next_positions(

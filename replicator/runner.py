@@ -77,6 +77,7 @@ class LaneRunner:
         self._failures = 0
         self._opened = False
         self._owners: dict[Partition, str] = {}  # by target partition, as this process knows them
+        self._known_owners = False
         self._lasting: list[Incident] = []  # what the next incarnation couldn't find out again
         self._doubt: ReplicatorError | None = None  # how the last incarnation ended, if badly
         self.ledger: Ledger | None = None
@@ -135,8 +136,8 @@ class LaneRunner:
             self._lasting,
         )
         try:
-            if not self._opened:
-                self._owners = self._predecessors()
+            if not self._known_owners:  # once: whoever is there at a later look may be our successor
+                self._owners, self._known_owners = self._predecessors(), True
             self.ledger = lane.open()
             self._owners.update(
                 {e.route.target: plan.owner for e in self.ledger.entries.values() if e.position is not None}

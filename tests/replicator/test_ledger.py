@@ -105,7 +105,18 @@ def test_a_stopped_partition_is_not_read_but_committed_again_with_its_evidence()
 
 
 def test_an_incident_of_a_whole_topic_stops_all_its_partitions() -> None:
-    assert sorted(ledger().stop(Incident("source_topic_gone", "x", topic="orders"))) == [SOURCE, OTHER]
+    book = ledger()
+    assert sorted(book.stop(Incident("source_topic_gone", "x", topic="orders"))) == [SOURCE, OTHER]
+    told = [entry.incident for entry in book.entries.values()]
+    assert sorted((one.partition, one.offset) for one in told if one) == [(0, 100), (1, 100)]
+
+
+def test_an_incident_keeps_the_offset_that_the_source_named() -> None:
+    book = ledger()
+    book.stop(Incident("record_too_large", "x", topic="orders", partition=0, offset=107))
+    told = book.entries[SOURCE].incident
+    assert told is not None
+    assert (told.name, told.offset) == ("record_too_large", 107)
 
 
 def test_unreadable_metadata_is_committed_again_as_it_stands() -> None:
