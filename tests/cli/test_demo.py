@@ -31,7 +31,13 @@ def start(directory: Path, *options: str) -> subprocess.Popen[str]:
         text=True,
         env={**os.environ, "TMPDIR": str(directory)},
         start_new_session=True,
+        preexec_fn=_hear_sigint,
     )
+
+
+def _hear_sigint() -> None:
+    """As in a terminal: what a shell runs in the background ignores SIGINT, and so do all of its children."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @pytest.fixture
