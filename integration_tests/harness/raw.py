@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from kio.index import load_payload_module
+from kio.index import load_payload_module, load_response_schema
 from kio.records.schema import NewRecordBatch, Record, RecordHeader
 from kio.records.writers import write_new_batch
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
-PRODUCE, VERSION = 0, 7
+PRODUCE, VERSION, UNREGISTER_BROKER = 0, 7, 64
 TIMEOUT_S = 10.0
 EPOCH = datetime.fromtimestamp(0, UTC)
 
@@ -62,16 +62,25 @@ def _batch(written: Record) -> bytes:
     return buffer.getvalue()
 
 
-def _roundtrip(bootstrap: str, body: Any) -> object:
-    header_type = type(body).__header_schema__
-    header = header_type(request_api_key=PRODUCE, request_api_version=VERSION, correlation_id=1, client_id="raw")
+def unregister_broker(controller: str, broker_id: int) -> None:
+    """Tell a KRaft controller that a broker has died: it leads nothing any more at once, and may register again."""
+    module: Any = load_payload_module(UNREGISTER_BROKER, 0, EntityType.request)
+    reply: Any = _roundtrip(controller, module.UnregisterBrokerRequest(broker_id=broker_id))
+    assert reply.error_code == 0, f"broker {broker_id}: {reply.error_code}: {reply.error_message}"
+
+
+def _roundtrip(address: str, body: Any) -> object:
+    """Send one request on a connection of its own and return the response's body."""
+    header_type, key, version = type(body).__header_schema__, type(body).__api_key__, type(body).__version__
+    header = header_type(request_api_key=key, request_api_version=version, correlation_id=1, client_id="raw")
     buffer = io.BytesIO()
     entity_writer(header_type)(buffer, header)
     entity_writer(type(body))(buffer, body)
-    host, _, port = bootstrap.rpartition(":")
+    host, _, port = address.rpartition(":")
     with socket.create_connection((host, int(port)), TIMEOUT_S) as connection:
         connection.sendall(len(buffer.getvalue()).to_bytes(4, "big") + buffer.getvalue())
         stream = connection.makefile("rb")
         frame = stream.read(int.from_bytes(stream.read(4), "big"))
-    response: Any = load_payload_module(PRODUCE, VERSION, EntityType.response)
-    return entity_reader(response.ProduceResponse)(frame, 4)[0]
+    response: Any = load_response_schema(key, version)
+    _, size = entity_reader(response.__header_schema__)(frame, 0)
+    return entity_reader(response)(frame, size)[0]
