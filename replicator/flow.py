@@ -34,7 +34,7 @@ from replicator.ledger import Route
 from replicator.opening import LanePlan
 from replicator.planes.contract import Partition
 from replicator.planes.records.reading import Reader
-from replicator.runner import Ended, Event, LaneRunner, Parked
+from replicator.runner import Copying, Ended, Event, LaneRunner, Parked
 from replicator.topics import ControlPlane
 
 CHANGE_ATTEMPTS = 3
@@ -174,6 +174,8 @@ class FlowWorker:
                 self._stop_lanes()
             elif isinstance(event, Parked):
                 self._lane_parked(event)
+            elif isinstance(event, Copying):
+                self._parked.discard(event.plan.lane)
             else:
                 self._lane_ended(event)
 
@@ -197,7 +199,10 @@ class FlowWorker:
         if runner is None or runner.plan is not event.plan:
             return  # it was given other partitions meanwhile
         self._parked.add(event.plan.lane)
-        if all(lane in self._parked or not other.plan.routes for lane, other in self._runners.items()):
+        self._stop_if_parked()
+
+    def _stop_if_parked(self) -> None:
+        if self._parked and all(lane in self._parked or not other.plan.routes for lane, other in self._runners.items()):
             self._stop_lanes()
 
     def _lane_ended(self, event: Ended) -> None:
@@ -211,8 +216,11 @@ class FlowWorker:
         else:
             raise error
         self._code = worst((self._code, code))
+        self._parked.discard(event.lane)
         if isinstance(error, (Superseded, Fatal)):
             self._stop_lanes()  # whoever superseded one lane has the flow
+        elif not self.stopping:
+            self._stop_if_parked()
 
     def _discover(self, plane: ControlPlane, generation: Generation) -> None:
         """New topics and partitions, changed ids: lanes that are concerned start over at the fence."""

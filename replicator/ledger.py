@@ -106,18 +106,23 @@ class Ledger:
             evidence = self._stamp(position.evidence, now_ms)
             if done is not None and done.records:
                 evidence = replace(_extend(at, position, evidence, done), delivery=self._delivery)
+            elif done is not None and done.blocked is not None:  # stands before its first record, perhaps past markers
+                evidence = replace(evidence, leader_epoch=done.leader_epoch)
             if past is not None:  # an older epoch ends before these offsets: that would look like truncation
                 evidence = replace(evidence, leader_epoch=past.leader_epoch)
             moved[at] = Position(offset, evidence)
         return moved
 
     def _stamp(self, evidence: Evidence, now_ms: int) -> Evidence:
-        """Evidence with oneself as owner. Exactly-once is claimed only with the first records that were written so."""
+        """Evidence with oneself as owner. Exactly-once is claimed only with the first records that were written so.
+
+        A generation that is newer than one's own stays: that contradiction is the incident, and must outlive it.
+        """
         weaker = self._delivery != Delivery.EXACTLY_ONCE.value
         return replace(
             evidence,
             owner=self._owner,
-            generation=self._generation,
+            generation=max(self._generation, evidence.generation),
             delivery=self._delivery if weaker else evidence.delivery,
             committed_ms=now_ms,
         )

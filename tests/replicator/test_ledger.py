@@ -59,6 +59,21 @@ def test_a_position_past_markers_has_their_epoch_or_none_but_no_older_one(end_ep
     assert moved[SOURCE].evidence.leader_epoch == 3
 
 
+def test_a_position_before_a_record_that_stops_it_has_that_record_s_epoch() -> None:
+    """Markers of a newer epoch may stand between the last copied record and this one."""
+    stopped = Incident("record_too_large", "", topic="orders", partition=0, offset=105)
+    done = Copied(105, leader_epoch=4, blocked=stopped)
+    position = ledger().next_positions({SOURCE: done}, {}, 77)[SOURCE]
+    assert (position.offset, position.evidence.leader_epoch, position.evidence.count) == (105, 4, 50)
+
+
+def test_a_generation_that_is_newer_than_ours_stays_in_the_position() -> None:
+    """It is what stops the partition: committed again as ours, it would stop nobody at the next start."""
+    entry = Entry(Route(SOURCE, TARGET, "s", "t"), Position(100, evidence(generation=5)))
+    again = Ledger({SOURCE: entry}, "me", 2, "exactly_once").recommits(77)[TARGET]
+    assert checkpoint.decode(again.metadata).generation == 5
+
+
 def test_exactly_once_is_claimed_only_with_the_first_records_written_so() -> None:
     """Records behind the position are no sign of harm while an older, weaker process wrote it."""
     entry = Entry(Route(SOURCE, TARGET, "s", "t"), Position(100, evidence(delivery="at_least_once")))

@@ -93,14 +93,13 @@ def copy_run(
     KafkaException for errors of the producer itself, never for a single record.
     """
     first = messages[0]
-    run = Run(Partition(first.topic(), first.partition()), first.offset(), -1)
+    run = Run(Partition(first.topic(), first.partition()), first.offset(), _epoch(first))
     records = _carriable(messages, run, chain, record_bytes_max)
     if not records:
         return run
     last = messages[len(records) - 1]
     run.next_offset = last.offset() + 1
-    epoch = last.leader_epoch()
-    run.leader_epoch = -1 if epoch is None else epoch
+    run.leader_epoch = _epoch(last)
     acks, produce = run.acks, producer.produce
     acks.count = len(records)
     topic, partition = target
@@ -152,6 +151,11 @@ def _carriable(messages: list[Record], run: Run, chain: digest.Chain, record_byt
     run.bytes = size
     chain.update(parts)
     return records
+
+
+def _epoch(message: Record) -> int:
+    epoch = message.leader_epoch()
+    return -1 if epoch is None else epoch
 
 
 def _stop(message: Record, name: str, why: str) -> Incident:
