@@ -40,6 +40,7 @@ from replicator.opening import LanePlan, Opening
 from replicator.planes.contract import Copied, Partition, Plane
 
 IDLE_POLL_S = 0.1
+PARKED_LOOK_S = 0.5
 ABORT_PAUSE_S, ABORT_PAUSE_S_MAX = 0.01, 5.0
 SETTLE_S = 0.003  # how long a transaction waits for more once the source is drained: a commit costs ten times that
 
@@ -168,8 +169,10 @@ class Lane:
         """Incidents have stopped every partition: nothing is left but to keep the positions alive."""
         if self._on_parked is not None:
             self._on_parked()
-        while not self._stop.wait(max(0.0, self._recommit_due() - time.monotonic())):
-            self._recommit(ledger)
+        while not self._stop.wait(PARKED_LOOK_S):
+            self._plane.serve()
+            if time.monotonic() >= self._recommit_due():
+                self._recommit(ledger)
 
     def _recommit_due(self) -> float:
         return self._last_recommit + self._plan.flow.limits.recommit_interval_ms / 1000
@@ -180,6 +183,7 @@ class Lane:
         Aborts in a row come ever more slowly, but for halving, which ends by itself.
         """
         self._plane.abort()
+        self._check_tails(ledger)
         self._aborts += not isinstance(error, RecordRefused)
         self._log.warning("aborted", reason=str(error), records_max=self.records_max)
         if isinstance(error, RecordRefused):
@@ -197,6 +201,12 @@ class Lane:
             self._stop.wait(min(ABORT_PAUSE_S_MAX, ABORT_PAUSE_S * 2 ** min(self._aborts, 16)))
         self._rewind(ledger)
 
+    def _check_tails(self, ledger: Ledger) -> None:
+        """After an abort, before the same producer's next commit could make its records visible after all."""
+        for incident in self._opening.check_tails(ledger).values():
+            self._set_aside(ledger, incident)
+        self._opening.close()
+
     def _one_transaction(self, ledger: Ledger) -> None:
         if time.monotonic() >= self._recommit_due():
             self._recommit(ledger)
@@ -204,6 +214,7 @@ class Lane:
         self._collect(transaction)
         if transaction.incidents:
             self._plane.abort()
+            self._check_tails(ledger)
             for incident in transaction.incidents:
                 self._set_aside(ledger, incident)
             self._rewind(ledger)
@@ -249,6 +260,7 @@ class Lane:
             self._lasting.append(incident)
             self._set_aside(ledger, incident)
             self._plane.abort()
+            self._check_tails(ledger)
             self._rewind(ledger)
             return
         self._reach("before_offsets")

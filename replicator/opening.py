@@ -11,10 +11,11 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from replicator import checkpoint, control, map, names
+from replicator import checkpoint, control, map, names, tails
+from replicator.admin import ClusterAdmin
 from replicator.checkpoint import Evidence, Observed, Position
 from replicator.config import Delivery, Flow
-from replicator.errors import Incident, Superseded
+from replicator.errors import Incident, Retriable, Superseded
 from replicator.generation import Control, lane_of
 from replicator.ledger import Entry, Ledger, Route
 from replicator.planes.contract import Committed, Partition, Plane
@@ -84,7 +85,8 @@ class Opening:
             entries[route.source] = entry
         lost, kept = self._without_route(claimed)
         ledger = Ledger(entries | lost, plan.owner, plan.generation, plan.flow.delivery.value, kept)
-        self._check_tails(ledger)
+        for source, incident in self.check_tails(ledger).items():
+            ledger.entries[source].incident = incident
         return ledger, claims
 
     def _check_generation(self) -> Control:
@@ -102,9 +104,12 @@ class Opening:
         return state
 
     def _claims(self) -> Mapping[Partition, map.Claim]:
-        topic = names.map_topic(self._plan.flow.name)
+        topic, least = names.map_topic(self._plan.flow.name), self._plan.map_partitions
+        count = self._target.partitions([topic]).get(topic, 0)
+        if count < least:  # a claim that isn't seen would make a lost position look like a new partition
+            raise Retriable(f"cluster {self._plan.flow.target.name}: {topic} has {count} partitions, not {least}")
         try:
-            return map.claims(self._target.whole(topic, range(self._target.partitions([topic]).get(topic, 0))))
+            return map.claims(self._target.whole(topic, range(count)))
         except map.BadMap as error:
             raise Incident("map_topic_unreadable", str(error), topic=topic) from error
 
@@ -244,29 +249,23 @@ class Opening:
             Incident(wrong.name, wrong.detail, topic=source.topic, partition=source.partition, offset=found.offset),
         )
 
-    def _check_tails(self, ledger: Ledger) -> None:
-        """No committed record may stand behind the last one that a position vouches for (exactly_once only)."""
+    def check_tails(self, ledger: Ledger) -> dict[Partition, Incident]:
+        """What is wrong with the ends of the target's partitions, by source partition (exactly_once only)."""
         if self._plan.flow.delivery is not Delivery.EXACTLY_ONCE:
-            return
-        behind: dict[Partition, int] = {}
-        sources: dict[Partition, Partition] = {}
-        for source, entry in ledger.running.items():
-            position, target = entry.position, entry.route.target
-            if position is None or position.evidence.delivery != Delivery.EXACTLY_ONCE.value:
-                continue
-            log_start, end = self._target.bounds(target)
-            if end > max(position.evidence.next_target_offset, log_start):
-                behind[target] = max(position.evidence.next_target_offset, log_start)
-                sources[target] = source
-        for target, offset in self._target.first_after(behind).items():
-            source = sources[target]
-            entry = ledger.entries[source]
-            entry.incident = Incident(
-                "target_has_later_records",
-                f"{target} holds a committed record at offset {offset}, the position vouches only for records below "
-                f"{behind[target]}",
-                topic=source.topic,
-                partition=source.partition,
-                offset=entry.position.offset if entry.position else -1,
-                advice="the position went back, or somebody else writes to this topic",
-            )
+            return {}
+        return tails.examine(ledger, self._target, self._compacted)
+
+    def _compacted(self, topic: str) -> bool:
+        flow, limits = self._plan.flow, self._plan.flow.limits
+        admin = ClusterAdmin(
+            flow.target, request_timeout_ms=limits.request_timeout_ms, connect_timeout_ms=limits.connect_timeout_ms
+        )
+        try:
+            return "compact" in admin.topic_configs([topic])[topic]["cleanup.policy"]
+        finally:
+            admin.close()
+
+    def close(self) -> None:
+        """Let go of the readers' connections; a later check connects again."""
+        self._source.close()
+        self._target.close()

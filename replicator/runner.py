@@ -10,6 +10,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 
 import structlog
@@ -51,7 +52,14 @@ class Parked:
     plan: LanePlan
 
 
-Event = Ended | Parked | None  # None: a request to stop
+@dataclass(frozen=True, slots=True)
+class Copying:
+    """A lane has opened with partitions to copy under this plan."""
+
+    plan: LanePlan
+
+
+Event = Ended | Parked | Copying | None  # None: a request to stop
 
 
 class LaneRunner:
@@ -122,10 +130,11 @@ class LaneRunner:
         routes = {route.source: route.target for route in plan.routes}
         plane = RecordsPlane(plan.flow, plan.transactional_id, plan.lane, routes, digests, self._noise, self._lost)
         source, target = Reader(plan.flow, plan.flow.source), Reader(plan.flow, plan.flow.target)
+        opening = Opening(plan, plane, source, target, self._owners)
         lane = Lane(
             plan,
             plane,
-            Opening(plan, plane, source, target, self._owners),
+            opening,
             digests,
             self._pause,
             self._log,
@@ -143,15 +152,17 @@ class LaneRunner:
                 {e.route.target: plan.owner for e in self.ledger.entries.values() if e.position is not None}
             )
             self._opened = True
-            source.close()
-            target.close()
+            opening.close()
+            if self.ledger.running:
+                self._events.put(Copying(plan))
             lane.run()
             self._doubt = None
         except ReplicatorError as error:
             self._doubt, self._records_max = error, lane.records_max
             self._judge(error, plane)
         finally:
-            plane.close()
+            with closing(plane):
+                opening.close()
 
     def _predecessors(self) -> dict[Partition, str]:
         """Owners ahead of the fence; unstable, as a dead predecessor's transaction is open until it is fenced."""
@@ -199,7 +210,7 @@ class LaneRunner:
                     ) from error
             if time.monotonic() >= deadline:
                 return  # nobody else, or it died before it had a name
-            self._pause.wait(0.1)
+            self._stopping.wait(0.1)
 
     def _noise(self, text: str) -> None:
         self._log.debug("client", detail=text)

@@ -90,6 +90,9 @@ class Plane(Protocol):
     def poll(self, records_max: int, timeout_s: float) -> Polled:
         """Read up to `records_max` source records and hand them to the writer. Waits for the first only."""
 
+    def serve(self) -> None:
+        """Let the writers' callbacks run while nothing is written: errors, statistics. Raises what they found."""
+
     def pending(self) -> bool:
         """Whether records were read since the last commit or seek."""
 

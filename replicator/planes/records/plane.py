@@ -72,6 +72,8 @@ class RecordsPlane:
     def poll(self, records_max: int, timeout_s: float) -> Polled:
         """See the contract."""
         harvest = self._source.harvest(records_max, timeout_s)
+        if not harvest.groups:
+            self.serve()
         polled = Polled(drained=harvest.drained, incidents=harvest.incidents)
         if harvest.groups and not self._transactions.open:
             self.begin()
@@ -85,10 +87,10 @@ class RecordsPlane:
                 polled.records += len(messages)
                 polled.bytes += sum(len(message) for message in messages)
                 continue
-            if self._first is None:
-                self._first = (source, messages[0].offset())
             run = self._copy(messages)
             self._runs.append(run)
+            if self._first is None and run.acks.count:
+                self._first = (source, messages[0].offset())
             if self._plain is None and run.acks.count:
                 self._transactions.written = True
             polled.records += run.acks.count
@@ -124,6 +126,12 @@ class RecordsPlane:
                 raise self._transactions.judged(inner, failures.classify_open, doing) from error
             raise failures.classify_open(inner, cluster, doing) from error
         return run
+
+    def serve(self) -> None:
+        """See the contract."""
+        self._transactions.serve()
+        if self._plain is not None:
+            self._plain.poll(0)
 
     def overdue(self) -> bool:
         """Whether the open transaction is older than its timeout: being fenced may mean no more than that."""
@@ -172,7 +180,7 @@ class RecordsPlane:
                 raise RecordRefused(text)
             raise Abortable(text) if self._plain is None else Retriable(text)
         total = copied.setdefault(run.source, Copied(next_offset=run.next_offset))
-        total.next_offset, total.blocked = run.next_offset, run.blocked
+        total.next_offset, total.blocked, total.leader_epoch = run.next_offset, run.blocked, run.leader_epoch
         if not acks.count:
             return
         if self._plain is None and acks.without_offset:
@@ -180,7 +188,6 @@ class RecordsPlane:
         if self._plain is None and (acks.first < 0 or acks.last - acks.first + 1 != acks.count):
             # A record in the middle was refused, or somebody else writes between: smaller transactions tell.
             raise RecordRefused(f"{target}: {acks.count} records got offsets {acks.first} to {acks.last}")
-        total.leader_epoch = run.leader_epoch
         total.records += acks.count
         total.bytes += run.bytes
         total.first_target = acks.first if total.first_target < 0 else total.first_target

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -16,15 +17,35 @@ from replicator.planes.records import failures, metadata, properties
 Record = tuple[bytes | None, bytes | None]
 
 
+@dataclass(slots=True)
+class Tail:
+    """What a read_committed reader found from some offset on: at most two records, and the last stable offset."""
+
+    records: list[int] = field(default_factory=list)
+    stable: int = -1
+
+
 class Reader:
-    """Two assigned consumers on one cluster: read_committed for records, read_uncommitted for ends."""
+    """Two assigned consumers on one cluster, opened on first use: read_committed for records, the other for ends."""
 
     def __init__(self, flow: Flow, cluster: Cluster) -> None:
-        self._cluster = cluster
+        self._flow, self._cluster = flow, cluster
         self._timeout_s = flow.limits.request_timeout_ms / 1000
         self._patience_s = (flow.limits.request_timeout_ms + flow.limits.transaction_timeout_ms) / 1000
-        self._committed = Consumer(properties.reader(cluster, flow, committed=True))
-        self._uncommitted = Consumer(properties.reader(cluster, flow, committed=False))
+        self._open: dict[bool, Consumer] = {}
+
+    @property
+    def _committed(self) -> Consumer:
+        return self._consumer(committed=True)
+
+    @property
+    def _uncommitted(self) -> Consumer:
+        return self._consumer(committed=False)
+
+    def _consumer(self, *, committed: bool) -> Consumer:
+        if committed not in self._open:
+            self._open[committed] = Consumer(properties.reader(self._cluster, self._flow, committed=committed))
+        return self._open[committed]
 
     def bounds(self, at: Partition) -> tuple[int, int]:
         """Log start and high watermark, open transactions included."""
@@ -98,20 +119,21 @@ class Reader:
         consumer.unassign()
         return records
 
-    def first_after(self, offsets: Mapping[Partition, int]) -> dict[Partition, int]:
-        """The first committed record at or after each offset; partitions without one are left out."""
-        if not offsets:
-            return {}
-        found: dict[Partition, int] = {}
-        waiting = set(offsets)
+    def tails(self, starts: Mapping[Partition, int], ends: Mapping[Partition, int]) -> dict[Partition, Tail]:
+        """Read each partition from its start until the last stable offset has reached its end.
+
+        `ends` are high watermarks. Waits for transactions that are just being ended, at most `request_timeout_ms`:
+        a tail whose `stable` is lower then has one over it that stays open. Stops at the second record of a partition.
+        Raises Retriable when a partition couldn't be read at all.
+        """
+        found = {at: Tail() for at in starts}
+        waiting = set(starts)
         consumer = self._committed
-        metadata.learn(consumer, {at.topic for at in offsets})
-        consumer.assign([TopicPartition(at.topic, at.partition, offset) for at, offset in offsets.items()])
+        metadata.learn(consumer, {at.topic for at in starts})
+        consumer.assign([TopicPartition(at.topic, at.partition, offset) for at, offset in starts.items()])
         deadline = time.monotonic() + self._timeout_s
-        while waiting:
-            message = consumer.poll(0.5)
-            if time.monotonic() > deadline:
-                raise Retriable(f"cluster {self._cluster.name}: the ends of {sorted(waiting)} can't be read")
+        while waiting and time.monotonic() < deadline:
+            message = consumer.poll(max(0.0, deadline - time.monotonic()))
             if message is None:
                 continue
             error = message.error()
@@ -119,15 +141,38 @@ class Reader:
                 continue
             if error is not None and error.code() != KafkaError._PARTITION_EOF:
                 raise failures.classify_start(error, self._cluster.name, f"reading {message.topic()}")
-            at = Partition(cast(str, message.topic()), cast(int, message.partition()))
-            if at in waiting:
+            at, offset = Partition(cast(str, message.topic()), cast(int, message.partition())), message.offset()
+            tail = found[at]
+            if error is None:
+                tail.records.append(cast(int, offset))
+            else:
+                tail.stable = cast(int, offset)
+            if len(tail.records) > 1 or tail.stable >= ends[at]:
                 waiting.discard(at)
-                if error is None:
-                    found[at] = cast(int, message.offset())
         consumer.unassign()
+        unread = sorted(at for at in waiting if found[at].stable < 0)
+        if unread:
+            raise Retriable(f"cluster {self._cluster.name}: the ends of {unread} can't be read")
         return found
 
+    def holds(self, at: Partition, offset: int) -> bool:
+        """Whether there is a record at this offset, of an aborted transaction too: compaction may have taken it."""
+        consumer = self._uncommitted
+        metadata.learn(consumer, {at.topic})
+        consumer.assign([TopicPartition(at.topic, at.partition, offset)])
+        deadline = time.monotonic() + self._timeout_s
+        while time.monotonic() < deadline:
+            message = consumer.poll(max(0.0, deadline - time.monotonic()))
+            error = message.error() if message is not None else None
+            if message is None or (error is not None and error.code() in failures.UNREACHABLE):
+                continue
+            if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                raise failures.classify_start(error, self._cluster.name, f"reading {at}")
+            consumer.unassign()
+            return error is None and message.offset() == offset
+        raise Retriable(f"cluster {self._cluster.name}: {at} can't be read at offset {offset}")
+
     def close(self) -> None:
-        """Close both consumers."""
-        self._committed.close()
-        self._uncommitted.close()
+        """Close what is open; the next use opens it again."""
+        while self._open:
+            self._open.popitem()[1].close()

@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 from replicator import names
 from replicator.config import Flow
-from replicator.errors import Fatal, NotAllowed, ReplicatorError, UnknownOutcome
+from replicator.errors import Fatal, NotAllowed, ReplicatorError, Retriable, UnknownOutcome
 from replicator.planes.contract import Committed, Partition
 from replicator.planes.records import failures, properties
 
@@ -58,14 +58,14 @@ class Transactions:
     def fence(self) -> None:
         """InitProducerId: ends the predecessor's transaction, bumps the epoch. Raises as classified."""
         self._guard(lambda: self.producer.init_transactions(self._init_s), failures.classify_start, "InitProducerId")
-        self._broken = None
+        self._broken = self._denied = None
 
     def begin(self) -> None:
         """Open a transaction; refuses a producer that is in doubt."""
         self.check()
         self._begun_s = time.monotonic()
         self._guard(self.producer.begin_transaction, failures.classify_open, "begin")
-        self._broken = None
+        self._broken = self._denied = None
         self.open, self.written = True, False
 
     def overdue(self) -> bool:
@@ -74,12 +74,16 @@ class Transactions:
 
     def check(self) -> None:
         """Serve callbacks; raise UnknownOutcome if EndTxn went out more often than transactions ended."""
-        self._guard(lambda: self.producer.poll(0), failures.classify_open, "begin")
+        self.serve()
         if self._end_requests > self._ended:
             raise UnknownOutcome(
                 f"cluster {self._cluster}: EndTxn was sent again behind the API "
                 f"({self._end_requests} requests for {self._ended} ends)"
             )
+
+    def serve(self) -> None:
+        """Serve callbacks. Statistics come twice a second and would pile up in an idle lane."""
+        self._guard(lambda: self.producer.poll(0), failures.classify_open, "serve callbacks")
 
     def flush(self) -> None:
         """Wait until nothing is in flight; raises UnknownOutcome when that takes longer than a transaction may."""
@@ -164,7 +168,7 @@ class Transactions:
                 self.producer.begin_transaction()
             except KafkaException as named:
                 error = named
-        if self._denied:
+        if self._denied and failures.kafka_error(error).code() not in failures.FENCED:
             return NotAllowed(self._denied)
         return classify(error, self._cluster, doing)
 
@@ -195,6 +199,12 @@ class Positions:
         try:
             answers = self._consumer.committed(asked, timeout=self._timeout_s)
         except KafkaException as error:
+            if failures.kafka_error(error).code() == KafkaError._TIMED_OUT and self._answers(asked):
+                raise Retriable(
+                    f"cluster {self._flow.target.name}: {doing}: a transaction with new positions hasn't ended for "
+                    f"{self._timeout_s:.0f} s: its producer is alive, or the broker lost its marker (see "
+                    "kafka-transactions.sh find-hanging)"
+                ) from error
             raise failures.classify_start(error, self._flow.target.name, doing) from error
         found: dict[Partition, Committed | None] = {}
         for answer in answers:
@@ -205,6 +215,16 @@ class Positions:
         if found.keys() != set(partitions):
             raise Fatal(f"{doing}: asked for {len(partitions)} partitions, {len(found)} answered")
         return found
+
+    def _answers(self, asked: list[TopicPartition]) -> bool:
+        """Whether the target tells positions that may not be stable: then it is a transaction that is waited for."""
+        consumer = Consumer(properties.reader(self._flow.target, self._flow, committed=False))
+        try:
+            return bool(consumer.committed([TopicPartition(at.topic, at.partition) for at in asked], self._timeout_s))
+        except KafkaException:
+            return False
+        finally:
+            consumer.close()
 
     def close(self) -> None:
         """Leave; this consumer never joined the group."""
