@@ -37,6 +37,7 @@ from replicator.errors import (
 from replicator.failpoints import Reach, nothing
 from replicator.ledger import Ledger
 from replicator.opening import LanePlan, Opening
+from replicator.pace import Pace
 from replicator.planes.contract import Copied, Partition, Plane
 
 IDLE_POLL_S = 0.1
@@ -77,7 +78,7 @@ class Open:
     since: float = 0.0
     records: int = 0
     bytes: int = 0
-    full: bool = False
+    drained: bool = False
     incidents: list[Incident] = field(default_factory=list)
 
 
@@ -113,7 +114,7 @@ class Lane:
         self._last_commit = time.monotonic()
         self._last_recommit = time.monotonic()
         self._first: tuple[Partition, int] | None = None
-        self._open = Open()
+        self._open, self._pace = Open(), Pace()
         self.ledger: Ledger | None = None
 
     def open(self) -> Ledger:
@@ -211,6 +212,8 @@ class Lane:
         if time.monotonic() >= self._recommit_due():
             self._recommit(ledger)
         self._open = transaction = Open()
+        if self._stop.wait(self._pace.left_s(time.monotonic())):
+            return
         self._collect(transaction)
         if transaction.incidents:
             self._plane.abort()
@@ -246,7 +249,8 @@ class Lane:
             if not plane.pending():
                 return
             open_s = time.monotonic() - transaction.since
-            if open_s >= self._interval_s or (polled.drained and open_s >= SETTLE_S):
+            transaction.drained = polled.drained and open_s >= SETTLE_S
+            if transaction.drained or open_s >= self._interval_s:
                 return
 
     def _finish(self, ledger: Ledger) -> None:
@@ -254,6 +258,7 @@ class Lane:
         self._reach("before_flush")
         self._first = self._plane.first()
         copied = self._plane.flush()
+        writing_s = time.monotonic() - self._open.since
         try:
             positions = ledger.next_positions(copied, self._plane.ends(), _now_ms())
         except Incident as incident:  # the target lost records: nothing of this transaction may become visible
@@ -268,6 +273,7 @@ class Lane:
         self._reach("before_end_txn")
         self._plane.end()
         self._reach("after_end_txn")
+        self._pace.committed(time.monotonic(), writing_s, self._open.drained)
         self._plane.deliver()
         ledger.committed(positions)
         self._digests.update(ledger.digests())

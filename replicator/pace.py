@@ -1,0 +1,37 @@
+"""How long a lane waits after a commit before it writes the next record. Pure.
+
+EndTxn is answered before the transaction's markers are written. Until they are, AddPartitionsToTxn is refused
+(CONCURRENT_TRANSACTIONS) and librdkafka asks again only 20 ms later: to begin a little later is to be done sooner. How
+much later depends on the target, so it is found by trying: each refusal, seen by the 20 ms that it cost, makes the
+pause longer, and each transaction without one a little shorter.
+"""
+
+from __future__ import annotations
+
+REFUSED_S = 0.020  # librdkafka's wait after CONCURRENT_TRANSACTIONS
+PAUSE_S, PAUSE_S_MAX = 0.003, 0.008
+LONGER_S, SHORTER_S = 0.001, 0.00005
+
+
+class Pace:
+    """The pause of one lane. It is for small transactions: a full one follows the last without any."""
+
+    def __init__(self) -> None:
+        self.pause_s = PAUSE_S
+        self._due_s = 0.0
+
+    def committed(self, now_s: float, writing_s: float, drained: bool) -> None:
+        """A commit was answered at `now_s`; its records took `writing_s` from the first to the last ack.
+
+        `drained`: the transaction ended because nothing more was there to copy.
+        """
+        if not drained:
+            self._due_s = 0.0
+            return
+        change = LONGER_S if writing_s >= REFUSED_S else -SHORTER_S
+        self.pause_s = min(PAUSE_S_MAX, max(0.0, self.pause_s + change))
+        self._due_s = now_s + self.pause_s
+
+    def left_s(self, now_s: float) -> float:
+        """Seconds until the next record should be written; 0 when it is time."""
+        return max(0.0, self._due_s - now_s)
