@@ -124,16 +124,31 @@ class Reader:
 
         `ends` are high watermarks. Waits for transactions that are just being ended, at most `request_timeout_ms`:
         a tail whose `stable` is lower then has one over it that stays open. Stops at the second record of a partition.
-        Raises Retriable when a partition couldn't be read at all.
+        Raises Retriable when a partition couldn't be read, however long its aborted tail may be.
         """
         found = {at: Tail() for at in starts}
         waiting = set(starts)
         consumer = self._committed
         metadata.learn(consumer, {at.topic for at in starts})
         consumer.assign([TopicPartition(at.topic, at.partition, offset) for at, offset in starts.items()])
-        deadline = time.monotonic() + self._timeout_s
+        began = time.monotonic()
+        self._read_tails(found, waiting, ends, began + self._timeout_s)
+        for at in sorted(waiting):
+            stable = self.committed_bounds(at)[1]
+            if stable < ends[at]:
+                found[at].stable = stable
+                waiting.discard(at)
+        self._read_tails(found, waiting, ends, began + self._patience_s)
+        consumer.unassign()
+        if waiting:
+            raise Retriable(f"cluster {self._cluster.name}: the ends of {sorted(waiting)} can't be read")
+        return found
+
+    def _read_tails(
+        self, found: Mapping[Partition, Tail], waiting: set[Partition], ends: Mapping[Partition, int], deadline: float
+    ) -> None:
         while waiting and time.monotonic() < deadline:
-            message = consumer.poll(max(0.0, deadline - time.monotonic()))
+            message = self._committed.poll(max(0.0, deadline - time.monotonic()))
             if message is None:
                 continue
             error = message.error()
@@ -142,6 +157,8 @@ class Reader:
             if error is not None and error.code() != KafkaError._PARTITION_EOF:
                 raise failures.classify_start(error, self._cluster.name, f"reading {message.topic()}")
             at, offset = Partition(cast(str, message.topic()), cast(int, message.partition())), message.offset()
+            if at not in waiting:
+                continue
             tail = found[at]
             if error is None:
                 tail.records.append(cast(int, offset))
@@ -149,11 +166,6 @@ class Reader:
                 tail.stable = cast(int, offset)
             if len(tail.records) > 1 or tail.stable >= ends[at]:
                 waiting.discard(at)
-        consumer.unassign()
-        unread = sorted(at for at in waiting if found[at].stable < 0)
-        if unread:
-            raise Retriable(f"cluster {self._cluster.name}: the ends of {unread} can't be read")
-        return found
 
     def holds(self, at: Partition, offset: int) -> bool:
         """Whether there is a record at this offset, of an aborted transaction too: compaction may have taken it."""
