@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from integration_tests.harness.broker import free_port, wait_ready
+from integration_tests.harness.broker import free_port, wait_leaders, wait_ready
 
 IMAGE = "apache/kafka:4.3.0"
 
@@ -53,6 +53,7 @@ class Kafka:
         kafka = cls(name, f"127.0.0.1:{port}")
         try:
             wait_ready(kafka.bootstrap, 90)
+            wait_leaders(kafka.bootstrap)
         except BaseException:
             kafka.stop()
             raise

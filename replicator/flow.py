@@ -7,6 +7,7 @@ changes topics and plans; signals and lanes reach it through one queue.
 from __future__ import annotations
 
 import queue
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -38,6 +39,7 @@ from replicator.runner import Copying, Ended, Event, LaneRunner, Parked
 from replicator.topics import ControlPlane
 
 CHANGE_ATTEMPTS = 3
+CHANGE_PAUSE_S, CHANGE_PAUSE_S_MAX = 0.05, 1.0
 
 
 class FlowWorker:
@@ -47,6 +49,7 @@ class FlowWorker:
         self._flow, self._config, self._owner = flow, config, owner
         self._reach, self._log = reach, log
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._asked = threading.Event()  # to stop
         self._parked: set[int] = set()
         self._runners: dict[int, LaneRunner] = {}
         self._routes: dict[Partition, Route] = {}
@@ -59,6 +62,7 @@ class FlowWorker:
 
     def stop(self) -> None:
         """Ask for a clean stop, from any thread or a signal handler."""
+        self._asked.set()
         self._events.put(None)
 
     def run(self) -> int:
@@ -101,17 +105,21 @@ class FlowWorker:
         routing.check_conflicts(self._config, known, self._cluster_ids, self._flow.name)
 
     def _open_generation(self, infos: Mapping[str, TopicInfo]) -> Generation:
-        reader = Reader(self._flow, self._flow.target)
+        """The open generation, tried for until the connect timeout: a cluster that comes up has no leaders at first."""
+        reader, attempt = Reader(self._flow, self._flow.target), 0
         listing = {name: info.partitions for name, info in infos.items()}
+        give_up = time.monotonic() + self._flow.limits.connect_timeout_ms / 1000
         try:
-            for attempt in range(1, CHANGE_ATTEMPTS + 1):
+            while True:
                 try:
                     generation, changed = Changer(self._flow, reader, self._noise).ensure(listing)
                     break
                 except (UnknownOutcome, Retriable) as error:  # half done or done: the next attempt reads which
-                    if attempt == CHANGE_ATTEMPTS:
+                    attempt += 1
+                    if attempt >= CHANGE_ATTEMPTS and time.monotonic() >= give_up:
                         raise
                     self._log.warning("generation_tried_again", reason=str(error))
+                    self._asked.wait(min(CHANGE_PAUSE_S_MAX, CHANGE_PAUSE_S * 2 ** min(attempt, 10)))
         finally:
             reader.close()
         if changed:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import random
 import socket
+import time
 import uuid
 from typing import Literal, Protocol
 
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 Kind = Literal["embedded", "kafka"]
 READY_S_MAX = 60.0
+LOOK_S, ANSWER_S_MAX = 0.05, 5.0
 
 
 class BrokerHandle(Protocol):
@@ -61,5 +64,30 @@ def wait_ready(bootstrap: str, timeout_s: float = READY_S_MAX) -> str:
         }
     )
     metadata = admin.list_topics(timeout=timeout_s)
-    assert metadata.brokers, f"{bootstrap} answered without a broker"
     return str(metadata.cluster_id)
+
+
+def wait_leaders(bootstrap: str, timeout_s: float = READY_S_MAX) -> None:
+    """Wait until every partition of every topic has a leader that answers: a broker answers for itself before that."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    deadline = time.monotonic() + timeout_s
+    while True:
+        metadata = admin.list_topics(timeout=timeout_s)
+        latest = {
+            TopicPartition(name, number): OffsetSpec.latest()
+            for name, topic in metadata.topics.items()
+            for number in topic.partitions
+        }
+        late = (
+            [
+                future
+                for future in admin.list_offsets(latest, request_timeout=ANSWER_S_MAX).values()
+                if future.exception(timeout_s)
+            ]
+            if latest
+            else []
+        )
+        if metadata.brokers and not late:
+            return
+        assert time.monotonic() < deadline, f"{bootstrap}: {len(late)} partitions have no leader that answers"
+        time.sleep(LOOK_S)

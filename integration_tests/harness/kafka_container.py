@@ -22,7 +22,7 @@ from testcontainers.core.config import testcontainers_config
 from testcontainers.core.container import DockerContainer
 
 from integration_tests.harness import raw
-from integration_tests.harness.broker import Kind, free_port, wait_ready
+from integration_tests.harness.broker import Kind, free_port, wait_leaders, wait_ready
 from integration_tests.harness.cutting import FIRST_SEGMENT, batches_below
 
 IMAGE = "apache/kafka:4.3.0"
@@ -131,6 +131,7 @@ class KafkaContainer:
         """Wait until it answers."""
         try:
             wait_ready(self.bootstrap)
+            wait_leaders(self.bootstrap)
         except Exception as error:
             error.add_note(self._docker.logs(tail=50).decode(errors="replace"))
             raise
