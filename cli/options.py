@@ -44,6 +44,18 @@ def json_option(command: Command) -> Command:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")(command)
 
 
+def spark_options(command: Command) -> Command:
+    """--master and --conf, for commands that use Spark."""
+    conf = click.option(
+        "--conf",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="A property of Spark; may be given again. Wins over spark.conf of the file.",
+    )
+    master = click.option("--master", metavar="URL", help="Spark's master. Default: spark.master of the file.")
+    return master(conf(command))
+
+
 def chosen(config: Config, path: Path, names: Sequence[str]) -> list[Flow]:
     """The flows named on the command line, or all. Raises ConfigError for an unknown name."""
     from replicator.errors import ConfigError

@@ -9,6 +9,7 @@ from replicator.config.models import (
     Flow,
     Limits,
     Properties,
+    SparkSection,
     Start,
     TopicConfigs,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "FlowFileError",
     "Limits",
     "Properties",
+    "SparkSection",
     "Start",
     "TopicConfigs",
     "json_schema",

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from replicator import routing
 from replicator.config import librdkafka, properties
 from replicator.config.messages import fault_of
-from replicator.config.models import Cluster, Config, Flow
+from replicator.config.models import Cluster, Config, Flow, SparkSection
 from replicator.config.sections import (
     CLUSTER_NAME,
     FLOW_NAME,
@@ -100,7 +100,10 @@ class _Reader:
             self._document.fault((), "expected the keys clusters and flows")
             return None
         rest = {key: value for key, value in data.items() if key not in ("clusters", "flows")}
-        self._section(FileSection, {**rest, **_EMPTY_SECTIONS}, ())
+        if isinstance(rest.get("spark"), dict) and isinstance(rest["spark"].get("conf"), dict):
+            conf = self._as_written(rest["spark"]["conf"], ("spark", "conf"))
+            rest = {**rest, "spark": {**rest["spark"], "conf": conf}}
+        whole = self._section(FileSection, {**rest, **_EMPTY_SECTIONS}, ())
         clusters = self._named(data, "clusters", CLUSTER_NAME.pattern)
         flows = self._named(data, "flows", FLOW_NAME.pattern)
         read_clusters = {name: self._cluster(name, value) for name, value in clusters.items()}
@@ -111,7 +114,8 @@ class _Reader:
         for conflict in routing.conflicts(good_flows.values()):
             self._document.fault(("flows", conflict.flow), conflict.message)
         good_clusters = {name: cluster for name, cluster in read_clusters.items() if cluster is not None}
-        return Config(clusters=good_clusters, flows=good_flows)
+        spark = whole.spark if whole else SparkSection()
+        return Config(clusters=good_clusters, flows=good_flows, spark=spark)
 
     def _named(self, data: dict[str, Any], key: str, pattern: str) -> dict[str, Any]:
         """The mapping of sections under `key`, with their names checked."""

@@ -186,11 +186,24 @@ class Flow(FlowSettings):
     target: Cluster
 
 
+class SparkSection(Frozen):
+    """Where commands that use Spark run it. The daemon does not look at it."""
+
+    master: Annotated[str, Field(min_length=1)] = Field(
+        default="local[*,4]",
+        description="Spark's master URL. local[*,4]: this machine, all cores, each task tried up to four times.",
+    )
+    conf: dict[str, str] = Field(
+        default={}, description="Spark's own properties, by their names (spark.driver.memory, ...)."
+    )
+
+
 class Config(Frozen):
     """A whole flow file."""
 
     clusters: dict[str, Cluster]
     flows: dict[str, Flow]
+    spark: SparkSection = SparkSection()
 
 
 def servers(text: str) -> tuple[str, ...]:

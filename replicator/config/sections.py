@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, field_validator
 
-from replicator.config.models import FlowSettings, Frozen, Start, TopicConfigs
+from replicator.config.models import FlowSettings, Frozen, SparkSection, Start, TopicConfigs
 
 TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 FLOW_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_-]{0,99}")
@@ -137,6 +137,7 @@ class FileSection(Frozen):
         description="Flows by name. The name is part of transactional ids and internal topics: a renamed "
         "flow is a new one."
     )
+    spark: SparkSection = Field(default=SparkSection(), description="Where commands that use Spark run it.")
 
 
 def json_schema() -> dict[str, Any]:

@@ -1,0 +1,61 @@
+"""Spark's Kafka connector: its version is that of the installed Spark, and nothing else works."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from replicator.errors import ConfigError
+
+PACKAGE = "org.apache.spark:spark-sql-kafka-0-10"
+_CORE = re.compile(r"spark-core_(\d+\.\d+)-(\d[\w.-]*)\.jar")
+_JAR = re.compile(r"spark-sql-kafka-0-10_(\d+\.\d+)-(\d[\w.-]*)\.jar")
+_INSTALL = "install it with: pip install 'eos-replicate[spark]'"
+
+
+def with_connector(conf: Mapping[str, str]) -> dict[str, str]:
+    """`conf` with the connector that fits added to `spark.jars.packages`, unless Spark has it already.
+
+    Raises:
+        ConfigError: pyspark is not installed, SPARK_HOME holds another Spark than the installed pyspark, or `conf`
+            asks for a connector of another version (it would fail later, with a Java stack trace, or worse, not fail).
+    """
+    scala, version, jars = _installed()
+    wanted = f"{PACKAGE}_{scala}:{version}"
+    packages = [item.strip() for item in conf.get("spark.jars.packages", "").split(",") if item.strip()]
+    given = [item for item in packages if item.startswith(PACKAGE)]
+    named = [*conf.get("spark.jars", "").split(","), *(path.name for path in jars.glob("spark-sql-kafka-0-10_*.jar"))]
+    there = [match.groups() for match in map(_JAR.search, named) if match]
+    wrong = [item for item in given if item != wanted]
+    wrong += [f"{PACKAGE}_{item[0]}:{item[1]}" for item in there if item != (scala, version)]
+    if wrong:
+        raise ConfigError(f"the Kafka connector {wrong[0]} does not fit the installed Spark, which needs {wanted}")
+    if given or there:
+        return dict(conf)
+    return {**conf, "spark.jars.packages": ",".join([*packages, wanted])}
+
+
+def _installed() -> tuple[str, str, Path]:
+    """Scala version, Spark version and jars directory of the Spark that will be started."""
+    if importlib.util.find_spec("pyspark") is None:
+        raise ConfigError(f"this command needs pyspark, which is not installed; {_INSTALL}")
+    import pyspark
+
+    home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
+    found = [match.groups() for match in map(_CORE.fullmatch, _names(home / "jars")) if match]
+    if len(found) != 1:
+        raise ConfigError(f"there is no Spark in {home} (looked for jars/spark-core_*.jar); {_INSTALL}")
+    scala, version = found[0]
+    if version != pyspark.__version__:
+        raise ConfigError(
+            f"SPARK_HOME is {home} with Spark {version}, but the installed pyspark is {pyspark.__version__}; "
+            "unset SPARK_HOME or install the pyspark of that version"
+        )
+    return scala, version, home / "jars"
+
+
+def _names(directory: Path) -> list[str]:
+    return [path.name for path in directory.iterdir()] if directory.is_dir() else []

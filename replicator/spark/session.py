@@ -1,0 +1,172 @@
+"""One SparkSession for a command: checked before it starts, quiet while it runs, gone afterwards.
+
+Local by default. The JVM's log goes into a bounded file beside Spark's scratch space, not over the terminal; when
+something fails its last lines are part of the error.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from replicator.errors import ConfigError, Unreachable
+from replicator.spark import connector, java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from replicator.config import SparkSection
+
+LOG_BYTES_MAX = 8 * 1024 * 1024
+_TAIL_LINES = 12
+_STOP_S_MAX = 20
+_LOG4J = """\
+rootLogger.level = warn
+rootLogger.appenderRef.file.ref = file
+appender.file.type = RollingFile
+appender.file.name = file
+appender.file.fileName = {directory}/spark.log
+appender.file.filePattern = {directory}/spark.log.%i
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{HH:mm:ss}} %p %c{{1}}: %m%n%ex{{20}}
+appender.file.policies.type = SizeBasedTriggeringPolicy
+appender.file.policies.size = {half}
+appender.file.strategy.type = DefaultRolloverStrategy
+appender.file.strategy.max = 1
+"""
+_DEFAULTS = {
+    "spark.app.name": "eos-replicate",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.adaptive.enabled": "true",
+    "spark.log.structuredLogging.enabled": "false",
+}
+_LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSettings:
+    """Where Spark runs and how. `conf` are Spark's own properties; they win over every default here."""
+
+    master: str = "local[*,4]"
+    conf: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def local(self) -> bool:
+        """Whether driver and executors are one process here."""
+        return self.master.split("[")[0] == "local"
+
+
+def settings(section: SparkSection, master: str | None = None, conf: Sequence[str] = ()) -> SparkSettings:
+    """The file's `spark:` section with the command line laid over it.
+
+    Args:
+        conf: `NAME=VALUE` each, as spark-submit takes them.
+
+    Raises:
+        ConfigError: an item is not of that form.
+    """
+    given: dict[str, str] = {}
+    for item in conf:
+        name, equals, value = item.partition("=")
+        if not equals or not name.startswith("spark."):
+            raise ConfigError(f"--conf {item}: expected spark.NAME=VALUE")
+        given[name] = value
+    return SparkSettings(given.pop("spark.master", "") or master or section.master, {**section.conf, **given})
+
+
+def properties(chosen: SparkSettings, directory: Path) -> dict[str, str]:
+    """All of Spark's properties for `chosen`, the connector included. `directory` takes the log."""
+    options = f"-Dlog4j2.configurationFile={directory / 'log4j2.properties'}"
+    conf = {**_DEFAULTS, **(_LOCAL if chosen.local else {}), **chosen.conf, "spark.master": chosen.master}
+    if chosen.local:
+        conf.setdefault("spark.pyspark.python", sys.executable)
+    conf.setdefault("spark.sql.warehouse.dir", str(directory / "warehouse"))
+    conf["spark.driver.extraJavaOptions"] = f"{options} {conf.get('spark.driver.extraJavaOptions', '')}".strip()
+    return connector.with_connector(conf)
+
+
+@contextmanager
+def session(chosen: SparkSettings) -> Iterator[SparkSession]:
+    """Starts Spark and stops it, with its JVM, at the end. One at a time in a process.
+
+    Raises:
+        ConfigError: Java, pyspark or the connector is missing or does not fit.
+        Unreachable: Spark does not start: the master does not answer, the connector cannot be had, a property is
+            refused; the end of Spark's log is in the message.
+    """
+    java.check(os.environ)
+    with tempfile.TemporaryDirectory(prefix="eos-spark-", ignore_cleanup_errors=True) as name:
+        directory = Path(name)
+        (directory / "log4j2.properties").write_text(_LOG4J.format(directory=directory, half=LOG_BYTES_MAX // 2))
+        conf = properties(chosen, directory)
+        with _jvm(conf, directory) as gateway:
+            spark = _started(conf, gateway, directory)
+            try:
+                yield spark
+            finally:
+                spark.stop()
+
+
+@contextmanager
+def _jvm(conf: Mapping[str, str], directory: Path) -> Iterator[Any]:
+    """Spark's JVM; ends with the block, or with this process, whichever comes first."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.java_gateway import launch_gateway
+
+    spark_conf = SparkConf(loadDefaults=False).setAll(list(conf.items()))
+    with (directory / "launch.log").open("wb") as log:
+        try:
+            gateway = launch_gateway(spark_conf, {"stdout": log, "stderr": subprocess.STDOUT})  # type: ignore[no-untyped-call]
+        except PySparkRuntimeError as error:
+            raise Unreachable(f"Spark did not start{_tail(directory)}") from error
+    try:
+        yield gateway
+    finally:
+        SparkContext._gateway = SparkContext._jvm = None  # the next session starts a JVM with its own properties
+        gateway.shutdown()
+        process = gateway.proc
+        process.stdin.close()  # what the JVM waits for in order to leave
+        try:
+            process.wait(_STOP_S_MAX)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _started(conf: Mapping[str, str], gateway: Any, directory: Path) -> SparkSession:
+    from py4j.protocol import Py4JJavaError
+    from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    try:
+        spark_conf = SparkConf(loadDefaults=False, _jvm=gateway.jvm).setAll(list(conf.items()))
+        context = SparkContext(conf=spark_conf, gateway=gateway)
+        return SparkSession(context)
+    except Py4JJavaError as error:
+        reason = str(error.java_exception.toString())
+        raise Unreachable(f"Spark (master {conf['spark.master']}) did not start: {reason}{_tail(directory)}") from error
+    except PySparkException as error:
+        raise Unreachable(f"Spark (master {conf['spark.master']}) did not start: {error}{_tail(directory)}") from error
+
+
+def _tail(directory: Path) -> str:
+    """The last lines of what the JVM said, for an error; without the frames of its stack traces."""
+    said = [
+        line
+        for name in ("launch.log", "spark.log")
+        if (directory / name).exists()
+        for line in (directory / name).read_text(errors="replace").splitlines()
+        if not line.lstrip().startswith("at ")
+    ]
+    return "".join(f"\n  {line[:200]}" for line in said[-_TAIL_LINES:])

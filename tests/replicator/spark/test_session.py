@@ -1,0 +1,97 @@
+"""Where Spark runs and with what: file, command line and defaults; the connector fits the installed Spark."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from replicator import config
+from replicator.config import SparkSection
+from replicator.errors import ConfigError
+from replicator.spark import connector, session
+from replicator.spark.session import SparkSettings
+
+FITS = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
+FILE = """\
+clusters: {a: {properties: {bootstrap.servers: "a:1"}}, b: {properties: {bootstrap.servers: "b:1"}}}
+flows: {f: {source: a, target: b, topics: [t]}}
+"""
+
+
+def test_the_command_line_wins_over_the_file() -> None:
+    section = SparkSection(master="spark://one:7077", conf={"spark.cores.max": "4", "spark.executor.memory": "2g"})
+    merged = session.settings(section, "local[2,4]", ["spark.cores.max=8", "spark.x=a=b"])
+    assert merged == SparkSettings(
+        "local[2,4]", {"spark.cores.max": "8", "spark.executor.memory": "2g", "spark.x": "a=b"}
+    )
+    assert session.settings(section).master == "spark://one:7077"
+    assert session.settings(section, "x", ["spark.master=y"]) == SparkSettings("y", section.conf)
+
+
+@pytest.mark.parametrize("item", ["spark.x", "=1", "memory=2g"])
+def test_a_property_that_is_none(item: str) -> None:
+    with pytest.raises(ConfigError, match=r"expected spark\.NAME=VALUE"):
+        session.settings(SparkSection(), conf=[item])
+
+
+def test_the_file_has_a_spark_section() -> None:
+    text = FILE + 'spark: {master: "local[1]", conf: {spark.cores.max: 4, spark.eventLog.enabled: true}}\n'
+    read = config.load_text(text, env={}).spark
+    assert (read.master, read.conf) == ("local[1]", {"spark.cores.max": "4", "spark.eventLog.enabled": "true"})
+    assert config.load_text(FILE, env={}).spark.master == "local[*,4]"
+    with pytest.raises(ConfigError, match=r"spark\.mster"):
+        config.load_text(FILE + "spark: {mster: local}\n", env={})
+
+
+def test_defaults_give_way(tmp_path: Path) -> None:
+    ours = session.properties(SparkSettings(), tmp_path)
+    assert ours["spark.master"] == "local[*,4]"
+    assert ours["spark.jars.packages"] == FITS
+    assert ours["spark.pyspark.python"] == sys.executable
+    theirs = session.properties(
+        SparkSettings("spark://h:1", {"spark.ui.enabled": "true", "spark.driver.extraJavaOptions": "-Xss2m"}), tmp_path
+    )
+    assert theirs["spark.ui.enabled"] == "true"
+    assert theirs["spark.driver.extraJavaOptions"].endswith(" -Xss2m")
+    assert "spark.pyspark.python" not in theirs, "a path of this machine says nothing about executors elsewhere"
+    assert "spark.driver.host" not in theirs
+
+
+def test_a_connector_that_is_given_is_not_added_again() -> None:
+    packages = {"spark.jars.packages": f"com.example:other:1,{FITS}"}
+    assert connector.with_connector(packages) == packages
+    jars = {"spark.jars": f"/opt/spark-sql-kafka-0-10_2.13-{pyspark.__version__}.jar"}
+    assert connector.with_connector(jars) == jars
+    added = connector.with_connector({"spark.jars.packages": "com.example:other:1"})
+    assert added == {"spark.jars.packages": f"com.example:other:1,{FITS}"}
+
+
+@pytest.mark.parametrize(
+    "conf",
+    [
+        {"spark.jars.packages": "org.apache.spark:spark-sql-kafka-0-10_2.12:3.5.1"},
+        {"spark.jars": "a.jar,/opt/spark-sql-kafka-0-10_2.13-4.0.1.jar"},
+    ],
+)
+def test_a_connector_that_does_not_fit_is_refused(conf: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match=f"does not fit the installed Spark, which needs {FITS}"):
+        connector.with_connector(conf)
+
+
+def test_another_spark_in_spark_home_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    with pytest.raises(ConfigError, match="there is no Spark in"):
+        connector.with_connector({})
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "jars" / "spark-core_2.13-4.1.0.jar").touch()
+    with pytest.raises(ConfigError, match=r"with Spark 4\.1\.0, but the installed pyspark is"):
+        connector.with_connector({})
+
+
+def test_no_pyspark_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"pip install 'eos-replicate\[spark\]'"):
+        connector.with_connector({})
