@@ -83,20 +83,23 @@ def settings(section: SparkSection, master: str | None = None, conf: Sequence[st
     return SparkSettings(given.pop("spark.master", "") or master or section.master, {**section.conf, **given})
 
 
-def properties(chosen: SparkSettings, directory: Path) -> dict[str, str]:
-    """All of Spark's properties for `chosen`, the connector included. `directory` takes the log."""
+def properties(chosen: SparkSettings, directory: Path, *, kafka: bool = True) -> dict[str, str]:
+    """All of Spark's properties for `chosen`, with the connector for `kafka`. `directory` takes the log."""
     options = f"-Dlog4j2.configurationFile={directory / 'log4j2.properties'}"
     conf = {**_DEFAULTS, **(_LOCAL if chosen.local else {}), **chosen.conf, "spark.master": chosen.master}
     if chosen.local:
         conf.setdefault("spark.pyspark.python", sys.executable)
     conf.setdefault("spark.sql.warehouse.dir", str(directory / "warehouse"))
     conf["spark.driver.extraJavaOptions"] = f"{options} {conf.get('spark.driver.extraJavaOptions', '')}".strip()
-    return connector.with_connector(conf)
+    return connector.with_connector(conf) if kafka else conf
 
 
 @contextmanager
-def session(chosen: SparkSettings) -> Iterator[SparkSession]:
+def session(chosen: SparkSettings, *, kafka: bool = True) -> Iterator[SparkSession]:
     """Starts Spark and stops it, with its JVM, at the end. One at a time in a process.
+
+    Args:
+        kafka: with the Kafka connector, which Spark may have to download first.
 
     Raises:
         ConfigError: Java, pyspark or the connector is missing or does not fit.
@@ -107,7 +110,7 @@ def session(chosen: SparkSettings) -> Iterator[SparkSession]:
     with tempfile.TemporaryDirectory(prefix="eos-spark-", ignore_cleanup_errors=True) as name:
         directory = Path(name)
         (directory / "log4j2.properties").write_text(_LOG4J.format(directory=directory, half=LOG_BYTES_MAX // 2))
-        conf = properties(chosen, directory)
+        conf = properties(chosen, directory, kafka=kafka)
         with _jvm(conf, directory) as gateway:
             spark = _started(conf, gateway, directory)
             try:

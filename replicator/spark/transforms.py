@@ -1,0 +1,129 @@
+"""Pure functions from DataFrame to DataFrame. What goes in has the columns of Spark's Kafka source.
+
+A record's digest is null-safe: `xxhash64` skips nulls, so that (null, 'a') would equal ('a', null); null flags are
+hashed with the fields. Lengths need not be: xxhash64 mixes that of every string, binary and array element in. XOR over
+records would cancel pairs, so each record's aligned rank is mixed into its digest first.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from replicator.spark.chunks import PLACE_MASK
+from replicator.spark.verdicts import LOSSES
+
+_RANK_MASK = (1 << 33) - 1
+KEY_BYTES_SHOWN = 64
+PARTITION = ("topic", "partition")
+FINDING = (
+    "verdict string, records long, fields string, source_offset long, target_offset long, source_rank long, "
+    "target_rank long, timestamp_ms long, digest long, key_hash long, tombstone boolean, key binary"
+)
+"""Schema of `verdicts.Finding`."""
+
+
+def ranked(records: DataFrame) -> DataFrame:
+    """Adds `rank`: how many records of the partition the same read gave before this one.
+
+    Without a shuffle: a task of Spark's Kafka source reads one range of one partition in offset order, and
+    `monotonically_increasing_id` counts a task's rows in its low 33 bits. Holds only directly on such a read.
+    """
+    return records.withColumn("rank", F.monotonically_increasing_id().bitwiseAND(F.lit(_RANK_MASK)))
+
+
+def hashed(records: DataFrame) -> DataFrame:
+    """Adds `digest` of key, value, headers and timestamp, and `timestamp_ms`."""
+    return records.withColumn("timestamp_ms", F.unix_millis("timestamp")).withColumn(
+        "digest",
+        F.xxhash64(
+            F.isnull("key"),
+            "key",
+            F.isnull("value"),
+            "value",
+            F.isnull("headers"),
+            _headers_hash(),
+            "timestamp_ms",
+        ),
+    )
+
+
+def _headers_hash() -> Column:
+    """Null where there are none. Names, values and which values are null, all in order."""
+    names, values = F.col("headers.key"), F.col("headers.value")
+    hashed = F.xxhash64(F.size("headers"), names, values, F.transform(values, F.isnull))
+    return F.when(F.isnotnull("headers"), hashed)
+
+
+def by_field(records: DataFrame) -> DataFrame:
+    """Adds a hash of each field, null where the field is, and the first bytes of the key for people."""
+    return records.withColumns(
+        {
+            "key_hash": F.when(F.isnotnull("key"), F.xxhash64("key")),
+            "value_hash": F.when(F.isnotnull("value"), F.xxhash64("value")),
+            "headers_hash": _headers_hash(),
+            "key_shown": F.substring("key", 1, KEY_BYTES_SHOWN),
+        }
+    )
+
+
+def aligned(records: DataFrame, stretches: DataFrame) -> DataFrame:
+    """Adds `aligned`, the rank on the source that a record's rank corresponds to.
+
+    Args:
+        records: with `topic`, `partition` and `rank`.
+        stretches: `topic`, `partition`, `stretches array<struct<start long, shift long>>` in order of start, which is 0
+            in the first. Partitions that are not in it are left out.
+    """
+    before = F.filter("stretches", lambda stretch: stretch["start"] <= F.col("rank"))
+    joined = records.join(F.broadcast(stretches), list(PARTITION))
+    return joined.withColumn("aligned", F.col("rank") + F.element_at(before, -1)["shift"]).drop("stretches")
+
+
+def digests(records: DataFrame, bits: int) -> DataFrame:
+    """One row for each chunk: what `chunks.Chunk` holds, besides topic and partition.
+
+    All aggregates have a fixed size, so Spark keeps them in one hash table and nothing but they is shuffled.
+
+    Args:
+        records: with `topic`, `partition`, `offset`, `timestamp_ms`, `digest`, `rank`, `aligned`.
+        bits: binary logarithm of the chunk size.
+    """
+    place = F.col("rank").bitwiseAND(F.lit((1 << bits) - 1))
+    packed = F.col("digest").bitwiseAND(F.lit(~PLACE_MASK)).bitwiseOR(place)
+    return records.groupBy(*PARTITION, F.shiftright("aligned", bits).alias("chunk")).agg(
+        F.count(F.lit(1)).alias("records"),
+        F.min("rank").alias("first_rank"),
+        F.min("offset").alias("first_offset"),
+        F.max("offset").alias("last_offset"),
+        F.min("timestamp_ms").alias("first_ms"),
+        F.max("timestamp_ms").alias("last_ms"),
+        F.bit_xor(F.xxhash64("digest", "aligned")).alias("digest"),
+        F.min(packed).alias("low"),
+        F.max(packed).alias("high"),
+    )
+
+
+def opened(records: DataFrame, intervals: DataFrame, bits: int) -> DataFrame:
+    """Only the records of chunks that are to be opened, with the number of their `interval`.
+
+    Args:
+        records: with `topic`, `partition`, `aligned`.
+        intervals: `topic`, `partition`, `chunk`, `interval`.
+    """
+    chunk = records.withColumn("chunk", F.shiftright("aligned", bits))
+    return chunk.join(F.broadcast(intervals), [*PARTITION, "chunk"]).drop("chunk")
+
+
+def counted(findings: DataFrame) -> DataFrame:
+    """Records by topic, partition and verdict, with the first ranks on both sides."""
+    return findings.groupBy(*PARTITION, "verdict").agg(
+        F.sum("records").alias("records"),
+        F.min("source_rank").alias("source_rank"),
+        F.min("target_rank").alias("target_rank"),
+    )
+
+
+def differences(findings: DataFrame) -> DataFrame:
+    """The findings that say the sides disagree."""
+    return findings.where(F.col("verdict").isin(*LOSSES))

@@ -1,0 +1,26 @@
+"""One small local Spark for all tests of DataFrame functions; it needs no Kafka connector."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from replicator.errors import ConfigError
+from replicator.spark import java
+from replicator.spark.session import SparkSettings, session
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """Without Java these tests are skipped; EOS_REQUIRE_JAVA=1 makes that fail."""
+    try:
+        java.check(os.environ)
+    except ConfigError as error:
+        if os.environ.get("EOS_REQUIRE_JAVA") == "1":
+            pytest.fail(str(error))
+        pytest.skip(str(error))
+    with session(SparkSettings("local[2,4]", {"spark.sql.shuffle.partitions": "2"}), kafka=False) as running:
+        yield running
