@@ -37,8 +37,7 @@ def _keyed(row: Row) -> tuple[tuple[str, int, int], tuple[Any, ...]]:
 def _compared(group: tuple[tuple[str, int, int], Iterable[tuple[Any, ...]]]) -> Iterator[tuple[Any, ...]]:
     (topic, partition, _), rows = group
     sides: dict[bool, list[Record]] = {True: [], False: []}
-    for of_source, *fields in rows:
-        *numbers, key = fields
-        sides[of_source].append(Record(*numbers, None if key is None else bytes(key)))
+    for of_source, *fields, key in rows:
+        sides[of_source].append(Record._make([*fields, None if key is None else bytes(key)]))
     for finding in verdicts.compare(sides[True], sides[False]):
         yield (topic, partition, *finding)

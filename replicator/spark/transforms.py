@@ -68,16 +68,17 @@ def by_field(records: DataFrame) -> DataFrame:
 
 
 def aligned(records: DataFrame, stretches: DataFrame) -> DataFrame:
-    """Adds `aligned`, the rank on the source that a record's rank corresponds to.
+    """Moves `rank` on by `base`, and adds `aligned`: the rank on the source that this corresponds to.
 
     Args:
         records: with `topic`, `partition` and `rank`.
-        stretches: `topic`, `partition`, `stretches array<struct<start long, shift long>>` in order of start, which is 0
-            in the first. Partitions that are not in it are left out.
+        stretches: `topic`, `partition`, `base long` (how many records of the partition stand before this read),
+            `stretches array<struct<start long, shift long>>` in order of start, which is 0 in the first. Other columns
+            are added to the records. Partitions that are not in it are left out.
     """
     before = F.filter("stretches", lambda stretch: stretch["start"] <= F.col("rank"))
-    joined = records.join(F.broadcast(stretches), list(PARTITION))
-    return joined.withColumn("aligned", F.col("rank") + F.element_at(before, -1)["shift"]).drop("stretches")
+    joined = records.join(F.broadcast(stretches), list(PARTITION)).withColumn("rank", F.col("rank") + F.col("base"))
+    return joined.withColumn("aligned", F.col("rank") + F.element_at(before, -1)["shift"]).drop("stretches", "base")
 
 
 def digests(records: DataFrame, bits: int) -> DataFrame:

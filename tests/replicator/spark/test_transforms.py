@@ -53,11 +53,11 @@ def test_ranks_count_each_task_from_zero(spark: SparkSession) -> None:
 def test_ranks_are_aligned_by_stretches(spark: SparkSession) -> None:
     frame = transforms.ranked(kafka_frame(spark, [record(n) for n in range(6)], [record(0, partition=1)]))
     stretches = spark.createDataFrame(
-        [("t", 0, [(0, 10), (2, 11), (4, -3)])],
-        "topic string, partition int, stretches array<struct<start:long,shift:long>>",
+        [("t", 0, 100, [(0, 10), (102, 11), (104, -3)])],
+        "topic string, partition int, base long, stretches array<struct<start:long,shift:long>>",
     )
     found = transforms.aligned(frame, stretches).select("partition", "offset", "aligned").orderBy("offset")
-    expected = [(0, 0, 10), (0, 1, 11), (0, 2, 13), (0, 3, 14), (0, 4, 1), (0, 5, 2)]
+    expected = [(0, 0, 110), (0, 1, 111), (0, 2, 113), (0, 3, 114), (0, 4, 101), (0, 5, 102)]
     assert_df_equality(
         found,
         spark.createDataFrame(expected, "partition int, offset long, aligned long"),
