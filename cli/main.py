@@ -14,6 +14,7 @@ LAZY: dict[str, tuple[str, str]] = {
     "validate": ("cli.commands.validate:validate", "Check a flow file, without connecting."),
     "plan": ("cli.commands.plan:plan", "Connect and say what would happen, changing nothing."),
     "status": ("cli.commands.status:status", "Positions and lag of every partition."),
+    "reconcile": ("cli.commands.reconcile:reconcile", "Prove that both sides of a flow hold the same records (Spark)."),
     "schema": ("cli.commands.schema:schema", "Print the flow file's JSON schema for editors."),
     "demo": ("cli.commands.demo:demo", "See exactly-once happen, with everything killed on the way."),
     "broker": ("cli.commands.broker:broker", "Run the built-in Kafka broker alone."),
@@ -29,6 +30,7 @@ Examples:
 \b
 Exit codes:
   0   stopped, or done
+  1   reconcile: the sides differ
   2   bad configuration or usage
   3   a cluster cannot be reached, or a right is missing
   4   an incident that needs a decision

@@ -111,10 +111,14 @@ class Outcome:
         return found
 
     def as_json(self) -> dict[str, Any]:
-        """The same for machines. Keys of examples are text where they are UTF-8, else hexadecimal."""
+        """The same for machines. Places are sparse: bucket → records. Keys of examples are text where they are UTF-8, else hexadecimal."""
         found = asdict(self)
         for partition, row in zip(self.partitions, found["partitions"], strict=True):
             row |= {"source": _named(partition.source), "target": _named(partition.target), "agrees": partition.agrees}
+            row["places"] = {
+                name: {str(bucket): records for bucket, records in enumerate(counts) if records}
+                for name, counts in partition.places.items()
+            }
             row["examples"] = [{**asdict(item), "key": key_text(item.key)} for item in partition.examples]
         waiting = [_named(at) for at in self.waiting]
         return {**found, "waiting": waiting, "agrees": self.agrees, "totals": self.totals()}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -24,6 +24,10 @@ _INTERVALS = "topic string, partition int, chunk long, interval int"
 _OPENED = (
     "topic string, partition int, interval int, rank long, offset long, timestamp_ms long, digest long, key_hash long, "
     "value_hash long, headers_hash long, key_shown binary"
+)
+_ALIGNED = (
+    "topic string, partition int, aligned long, rank long, offset long, timestamp_ms long, digest long, key binary, "
+    "value binary, headers array<struct<key:string,value:binary>>"
 )
 Chunks = dict[int, Chunk]
 
@@ -94,6 +98,16 @@ class Passes:
         target = [_to_open(item.pair.target, item, item.target, item.stretches) for item in opened]
         return opening.findings(self._opened(self._flow.source, source), self._opened(self._flow.target, target))
 
+    def unequal(self, compared: Sequence[Compared]) -> DataFrame:
+        """Findings on records in chunks of equal digests whose fields differ all the same. Shuffles all records."""
+        everything = [replace(item, differing=Differing([_equal_chunks(item)])) for item in compared]
+        source = [_to_open(item.pair.source, item, item.source, _UNSHIFTED) for item in everything]
+        target = [_to_open(item.pair.target, item, item.target, item.stretches) for item in everything]
+        return transforms.unequal(
+            self._layers(self._flow.source, source) or self.spark.createDataFrame([], _ALIGNED),
+            self._layers(self._flow.target, target) or self.spark.createDataFrame([], _ALIGNED),
+        )
+
     def _chunks(
         self, source: DataFrame | None, target: DataFrame | None
     ) -> tuple[dict[Partition, Chunks], dict[Partition, Chunks]]:
@@ -111,7 +125,12 @@ class Passes:
         return sides
 
     def _opened(self, cluster: Cluster, parts: Sequence[_ToOpen]) -> DataFrame:
-        """Records of one side to be opened. Each layer reads at most one range of each partition."""
+        """Records of one side to be opened, with hashes of their fields."""
+        found = self._layers(cluster, parts)
+        return self.spark.createDataFrame([], _OPENED) if found is None else transforms.by_field(found)
+
+    def _layers(self, cluster: Cluster, parts: Sequence[_ToOpen]) -> DataFrame | None:
+        """Records of one side under their source topic. Each layer reads at most one range of each partition."""
         rows = [
             (*part.at, number, interval)
             for part in parts
@@ -128,9 +147,7 @@ class Passes:
             plan = self._plan((part.at, part.source_topic, span.rank, part.stretches) for part, span in now)
             layers.append(transforms.opened(transforms.aligned(read, plan), intervals, self.bits))
         found = kafka.union(layers)
-        if found is None:
-            return self.spark.createDataFrame([], _OPENED)
-        return transforms.by_field(found).drop("topic").withColumnRenamed("source_topic", "topic")
+        return None if found is None else found.drop("topic").withColumnRenamed("source_topic", "topic")
 
     def _plan(self, rows: Iterable[tuple[Partition, str, int, Sequence[Stretch]]]) -> DataFrame:
         plan = [(*at, topic, base, [tuple(stretch) for stretch in shifts]) for at, topic, base, shifts in rows]
@@ -146,3 +163,7 @@ def _to_open(at: Partition, item: Compared, side: Mapping[int, Chunk], shifts: S
     intervals = item.differing.intervals
     wanted = [side[number] for numbers in intervals for number in numbers if number in side]
     return _ToOpen(at, item.pair.source.topic, chunks.ranges(wanted), shifts, intervals)
+
+
+def _equal_chunks(item: Compared) -> list[int]:
+    return [n for n in sorted(item.source) if chunks.equal(item.source[n], item.target.get(n))]

@@ -32,7 +32,8 @@ def reconcile(spark: SparkSession, flow: Flow, snapshot: Snapshot, mode: Mode, s
     """Compares both sides of `snapshot`.
 
     Args:
-        mode: quick: which chunks differ, not which records. full: which records, and how.
+        mode: quick: which chunks differ, not which records. full: which records, and how. deep: chunks with equal
+            digests are compared too, field by field.
         say: told in a few words what begins.
 
     Returns:
@@ -43,16 +44,18 @@ def reconcile(spark: SparkSession, flow: Flow, snapshot: Snapshot, mode: Mode, s
     compared = passes.digests()
     differ = [item for item in compared if item.differing.intervals]
     notes: list[str] = []
-    if mode == "quick" or not differ:
-        findings = spark.createDataFrame([], _SCHEMA)
-    else:
+    findings = spark.createDataFrame([], _SCHEMA)
+    if mode != "quick" and differ:
         say(f"opening {sum(len(numbers) for item in differ for numbers in item.differing.intervals)} chunks")
         opened = passes.findings(compared).persist()
-        firsts = _firsts(opened)
-        findings = _resolved(spark, flow, passes, compared, opened, firsts, notes).persist()
-    counts = summary.counts(findings) if differ and mode != "quick" else {}
-    places = summary.places(findings, compared) if counts else {}
-    examples = summary.examples(findings) if counts else {}
+        findings = _resolved(spark, flow, passes, compared, opened, _firsts(opened), notes)
+    if mode == "deep":
+        say("comparing every field of every record")
+        findings = findings.unionByName(passes.unequal(compared))
+    findings = findings.persist()
+    named = mode == "deep" or (mode == "full" and bool(differ))
+    counts, places = (summary.counts(findings), summary.places(findings, compared)) if named else ({}, {})
+    examples = summary.examples(findings) if named else {}
     partitions = tuple(
         replace(
             _outcome(item, counts.get(item.pair.source, {}), mode),

@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from replicator.spark.chunks import PLACE_MASK
-from replicator.spark.verdicts import LOSSES
+from replicator.spark.verdicts import ALTERED, LOSSES
 
 _RANK_MASK = (1 << 33) - 1
 KEY_BYTES_SHOWN = 64
@@ -114,6 +114,38 @@ def opened(records: DataFrame, intervals: DataFrame, bits: int) -> DataFrame:
     """
     chunk = records.withColumn("chunk", F.shiftright("aligned", bits))
     return chunk.join(F.broadcast(intervals), [*PARTITION, "chunk"]).drop("chunk")
+
+
+def unequal(source: DataFrame, target: DataFrame) -> DataFrame:
+    """Findings on records whose fields differ, byte by byte and without any digest.
+
+    Args:
+        source, target: of chunks with equal digests; with `topic`, `partition` (the source's) and `aligned`.
+    """
+    left, right = source.alias("s"), target.alias("t")
+    on = [F.col(f"s.{name}") == F.col(f"t.{name}") for name in (*PARTITION, "aligned")]
+    pairs = {"key": "key", "value": "value", "headers": "headers", "timestamp": "timestamp_ms"}
+    changed = [
+        F.when(~F.col(f"s.{column}").eqNullSafe(F.col(f"t.{column}")), F.lit(name)) for name, column in pairs.items()
+    ]
+    return (
+        left.join(right, on)
+        .withColumn("fields", F.concat_ws(",", *changed))
+        .where("fields != ''")
+        .select(
+            *(F.col(f"s.{name}").alias(name) for name in PARTITION),
+            F.lit(ALTERED).alias("verdict"),
+            F.lit(1).cast("long").alias("records"),
+            "fields",
+            *(F.col(f"{side[0]}.offset").alias(f"{side}_offset") for side in ("source", "target")),
+            *(F.col(f"{side[0]}.rank").alias(f"{side}_rank") for side in ("source", "target")),
+            F.col("s.timestamp_ms").alias("timestamp_ms"),
+            F.col("s.digest").alias("digest"),
+            F.lit(None).cast("long").alias("key_hash"),
+            F.isnull("s.value").alias("tombstone"),
+            F.substring("s.key", 1, KEY_BYTES_SHOWN).alias("key"),
+        )
+    )
 
 
 def counted(findings: DataFrame) -> DataFrame:

@@ -1,0 +1,156 @@
+"""`eos-replicate reconcile`: do both sides of a flow hold the same records?"""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.options import config_option, console_for_people, json_option, patience_ms, print_json, spark_options
+
+if TYPE_CHECKING:
+    from replicator.config import Config, Flow
+    from replicator.spark.outcome import Mode, Outcome
+
+EPILOG = """\b
+Examples:
+  eos-replicate reconcile -c configs/orders-dr.yaml --flow orders
+  eos-replicate reconcile -c flows.yaml --flow orders --out report --from 2026-01-31T00:00:00Z
+  eos-replicate reconcile -c flows.yaml --flow orders --quick --json
+  eos-replicate reconcile -c flows.yaml --flow orders --master spark://host:7077 --conf spark.cores.max=16
+
+\b
+Verdicts: same, missing, extra, doubled, altered (which of key, value, headers, timestamp), reordered; and, told
+apart from loss, what retention or compaction removed on either side.
+
+\b
+Exit codes:
+  0    both sides agree
+  1    differences
+  2    the flow file or the command line is wrong, Java or pyspark is missing, the output directory exists
+  3    a cluster or Spark cannot be reached, or a right is missing
+  4    nothing can be compared: see the message
+  130  interrupted
+"""
+
+
+@click.command(epilog=EPILOG)
+@config_option
+@click.option("--flow", "name", metavar="NAME", help="The flow; may be left out when the file has one.")
+@click.option("--topics", multiple=True, metavar="NAME[,NAME]", help="Only these source topics; may be given again.")
+@click.option("--from", "start", metavar="TIME", help="From the first record at or after this time, with zone.")
+@click.option("--to", "end", metavar="TIME", help="To before the first record at or after this time, with zone.")
+@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="New directory for HTML, JSON and Parquet.")
+@click.option("--quick", is_flag=True, help="Only say which chunks differ, after one read of both sides.")
+@click.option("--deep", is_flag=True, help="Besides digests, compare every field of every record.")
+@spark_options
+@json_option
+def reconcile(
+    path: Path,
+    name: str | None,
+    topics: tuple[str, ...],
+    start: str | None,
+    end: str | None,
+    out: Path | None,
+    quick: bool,
+    deep: bool,
+    master: str | None,
+    conf: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Read both sides of a flow with Spark and name every record that differs.
+
+    It may run while the flow runs: what is in flight is not compared. Nothing is changed on either side. Needs Java 17
+    or later and eos-replicate[spark].
+    """
+    from replicator import config
+    from replicator.errors import ConfigError
+
+    if quick and deep:
+        raise ConfigError("--quick and --deep exclude each other")
+    window = (_time_ms("--from", start), _time_ms("--to", end))
+    if window[0] is not None and window[1] is not None and window[0] >= window[1]:
+        raise ConfigError(f"--from {start} is not before --to {end}")
+    loaded = config.load(path, os.environ)
+    flow = _one(loaded, path, name)
+    wanted = {topic for text in topics for topic in text.split(",") if topic}
+    mode: Mode = "quick" if quick else "deep" if deep else "full"
+    outcome = _run(loaded, flow, wanted, window, mode, out, master, conf)
+    if as_json:
+        print_json(outcome.as_json())
+    else:
+        from cli.commands import reconcile_show
+
+        reconcile_show.show(console_for_people(), outcome, out)
+    return 0 if outcome.agrees else 1
+
+
+def _run(
+    loaded: Config,
+    flow: Flow,
+    topics: set[str],
+    window: tuple[int | None, int | None],
+    mode: Mode,
+    out: Path | None,
+    master: str | None,
+    conf: tuple[str, ...],
+) -> Outcome:
+    """Everything that can be wrong without Spark is found before it starts; Spark's start takes seconds."""
+    from rich.console import Console
+
+    from replicator.spark import connector, java, java_client, session
+
+    java.check(os.environ)
+    chosen = session.settings(loaded.spark, master, conf)
+    connector.with_connector(chosen.conf)
+    from replicator.spark import failures, report, snapshot
+    from replicator.spark.reconcile import reconcile as compare
+
+    if out is not None:
+        report.check_unused(out)
+    for cluster in (flow.source, flow.target):
+        java_client.properties(cluster)
+    patience = patience_ms(flow)
+    span = snapshot.Window(*window)
+    with Console(stderr=True).status("asking both clusters") as status:
+        snapshot.take(flow, topics, span, connect_timeout_ms=patience)
+        status.update("starting Spark")
+        with session.session(chosen) as spark:
+            taken = snapshot.take(flow, topics, span, connect_timeout_ms=patience)
+            with failures.explained(flow, taken, connect_timeout_ms=patience):
+                outcome, findings = compare(spark, flow, taken, mode, status.update)
+                if out is not None:
+                    status.update(f"writing {out}")
+                    report.write(outcome, findings, out)
+    return outcome
+
+
+def _one(loaded: Config, path: Path, name: str | None) -> Flow:
+    from replicator.errors import ConfigError
+
+    known = ", ".join(sorted(loaded.flows))
+    if name is None and len(loaded.flows) == 1:
+        return next(iter(loaded.flows.values()))
+    if name is None:
+        raise ConfigError(f"{path}: --flow is needed; it has {known}")
+    if name not in loaded.flows:
+        raise ConfigError(f"{path}: no flow {name}; it has {known}")
+    return loaded.flows[name]
+
+
+def _time_ms(option: str, text: str | None) -> int | None:
+    """A time with zone in ms since 1970."""
+    from replicator.errors import ConfigError
+
+    if text is None:
+        return None
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(f"{option} {text}: expected a time such as 2026-01-31T12:00:00Z") from None
+    if when.tzinfo is None:
+        raise ConfigError(f"{option} {text}: the time needs a zone, such as 2026-01-31T12:00:00Z")
+    return round(when.timestamp() * 1000)
