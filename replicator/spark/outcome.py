@@ -111,7 +111,7 @@ class Outcome:
         return found
 
     def as_json(self) -> dict[str, Any]:
-        """The same for machines. Places are sparse: bucket → records. Keys of examples are text where they are UTF-8, else hexadecimal."""
+        """The same for machines. Places are sparse (bucket → records); keys are text where they are UTF-8, else hex."""
         found = asdict(self)
         for partition, row in zip(self.partitions, found["partitions"], strict=True):
             row |= {"source": _named(partition.source), "target": _named(partition.target), "agrees": partition.agrees}

@@ -215,8 +215,15 @@ def _outcome(item: Compared, counts: Mapping[str, int], mode: Mode) -> Partition
         chunks=len(numbers),
         chunks_differing=len(unlike),
         verdicts={verdicts.SAME: same, **found},
-        notes=pair.notes,
+        notes=(*pair.notes, *_foreign(item)),
     )
+
+
+def _foreign(item: Compared) -> list[str]:
+    last = max((chunk.last_offset for chunk in item.target.values()), default=-1)
+    if last < item.pair.vouched:
+        return []
+    return [f"records at target offsets {item.pair.vouched} to {last} were not written by this flow"]
 
 
 def _records(side: Mapping[int, Chunk], number: int) -> int:

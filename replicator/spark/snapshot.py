@@ -46,6 +46,7 @@ class Pair:
 
     `source_cut`, `target_cut`: the log begins later than what was copied, by retention or DeleteRecords.
     `count`: records of the whole range according to the position; None where it says nothing about this range.
+    `vouched`: the target offset below which the position vouches for records.
     `notes`: what a reader of the report should know, in sentences.
     """
 
@@ -58,6 +59,7 @@ class Pair:
     source_compacted: bool = False
     target_compacted: bool = False
     count: int | None = None
+    vouched: int = -1
     notes: tuple[str, ...] = ()
 
 
@@ -178,8 +180,6 @@ def pair_of(flow: Flow, seen: Seen) -> Pair:
     source_start, source_end = seen.source_bounds
     target_start, target_end = seen.target_bounds
     end = min(max(evidence.next_target_offset, seen.target_end_before), target_end)
-    if end > max(evidence.next_target_offset, target_start):
-        notes.append(f"target offsets from {evidence.next_target_offset} on were not written by this flow")
     return Pair(
         source=seen.source,
         target=seen.target,
@@ -190,6 +190,7 @@ def pair_of(flow: Flow, seen: Seen) -> Pair:
         source_compacted="compact" in seen.source_topic.configs.get("cleanup.policy", ""),
         target_compacted="compact" in seen.target_topic.configs.get("cleanup.policy", ""),
         count=evidence.count,
+        vouched=evidence.next_target_offset,
         notes=tuple(notes),
     )
 

@@ -1,0 +1,117 @@
+"""A copy made by hand, with a position that vouches for it: what a flow would have left, and what damage adds to it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from confluent_kafka import TopicPartition
+
+from integration_tests.harness import clients
+from integration_tests.harness.broker import BrokerHandle
+from integration_tests.harness.replicator import FlowFile
+from replicator import checkpoint, config
+from replicator.checkpoint import Evidence
+from replicator.config import Flow
+from replicator.topics import ControlPlane
+
+EPOCH_MS = 1_700_000_000_000
+
+
+class Content(NamedTuple):
+    """What a record says."""
+
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+def mixed(count: int, seed: str = "") -> list[Content]:
+    """Records with nulls, empty fields, headers and repeated keys; no two are equal."""
+    return [
+        Content(
+            None if number % 11 == 0 else f"k{number % 97}".encode(),
+            None if number % 13 == 0 else b"" if number % 17 == 0 else f"{seed}{number}".encode() * (1 + number % 5),
+            EPOCH_MS + number,
+            (("h", b"1"), ("n", None)) if number % 7 == 0 else (),
+        )
+        for number in range(count)
+    ]
+
+
+class Planted:
+    """A flow's topic on both sides, one list of records for each partition of each side."""
+
+    def __init__(
+        self,
+        source: BrokerHandle,
+        target: BrokerHandle,
+        directory: Path,
+        records: Sequence[Sequence[Content]],
+        copies: Sequence[Sequence[Content]],
+        *,
+        target_policy: str = "delete",
+    ) -> None:
+        name = f"planted-{uuid.uuid4().hex[:8]}"
+        self.topic, self.copy = f"{name}.in", f"{name}.in.copy"
+        self.source, self.target = source.bootstrap, target.bootstrap
+        self.file = FlowFile(directory, name, self.source, self.target, topics=[self.topic])
+        clients.create_topic(self.source, self.topic, len(records))
+        clients.create_topic(self.target, self.copy, len(records), {"cleanup.policy": target_policy})
+        produce(self.source, self.topic, records)
+        produce(self.target, self.copy, copies)
+        self.commit([len(side) for side in records], [len(side) for side in copies])
+
+    @property
+    def flow(self) -> Flow:
+        """The flow as its file says."""
+        return config.load(self.file.path).flows[self.file.flow]
+
+    def commit(self, positions: Sequence[int], next_targets: Sequence[int]) -> None:
+        """Commit the flow's positions, as if it had copied so many records."""
+        flow = self.flow
+        with ControlPlane(flow) as clusters:
+            here, _ = clusters.connect()
+            source = clusters.list_source()[self.topic]
+            target = clusters.list_target([self.topic])[self.copy]
+        offsets = []
+        for number, (position, next_target) in enumerate(zip(positions, next_targets, strict=True)):
+            evidence = Evidence(
+                generation=1,
+                owner="a test",
+                source_topic=self.topic,
+                source_cluster=here.cluster_id,
+                source_topic_id=source.topic_id,
+                target_topic_id=target.topic_id,
+                log_start=0,
+                next_target_offset=next_target,
+                count=position,
+            )
+            offsets.append(TopicPartition(self.copy, number, position, metadata=checkpoint.encode(evidence)))
+        client = clients.consumer(self.target, group_id=f"eos-replicate.{flow.name}")
+        client.commit(offsets=offsets, asynchronous=False)
+        client.close()
+
+
+def produce(bootstrap: str, topic: str, sides: Sequence[Sequence[Content]]) -> None:
+    """Write the records, one list for each partition."""
+    failed: list[object] = []
+    writer = clients.producer(bootstrap, linger_ms=20, queue_buffering_max_messages=1_000_000)
+    report: Callable[[object, object], None] = lambda error, _: failed.append(error) if error else None  # noqa: E731
+    for number, records in enumerate(sides):
+        for record in records:
+            writer.produce(
+                topic,
+                record.value,
+                record.key,
+                partition=number,
+                timestamp=record.timestamp_ms,
+                headers=list(record.headers) or None,
+                on_delivery=report,
+            )
+            writer.poll(0)
+    assert writer.flush(clients.TIMEOUT_S) == 0
+    assert not failed, failed
