@@ -119,9 +119,9 @@ def differing(
     """The chunks to open, by number.
 
     Neighbours are opened together, because a record may have moved from one into the other, and with the equal chunk
-    before them, as the record that was doubled may be its last. In a long stretch that one
-    side lacks, only the ends can hold records of both sides; its middle is opened apart, or, at the head of a
-    partition whose other side was cut, only counted.
+    before them, as the record that was doubled may be its last. In a long stretch that one side lacks, only the ends
+    can hold records of both sides; its middle is opened apart, or, at the head of a partition whose other side was cut,
+    only counted.
 
     Args:
         source_cut: retention (or DeleteRecords) has removed records from the head of the source's compared range.

@@ -105,7 +105,11 @@ def take(flow: Flow, topics: Collection[str], window: Window, *, connect_timeout
         raise ConfigError(f"flow {flow.name} does not copy topic {', '.join(others)}")
     with ControlPlane(flow, connect_timeout_ms=connect_timeout_ms) as clusters:
         here, _ = clusters.connect()
-        sources = {name: info for name, info in clusters.list_source().items() if not topics or name in topics}
+        listed = clusters.list_source()
+        absent = clusters.missing(listed)
+        if absent is not None and not topics:
+            raise absent
+        sources = {name: info for name, info in listed.items() if not topics or name in topics}
         unknown = sorted(set(topics) - sources.keys())
         if unknown:
             raise ConfigError(f"cluster {flow.source.name!r} has no topic {', '.join(unknown)}")
