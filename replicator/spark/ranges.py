@@ -1,0 +1,114 @@
+"""Cuts what a backfill has to copy into bounded ranges of source offsets, and those into rounds. Pure.
+
+Invariants
+- The ranges of a partition follow one another without gap or overlap, from its position to its fixed end: what a
+  range must copy is known before anything runs, and what stands on the target decides how far it is.
+- One range per partition and round: two ranges of a partition never run at the same time, they share a
+  transactional id and would fence one another.
+- Offsets are sparse (markers, aborted records, compaction): a range of n offsets holds at most n records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import NamedTuple
+
+from replicator.errors import ConfigError, Incident
+from replicator.planes.contract import Partition
+
+
+class Range(NamedTuple):
+    """Source offsets [start, end) of one partition, copied in one round by one task."""
+
+    round: int
+    at: Partition
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A source partition when the backfill begins: its log start, its read_committed end, its stable position.
+
+    `position` is None where the target holds none yet.
+    """
+
+    log_start: int
+    end: int
+    position: int | None = None
+
+
+def plan(
+    seen: Mapping[Partition, Seen],
+    offsets_max: int,
+    first: Mapping[Partition, int] | None = None,
+    last: Mapping[Partition, int] | None = None,
+) -> list[Range]:
+    """All ranges of a backfill, sorted by round, then partition. A partition that is done already has none.
+
+    `offsets_max` bounds a range. `first` and `last` (exclusive) are offsets that the user gave, by partition; without
+    them a partition goes from its position (without one: its log start) to its end.
+
+    Raises ConfigError that lists every partition whose given offsets can't be: past the source's end, in reverse, or
+    `first` elsewhere than at the committed position: below it records would be doubled, above it left out. Raises
+    Incident `source_records_gone` where the source no longer has what comes next.
+    """
+    if offsets_max < 1:
+        raise ConfigError(f"a range needs at least one offset, not {offsets_max}")
+    first, last = first or {}, last or {}
+    unknown = sorted((first.keys() | last.keys()) - seen.keys())
+    faults = [f"{at}: not a partition of this backfill" for at in unknown]
+    bounds: dict[Partition, tuple[int, int]] = {}
+    for at, found in sorted(seen.items()):
+        start, end = _bounds(found, first.get(at), last.get(at))
+        faults += [f"{at}: {fault}" for fault in _faults(found, first.get(at), last.get(at))]
+        bounds[at] = (start, end)
+    if faults:
+        raise ConfigError("the backfill cannot be planned:\n  " + "\n  ".join(faults))
+    for at, (start, end) in bounds.items():
+        if start < end and start < seen[at].log_start:
+            _gone(at, start, seen[at].log_start)
+    return sorted(cut for at, (start, end) in bounds.items() for cut in _cut(at, start, end, offsets_max))
+
+
+def rounds(ranges: Sequence[Range]) -> Iterator[list[Range]]:
+    """The ranges of each round, in order; `ranges` as `plan` gives them."""
+    for _, together in groupby(ranges, key=lambda cut: cut.round):
+        yield list(together)
+
+
+def _bounds(found: Seen, first: int | None, last: int | None) -> tuple[int, int]:
+    fresh = found.log_start if first is None else first
+    return fresh if found.position is None else found.position, found.end if last is None else last
+
+
+def _faults(found: Seen, first: int | None, last: int | None) -> Iterator[str]:
+    if last is not None and last > found.end:
+        yield f"is to end at offset {last}, past its committed end {found.end}"
+    if first is None:
+        return
+    if first > (found.end if last is None else last):
+        yield f"starts at offset {first}, after its end {found.end if last is None else last}"
+    elif found.position is not None and first < found.position:
+        yield f"starts at offset {first}, below the committed position {found.position}: records would be doubled"
+    elif found.position is not None and first > found.position:
+        yield f"starts at offset {first}, above the committed position {found.position}: records would be left out"
+    elif found.position is None and first < found.log_start:
+        yield f"starts at offset {first}, but the source begins at {found.log_start}"
+
+
+def _gone(at: Partition, start: int, log_start: int) -> None:
+    raise Incident(
+        "source_records_gone",
+        f"source offsets {start} to {log_start - 1} were deleted before they were copied",
+        topic=at.topic,
+        partition=at.partition,
+        offset=start,
+    )
+
+
+def _cut(at: Partition, start: int, end: int, offsets_max: int) -> Iterator[Range]:
+    for number, low in enumerate(range(start, end, offsets_max)):
+        yield Range(number, at, low, min(low + offsets_max, end))

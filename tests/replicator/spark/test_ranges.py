@@ -1,0 +1,94 @@
+"""The planner of a backfill: no gap, no overlap, nothing that would double or leave out records."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from itertools import pairwise
+
+import pytest
+
+from replicator.errors import ConfigError, Incident
+from replicator.planes.contract import Partition
+from replicator.spark.ranges import Range, Seen, plan, rounds
+
+A, B, C = Partition("a", 0), Partition("a", 1), Partition("b", 0)
+PLANNING_S_MAX = 5.0
+
+
+def of(ranges: list[Range], at: Partition) -> list[tuple[int, int]]:
+    return [(cut.start, cut.end) for cut in ranges if cut.at == at]
+
+
+def test_each_partition_goes_from_its_position_to_its_end() -> None:
+    seen = {A: Seen(0, 25, 5), B: Seen(3, 12), C: Seen(0, 9, 9)}
+    ranges = plan(seen, 10)
+    assert of(ranges, A) == [(5, 15), (15, 25)]
+    assert of(ranges, B) == [(3, 12)], "without a position: from the log start"
+    assert of(ranges, C) == [], "it stands at its end"
+
+
+def test_a_round_holds_a_partition_once_and_rounds_are_in_order() -> None:
+    ranges = plan({A: Seen(0, 25), B: Seen(0, 5), C: Seen(0, 11)}, 10)
+    turns = list(rounds(ranges))
+    assert [[cut.at for cut in turn] for turn in turns] == [[A, B, C], [A, C], [A]]
+    assert all(cut.round == number for number, turn in enumerate(turns) for cut in turn)
+
+
+def test_given_offsets_bound_it() -> None:
+    assert of(plan({A: Seen(0, 100)}, 50, {A: 20}, {A: 90}), A) == [(20, 70), (70, 90)]
+    assert of(plan({A: Seen(0, 100, 20)}, 50, {A: 20}, {A: 60}), A) == [(20, 60)]
+    assert plan({A: Seen(0, 100, 80)}, 50, last={A: 60}) == [], "the target is past that end already"
+
+
+@pytest.mark.parametrize(
+    ("seen", "first", "last", "says"),
+    [
+        (Seen(0, 10, 5), {A: 4}, {}, "below the committed position 5"),
+        (Seen(0, 10, 5), {A: 6}, {}, "above the committed position 5"),
+        (Seen(0, 10), {A: 8}, {A: 7}, "after its end 7"),
+        (Seen(0, 10), {A: 11}, {}, "after its end 10"),
+        (Seen(0, 10), {}, {A: 11}, "past its committed end 10"),
+        (Seen(4, 10), {A: 3}, {}, "the source begins at 4"),
+        (Seen(0, 10), {B: 3}, {}, "not a partition of this backfill"),
+    ],
+)
+def test_offsets_that_cannot_be_are_refused(
+    seen: Seen, first: Mapping[Partition, int], last: Mapping[Partition, int], says: str
+) -> None:
+    with pytest.raises(ConfigError, match=says):
+        plan({A: seen}, 10, first, last)
+
+
+def test_every_fault_is_listed() -> None:
+    with pytest.raises(ConfigError) as refused:
+        plan({A: Seen(0, 10, 5), B: Seen(0, 10)}, 10, {A: 4}, {B: 11})
+    assert "a[0]: starts" in str(refused.value)
+    assert "a[1]: is to end" in str(refused.value)
+
+
+def test_a_range_without_offsets_is_refused() -> None:
+    with pytest.raises(ConfigError):
+        plan({A: Seen(0, 10)}, 0)
+
+
+def test_records_that_the_source_has_deleted_are_named() -> None:
+    with pytest.raises(Incident, match=r"source_records_gone at a\[0\] offset 5: source offsets 5 to 7"):
+        plan({A: Seen(8, 10, 5)}, 10)
+    assert plan({A: Seen(10, 10, 5)}, 10, last={A: 5}) == [], "nothing of it is asked for"
+
+
+def test_a_billion_records_are_planned_in_time_and_completely() -> None:
+    seen = {
+        Partition(f"topic{number % 40}", number // 40): Seen(number, number + 500_000, number + 7)
+        for number in range(2_000)
+    }
+    began_s = time.process_time()
+    ranges = plan(seen, 10_000)
+    turns = sum(1 for _ in rounds(ranges))
+    took_s = time.process_time() - began_s
+    assert sum(cut.end - cut.start for cut in ranges) == 2_000 * (500_000 - 7)
+    assert (len(ranges), turns) == (100_000, 50)
+    by_partition = sorted(ranges, key=lambda cut: (cut.at, cut.start))
+    assert all(a.end == b.start for a, b in pairwise(by_partition) if a.at == b.at)
+    assert took_s < PLANNING_S_MAX
