@@ -19,6 +19,9 @@ FORMAT_VERSION = 1
 METADATA_BYTES_MAX = 4095  # offset.metadata.max.bytes is 4,096, and Kafka 4.3 refuses exactly that many
 DIGEST_KIND = "blake2b-128/records-v1"
 
+NOBODY = ""
+"""Owner of a position that its worker has released at a clean stop, or of a partition without one."""
+
 
 class BadMetadata(ValueError):
     """The committed offset's metadata was not written by this program, or by a newer version of it."""

@@ -16,11 +16,12 @@ from collections.abc import Callable, Mapping, Sequence
 from replicator import names
 from replicator.config import Flow
 from replicator.errors import Fatal, Incident, Superseded
-from replicator.generation import BadControl, Control, Generation, fold
-from replicator.planes.contract import Partition
+from replicator.generation import BadControl, Control, Cut, Generation, Kind, fold
 from replicator.planes.records import properties
 from replicator.planes.records.reading import Reader
 from replicator.planes.records.target import Transactions
+
+MayReplace = Callable[[Generation], None]
 
 
 def read(flow: Flow, reader: Reader) -> Control:
@@ -35,36 +36,58 @@ def read(flow: Flow, reader: Reader) -> Control:
 class Changer:
     """Writes the control topic. One at a time: whoever initialises the control id later wins."""
 
-    def __init__(self, flow: Flow, reader: Reader, on_error: Callable[[str], None]) -> None:
-        self._flow, self._reader, self._on_error = flow, reader, on_error
+    def __init__(self, flow: Flow, reader: Reader, by: str, on_error: Callable[[str], None]) -> None:
+        """`by` is this process's name in the generations that it begins."""
+        self._flow, self._reader, self._by, self._on_error = flow, reader, by, on_error
         self._writer: Transactions | None = None
 
-    def ensure(self, listing: Mapping[str, int]) -> tuple[Generation, bool]:
-        """The open generation with the flow's lane count; makes or finishes a change where needed.
+    def ensure(self, cut: Cut, listing: Mapping[str, int], may_replace: MayReplace) -> tuple[Generation, bool]:
+        """The open generation of the daemon with this cut; makes or finishes a change where needed.
 
-        `listing` counts partitions by source topic; it is kept if this opens the flow for the first time.
+        Args:
+            listing: partitions by source topic; it is kept if this opens the flow for the first time.
+            may_replace: is shown an open generation that doesn't fit, and raises if it must stay.
+
         Returns the generation and whether it was changed here.
         """
         control = read(self._flow, self._reader)
-        if control.open and control.open.lanes == self._flow.lanes and control.open.kind == "live":
+        if control.open and _fits(control.open, cut):
             return control.open, False
+        return self._change(cut, listing, Kind.LIVE, may_replace, lambda found: _fits(found, cut)), True
+
+    def begin(self, kind: Kind, cut: Cut, listing: Mapping[str, int], may_replace: MayReplace) -> Generation:
+        """A new generation, whatever is open now; arguments as of `ensure`."""
+        open_now = read(self._flow, self._reader).open
+        begun = open_now.number if open_now else 0
+        mine = lambda found: found.number > begun and found.by == self._by and found.kind is kind  # noqa: E731
+        return self._change(cut, listing, kind, may_replace, mine)
+
+    def _change(
+        self,
+        cut: Cut,
+        listing: Mapping[str, int],
+        kind: Kind,
+        may_replace: MayReplace,
+        wanted: Callable[[Generation], bool],
+    ) -> Generation:
         self._writer = Transactions(self._flow, properties.control_producer(self._flow), self._on_error)
         try:
             self._writer.fence()
             control = read(self._flow, self._reader)
-            while not (control.open and control.open.lanes == self._flow.lanes and control.open.kind == "live"):
-                control = self._advance(control, listing)
-            return control.open, True
+            while not (control.open and wanted(control.open)):
+                if control.open:
+                    may_replace(control.open)
+                now_ms = int(time.time() * 1000)
+                if control.preparing is None:
+                    self._write([control.prepare(cut, listing, now_ms, kind, self._by)])
+                    control = read(self._flow, self._reader)
+                control = self._finish(control, now_ms)
+            return control.open
         finally:
             self._writer.close()
 
-    def _advance(self, control: Control, listing: Mapping[str, int]) -> Control:
-        now_ms = int(time.time() * 1000)
+    def _finish(self, control: Control, now_ms: int) -> Control:
         if control.preparing is None:
-            self._write([control.prepare(self._flow.lanes, listing, now_ms)])
-            control = read(self._flow, self._reader)
-        change = control.preparing
-        if change is None:
             raise Superseded(f"flow {self._flow.name}: another process changed the generation at the same time")
         for number, lane in control.to_fence():
             self._fence(number, lane)
@@ -89,6 +112,5 @@ class Changer:
         self._writer.end()
 
 
-def partitions_of(topics: Mapping[str, int]) -> list[Partition]:
-    """All partitions of a listing, sorted."""
-    return [Partition(topic, number) for topic, count in sorted(topics.items()) for number in range(count)]
+def _fits(found: Generation, cut: Cut) -> bool:
+    return found.kind is Kind.LIVE and found.cut == cut

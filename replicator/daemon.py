@@ -22,25 +22,27 @@ from replicator.config import Config, Flow
 from replicator.errors import ReplicatorError, Unreachable
 from replicator.failpoints import Reach, nothing
 from replicator.flow import FlowWorker, worst
+from replicator.runner import GC_YOUNG_OBJECTS_MAX
 
 # Supervisors signal the process and its group: one request to stop, delivered twice before anybody has acted.
 SAME_SIGNAL_S = 0.5
 LEAVE_S = 1.0  # beyond limits.stop_timeout_ms: a flow whose lanes are late says so first
-# Records come and go by reference count, thousands a poll: Python's default of 700 spends a tenth of the CPU on looking
-# for cycles among them. Cycles are made by clients only, a few at each restart of a lane.
-GC_YOUNG_OBJECTS_MAX = 50_000
 
 
 class Daemon:
     """Runs flows in threads and waits for all of them."""
 
-    def __init__(self, config: Config, flows: Sequence[Flow], reach: Reach = nothing) -> None:
+    def __init__(
+        self, config: Config, flows: Sequence[Flow], reach: Reach = nothing, *, take_over: bool = False
+    ) -> None:
+        """`take_over`: also from a backfill or repair that has a flow."""
         self._owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:12]}"
         self._log = structlog.get_logger()
         self._stopped_at: float | None = None
         self._codes: dict[str, int] = {}
         self._workers = {
-            flow.name: FlowWorker(flow, config, self._owner, reach, self._log.bind(flow=flow.name)) for flow in flows
+            flow.name: FlowWorker(flow, config, self._owner, reach, self._log.bind(flow=flow.name), take_over=take_over)
+            for flow in flows
         }
         self._done = threading.Semaphore(0)
         self._stop_s_max = max((flow.limits.stop_timeout_ms for flow in flows), default=0) / 1000 + LEAVE_S

@@ -88,11 +88,20 @@ class Incident(ReplicatorError):
         where += f" offset {offset}" if offset >= 0 else ""
         super().__init__(f"{name}{where}: {detail}" + (f". {advice}" if advice else ""))
 
+    def __reduce__(self) -> tuple[object, ...]:
+        fields = (self.name, self.detail, self.topic, self.partition, self.offset, self.advice)
+        return _incident, fields
+
     def at(self, partition: int, offset: int) -> Incident:
         """The same incident, of one partition and at the offset where the flow stands there."""
         return Incident(
             self.name, self.detail, topic=self.topic, partition=partition, offset=offset, advice=self.advice
         )
+
+
+def _incident(name: str, detail: str, topic: str, partition: int, offset: int, advice: str) -> Incident:
+    """An incident that comes out of a pickle: one of a task in another process."""
+    return Incident(name, detail, topic=topic, partition=partition, offset=offset, advice=advice)
 
 
 class Fatal(ReplicatorError):

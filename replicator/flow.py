@@ -9,15 +9,11 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 
 import structlog
 
-from replicator import routing
-from replicator.admin import TopicInfo
 from replicator.config import Config, Flow
-from replicator.control import Changer
 from replicator.errors import (
     ConfigError,
     Fatal,
@@ -26,27 +22,33 @@ from replicator.errors import (
     ReplicatorError,
     Retriable,
     Superseded,
-    UnknownOutcome,
     Unreachable,
 )
 from replicator.failpoints import Reach
-from replicator.generation import Generation, lane_of
+from replicator.generation import Cut, Generation
 from replicator.ledger import Route
 from replicator.opening import LanePlan
 from replicator.planes.contract import Partition
-from replicator.planes.records.reading import Reader
 from replicator.runner import Copying, Ended, Event, LaneRunner, Parked
+from replicator.setup import Setup, occupied, partitions
 from replicator.topics import ControlPlane
-
-CHANGE_ATTEMPTS = 3
-CHANGE_PAUSE_S, CHANGE_PAUSE_S_MAX = 0.05, 1.0
 
 
 class FlowWorker:
     """Runs one flow until it is stopped, superseded, or nothing of it can go on."""
 
-    def __init__(self, flow: Flow, config: Config, owner: str, reach: Reach, log: structlog.stdlib.BoundLogger) -> None:
-        self._flow, self._config, self._owner = flow, config, owner
+    def __init__(
+        self,
+        flow: Flow,
+        config: Config,
+        owner: str,
+        reach: Reach,
+        log: structlog.stdlib.BoundLogger,
+        *,
+        take_over: bool = False,
+    ) -> None:
+        """`take_over`: also from a backfill or repair that has the flow."""
+        self._flow, self._config, self._owner, self._take_over = flow, config, owner, take_over
         self._reach, self._log = reach, log
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._asked = threading.Event()  # to stop
@@ -58,7 +60,6 @@ class FlowWorker:
         self.stopping = False
         self.copying = False  # lanes have started, so a stop has something to finish
         self._stop_by: float | None = None  # when lanes that were asked to stop must have ended
-        self._cluster_ids: dict[str, str] = {}
 
     def stop(self) -> None:
         """Ask for a clean stop, from any thread or a signal handler."""
@@ -68,87 +69,28 @@ class FlowWorker:
     def run(self) -> int:
         """Open the flow and run it; the exit code. Errors before the first lane starts are raised."""
         with ControlPlane(self._flow) as plane:
-            source, target = plane.connect()
-            self._cluster_ids = {self._flow.source.name: source.cluster_id, self._flow.target.name: target.cluster_id}
-            infos = self._first_listing(plane)
-            self._check_conflicts(infos)
-            plane.ensure_internal(self._flow.lanes)
-            generation = self._open_generation(infos)
-            infos = self._wanted(infos, generation)
-            self._routes = self._route(plane, infos)
+            setup = Setup(self._flow, self._config, plane, self._owner, self._log, self._asked)
+            infos, missing = setup.begin()
+            self._note_discovery(missing)
+            cut = Cut(self._flow.lanes)
+            generation, changed = setup.change(
+                lambda changer: changer.ensure(cut, partitions(infos), self._may_replace)
+            )
+            if changed:
+                self._log.info("generation_opened", generation=generation.number, lanes=generation.lanes)
+            self._routes = setup.routes(setup.wanted(infos, generation))
             for lane in range(generation.lanes):
-                plan = self._plan(generation, lane, source.cluster_id)
+                plan = self._plan(generation, lane, setup.source_cluster)
                 self._runners[lane] = LaneRunner(plan, self._events, self._reach, self._log)
             self.copying = True
             for runner in list(self._runners.values()):
                 runner.start()
             try:
-                self._watch(plane, generation)
+                self._watch(setup, generation)
             except BaseException:
                 self._abandon()
                 raise
         return worst((self._code, Incident.exit_code if self._discovery else 0))
-
-    def _first_listing(self, plane: ControlPlane) -> dict[str, TopicInfo]:
-        """The source's topics. One that the flow names and that isn't there is a mistake in a new flow, and an
-        incident of that topic in a flow that has been opened before."""
-        infos = plane.list_source()
-        missing = plane.missing(infos)
-        if missing is not None:
-            if not plane.opened_before():
-                raise missing
-            self._note_discovery(missing)
-        return infos
-
-    def _check_conflicts(self, infos: Mapping[str, TopicInfo]) -> None:
-        known = {self._flow.source.name: list(infos)}
-        routing.check_conflicts(self._config, known, self._cluster_ids, self._flow.name)
-
-    def _open_generation(self, infos: Mapping[str, TopicInfo]) -> Generation:
-        """The open generation, tried for until the connect timeout: a cluster that comes up has no leaders at first."""
-        reader, attempt = Reader(self._flow, self._flow.target), 0
-        listing = {name: info.partitions for name, info in infos.items()}
-        give_up = time.monotonic() + self._flow.limits.connect_timeout_ms / 1000
-        try:
-            while True:
-                try:
-                    generation, changed = Changer(self._flow, reader, self._noise).ensure(listing)
-                    break
-                except (UnknownOutcome, Retriable) as error:  # half done or done: the next attempt reads which
-                    attempt += 1
-                    if attempt >= CHANGE_ATTEMPTS and time.monotonic() >= give_up:
-                        raise
-                    self._log.warning("generation_tried_again", reason=str(error))
-                    self._asked.wait(min(CHANGE_PAUSE_S_MAX, CHANGE_PAUSE_S * 2 ** min(attempt, 10)))
-        finally:
-            reader.close()
-        if changed:
-            self._log.info("generation_opened", generation=generation.number, lanes=generation.lanes)
-        return generation
-
-    def _wanted(self, infos: Mapping[str, TopicInfo], generation: Generation) -> dict[str, TopicInfo]:
-        """All selected topics, or under `new_topics: ignore` those of the flow's first listing."""
-        if self._flow.new_topics == "copy":
-            return dict(infos)
-        return {name: info for name, info in infos.items() if name in generation.partitions}
-
-    def _route(self, plane: ControlPlane, infos: Mapping[str, TopicInfo]) -> dict[Partition, Route]:
-        """Make sure of the target topics, then map every source partition to its target partition."""
-        done = plane.ensure_target(infos)
-        for spec in done.create:
-            self._log.info("topic_created", topic=spec.name, partitions=spec.partitions)
-        for growth in done.grow:
-            self._log.info("topic_grown", topic=growth.topic, partitions=growth.partitions)
-        targets = plane.list_target(infos)
-        routes: dict[Partition, Route] = {}
-        for name, info in infos.items():
-            target = targets.get(routing.target_topic(self._flow, name))
-            if target is None:
-                raise Retriable(f"target topic of {name} has gone while it was looked at")
-            for number in range(info.partitions):
-                at = Partition(name, number)
-                routes[at] = Route(at, Partition(target.name, number), info.topic_id, target.topic_id)
-        return routes
 
     def _plan(self, generation: Generation, lane: int, source_cluster: str) -> LanePlan:
         return LanePlan(
@@ -157,15 +99,21 @@ class FlowWorker:
             lane=lane,
             owner=self._owner,
             source_cluster=source_cluster,
-            routes=self._lane_routes(lane, generation.lanes),
+            routes=self._lane_routes(lane, generation.cut),
             map_partitions=generation.lanes,
+            cut=generation.cut,
         )
 
-    def _lane_routes(self, lane: int, lanes: int) -> tuple[Route, ...]:
-        mine = (at for at in sorted(self._routes) if lane_of(at.topic, at.partition, lanes) == lane)
+    def _lane_routes(self, lane: int, cut: Cut) -> tuple[Route, ...]:
+        mine = (at for at in sorted(self._routes) if cut.lane_of(at.topic, at.partition) == lane)
         return tuple(self._routes[at] for at in mine)
 
-    def _watch(self, plane: ControlPlane, generation: Generation) -> None:
+    def _may_replace(self, found: Generation) -> None:
+        """A job that has the flow is not cut short by a daemon that starts, or that a supervisor starts again."""
+        if found.kind.bounded and not self._take_over:
+            raise Superseded(occupied(self._flow, found))
+
+    def _watch(self, setup: Setup, generation: Generation) -> None:
         interval_s = self._flow.limits.discovery_interval_ms / 1000
         due = time.monotonic() + interval_s
         while self._runners:
@@ -175,7 +123,7 @@ class FlowWorker:
             except queue.Empty:
                 if self._stop_by is not None:
                     raise Unreachable(f"flow {self._flow.name}: no clean stop within limits.stop_timeout_ms") from None
-                self._discover(plane, generation)
+                self._discover(setup, generation)
                 due = time.monotonic() + interval_s
                 continue
             if event is None:
@@ -230,14 +178,13 @@ class FlowWorker:
         elif not self.stopping:
             self._stop_if_parked()
 
-    def _discover(self, plane: ControlPlane, generation: Generation) -> None:
+    def _discover(self, setup: Setup, generation: Generation) -> None:
         """New topics and partitions, changed ids: lanes that are concerned start over at the fence."""
         before = self._routes
         try:
-            infos = plane.list_source()
-            self._check_conflicts(infos)
-            self._routes = self._route(plane, self._wanted(infos, generation))
-            self._note_discovery(plane.missing(infos))
+            infos, missing = setup.listing()
+            self._routes = setup.routes(setup.wanted(infos, generation))
+            self._note_discovery(missing)
         except ConfigError as error:  # a new topic that another flow writes, or that comes back
             self._note_discovery(Incident("flows_in_conflict", str(error)))
             return
@@ -250,7 +197,7 @@ class FlowWorker:
         if self._routes == before:
             return
         for lane, runner in self._runners.items():
-            routes = self._lane_routes(lane, generation.lanes)
+            routes = self._lane_routes(lane, generation.cut)
             if routes != runner.plan.routes:
                 self._log.info("reassigned", lane=lane, partitions=len(routes))
                 self._parked.discard(lane)

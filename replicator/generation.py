@@ -16,11 +16,30 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import cached_property
+from itertools import accumulate
+from typing import Any
 
 FORMAT_VERSION = 1
+HASHED = "crc32(topic/partition) mod lanes"
+LISTED = "one lane for each listed partition"
+
+
+class Kind(StrEnum):
+    """What runs a generation."""
+
+    LIVE = "live"  # the daemon
+    ROUNDS = "rounds"  # the daemon on Spark
+    BACKFILL = "backfill"
+    REPAIR = "repair"
+
+    @property
+    def bounded(self) -> bool:
+        """Whether it is a job that ends by itself, and that a daemon's start must not cut short."""
+        return self in (Kind.BACKFILL, Kind.REPAIR)
 
 
 class Phase(StrEnum):
@@ -43,16 +62,59 @@ class BadControl(ValueError):
     """The control topic holds something that this program did not write, or in an order that it rules out."""
 
 
+@dataclass(frozen=True)
+class Cut:
+    """How source partitions are cut into lanes: by a hash, or one lane for each partition of `listed`.
+
+    `listed` counts partitions by source topic; it is empty where a hash decides. A partition that a listing doesn't
+    have falls into some lane by the hash, so that its position has one that keeps it alive.
+    """
+
+    lanes: int
+    listed: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def by_partition(cls, listing: Mapping[str, int]) -> Cut:
+        """A lane for each partition of a listing, one at least."""
+        return cls(max(1, sum(listing.values())), dict(listing))
+
+    @cached_property
+    def _first(self) -> Mapping[str, int]:
+        """The lane of each listed topic's partition 0."""
+        topics = sorted(self.listed)
+        return dict(zip(topics, accumulate((self.listed[name] for name in topics), initial=0), strict=False))
+
+    def lane_of(self, topic: str, partition: int) -> int:
+        """The lane of a source partition: stable over processes and versions, it is part of the format."""
+        if partition < self.listed.get(topic, 0):
+            return self._first[topic] + partition
+        return zlib.crc32(f"{topic}/{partition}".encode()) % self.lanes
+
+    def partitions(self) -> Iterator[tuple[str, int]]:
+        """Topic and partition of every lane of a listing, in the order of the lanes."""
+        return ((name, number) for name in sorted(self.listed) for number in range(self.listed[name]))
+
+
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """One generation as its latest record says it. `partitions` counts the first listing's, by source topic."""
+    """One generation as its latest record says it.
+
+    `partitions` counts the first listing's, by source topic; `listed` see `Cut`. `by` is the process that began it.
+    """
 
     number: int
     phase: Phase
     lanes: int
-    kind: str = "live"
+    kind: Kind = Kind.LIVE
     partitions: Mapping[str, int] = field(default_factory=dict)
     at_ms: int = 0
+    listed: Mapping[str, int] = field(default_factory=dict)
+    by: str = ""
+
+    @property
+    def cut(self) -> Cut:
+        """How partitions are cut into its lanes."""
+        return Cut(self.lanes, self.listed)
 
     @property
     def key(self) -> bytes:
@@ -65,10 +127,12 @@ class Generation:
             "v": FORMAT_VERSION,
             "phase": self.phase.value,
             "lanes": self.lanes,
-            "kind": self.kind,
-            "assignment": "crc32(topic/partition) mod lanes",
+            "kind": self.kind.value,
+            "assignment": LISTED if self.listed else HASHED,
+            "listed": dict(self.listed),
             "partitions": dict(self.partitions),
             "at_ms": self.at_ms,
+            "by": self.by,
         }
         return json.dumps(body, separators=(",", ":"), sort_keys=True).encode()
 
@@ -84,12 +148,23 @@ def decode(key: bytes | None, value: bytes | None) -> Generation:
             number,
             Phase(body["phase"]),
             int(body["lanes"]),
-            str(body["kind"]),
+            Kind(body["kind"]),
             dict(body["partitions"]),
             int(body["at_ms"]),
+            _listed(body),
+            str(body.get("by", "")),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise BadControl(f"unreadable control record {key!r}: {error}") from error
+
+
+def _listed(body: Mapping[str, Any]) -> Mapping[str, int]:
+    """The listing that cuts a generation into lanes; empty for the hash. Any other assignment is a newer program's."""
+    listed = {str(name): int(count) for name, count in body.get("listed", {}).items()}
+    known = LISTED if listed else HASHED
+    if body["assignment"] != known or (listed and sum(listed.values()) != body["lanes"]):
+        raise BadControl(f"assignment {body['assignment']!r} of {body['lanes']} lanes is not known")
+    return listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +215,12 @@ class Control:
                 return generation.partitions
         return {}
 
-    def prepare(self, lanes: int, listing: Mapping[str, int], now_ms: int, kind: str = "live") -> Generation:
+    def prepare(
+        self, cut: Cut, listing: Mapping[str, int], now_ms: int, kind: Kind = Kind.LIVE, by: str = ""
+    ) -> Generation:
         """The `preparing` record of the next generation; an earlier listing is carried along."""
         known = self.first_listing() if self.generations else listing
-        return Generation(self.newest + 1, Phase.PREPARING, lanes, kind, known, now_ms)
+        return Generation(self.newest + 1, Phase.PREPARING, cut.lanes, kind, known, now_ms, cut.listed, by)
 
     def finish(self, now_ms: int) -> list[Generation]:
         """The records that end the change under way: `closed` for all before, `open` for the prepared one."""
@@ -151,14 +228,11 @@ class Control:
         if change is None:
             raise BadControl("no change is under way")
         before = [
-            Generation(g.number, Phase.CLOSED, g.lanes, g.kind, g.partitions, now_ms)
-            for number, g in sorted(self.generations.items())
-            if g.phase is not Phase.CLOSED and number != change.number
+            replace(generation, phase=Phase.CLOSED, at_ms=now_ms)
+            for number, generation in sorted(self.generations.items())
+            if generation.phase is not Phase.CLOSED and number != change.number
         ]
-        return [
-            *before,
-            Generation(change.number, Phase.OPEN, change.lanes, change.kind, change.partitions, now_ms),
-        ]
+        return [*before, replace(change, phase=Phase.OPEN, at_ms=now_ms)]
 
 
 def fold(records: Iterable[tuple[bytes | None, bytes | None]]) -> Control:
@@ -167,8 +241,3 @@ def fold(records: Iterable[tuple[bytes | None, bytes | None]]) -> Control:
     for key, value in records:
         control = control.apply(decode(key, value))
     return control
-
-
-def lane_of(topic: str, partition: int, lanes: int) -> int:
-    """The lane of a source partition: stable over processes and versions, it is part of the format."""
-    return zlib.crc32(f"{topic}/{partition}".encode()) % lanes

@@ -22,7 +22,7 @@ from enum import Enum, auto
 
 import structlog
 
-from replicator.checkpoint import Position
+from replicator.checkpoint import NOBODY, Position
 from replicator.errors import (
     Abortable,
     Fenced,
@@ -37,8 +37,8 @@ from replicator.errors import (
 from replicator.failpoints import Reach, nothing
 from replicator.ledger import Ledger
 from replicator.opening import LanePlan, Opening
-from replicator.pace import Pace
-from replicator.planes.contract import Copied, Partition, Plane
+from replicator.pace import Pace, Rate
+from replicator.planes.contract import Copied, Partition, Plane, Seek
 
 IDLE_POLL_S = 0.1
 PARKED_LOOK_S = 0.5
@@ -109,7 +109,8 @@ class Lane:
         self._aborts = 0  # in a row
         commit = plan.flow.commit
         self._interval_s, self._bytes_max = commit.interval_ms / 1000, commit.bytes_max
-        self._limit = commit.records_max
+        self._rate = Rate(plan.span.rate_max if plan.span else None)
+        self._limit = self._rate.records(commit.records_max, self._interval_s)
         self.records_max = min(records_max or self._limit, self._limit)
         self._last_commit = time.monotonic()
         self._last_recommit = time.monotonic()
@@ -140,9 +141,9 @@ class Lane:
         )
         return ledger
 
-    def _commit_all(self, ledger: Ledger, claims: Sequence[tuple[bytes, bytes]]) -> None:
+    def _commit_all(self, ledger: Ledger, claims: Sequence[tuple[bytes, bytes]], *, owner: str | None = None) -> None:
         """A transaction without positions is none: librdkafka would end it without asking the coordinator."""
-        positions = ledger.recommits(_now_ms())
+        positions = ledger.recommits(_now_ms(), owner)
         if positions:
             self._plane.send_positions(positions, claims)
             self._plane.end()
@@ -152,12 +153,14 @@ class Lane:
         self._digests.update(ledger.digests())
         self._plane.seek(ledger.seeks())
 
-    def run(self) -> None:
-        """Steps 5 to 8 until asked to stop. Returns after a clean stop; the errors in `AFTER` come out."""
+    def run(self) -> bool:
+        """Steps 5 to 8 until asked to stop; the errors in `AFTER` come out. Whether a bounded lane is at its end."""
         ledger = self.ledger
         if ledger is None:
             raise RuntimeError("run before open")
         while not self._stop.is_set():
+            if self._at_end(ledger, {}):
+                return True
             try:
                 if ledger.running or not ledger.entries:
                     self._one_transaction(ledger)
@@ -165,6 +168,21 @@ class Lane:
                     self._park(ledger)
             except Abortable as error:
                 self._abort(ledger, error)
+
+        return self._at_end(ledger, {})
+
+    def _at_end(self, ledger: Ledger, ends: Mapping[Partition, Seek]) -> bool:
+        """Whether all of a bounded lane's partitions that go on stand at their ends, or will with `ends`."""
+        span, running = self._plan.span, ledger.running
+        if span is None or not running:
+            return False
+        stands = {at: entry.position.offset for at, entry in running.items() if entry.position is not None}
+        return all(max(offset, ends[at].offset if at in ends else 0) >= span.end[at] for at, offset in stands.items())
+
+    def release(self) -> None:
+        """After a clean stop: commit the positions once more without an owner, so that others see nobody runs them."""
+        if self.ledger is not None:
+            self._commit_all(self.ledger, (), owner=NOBODY)
 
     def _park(self, ledger: Ledger) -> None:
         """Incidents have stopped every partition: nothing is left but to keep the positions alive."""
@@ -212,7 +230,8 @@ class Lane:
         if time.monotonic() >= self._recommit_due():
             self._recommit(ledger)
         self._open = transaction = Open()
-        if self._stop.wait(self._pace.left_s(time.monotonic())):
+        now_s = time.monotonic()
+        if self._stop.wait(max(self._pace.left_s(now_s), self._rate.left_s(now_s))):
             return
         self._collect(transaction)
         if transaction.incidents:
@@ -226,7 +245,7 @@ class Lane:
             self._finish(ledger)
             return
         idle_s = time.monotonic() - self._last_commit
-        if idle_s >= self._interval_s:
+        if idle_s >= self._interval_s or self._at_end(ledger, self._plane.ends()):
             self._commit_without_records(ledger)
 
     def _collect(self, transaction: Open) -> None:
@@ -288,6 +307,7 @@ class Lane:
     def _told(self, copied: dict[Partition, Copied], positions: Mapping[Partition, Position]) -> None:
         self._last_commit, self._aborts = time.monotonic(), 0
         records = sum(done.records for done in copied.values())
+        self._rate.spent(self._open.since, records)
         if self._on_commit is not None:
             self._on_commit(records, sum(done.bytes for done in copied.values()))
         self._log.info(

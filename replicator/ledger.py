@@ -113,28 +113,30 @@ class Ledger:
             moved[at] = Position(offset, evidence)
         return moved
 
-    def _stamp(self, evidence: Evidence, now_ms: int) -> Evidence:
-        """Evidence with oneself as owner. Exactly-once is claimed only with the first records that were written so.
+    def _stamp(self, evidence: Evidence, now_ms: int, owner: str | None = None) -> Evidence:
+        """Evidence with oneself as owner (or `owner`).
 
+        Exactly-once is claimed only with the first records that were written so.
         A generation that is newer than one's own stays: that contradiction is the incident, and must outlive it.
         """
         weaker = self._delivery != Delivery.EXACTLY_ONCE.value
         return replace(
             evidence,
-            owner=self._owner,
+            owner=self._owner if owner is None else owner,
             generation=max(self._generation, evidence.generation),
             delivery=self._delivery if weaker else evidence.delivery,
             committed_ms=now_ms,
         )
 
-    def recommits(self, now_ms: int) -> dict[Partition, Committed]:
-        """Every position again with oneself as owner, by target partition; verbatim and kept ones as they stand."""
+    def recommits(self, now_ms: int, owner: str | None = None) -> dict[Partition, Committed]:
+        """Every position again with oneself as owner (or `owner`), by target partition; verbatim and kept ones as they
+        stand."""
         offsets = dict(self.kept)
         for entry in self.entries.values():
             if entry.verbatim is not None:
                 offsets[entry.route.target] = entry.verbatim
             elif entry.position is not None:
-                text = checkpoint.encode(self._stamp(entry.position.evidence, now_ms))
+                text = checkpoint.encode(self._stamp(entry.position.evidence, now_ms, owner))
                 offsets[entry.route.target] = Committed(entry.position.offset, text)
         return offsets
 

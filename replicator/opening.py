@@ -13,14 +13,27 @@ from dataclasses import dataclass
 
 from replicator import checkpoint, control, map, names, tails
 from replicator.admin import ClusterAdmin
-from replicator.checkpoint import Evidence, Observed, Position
+from replicator.checkpoint import NOBODY, Evidence, Observed, Position
 from replicator.config import Delivery, Flow
 from replicator.errors import Incident, Retriable, Superseded
-from replicator.generation import Control, lane_of
+from replicator.generation import Control, Cut
 from replicator.ledger import Entry, Ledger, Route
 from replicator.planes.contract import Committed, Partition, Plane
 from replicator.planes.records.reading import Reader
 from replicator.routing import selects, target_topic
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What a bounded lane copies of its partitions, by source offsets, and how fast.
+
+    `first` is where a partition without a position begins; `end` (exclusive) where each ends. `rate_max` is in records
+    a second, of all its partitions together; None: as fast as it goes.
+    """
+
+    first: Mapping[Partition, int]
+    end: Mapping[Partition, int]
+    rate_max: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +47,18 @@ class LanePlan:
     source_cluster: str
     routes: tuple[Route, ...]
     map_partitions: int
+    cut: Cut
+    span: Span | None = None
 
     @property
     def transactional_id(self) -> str:
         """The id on which fencing rests."""
         return names.lane_id(self.flow.name, self.generation, self.lane)
+
+    @property
+    def map_partition(self) -> int:
+        """Where its claims go: a partition of the map topic is shared where a generation has more lanes than that."""
+        return self.lane % self.map_partitions
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +118,7 @@ class Opening:
                 topic=names.control_topic(self._plan.flow.name),
                 advice="was the control topic deleted or truncated? positions cannot be trusted without it",
             )
-        expected = (number, self._plan.map_partitions)
-        if state.open is None or (state.open.number, state.open.lanes) != expected:
+        if state.open is None or (state.open.number, state.open.cut) != (number, self._plan.cut):
             raise Superseded(f"flow {self._plan.flow.name}: generation {state.newest} has taken over from {number}")
         return state
 
@@ -125,7 +144,7 @@ class Opening:
         mine = [
             claim
             for target, claim in claimed.items()
-            if target not in routed and lane_of(*claim.source, plan.map_partitions) == plan.lane
+            if target not in routed and plan.cut.lane_of(*claim.source) == plan.lane
         ]
         counts = self._target.partitions({claim.target.topic for claim in mine}) if mine else {}
         there = {c.target: c for c in mine if c.target.partition < counts.get(c.target.topic, 0)}
@@ -154,6 +173,8 @@ class Opening:
         self, routes: Sequence[Route], bounds: Mapping[Partition, Bounds], state: Control
     ) -> dict[Partition, int]:
         """The first offset of partitions without a position: `start` for those of the flow's first listing."""
+        if self._plan.span is not None:
+            return {route.source: self._plan.span.first[route.source] for route in routes}
         start, listing = self._plan.flow.start, state.first_listing()
         first = [r.source for r in routes if r.source.partition < listing.get(r.source.topic, 0)]
         starts = {route.source: bounds[route.source].source_start for route in routes}
@@ -225,10 +246,10 @@ class Opening:
                 "position_unreadable", str(error), topic=source.topic, partition=source.partition, offset=found.offset
             )
             return Entry(route, None, incident, verbatim=found)
-        if position.evidence.owner not in (self._plan.owner, self._owners.get(route.target, position.evidence.owner)):
+        owner = position.evidence.owner
+        if owner not in (NOBODY, self._plan.owner, self._owners.get(route.target, owner)):
             raise Superseded(
-                f"flow {self._plan.flow.name}: {position.evidence.owner} has taken over {route.target} while this "
-                "process was away"
+                f"flow {self._plan.flow.name}: {owner} has taken over {route.target} while this process was away"
             )
         observed = Observed(
             source_cluster=self._plan.source_cluster,

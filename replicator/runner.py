@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import structlog
 
 from replicator import checkpoint
+from replicator.checkpoint import NOBODY
 from replicator.errors import Incident, NotAllowed, ReplicatorError, Retriable, Superseded, Unreachable
 from replicator.failpoints import Reach
 from replicator.lane import Lane, Next, after
@@ -27,10 +28,12 @@ from replicator.planes.records.plane import RecordsPlane
 from replicator.planes.records.reading import Reader
 
 BACKOFF_S_MAX = 5.0
+# Records come and go by reference count, thousands a poll: Python's default of 700 spends a tenth of the CPU on looking
+# for cycles among them. Cycles are made by clients only, a few at each restart of a lane.
+GC_YOUNG_OBJECTS_MAX = 50_000
 # How long a successor gets to write its name after it has fenced us: short where a timeout explains the fencing,
 # long where nothing but a successor does, because coming back too soon would fence it in the middle of its opening.
 OWNER_SETTLES_S, OWNER_SETTLES_S_MAX = 2.0, 20.0
-NOBODY = ""  # owner of a partition without a position
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +131,10 @@ class LaneRunner:
     def _incarnation(self) -> None:
         plan, digests = self.plan, dict[Partition, str]()
         routes = {route.source: route.target for route in plan.routes}
-        plane = RecordsPlane(plan.flow, plan.transactional_id, plan.lane, routes, digests, self._noise, self._lost)
+        until = plan.span.end if plan.span is not None else {}
+        plane = RecordsPlane(
+            plan.flow, plan.transactional_id, plan.map_partition, routes, digests, self._noise, self._lost, until
+        )
         source, target = Reader(plan.flow, plan.flow.source), Reader(plan.flow, plan.flow.target)
         opening = Opening(plan, plane, source, target, self._owners)
         lane = Lane(
@@ -155,14 +161,24 @@ class LaneRunner:
             opening.close()
             if self.ledger.running:
                 self._events.put(Copying(plan))
-            lane.run()
+            if lane.run():
+                self._stopping.set()  # a bounded lane has reached its end
             self._doubt = None
+            if self._stopping.is_set() and plan.span is None:
+                self._release(lane)
         except ReplicatorError as error:
             self._doubt, self._records_max = error, lane.records_max
             self._judge(error, plane)
         finally:
             with closing(plane):
                 opening.close()
+
+    def _release(self, lane: Lane) -> None:
+        """Everything is committed: if this fails, no more is lost than the word that nobody runs the flow."""
+        try:
+            lane.release()
+        except ReplicatorError as error:
+            self._log.warning("not_released", reason=str(error), kind=type(error).__name__)
 
     def _predecessors(self) -> dict[Partition, str]:
         """Owners ahead of the fence; unstable, as a dead predecessor's transaction is open until it is fenced."""

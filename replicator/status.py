@@ -167,7 +167,7 @@ def describe(flow: Flow, seen: Seen, now_ms: int) -> PartitionStatus:
         lag_seconds=lag_seconds,
         last_commit_ms=evidence.committed_ms or None,
         generation=evidence.generation,
-        owner=evidence.owner,
+        owner=evidence.owner or None,
         records_copied=evidence.count,
         state=_state(flow, seen, evidence, now_ms, lag_records, lag_seconds),
     )

@@ -8,7 +8,7 @@ from integration_tests.exactly_once.conftest import MakeCopying
 from integration_tests.harness import clients, raw
 from integration_tests.harness.copying import Copying
 from integration_tests.harness.replicator import Replicator
-from replicator.generation import lane_of
+from replicator.generation import Cut
 
 STOPPED, REFUSED, INCIDENT, SUPERSEDED = 0, 2, 4, 5
 SOON = {"recommit_interval_ms": 1_000}
@@ -104,7 +104,7 @@ def test_a_topic_made_again_under_the_running_worker_is_no_sign_of_a_successor(m
 def named_for(copying: Copying, lane: int) -> str:
     """A new topic whose only partition belongs to `lane` of two."""
     names = (f"{copying.name}.{number}" for number in range(100))
-    name = next(name for name in names if lane_of(name, 0, 2) == lane)
+    name = next(name for name in names if Cut(2).lane_of(name, 0) == lane)
     clients.create_topic(copying.source, name)
     return name
 
@@ -112,14 +112,14 @@ def named_for(copying: Copying, lane: int) -> str:
 def test_a_lane_of_which_nothing_can_go_on_takes_new_partitions(make_copying: MakeCopying) -> None:
     copying = make_copying(partitions=1, lanes=2)
     copying.file.write(topics=[f"^{copying.name}\\..*"])
-    stopped = lane_of(copying.topic, 0, 2)
+    stopped = Cut(2).lane_of(copying.topic, 0)
     going = named_for(copying, 1 - stopped)
     worker = copying.running()
     raw.put(copying.source, copying.topic, 0, raw.record(b"k", b"bad", [(b"\xff\xfe", b"v")]))
     worker.wait_event("incident", name="header_not_carriable")
     put(copying, going, b"goes on")
     late = f"{copying.name}.late"
-    while lane_of(late, 0, 2) != stopped:
+    while Cut(2).lane_of(late, 0) != stopped:
         late += "r"
     clients.create_topic(copying.source, late)
     put(copying, late, b"copied too")

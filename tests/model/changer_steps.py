@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from replicator.generation import Control, Generation
+from replicator.generation import Control, Cut, Generation
 from tests.model import world as w
 from tests.model.broker_steps import ID, fence, fence_control, name
 from tests.model.control_log import fold, record
@@ -83,7 +83,7 @@ class ChangerSteps:
         return record(self._prepare(control, number))
 
     def _prepare(self, control: Control, number: int) -> Generation:
-        return control.prepare(1 if self.one_lane else number + 1, {}, 0)
+        return control.prepare(Cut(1 if self.one_lane else number + 1), {}, 0)
 
     def _wait(self, world: World, number: int, changer: Changer) -> Iterator[Step[World]]:
         """Go on only once a read_committed read shows `preparing`, whatever was answered to EndTxn."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from replicator.generation import BadControl, Control, Generation, Phase, decode, fold, lane_of
+from replicator.generation import BadControl, Control, Cut, Generation, Kind, Phase, decode, fold
 
 LISTING = {"orders": 4}
 
@@ -15,7 +17,7 @@ def written(*records: Generation) -> Control:
 
 def first() -> Control:
     empty = Control()
-    preparing = empty.prepare(2, LISTING, 1)
+    preparing = empty.prepare(Cut(2), LISTING, 1)
     begun = empty.apply(preparing)
     return written(preparing, *begun.finish(2))
 
@@ -26,7 +28,7 @@ def test_an_empty_control_topic_has_no_generation() -> None:
 
 
 def test_a_flow_is_opened_in_two_records() -> None:
-    begun = Control().apply(Control().prepare(2, LISTING, 1))
+    begun = Control().apply(Control().prepare(Cut(2), LISTING, 1))
     assert begun.open is None
     assert begun.preparing is not None
     opened = first()
@@ -36,7 +38,7 @@ def test_a_flow_is_opened_in_two_records() -> None:
 
 def test_a_change_fences_every_id_that_is_not_closed_and_closes_it() -> None:
     control = first()
-    change = control.prepare(3, {"orders": 9, "new": 1}, 3)
+    change = control.prepare(Cut(3), {"orders": 9, "new": 1}, 3)
     under_way = control.apply(change)
     assert under_way.open is None, "nobody may start under preparing"
     assert under_way.to_fence() == [(1, 0), (1, 1), (2, 0), (2, 1), (2, 2)]
@@ -51,7 +53,7 @@ def test_a_change_fences_every_id_that_is_not_closed_and_closes_it() -> None:
 
 def test_the_first_listing_is_carried_along_and_not_replaced() -> None:
     control = first()
-    assert control.prepare(3, {"orders": 9, "new": 1}, 3).partitions == LISTING
+    assert control.prepare(Cut(3), {"orders": 9, "new": 1}, 3).partitions == LISTING
 
 
 def test_compaction_may_leave_only_the_latest_record_of_each_generation() -> None:
@@ -90,7 +92,40 @@ def test_foreign_records_are_refused(key: bytes | None, value: bytes | None) -> 
 
 
 def test_the_assignment_is_part_of_the_format_and_never_changes() -> None:
-    assert [lane_of("orders", p, 4) for p in range(8)] == [2, 0, 2, 0, 3, 1, 3, 1]
-    assert {lane_of("orders", p, 1) for p in range(100)} == {0}
-    spread = [sum(lane_of("t", p, 4) == lane for p in range(400)) for lane in range(4)]
+    assert [Cut(4).lane_of("orders", p) for p in range(8)] == [2, 0, 2, 0, 3, 1, 3, 1]
+    assert {Cut(1).lane_of("orders", p) for p in range(100)} == {0}
+    spread = [sum(Cut(4).lane_of("t", p) == lane for p in range(400)) for lane in range(4)]
     assert min(spread) > 50
+
+
+def test_a_listing_gives_each_partition_a_lane_of_its_own_and_strangers_some_lane() -> None:
+    cut = Cut.by_partition({"b": 2, "a": 3})
+    assert (cut.lanes, list(cut.partitions())) == (5, [("a", 0), ("a", 1), ("a", 2), ("b", 0), ("b", 1)])
+    assert [cut.lane_of(*at) for at in cut.partitions()] == [0, 1, 2, 3, 4]
+    assert 0 <= cut.lane_of("b", 2) < 5
+    assert Cut.by_partition({}) == Cut(1)
+
+
+def test_a_generation_comes_back_from_its_record_as_it_was() -> None:
+    cut = Cut.by_partition({"a": 3})
+    prepared = Control().prepare(cut, LISTING, 7, Kind.BACKFILL, "me")
+    read = decode(prepared.key, prepared.encode())
+    assert (read, read.cut, read.by) == (prepared, cut, "me")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"assignment": "modulo"},
+        {"assignment": "crc32(topic/partition) mod lanes"},
+        {"listed": {"a": 4}},
+        {"listed": {}},
+        {"kind": "unknown"},
+    ],
+)
+def test_an_assignment_that_is_not_known_is_refused(change: dict[str, object]) -> None:
+    """A lane that took other partitions than its generation gives it would double them."""
+    prepared = Control().prepare(Cut.by_partition({"a": 3}), LISTING, 7, Kind.BACKFILL)
+    value = json.dumps({**json.loads(prepared.encode()), **change}).encode()
+    with pytest.raises(BadControl):
+        decode(prepared.key, value)

@@ -30,18 +30,22 @@ class RecordsPlane:
         self,
         flow: Flow,
         transactional_id: str,
-        lane: int,
+        map_partition: int,
         routes: Mapping[Partition, Partition],
         digests: Mapping[Partition, str],
         on_error: Callable[[str], None],
         on_loss: Callable[[Partition, str], None],
+        until: Mapping[Partition, int],
     ) -> None:
-        """`routes` maps source to target partitions, `digests` (filled by the lane) starts each block's chain."""
-        self._flow, self._lane, self._routes, self._digests = flow, lane, routes, digests
+        """`routes` maps source to target partitions, `digests` (filled by the lane) starts each block's chain.
+
+        `until`: source offsets (exclusive) at which reading ends, for partitions that are not copied to their end.
+        """
+        self._flow, self._map_partition, self._routes, self._digests = flow, map_partition, routes, digests
         self._on_loss = on_loss
         self._transactions = Transactions(flow, properties.lane_producer(flow, transactional_id), on_error)
         self._positions = Positions(flow)
-        self._source = Source(flow, on_error)
+        self._source = Source(flow, on_error, until)
         self._plain: Producer | None = None
         if flow.delivery is not Delivery.EXACTLY_ONCE:
             self._plain = Producer(properties.plain_producer(flow))
@@ -198,7 +202,7 @@ class RecordsPlane:
         if not self._transactions.open:
             self.begin()
         for key, value in claims:
-            self._transactions.write(names.map_topic(self._flow.name), value, key, self._lane)
+            self._transactions.write(names.map_topic(self._flow.name), value, key, self._map_partition)
         if claims:
             self._transactions.flush()
         group = names.position_group(self._flow.name)

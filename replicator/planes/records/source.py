@@ -8,6 +8,7 @@ Invariants
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import cast
@@ -61,8 +62,11 @@ class Harvest:
 class Source:
     """A consumer that is only ever assigned. Owned by one lane's thread."""
 
-    def __init__(self, flow: Flow, on_error: Callable[[str], None]) -> None:
-        self._flow = flow
+    def __init__(
+        self, flow: Flow, on_error: Callable[[str], None], until: Mapping[Partition, int] | None = None
+    ) -> None:
+        """`until`: offsets (exclusive) at which partitions end for this reader."""
+        self._flow, self._until = flow, dict(until or {})
         self._on_error = on_error
         self._consumer = Consumer({**properties.source_consumer(flow), "error_cb": self._error})
         self._known: set[str] = set()
@@ -138,7 +142,23 @@ class Source:
                 groups[key] = [record]
             else:
                 group.append(record)
+        for at, end in self._until.items():
+            self._clip(found, at, end)
         return found
+
+    def _clip(self, found: Harvest, at: Partition, end: int) -> None:
+        """Nothing at or behind `end` is copied; having read so far is to have reached it."""
+        group, stands = found.groups.get(at), found.ends.get(at)
+        if group and group[-1].offset() >= end:
+            within = bisect_left(group, end, key=lambda record: record.offset())
+            beyond = group[within]
+            stands = Seek(end, -1 if (epoch := beyond.leader_epoch()) is None else epoch)
+            if within:
+                found.groups[at] = group[:within]
+            else:
+                del found.groups[at]
+        if stands is not None:
+            found.ends[at] = stands._replace(offset=min(stands.offset, end))
 
     def _note(self, message: Message, error: KafkaError, found: Harvest) -> None:
         code, at = error.code(), cast(Record, message)

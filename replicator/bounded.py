@@ -1,0 +1,212 @@
+"""Copies one range of one source partition: a lane with an end, run to it in whatever process this is called.
+
+Attempts at a range may run at the same time (a retry, speculation, an executor that was thought lost): they share a
+transactional id, so the later one fences the earlier. Invariants
+- What is done stands in the target's position and nowhere else: an attempt finds out how far the range is.
+- An attempt that was fenced off by another one doesn't take back at once: it waits until the position reaches the
+  range's end. Without progress for one transaction timeout it reads the generation again and starts over.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import queue
+import socket
+import threading
+import time
+import uuid
+from dataclasses import dataclass
+
+import structlog
+
+from replicator import control
+from replicator.config import Flow
+from replicator.errors import Incident, ReplicatorError, Retriable, Superseded, Unreachable
+from replicator.failpoints import Reach, nothing
+from replicator.generation import Cut
+from replicator.ledger import Route
+from replicator.opening import LanePlan, Span
+from replicator.planes.contract import Partition
+from replicator.planes.records import look
+from replicator.planes.records.reading import Reader
+from replicator.runner import GC_YOUNG_OBJECTS_MAX, Ended, Event, LaneRunner, Parked
+
+LOOK_S = 0.5  # between two looks at a position that somebody else moves: there is no event for it
+
+
+@dataclass(frozen=True, slots=True)
+class RangeTask:
+    """Source offsets [start, end) of one partition, to be copied under one lane of a generation. Can be pickled.
+
+    `start` is where the partition begins if it has no position yet; otherwise the position decides. An empty range
+    commits the position again, so that it doesn't expire. `rate_max`: records a second, None: as fast as it goes.
+    """
+
+    flow: Flow
+    generation: int
+    cut: Cut
+    source_cluster: str
+    route: Route
+    start: int
+    end: int
+    rate_max: float | None = None
+
+    @property
+    def lane(self) -> int:
+        """The lane of the range's partition."""
+        return self.cut.lane_of(*self.route.source)
+
+    def plan(self, owner: str) -> LanePlan:
+        """What the lane is to do, for one attempt."""
+        at = self.route.source
+        return LanePlan(
+            flow=self.flow,
+            generation=self.generation,
+            lane=self.lane,
+            owner=owner,
+            source_cluster=self.source_cluster,
+            routes=(self.route,),
+            map_partitions=self.flow.lanes,
+            cut=self.cut,
+            span=Span({at: self.start}, {at: self.end}, self.rate_max),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RangeDone:
+    """How an attempt at a range ended. Can be pickled.
+
+    `position` is the source offset that was reached (-1: none is known). `records` and `bytes` are those that this
+    attempt committed: after a retry the others were committed by its predecessors. `error` stopped it short of the end:
+    an incident of the partition, or what its class says.
+    """
+
+    at: Partition
+    position: int
+    records: int
+    bytes: int
+    seconds: float
+    owner: str
+    error: ReplicatorError | None = None
+
+
+class _Attempt:
+    """Runs lanes for one task until its range is done or an error must go to whoever planned it."""
+
+    def __init__(self, task: RangeTask, reach: Reach) -> None:
+        self._task, self._reach = task, reach
+        self._owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:12]}"
+        self._log = structlog.get_logger().bind(flow=task.flow.name, range=f"{task.route.source}:{task.end}")
+        self._records = self._bytes = 0
+        self._position = -1
+        self._began_s = time.monotonic()
+
+    def run(self) -> RangeDone:
+        """The attempt's end. Bugs are raised, errors of the clusters are in the answer."""
+        error: ReplicatorError | None = None
+        try:
+            while not (self._copied() or self._watch_other()):
+                self._log.warning("range_begun_again", position=self._position)
+        except ReplicatorError as stopped:
+            error = stopped
+        seconds = time.monotonic() - self._began_s
+        at = self._task.route.source
+        return RangeDone(at, self._position, self._records, self._bytes, seconds, self._owner, error)
+
+    def _copied(self) -> bool:
+        """Run the lane to the range's end; False when another attempt has taken over."""
+        events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        runner = LaneRunner(self._task.plan(self._owner), events, self._reach, self._log, self._committed)
+        runner.start()
+        try:
+            ended = self._ended(events, runner)
+        finally:
+            runner.stop()
+            runner.join(self._task.flow.limits.stop_timeout_ms / 1000)
+        entry = runner.ledger.entries[self._task.route.source] if runner.ledger else None
+        if entry is not None and entry.position is not None:
+            self._position = max(self._position, entry.position.offset)
+        if isinstance(ended.error, Superseded):
+            self._log.info("range_taken_over", reason=str(ended.error))
+            return False
+        if ended.error is not None:
+            raise ended.error
+        if entry is not None and entry.incident is not None:
+            raise entry.incident
+        return self._position >= self._task.end
+
+    def _ended(self, events: queue.SimpleQueue[Event], runner: LaneRunner) -> Ended:
+        patience_s = _patience_s(self._task.flow)
+        while True:
+            try:
+                event = events.get(timeout=patience_s)
+            except queue.Empty:
+                self._check_source()
+                continue
+            if isinstance(event, Parked):
+                runner.stop()
+            elif isinstance(event, Ended):
+                return event
+
+    def _committed(self, records: int, size: int) -> None:
+        self._records += records
+        self._bytes += size
+
+    def _check_source(self) -> None:
+        """A source that ends below the range was cut after the range was planned: waiting for more would be wrong."""
+        at, reader = self._task.route.source, Reader(self._task.flow, self._task.flow.source)
+        try:
+            end = reader.committed_bounds(at)[1]
+        except (Retriable, Unreachable) as error:
+            self._log.warning("source_not_asked", reason=str(error))
+            return
+        finally:
+            reader.close()
+        if end < self._task.end:
+            why = f"the range was planned to offset {self._task.end}, but the source now ends at {end}"
+            raise Incident("source_truncated", why, topic=at.topic, partition=at.partition, offset=end)
+
+    def _watch_other(self) -> bool:
+        """Wait while another attempt moves the position: whether it reached the end. Raises Superseded when the
+        generation isn't open any more."""
+        flow, target = self._task.flow, self._task.route.target
+        stood, since = -1, time.monotonic()
+        while time.monotonic() - since < flow.limits.transaction_timeout_ms / 1000:
+            self._check_generation()
+            try:
+                found = look.positions(flow, [target])[target]
+            except (Retriable, Unreachable) as error:  # an open transaction in the way: that one is being worked on
+                self._log.warning("position_unknown", reason=str(error))
+                found = None
+            self._position = max(self._position, found.offset if found else -1)
+            if self._position >= self._task.end:
+                return True
+            if self._position > stood:
+                stood, since = self._position, time.monotonic()
+            threading.Event().wait(LOOK_S)
+        return False
+
+    def _check_generation(self) -> None:
+        reader = Reader(self._task.flow, self._task.flow.target)
+        try:
+            state = control.read(self._task.flow, reader)
+        finally:
+            reader.close()
+        if state.open is None or state.open.number != self._task.generation:
+            raise Superseded(
+                f"flow {self._task.flow.name}: generation {state.newest} has taken over from {self._task.generation}"
+            )
+
+
+def _patience_s(flow: Flow) -> float:
+    return (flow.limits.transaction_timeout_ms + flow.limits.request_timeout_ms) / 1000
+
+
+def copy_range(task: RangeTask, reach: Reach = nothing) -> RangeDone:
+    """Copy what is left of a range, in this process and this thread's time. Returns when it is done, or can't be.
+
+    Raises only what is a bug.
+    """
+    gc.set_threshold(GC_YOUNG_OBJECTS_MAX)
+    return _Attempt(task, reach).run()

@@ -1,0 +1,131 @@
+"""What comes before the lanes of a flow, whatever runs them: listing, conflicts, generation, target topics, routes.
+
+Everything that changes topics and generations passes here; lanes and tasks only ever read them.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+import structlog
+
+from replicator import routing
+from replicator.admin import TopicInfo
+from replicator.config import Config, Flow
+from replicator.control import Changer
+from replicator.errors import Incident, Retriable, UnknownOutcome
+from replicator.generation import Generation
+from replicator.ledger import Route
+from replicator.planes.contract import Partition
+from replicator.planes.records.reading import Reader
+from replicator.topics import ControlPlane
+
+CHANGE_ATTEMPTS = 3
+CHANGE_PAUSE_S, CHANGE_PAUSE_S_MAX = 0.05, 1.0
+T = TypeVar("T")
+
+
+class Setup:
+    """The control plane of one flow in this process. Raises ConfigError, Incident, Unreachable, NotAllowed, …"""
+
+    def __init__(
+        self,
+        flow: Flow,
+        config: Config,
+        plane: ControlPlane,
+        owner: str,
+        log: structlog.stdlib.BoundLogger,
+        asked: threading.Event,
+    ) -> None:
+        """`owner` is this process's name; `asked` is set when it shall stop, and cuts waits short."""
+        self._flow, self._config, self._plane = flow, config, plane
+        self._owner, self._log, self._asked = owner, log, asked
+        self._cluster_ids: dict[str, str] = {}
+
+    @property
+    def source_cluster(self) -> str:
+        """The source's cluster id."""
+        return self._cluster_ids[self._flow.source.name]
+
+    def begin(self) -> tuple[dict[str, TopicInfo], Incident | None]:
+        """Connect, list the source's topics, make sure of the flow's own topics.
+
+        A topic that the flow names and that isn't there is a mistake in a new flow, and an incident of that topic
+        (returned with the listing) in a flow that has been opened before.
+        """
+        source, target = self._plane.connect()
+        self._cluster_ids = {self._flow.source.name: source.cluster_id, self._flow.target.name: target.cluster_id}
+        infos, missing = self.listing()
+        if missing is not None and not self._plane.opened_before():
+            raise missing
+        self._plane.ensure_internal(self._flow.lanes)
+        return infos, missing
+
+    def listing(self) -> tuple[dict[str, TopicInfo], Incident | None]:
+        """The source's topics that the flow selects, checked against all flows of the file; what is missing."""
+        infos = self._plane.list_source()
+        known = {self._flow.source.name: list(infos)}
+        routing.check_conflicts(self._config, known, self._cluster_ids, self._flow.name)
+        return infos, self._plane.missing(infos)
+
+    def change(self, ask: Callable[[Changer], T]) -> T:
+        """What `ask` wants of a changer, tried for until the connect timeout: a cluster that comes up has no leaders
+        at first."""
+        reader, attempt = Reader(self._flow, self._flow.target), 0
+        give_up = time.monotonic() + self._flow.limits.connect_timeout_ms / 1000
+        try:
+            while True:
+                try:
+                    return ask(Changer(self._flow, reader, self._owner, self._noise))
+                except (UnknownOutcome, Retriable) as error:  # half done or done: the next attempt reads which
+                    attempt += 1
+                    if attempt >= CHANGE_ATTEMPTS and time.monotonic() >= give_up:
+                        raise
+                    self._log.warning("generation_tried_again", reason=str(error))
+                    self._asked.wait(min(CHANGE_PAUSE_S_MAX, CHANGE_PAUSE_S * 2 ** min(attempt, 10)))
+        finally:
+            reader.close()
+
+    def wanted(self, infos: Mapping[str, TopicInfo], generation: Generation) -> dict[str, TopicInfo]:
+        """All selected topics, or under `new_topics: ignore` those of the flow's first listing."""
+        if self._flow.new_topics == "copy":
+            return dict(infos)
+        return {name: info for name, info in infos.items() if name in generation.partitions}
+
+    def routes(self, infos: Mapping[str, TopicInfo]) -> dict[Partition, Route]:
+        """Make sure of the target topics, then map every source partition to its target partition."""
+        done = self._plane.ensure_target(infos)
+        for spec in done.create:
+            self._log.info("topic_created", topic=spec.name, partitions=spec.partitions)
+        for growth in done.grow:
+            self._log.info("topic_grown", topic=growth.topic, partitions=growth.partitions)
+        targets = self._plane.list_target(infos)
+        routes: dict[Partition, Route] = {}
+        for name, info in infos.items():
+            target = targets.get(routing.target_topic(self._flow, name))
+            if target is None:
+                raise Retriable(f"target topic of {name} has gone while it was looked at")
+            for number in range(info.partitions):
+                at = Partition(name, number)
+                routes[at] = Route(at, Partition(target.name, number), info.topic_id, target.topic_id)
+        return routes
+
+    def _noise(self, text: str) -> None:
+        self._log.debug("client", detail=text)
+
+
+def partitions(infos: Mapping[str, TopicInfo]) -> dict[str, int]:
+    """Partition counts by topic."""
+    return {name: info.partitions for name, info in infos.items()}
+
+
+def occupied(flow: Flow, found: Generation) -> str:
+    """Why a daemon doesn't start: a job has the flow."""
+    begun = f"generation {found.number}, begun by {found.by or 'an unknown process'}"
+    return (
+        f"flow {flow.name}: a {found.kind.value} has it ({begun}). Let it finish, run it again if it died, or take the "
+        "flow from it with --take-over"
+    )
