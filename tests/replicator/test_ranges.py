@@ -10,7 +10,7 @@ import pytest
 
 from replicator.errors import ConfigError, Incident
 from replicator.planes.contract import Partition
-from replicator.spark.ranges import Range, Seen, plan, rounds
+from replicator.ranges import Range, Seen, plan, rounds
 
 A, B, C = Partition("a", 0), Partition("a", 1), Partition("b", 0)
 PLANNING_S_MAX = 5.0
