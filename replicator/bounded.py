@@ -39,15 +39,17 @@ LOOK_S = 0.5  # between two looks at a position that somebody else moves: there 
 class RangeTask:
     """Source offsets [start, end) of one partition, to be copied under one lane of a generation. Can be pickled.
 
-    `start` is where the partition begins if it has no position yet; otherwise the position decides. An empty range
-    commits the position again, so that it doesn't expire. `rate_max`: records a second, None: as fast as it goes.
+    `start` is where the partition begins if it has no position yet; otherwise the position decides. A task always
+    commits the positions of its lane again, so that they don't expire; without a `route` it does nothing else.
+    `rate_max`: records a second, None: as fast as it goes.
     """
 
     flow: Flow
     generation: int
     cut: Cut
     source_cluster: str
-    route: Route
+    at: Partition
+    route: Route | None
     start: int
     end: int
     rate_max: float | None = None
@@ -55,21 +57,21 @@ class RangeTask:
     @property
     def lane(self) -> int:
         """The lane of the range's partition."""
-        return self.cut.lane_of(*self.route.source)
+        return self.cut.lane_of(*self.at)
 
     def plan(self, owner: str) -> LanePlan:
         """What the lane is to do, for one attempt."""
-        at = self.route.source
+        span = Span({self.at: self.start}, {self.at: self.end}, self.rate_max) if self.route else Span({}, {})
         return LanePlan(
             flow=self.flow,
             generation=self.generation,
             lane=self.lane,
             owner=owner,
             source_cluster=self.source_cluster,
-            routes=(self.route,),
+            routes=(self.route,) if self.route else (),
             map_partitions=self.flow.lanes,
             cut=self.cut,
-            span=Span({at: self.start}, {at: self.end}, self.rate_max),
+            span=span,
         )
 
 
@@ -97,7 +99,7 @@ class _Attempt:
     def __init__(self, task: RangeTask, reach: Reach) -> None:
         self._task, self._reach = task, reach
         self._owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:12]}"
-        self._log = structlog.get_logger().bind(flow=task.flow.name, range=f"{task.route.source}:{task.end}")
+        self._log = structlog.get_logger().bind(flow=task.flow.name, range=f"{task.at}:{task.end}")
         self._records = self._bytes = 0
         self._position = -1
         self._began_s = time.monotonic()
@@ -111,8 +113,7 @@ class _Attempt:
         except ReplicatorError as stopped:
             error = stopped
         seconds = time.monotonic() - self._began_s
-        at = self._task.route.source
-        return RangeDone(at, self._position, self._records, self._bytes, seconds, self._owner, error)
+        return RangeDone(self._task.at, self._position, self._records, self._bytes, seconds, self._owner, error)
 
     def _copied(self) -> bool:
         """Run the lane to the range's end; False when another attempt has taken over."""
@@ -124,7 +125,7 @@ class _Attempt:
         finally:
             runner.stop()
             runner.join(self._task.flow.limits.stop_timeout_ms / 1000)
-        entry = runner.ledger.entries[self._task.route.source] if runner.ledger else None
+        entry = runner.ledger.entries.get(self._task.at) if runner.ledger else None
         if entry is not None and entry.position is not None:
             self._position = max(self._position, entry.position.offset)
         if isinstance(ended.error, Superseded):
@@ -132,6 +133,8 @@ class _Attempt:
             return False
         if ended.error is not None:
             raise ended.error
+        if self._task.route is None:
+            return True
         if entry is not None and entry.incident is not None:
             raise entry.incident
         return self._position >= self._task.end
@@ -155,7 +158,7 @@ class _Attempt:
 
     def _check_source(self) -> None:
         """A source that ends below the range was cut after the range was planned: waiting for more would be wrong."""
-        at, reader = self._task.route.source, Reader(self._task.flow, self._task.flow.source)
+        at, reader = self._task.at, Reader(self._task.flow, self._task.flow.source)
         try:
             end = reader.committed_bounds(at)[1]
         except (Retriable, Unreachable) as error:
@@ -170,12 +173,14 @@ class _Attempt:
     def _watch_other(self) -> bool:
         """Wait while another attempt moves the position: whether it reached the end. Raises Superseded when the
         generation isn't open any more."""
-        flow, target = self._task.flow, self._task.route.target
+        flow, route = self._task.flow, self._task.route
+        if route is None:
+            return True  # whoever fenced it has committed the positions of its lane too
         stood, since = -1, time.monotonic()
         while time.monotonic() - since < flow.limits.transaction_timeout_ms / 1000:
             self._check_generation()
             try:
-                found = look.positions(flow, [target])[target]
+                found = look.positions(flow, [route.target])[route.target]
             except (Retriable, Unreachable) as error:  # an open transaction in the way: that one is being worked on
                 self._log.warning("position_unknown", reason=str(error))
                 found = None

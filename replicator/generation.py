@@ -86,7 +86,7 @@ class Cut:
 
     def lane_of(self, topic: str, partition: int) -> int:
         """The lane of a source partition: stable over processes and versions, it is part of the format."""
-        if partition < self.listed.get(topic, 0):
+        if 0 <= partition < self.listed.get(topic, 0):
             return self._first[topic] + partition
         return zlib.crc32(f"{topic}/{partition}".encode()) % self.lanes
 

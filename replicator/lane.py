@@ -174,8 +174,10 @@ class Lane:
     def _at_end(self, ledger: Ledger, ends: Mapping[Partition, Seek]) -> bool:
         """Whether all of a bounded lane's partitions that go on stand at their ends, or will with `ends`."""
         span, running = self._plan.span, ledger.running
-        if span is None or not running:
+        if span is None:
             return False
+        if not running:
+            return not span.end  # it was there to commit positions again; otherwise incidents have stopped it
         stands = {at: entry.position.offset for at, entry in running.items() if entry.position is not None}
         return all(max(offset, ends[at].offset if at in ends else 0) >= span.end[at] for at, offset in stands.items())
 

@@ -30,14 +30,29 @@ class Range(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A source partition when the backfill begins: its log start, its read_committed end, its stable position.
+    """A source partition when a job begins: its log start, its read_committed end, its position at the target.
 
-    `position` is None where the target holds none yet.
+    `position` is None where the target holds none yet; such a partition begins at `begin` (None: its log start).
+    `claimed` is where the flow's copy of it began.
     """
 
     log_start: int
     end: int
     position: int | None = None
+    begin: int | None = None
+    claimed: int | None = None
+
+
+class Plan(NamedTuple):
+    """All ranges of a job, sorted by round, then partition; a partition that is done already has none.
+
+    `bounds` are the offsets [start, end) of every partition, `lost` those of which the source has deleted what comes
+    next: they have no ranges.
+    """
+
+    ranges: list[Range]
+    bounds: dict[Partition, tuple[int, int]]
+    lost: dict[Partition, Incident]
 
 
 def plan(
@@ -45,32 +60,34 @@ def plan(
     offsets_max: int,
     first: Mapping[Partition, int] | None = None,
     last: Mapping[Partition, int] | None = None,
-) -> list[Range]:
-    """All ranges of a backfill, sorted by round, then partition. A partition that is done already has none.
+) -> Plan:
+    """Cut every partition into ranges of at most `offsets_max`.
 
-    `offsets_max` bounds a range. `first` and `last` (exclusive) are offsets that the user gave, by partition; without
-    them a partition goes from its position (without one: its log start) to its end.
+    `first` and `last` (exclusive) are offsets that the user gave, by partition; without them a partition goes from its
+    position to its end.
 
     Raises ConfigError that lists every partition whose given offsets can't be: past the source's end, in reverse, or
-    `first` elsewhere than at the committed position: below it records would be doubled, above it left out. Raises
-    Incident `source_records_gone` where the source no longer has what comes next.
+    `first` elsewhere than at the committed position: below it records would be doubled, above it left out. But where
+    the copy began is no fault: that is the same job, begun again.
     """
     if offsets_max < 1:
         raise ConfigError(f"a range needs at least one offset, not {offsets_max}")
     first, last = first or {}, last or {}
     unknown = sorted((first.keys() | last.keys()) - seen.keys())
-    faults = [f"{at}: not a partition of this backfill" for at in unknown]
+    faults = [f"{at}: not a partition of this flow's topics" for at in unknown]
     bounds: dict[Partition, tuple[int, int]] = {}
     for at, found in sorted(seen.items()):
-        start, end = _bounds(found, first.get(at), last.get(at))
+        bounds[at] = _bounds(found, first.get(at), last.get(at))
         faults += [f"{at}: {fault}" for fault in _faults(found, first.get(at), last.get(at))]
-        bounds[at] = (start, end)
     if faults:
-        raise ConfigError("the backfill cannot be planned:\n  " + "\n  ".join(faults))
-    for at, (start, end) in bounds.items():
-        if start < end and start < seen[at].log_start:
-            _gone(at, start, seen[at].log_start)
-    return sorted(cut for at, (start, end) in bounds.items() for cut in _cut(at, start, end, offsets_max))
+        raise ConfigError("these ranges cannot be copied:\n  " + "\n  ".join(faults))
+    lost = {
+        at: _gone(at, start, seen[at].log_start)
+        for at, (start, end) in bounds.items()
+        if start < end and start < seen[at].log_start
+    }
+    cuts = (cut for at, (start, end) in bounds.items() if at not in lost for cut in _cut(at, start, end, offsets_max))
+    return Plan(sorted(cuts), bounds, lost)
 
 
 def rounds(ranges: Sequence[Range]) -> Iterator[list[Range]]:
@@ -80,17 +97,19 @@ def rounds(ranges: Sequence[Range]) -> Iterator[list[Range]]:
 
 
 def _bounds(found: Seen, first: int | None, last: int | None) -> tuple[int, int]:
-    fresh = found.log_start if first is None else first
+    begin = found.log_start if found.begin is None else found.begin
+    fresh = begin if first is None else first
     return fresh if found.position is None else found.position, found.end if last is None else last
 
 
 def _faults(found: Seen, first: int | None, last: int | None) -> Iterator[str]:
-    if last is not None and last > found.end:
-        yield f"is to end at offset {last}, past its committed end {found.end}"
-    if first is None:
+    end = found.end if last is None else last
+    if end > found.end:
+        yield f"is to end at offset {end}, past its committed end {found.end}"
+    if first is None or (found.position is not None and first == found.claimed):
         return
-    if first > (found.end if last is None else last):
-        yield f"starts at offset {first}, after its end {found.end if last is None else last}"
+    if first > end:
+        yield f"starts at offset {first}, after its end {end}"
     elif found.position is not None and first < found.position:
         yield f"starts at offset {first}, below the committed position {found.position}: records would be doubled"
     elif found.position is not None and first > found.position:
@@ -99,14 +118,9 @@ def _faults(found: Seen, first: int | None, last: int | None) -> Iterator[str]:
         yield f"starts at offset {first}, but the source begins at {found.log_start}"
 
 
-def _gone(at: Partition, start: int, log_start: int) -> None:
-    raise Incident(
-        "source_records_gone",
-        f"source offsets {start} to {log_start - 1} were deleted before they were copied",
-        topic=at.topic,
-        partition=at.partition,
-        offset=start,
-    )
+def _gone(at: Partition, start: int, log_start: int) -> Incident:
+    why = f"source offsets {start} to {log_start - 1} were deleted before they were copied"
+    return Incident("source_records_gone", why, topic=at.topic, partition=at.partition, offset=start)
 
 
 def _cut(at: Partition, start: int, end: int, offsets_max: int) -> Iterator[Range]:

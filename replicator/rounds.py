@@ -1,69 +1,251 @@
-"""What a job asks of the engine that runs its ranges side by side, and what it tells of its progress.
+"""A generation that is run in rounds of ranges: opened, run on an engine, watched, handed over to the daemon.
 
 Spark is one engine (`replicator.spark.engine`); whatever runs `copy_range` in some process would do.
+
+Invariants
+- One task of a partition at a time and round: its lane's transactional id is shared by all attempts.
+- No position of the flow expires meanwhile (invariant 7): each round has, besides its ranges, a task for every lane
+  whose positions were last committed a recommit interval ago, for partitions that are done or not asked for, too.
+- Which task ends how decides nothing but what is tried next; what is copied is read from the target.
 """
 
 from __future__ import annotations
 
+import threading
+import time
+from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from concurrent.futures import Future, ThreadPoolExecutor
 
+import structlog
+
+from replicator import sighting
+from replicator.admin import TopicInfo
 from replicator.bounded import RangeDone, RangeTask
+from replicator.config import Flow
+from replicator.control import MayReplace
+from replicator.engine import Cancelled, Engine, Observer, Standing
+from replicator.errors import Incident, ReplicatorError, Retriable, Superseded, Unreachable
+from replicator.generation import Cut, Generation, Kind
+from replicator.ledger import Route
 from replicator.planes.contract import Partition
-from replicator.ranges import Range
+from replicator.planes.records.reading import Reader
+from replicator.ranges import Plan, Range
+from replicator.setup import Setup, partitions
+from replicator.sighting import Sighted
+from replicator.topics import ControlPlane
+
+LOOK_S = 1.0  # between two looks at the positions while a round runs: there is no event for them
+ATTEMPTS_MAX = 3
 
 
-class Engine(Protocol):
-    """Runs the tasks of one round, each once at least, as many at a time as it can."""
+class Rounds:
+    """One generation of a job on one flow. Use from one thread."""
+
+    def __init__(
+        self,
+        flow: Flow,
+        setup: Setup,
+        plane: ControlPlane,
+        observer: Observer,
+        log: structlog.stdlib.BoundLogger,
+        asked: threading.Event,
+    ) -> None:
+        """`asked` is set when the job shall stop: the round under way is cancelled."""
+        self._flow, self._setup, self._plane = flow, setup, plane
+        self._observer, self._log, self._asked = observer, log, asked
+        self._infos: Mapping[str, TopicInfo] = {}
+        self._routes: Mapping[Partition, Route] = {}
+        self._kept_s: dict[int, float] = {}  # by lane: when its positions were last committed, by the monotonic clock
+        self._lanes_at: dict[int, Partition] = {}
+        self._number = 0
+        self._opened: Generation | None = None
+        self.incidents: dict[Partition, Incident] = {}
 
     @property
-    def slots(self) -> int:
-        """How many tasks run at the same time."""
+    def generation(self) -> Generation:
+        """The job's generation, once it is open."""
+        if self._opened is None:
+            raise RuntimeError("no generation was opened")
+        return self._opened
 
-    def run(self, tasks: Sequence[RangeTask]) -> list[RangeDone]:
-        """Run all of them; returns when all have ended, one answer for each task, in any order.
+    def open(self, kind: Kind, infos: Mapping[str, TopicInfo], may_replace: MayReplace) -> None:
+        """Open a generation with a lane for each partition of the flow: whatever ran before is fenced off."""
+        listing = partitions(infos)
+        cut = Cut.by_partition(listing)
+        self._infos, self._number, self.incidents = infos, 0, {}
+        self._opened = self._setup.change(lambda changer: changer.begin(kind, cut, listing, may_replace))
+        self._log.info("generation_opened", generation=self._opened.number, lanes=cut.lanes, kind=kind.value)
+        self._routes = self._setup.routes(self._setup.wanted(infos, self._opened))
+        self._lanes_at = {cut.lane_of(*at): Partition(*at) for at in cut.partitions()}
+        self._note_kept()
 
-        A task that died with its process is run again, a few times. Raises Unreachable when the engine itself failed
-        or a task died again and again, and Cancelled when `cancel` ended the round: some tasks may then run on for a
-        while, which does no harm.
+    def _note_kept(self) -> None:
+        """When each lane's positions were last committed, so that none gets too old. Without positions: no need."""
+        now_s, now_ms, cut = time.monotonic(), time.time() * 1000, self.generation.cut
+        self._kept_s = {}
+        for at, found in self.sight(stable=True).items():
+            if found.position is not None:
+                age_s = (now_ms - found.evidence.committed_ms) / 1000 if found.evidence else now_s
+                self._kept_s[cut.lane_of(*at)] = now_s - max(0.0, age_s)
+        reader = Reader(self._flow, self._flow.target)
+        try:
+            claimed = sighting.claimed(self._flow, reader)
+        finally:
+            reader.close()
+        for at in claimed.keys() - self._routes.keys():  # of topics that have gone, or that the flow has dropped
+            self._kept_s[cut.lane_of(*at)] = float("-inf")
+
+    def sight(self, *, stable: bool) -> dict[Partition, Sighted]:
+        """What both clusters say now about all partitions of the flow."""
+        return sighting.sight(self._flow, self._plane, self._infos, stable=stable)
+
+    def run(self, engine: Engine, plan: Plan, before: Mapping[Partition, Sighted], rate_max: float | None) -> None:
+        """Run all ranges of a plan, or until asked to stop. `before`: what was seen when it was made.
+
+        A partition that an incident stops is left out from there on, see `incidents`. Raises Superseded when another
+        generation was opened, Unreachable when the engine failed, and whatever stopped a range again and again.
         """
+        standings = _standings(plan, before, before)
+        self._observer.planned(self.generation.number, plan.ranges, standings)
+        left: dict[Partition, deque[Range]] = {}
+        for cut in plan.ranges:
+            left.setdefault(cut.at, deque()).append(cut)
+        failures: dict[Partition, int] = {}
+        first = True
+        while (left or first) and not self._asked.is_set():
+            together = [cuts[0] for _, cuts in sorted(left.items())]
+            tasks = self._tasks(together, rate_max, engine.slots)
+            first = False
+            if not tasks:
+                break
+            self._observer.round_began(self._number, len(tasks))
+            answers = self._watched(engine, tasks, plan, before)
+            if answers is None:
+                return
+            for done in answers:
+                self._judge(done, left, failures)
+            self._observer.round_ended(self._number, together, answers)
+            self._number += 1
 
-    def cancel(self) -> None:
-        """End the round that runs, and every later one, from any thread. Does not wait."""
+    def _tasks(self, together: Sequence[Range], rate_max: float | None, slots: int) -> list[RangeTask]:
+        share = None if rate_max is None else rate_max / max(1, min(len(together), slots))
+        tasks = [self._task(cut.at, self._routes[cut.at], cut.start, cut.end, share) for cut in together]
+        busy = {task.lane for task in tasks}
+        due_s = time.monotonic() - self._flow.limits.recommit_interval_ms / 1000
+        for lane, kept_s in sorted(self._kept_s.items()):
+            if lane not in busy and kept_s <= due_s:
+                tasks.append(self._keep(self._lanes_at.get(lane, Partition("", -1)), lane))
+        return tasks
+
+    def _keep(self, at: Partition, lane: int) -> RangeTask:
+        """A task that commits the positions of a lane again. Its own partition takes part only if it has one."""
+        route = self._routes.get(at)
+        found = sighting.positions(self._flow, [at], self._plane.list_target([at.topic]), stable=True) if route else {}
+        position = found[at].offset if at in found else 0
+        return self._task(at, route if at in found else None, position, position, None)
+
+    def _task(self, at: Partition, route: Route | None, start: int, end: int, rate_max: float | None) -> RangeTask:
+        generation = self.generation
+        return RangeTask(
+            flow=self._flow,
+            generation=generation.number,
+            cut=generation.cut,
+            source_cluster=self._setup.source_cluster,
+            at=at,
+            route=route,
+            start=start,
+            end=end,
+            rate_max=rate_max,
+        )
+
+    def _watched(
+        self, engine: Engine, tasks: Sequence[RangeTask], plan: Plan, before: Mapping[Partition, Sighted]
+    ) -> list[RangeDone] | None:
+        """Run one round in a thread of its own, and look at the positions meanwhile; None when it was cancelled."""
+        with ThreadPoolExecutor(1, thread_name_prefix="round") as pool:
+            running: Future[list[RangeDone]] = pool.submit(engine.run, tasks)
+            over = threading.Event()
+            running.add_done_callback(lambda _: over.set())
+            cancelled = False
+            while not over.wait(LOOK_S):
+                if self._asked.is_set() and not cancelled:
+                    cancelled = True
+                    engine.cancel()
+                    self._log.info("stopping")
+                self._look(plan, before)
+        try:
+            return running.result()
+        except Cancelled:
+            return None
+
+    def _look(self, plan: Plan, before: Mapping[Partition, Sighted]) -> None:
+        try:
+            now = self.sight(stable=False)
+        except (Unreachable, Retriable) as error:
+            self._observer.unseen(str(error))
+            return
+        self._observer.moved(_standings(plan, before, now))
+
+    def _judge(self, done: RangeDone, left: dict[Partition, deque[Range]], failures: dict[Partition, int]) -> None:
+        """What follows a task's answer: its partition's next range, the same one again, none of it, or the end."""
+        error, at = done.error, done.at
+        if isinstance(error, Superseded):
+            raise error
+        if isinstance(error, Incident):
+            self._log.error("incident", name=error.name, detail=error.detail, topic=at.topic, partition=at.partition)
+            self.incidents[at] = error
+            self._kept_s[self.generation.cut.lane_of(*at)] = (
+                time.monotonic()
+            )  # it stops the partition, not its position
+            left.pop(at, None)
+            return
+        if error is not None:
+            failures[at] = failures.get(at, 0) + 1
+            self._log.warning("range_failed", range=str(at), kind=type(error).__name__, reason=str(error))
+            if failures[at] >= ATTEMPTS_MAX:
+                raise error
+            return
+        self._kept_s[self.generation.cut.lane_of(*at)] = time.monotonic()
+        failures.pop(at, None)
+        ahead = left.get(at)
+        while ahead and done.position >= ahead[0].end:
+            ahead.popleft()
+        if not ahead:
+            left.pop(at, None)
+
+    def hand_over(self) -> None:
+        """Open the daemon's next generation: fences every task that may still run.
+
+        Raises Superseded when another generation than the job's is open.
+        """
+        mine = self.generation.number
+
+        def may_replace(found: Generation) -> None:
+            if found.number != mine:
+                raise Superseded(f"flow {self._flow.name}: generation {found.number} has taken over from {mine}")
+
+        cut, listing = Cut(self._flow.lanes), partitions(self._infos)
+        generation, _ = self._setup.change(lambda changer: changer.ensure(cut, listing, may_replace))
+        self._log.info("handed_over", generation=generation.number, lanes=generation.lanes)
+
+    def hand_over_anyway(self) -> None:
+        """On the way out with an error: if this fails too, the job's generation stays open, and says so to others."""
+        if self._opened is None:
+            return
+        try:
+            self.hand_over()
+        except ReplicatorError as error:
+            self._log.error("not_handed_over", generation=self._opened.number, reason=str(error))
 
 
-class Cancelled(Exception):
-    """A round was ended before its tasks were."""
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """How far one partition is, read from the target. `start` and `end` bound what this job copies of it.
-
-    `records` counts those that the flow has committed there since the job began, whoever copied them.
-    """
-
-    start: int
-    end: int
-    position: int
-    records: int
-
-
-class Observer(Protocol):
-    """Is told what a job does, for people. All calls come from one thread at a time; none may block for long."""
-
-    def planned(self, generation: int, ranges: Sequence[Range], standings: Mapping[Partition, Standing]) -> None:
-        """The generation is open and the ranges are fixed."""
-
-    def round_began(self, number: int, tasks: int) -> None:
-        """A round with so many tasks begins."""
-
-    def moved(self, standings: Mapping[Partition, Standing]) -> None:
-        """The positions were read again, while a round runs."""
-
-    def unseen(self, reason: str) -> None:
-        """The positions could not be read; the round goes on."""
-
-    def round_ended(self, number: int, ranges: Sequence[Range], done: Sequence[RangeDone]) -> None:
-        """All tasks of a round have ended; `done` has one answer for each of its ranges."""
+def _standings(
+    plan: Plan, before: Mapping[Partition, Sighted], now: Mapping[Partition, Sighted]
+) -> dict[Partition, Standing]:
+    found: dict[Partition, Standing] = {}
+    for at, (start, end) in plan.bounds.items():
+        if at in now and at in before:
+            position = now[at].position
+            records = now[at].records - before[at].records
+            found[at] = Standing(start, end, start if position is None else position, records)
+    return found

@@ -56,13 +56,18 @@ class Setup:
         A topic that the flow names and that isn't there is a mistake in a new flow, and an incident of that topic
         (returned with the listing) in a flow that has been opened before.
         """
-        source, target = self._plane.connect()
-        self._cluster_ids = {self._flow.source.name: source.cluster_id, self._flow.target.name: target.cluster_id}
-        infos, missing = self.listing()
+        infos, missing = self._listed()
         if missing is not None and not self._plane.opened_before():
             raise missing
         self._plane.ensure_internal(self._flow.lanes)
         return infos, missing
+
+    def look(self) -> dict[str, TopicInfo]:
+        """Connect and list the source's topics; changes nothing. Raises the incident of a topic that isn't there."""
+        infos, missing = self._listed()
+        if missing is not None:
+            raise missing
+        return infos
 
     def listing(self) -> tuple[dict[str, TopicInfo], Incident | None]:
         """The source's topics that the flow selects, checked against all flows of the file; what is missing."""
@@ -70,6 +75,11 @@ class Setup:
         known = {self._flow.source.name: list(infos)}
         routing.check_conflicts(self._config, known, self._cluster_ids, self._flow.name)
         return infos, self._plane.missing(infos)
+
+    def _listed(self) -> tuple[dict[str, TopicInfo], Incident | None]:
+        source, target = self._plane.connect()
+        self._cluster_ids = {self._flow.source.name: source.cluster_id, self._flow.target.name: target.cluster_id}
+        return self.listing()
 
     def change(self, ask: Callable[[Changer], T]) -> T:
         """What `ask` wants of a changer, tried for until the connect timeout: a cluster that comes up has no leaders

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from replicator.errors import ConfigError, Incident
+from replicator.errors import ConfigError
 from replicator.planes.contract import Partition
 from replicator.ranges import Range, Seen, plan, rounds
 
@@ -22,23 +22,23 @@ def of(ranges: list[Range], at: Partition) -> list[tuple[int, int]]:
 
 def test_each_partition_goes_from_its_position_to_its_end() -> None:
     seen = {A: Seen(0, 25, 5), B: Seen(3, 12), C: Seen(0, 9, 9)}
-    ranges = plan(seen, 10)
+    ranges = plan(seen, 10).ranges
     assert of(ranges, A) == [(5, 15), (15, 25)]
     assert of(ranges, B) == [(3, 12)], "without a position: from the log start"
     assert of(ranges, C) == [], "it stands at its end"
 
 
 def test_a_round_holds_a_partition_once_and_rounds_are_in_order() -> None:
-    ranges = plan({A: Seen(0, 25), B: Seen(0, 5), C: Seen(0, 11)}, 10)
+    ranges = plan({A: Seen(0, 25), B: Seen(0, 5), C: Seen(0, 11)}, 10).ranges
     turns = list(rounds(ranges))
     assert [[cut.at for cut in turn] for turn in turns] == [[A, B, C], [A, C], [A]]
     assert all(cut.round == number for number, turn in enumerate(turns) for cut in turn)
 
 
 def test_given_offsets_bound_it() -> None:
-    assert of(plan({A: Seen(0, 100)}, 50, {A: 20}, {A: 90}), A) == [(20, 70), (70, 90)]
-    assert of(plan({A: Seen(0, 100, 20)}, 50, {A: 20}, {A: 60}), A) == [(20, 60)]
-    assert plan({A: Seen(0, 100, 80)}, 50, last={A: 60}) == [], "the target is past that end already"
+    assert of(plan({A: Seen(0, 100)}, 50, {A: 20}, {A: 90}).ranges, A) == [(20, 70), (70, 90)]
+    assert of(plan({A: Seen(0, 100, 20)}, 50, {A: 20}, {A: 60}).ranges, A) == [(20, 60)]
+    assert plan({A: Seen(0, 100, 80)}, 50, last={A: 60}).ranges == [], "the target is past that end already"
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_given_offsets_bound_it() -> None:
         (Seen(0, 10), {A: 11}, {}, "after its end 10"),
         (Seen(0, 10), {}, {A: 11}, "past its committed end 10"),
         (Seen(4, 10), {A: 3}, {}, "the source begins at 4"),
-        (Seen(0, 10), {B: 3}, {}, "not a partition of this backfill"),
+        (Seen(0, 10), {B: 3}, {}, "not a partition of this flow"),
     ],
 )
 def test_offsets_that_cannot_be_are_refused(
@@ -72,10 +72,23 @@ def test_a_range_without_offsets_is_refused() -> None:
         plan({A: Seen(0, 10)}, 0)
 
 
-def test_records_that_the_source_has_deleted_are_named() -> None:
-    with pytest.raises(Incident, match=r"source_records_gone at a\[0\] offset 5: source offsets 5 to 7"):
-        plan({A: Seen(8, 10, 5)}, 10)
-    assert plan({A: Seen(10, 10, 5)}, 10, last={A: 5}) == [], "nothing of it is asked for"
+def test_where_the_copy_began_is_the_same_job_begun_again() -> None:
+    seen = {A: Seen(0, 30, position=20, claimed=5)}
+    assert of(plan(seen, 50, {A: 5}).ranges, A) == [(20, 30)]
+    with pytest.raises(ConfigError, match="below the committed position 20"):
+        plan(seen, 50, {A: 6})
+
+
+def test_a_partition_without_a_position_begins_where_the_flow_says() -> None:
+    planned = plan({A: Seen(3, 12, begin=7), B: Seen(3, 12, position=4, begin=7)}, 50)
+    assert planned.bounds == {A: (7, 12), B: (4, 12)}
+
+
+def test_records_that_the_source_has_deleted_stop_their_partition_alone_and_are_named() -> None:
+    planned = plan({A: Seen(8, 10, 5), B: Seen(8, 10, 8)}, 10)
+    assert str(planned.lost[A]).startswith("source_records_gone at a[0] offset 5: source offsets 5 to 7")
+    assert [cut.at for cut in planned.ranges] == [B]
+    assert plan({A: Seen(10, 10, 5)}, 10, last={A: 5}).lost == {}, "nothing of it is asked for"
 
 
 def test_a_billion_records_are_planned_in_time_and_completely() -> None:
@@ -84,7 +97,7 @@ def test_a_billion_records_are_planned_in_time_and_completely() -> None:
         for number in range(2_000)
     }
     began_s = time.process_time()
-    ranges = plan(seen, 10_000)
+    ranges = plan(seen, 10_000).ranges
     turns = sum(1 for _ in rounds(ranges))
     took_s = time.process_time() - began_s
     assert sum(cut.end - cut.start for cut in ranges) == 2_000 * (500_000 - 7)
