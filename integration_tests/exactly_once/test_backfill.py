@@ -1,0 +1,205 @@
+"""A backfill as a generation: ranges, attempts that meet, hand-over to a live worker and back."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from integration_tests.exactly_once.conftest import MakeCopying
+from integration_tests.harness import clients
+from integration_tests.harness.copying import Copying
+from integration_tests.harness.jobs import Threads, backfill
+from replicator.backfill import Bound
+from replicator.bounded import copy_range
+from replicator.errors import ConfigError, Incident, Superseded
+from replicator.planes.contract import Partition
+
+RANGE = 300  # offsets: some thousand records make several rounds
+
+
+@pytest.fixture
+def engine() -> Iterator[Threads]:
+    """An engine of threads."""
+    made = Threads()
+    yield made
+    made.close()
+
+
+def test_history_is_copied_in_rounds_and_a_live_worker_goes_on_behind_it(copying: Copying, engine: Threads) -> None:
+    copying.load.mixed(3_000)
+    job, seen = backfill(copying, offsets_max=RANGE)
+    planned = job.check()
+    assert copying.copy not in clients.topics(copying.target), "a check changes nothing"
+    copying.load.mixed(500)  # behind the ends that the check has fixed
+    summary = job.run(engine)
+    assert seen.ranges == planned
+    assert len(engine.rounds) == 1 + max(cut.round for cut in planned) > 3
+    assert all(outcome.done and outcome.incident is None for outcome in summary.partitions.values())
+    ends = {cut.at.partition: cut.end for cut in planned}
+    assert copying.wait_stable() == [ends[number] for number in range(copying.partitions)]
+    assert sum(outcome.records for outcome in summary.partitions.values()) == sum(done.records for done in seen.done)
+    worker = copying.running()
+    copying.load.mixed(300)
+    copying.finish(worker)
+
+
+def test_back_and_forth_between_live_and_backfill_while_the_source_is_written(make_copying: MakeCopying) -> None:
+    copying = make_copying(lanes=2)
+    with copying.writing():
+        for _ in range(2):
+            worker = copying.running()
+            worker.wait_event("committed")
+            refused, _ = backfill(copying, offsets_max=RANGE)
+            with pytest.raises(Superseded, match=r"live worker holds it.*--take-over"):
+                refused.check()
+            engine = Threads()
+            job, _ = backfill(copying, offsets_max=RANGE, take_over=True)
+            job.check()
+            job.run(engine)
+            engine.close()
+            assert worker.wait_exit() == 5, worker.tail()
+            assert "has taken over" in worker.seen("lane_ended")[0]["detail"]
+        worker = copying.running()
+    copying.finish(worker)
+    job, _ = backfill(copying)
+    assert job.check() == [], "a worker that was stopped cleanly holds nothing, and nothing is left to copy"
+
+
+def test_a_backfill_that_died_is_begun_again_and_a_daemon_waits_for_it(copying: Copying) -> None:
+    """Its driver is gone in the middle of a round; what its tasks had open, and do later, counts for nothing."""
+    copying.load.mixed(2_000)
+    stuck, on = threading.Event(), threading.Event()
+
+    def reach(step: str) -> None:
+        if step == "before_offsets":
+            stuck.set()
+            assert on.wait(60)
+
+    dead = Threads(reach)
+    first, _ = backfill(copying, offsets_max=RANGE)
+    first.check()
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(first.run, dead)
+        assert stuck.wait(60)
+        daemon = copying.run()
+        assert daemon.wait_exit() == 5, daemon.tail()
+        assert "--take-over" in daemon.seen("flow_ended")[0]["detail"]
+        engine = Threads()
+        again, _ = backfill(copying, offsets_max=RANGE)
+        again.check()
+        summary = again.run(engine)
+        assert all(outcome.done for outcome in summary.partitions.values())
+        on.set()
+        with pytest.raises(Superseded, match="has taken over"):
+            running.result(60)
+    dead.close()
+    engine.close()
+    copying.finish(copying.running())
+
+
+def test_two_attempts_at_a_range_meet(copying: Copying) -> None:
+    """Speculation: the second fences the first in its transaction; the first waits, and both find the range done."""
+    copying.load.mixed(2_000)
+    stuck, on = threading.Event(), threading.Event()
+
+    def reach(step: str) -> None:
+        if step == "before_end_txn" and not stuck.is_set():
+            stuck.set()
+            assert on.wait(60)
+
+    class Speculating(Threads):
+        slots = 6
+
+        def run(self, tasks):  # type: ignore[no-untyped-def]
+            self._reach = reach
+            slow = [self._pool.submit(copy_range, task, reach) for task in tasks]
+            assert stuck.wait(60)
+            with ThreadPoolExecutor(len(tasks)) as others:
+                fast = list(others.map(copy_range, tasks))
+            on.set()
+            both = [future.result(90) for future in slow], fast
+            for first, second in zip(*both, strict=True):
+                assert (first.error, second.error) == (None, None)
+                assert first.position == second.position
+            return fast
+
+    engine = Speculating()
+    job, _ = backfill(copying)
+    job.check()
+    job.run(engine)
+    engine.close()
+    copying.finish(copying.running())
+
+
+def test_a_stop_hands_over_and_the_rest_is_copied_by_whoever_comes(copying: Copying) -> None:
+    copying.load.mixed(2_000)
+    job, _ = backfill(copying, offsets_max=RANGE)
+    job.check()
+    engine = Threads(lambda step: job.stop() if step == "after_end_txn" else None)
+    summary = job.run(engine)
+    assert summary.stopped
+    assert not all(outcome.done for outcome in summary.partitions.values())
+    worker = copying.running()
+    engine.close()
+    copying.finish(worker)
+
+
+def test_begin_and_end_by_offset_by_time_and_by_topic(copying: Copying, engine: Threads) -> None:
+    copying.load.plain(900)
+    at = [Partition(copying.topic, number) for number in range(copying.partitions)]
+    job, _ = backfill(copying, first=Bound(offsets={at[0]: 10}), last=Bound(offsets={at[0]: 20, at[1]: 30, at[2]: 0}))
+    assert [(cut.at, cut.start, cut.end) for cut in job.check()] == [(at[0], 10, 20), (at[1], 0, 30)]
+    job.run(engine)
+    assert copying.wait_stable()[:2] == [20, 30]
+    again, _ = backfill(copying, first=Bound(offsets={at[0]: 10}))
+    assert next(iter(again.check())).start == 20, "the same job, begun again"
+    for offset, says in ((5, "below the committed position 20"), (25, "above the committed position 20")):
+        wrong, _ = backfill(copying, first=Bound(offsets={at[0]: offset}))
+        with pytest.raises(ConfigError, match=says):
+            wrong.check()
+    other, _ = backfill(copying, topics=frozenset({"other"}))
+    with pytest.raises(ConfigError, match="other"):
+        other.check()
+    latest, _ = backfill(copying, last=Bound(timestamp_ms=1))
+    assert latest.check() == [], "no record is older"
+
+
+def test_a_partition_whose_records_are_gone_is_named_and_the_others_go_on(copying: Copying, engine: Threads) -> None:
+    copying.load.plain(600)
+    first, _ = backfill(copying, last=Bound(offsets={Partition(copying.topic, n): 50 for n in range(3)}))
+    first.check()
+    first.run(engine)
+    clients.delete_records(copying.source, copying.topic, 0, 70)
+    job, _ = backfill(copying)
+    job.check()
+    summary = job.run(engine)
+    incident = summary.partitions[Partition(copying.topic, 0)].incident
+    assert isinstance(incident, Incident)
+    assert "source offsets 50 to 69 were deleted" in str(incident)
+    assert [outcome.done for _, outcome in sorted(summary.partitions.items())] == [False, True, True]
+
+
+def test_positions_of_partitions_that_are_done_are_kept(make_copying: MakeCopying) -> None:
+    """One partition is copied slowly; the others' positions are committed again meanwhile, a round apart."""
+    copying = make_copying(limits={"recommit_interval_ms": 1_000})
+    copying.load.plain(300)
+    whole, _ = backfill(copying)
+    whole.check()
+    engine = Threads()
+    whole.run(engine)
+    copying.load.plain(2_000)
+    slow, _ = backfill(
+        copying,
+        last=Bound(offsets={Partition(copying.topic, n): copying.wait_stable()[n] for n in (1, 2)}),
+        rate_max=200.0,
+        offsets_max=200,
+    )
+    slow.check()
+    slow.run(engine)
+    kept = [task.at.partition for tasks in engine.rounds[1:] for task in tasks if task.at.partition]
+    assert {1, 2} <= set(kept), "no task for the partitions that are done"
+    engine.close()
+    copying.finish(copying.running())
