@@ -13,11 +13,8 @@ anywhere is simply begun again.
 
 from __future__ import annotations
 
-import os
-import socket
 import threading
 import time
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -29,6 +26,7 @@ from replicator.config import Config, Flow
 from replicator.engine import Engine, Observer
 from replicator.errors import ConfigError, Incident, ReplicatorError, Superseded
 from replicator.generation import Control, Generation, Kind
+from replicator.names import process_name
 from replicator.planes.contract import Partition
 from replicator.planes.records.reading import Reader
 from replicator.ranges import Plan, Range, Seen
@@ -100,7 +98,7 @@ class Backfill:
     ) -> None:
         self._flow, self._config, self._request, self._observer = flow, config, request, observer
         self._log = log.bind(flow=flow.name)
-        self._owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:12]}"
+        self._owner = process_name()
         self._asked = threading.Event()
         self._bounds: dict[Partition, tuple[int, int]] = {}
 
@@ -197,7 +195,12 @@ class Backfill:
             for at, found in seen.items()
         }
         plan = ranges.plan(known, request.offsets_max, first, last)
-        if self._flow.start.kind == "latest" and not first and not plan.ranges and begins:
+        if (
+            self._flow.start.kind == "latest"
+            and not first
+            and begins
+            and not any(cut.start < cut.end for cut in plan.ranges)
+        ):
             raise ConfigError(f"flow {self._flow.name} starts at latest, so it has no history to copy: give --from")
         return plan
 

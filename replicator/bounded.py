@@ -10,23 +10,21 @@ transactional id, so the later one fences the earlier. Invariants
 from __future__ import annotations
 
 import gc
-import os
 import queue
-import socket
 import threading
 import time
-import uuid
+from contextlib import closing
 from dataclasses import dataclass
 
 import structlog
 
-from replicator import control
 from replicator.config import Flow
 from replicator.errors import Incident, ReplicatorError, Retriable, Superseded, Unreachable
 from replicator.failpoints import Reach, nothing
 from replicator.generation import Cut
 from replicator.ledger import Route
-from replicator.opening import LanePlan, Span
+from replicator.names import process_name
+from replicator.opening import LanePlan, Span, check_generation
 from replicator.planes.contract import Partition
 from replicator.planes.records import look
 from replicator.planes.records.reading import Reader
@@ -98,7 +96,7 @@ class _Attempt:
 
     def __init__(self, task: RangeTask, reach: Reach) -> None:
         self._task, self._reach = task, reach
-        self._owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:12]}"
+        self._owner = process_name()
         self._log = structlog.get_logger().bind(flow=task.flow.name, range=f"{task.at}:{task.end}")
         self._records = self._bytes = 0
         self._position = -1
@@ -158,14 +156,13 @@ class _Attempt:
 
     def _check_source(self) -> None:
         """A source that ends below the range was cut after the range was planned: waiting for more would be wrong."""
-        at, reader = self._task.at, Reader(self._task.flow, self._task.flow.source)
+        at = self._task.at
         try:
-            end = reader.committed_bounds(at)[1]
+            with closing(Reader(self._task.flow, self._task.flow.source)) as source:
+                end = source.committed_bounds(at)[1]
         except (Retriable, Unreachable) as error:
             self._log.warning("source_not_asked", reason=str(error))
             return
-        finally:
-            reader.close()
         if end < self._task.end:
             why = f"the range was planned to offset {self._task.end}, but the source now ends at {end}"
             raise Incident("source_truncated", why, topic=at.topic, partition=at.partition, offset=end)
@@ -178,8 +175,8 @@ class _Attempt:
             return True  # whoever fenced it has committed the positions of its lane too
         stood, since = -1, time.monotonic()
         while time.monotonic() - since < flow.limits.transaction_timeout_ms / 1000:
-            self._check_generation()
             try:
+                self._check_generation()
                 found = look.positions(flow, [route.target])[route.target]
             except (Retriable, Unreachable) as error:  # an open transaction in the way: that one is being worked on
                 self._log.warning("position_unknown", reason=str(error))
@@ -193,15 +190,8 @@ class _Attempt:
         return False
 
     def _check_generation(self) -> None:
-        reader = Reader(self._task.flow, self._task.flow.target)
-        try:
-            state = control.read(self._task.flow, reader)
-        finally:
-            reader.close()
-        if state.open is None or state.open.number != self._task.generation:
-            raise Superseded(
-                f"flow {self._task.flow.name}: generation {state.newest} has taken over from {self._task.generation}"
-            )
+        with closing(Reader(self._task.flow, self._task.flow.target)) as target:
+            check_generation(self._task.plan(self._owner), target)
 
 
 def _patience_s(flow: Flow) -> float:

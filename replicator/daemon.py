@@ -9,10 +9,8 @@ from __future__ import annotations
 import gc
 import os
 import signal
-import socket
 import threading
 import time
-import uuid
 from collections.abc import Sequence
 from types import FrameType
 
@@ -22,6 +20,7 @@ from replicator.config import Config, Flow
 from replicator.errors import ReplicatorError, Unreachable
 from replicator.failpoints import Reach, nothing
 from replicator.flow import FlowWorker, worst
+from replicator.names import process_name
 from replicator.runner import GC_YOUNG_OBJECTS_MAX
 
 # Supervisors signal the process and its group: one request to stop, delivered twice before anybody has acted.
@@ -36,7 +35,7 @@ class Daemon:
         self, config: Config, flows: Sequence[Flow], reach: Reach = nothing, *, take_over: bool = False
     ) -> None:
         """`take_over`: also from a backfill or repair that has a flow."""
-        self._owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:12]}"
+        self._owner = process_name()
         self._log = structlog.get_logger()
         self._stopped_at: float | None = None
         self._codes: dict[str, int] = {}

@@ -6,6 +6,10 @@ whoever was there before, whatever host, process or attempt it is (design: fenci
 
 from __future__ import annotations
 
+import os
+import socket
+import uuid
+
 INTERNAL_PREFIX = "__"
 
 
@@ -32,3 +36,8 @@ def lane_id(flow: str, generation: int, lane: int) -> str:
 def control_id(flow: str) -> str:
     """Transactional id under which the control topic is written."""
     return f"eos.{flow}.control"
+
+
+def process_name() -> str:
+    """A name for a process, or one attempt in it, that no other has had: the owner in positions."""
+    return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:12]}"

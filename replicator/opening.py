@@ -71,6 +71,22 @@ class Bounds:
     target_end: int
 
 
+def check_generation(plan: LanePlan, target: Reader) -> Control:
+    """The control topic's state, under which this lane may run. Raises Superseded when it may not, and Incident."""
+    state, number = control.read(plan.flow, target), plan.generation
+    if state.newest < number:
+        raise Incident(
+            "control_topic_behind",
+            f"this lane is of generation {number}, the control topic knows {state.newest}",
+            topic=names.control_topic(plan.flow.name),
+            advice="was the control topic deleted or truncated? positions cannot be trusted without it",
+        )
+    if state.open is None or (state.open.number, state.open.cut) != (number, plan.cut):
+        kind = state.generations[state.newest].kind.value
+        raise Superseded(f"flow {plan.flow.name}: generation {state.newest} ({kind}) has taken over from {number}")
+    return state
+
+
 class Opening:
     """One pass through the opening steps of a lane. Raises Superseded, Retriable, Fenced, Unreachable, …"""
 
@@ -87,7 +103,7 @@ class Opening:
         Returns the ledger and the claim records that belong into the first transaction.
         """
         plan = self._plan
-        state = self._check_generation()
+        state = check_generation(plan, self._target)
         stored = self._plane.committed([route.target for route in plan.routes])
         claimed = self._claims()
         bounds = {route.source: self._bounds(route) for route in plan.routes}
@@ -108,19 +124,6 @@ class Opening:
         for source, incident in self.check_tails(ledger).items():
             ledger.entries[source].incident = incident
         return ledger, claims
-
-    def _check_generation(self) -> Control:
-        state, number = control.read(self._plan.flow, self._target), self._plan.generation
-        if state.newest < number:
-            raise Incident(
-                "control_topic_behind",
-                f"this lane is of generation {number}, the control topic knows {state.newest}",
-                topic=names.control_topic(self._plan.flow.name),
-                advice="was the control topic deleted or truncated? positions cannot be trusted without it",
-            )
-        if state.open is None or (state.open.number, state.open.cut) != (number, self._plan.cut):
-            raise Superseded(f"flow {self._plan.flow.name}: generation {state.newest} has taken over from {number}")
-        return state
 
     def _claims(self) -> Mapping[Partition, map.Claim]:
         topic, least = names.map_topic(self._plan.flow.name), self._plan.map_partitions

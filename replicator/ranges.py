@@ -46,6 +46,9 @@ class Seen:
 class Plan(NamedTuple):
     """All ranges of a job, sorted by round, then partition; a partition that is done already has none.
 
+    A partition without a position has one at least, an empty one if there is nothing to copy: it claims the partition,
+    so that whoever runs the flow later begins where this job would have.
+
     `bounds` are the offsets [start, end) of every partition, `lost` those of which the source has deleted what comes
     next: they have no ranges.
     """
@@ -86,7 +89,11 @@ def plan(
         for at, (start, end) in bounds.items()
         if start < end and start < seen[at].log_start
     }
-    cuts = (cut for at, (start, end) in bounds.items() if at not in lost for cut in _cut(at, start, end, offsets_max))
+    left = {at: bound for at, bound in bounds.items() if at not in lost}
+    cuts = [cut for at, (start, end) in left.items() for cut in _cut(at, start, end, offsets_max)]
+    cuts += [
+        Range(0, at, start, start) for at, (start, end) in left.items() if start >= end and seen[at].position is None
+    ]
     return Plan(sorted(cuts), bounds, lost)
 
 

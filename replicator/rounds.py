@@ -193,8 +193,7 @@ class Rounds:
         if isinstance(error, Superseded):
             raise error
         if isinstance(error, Incident):
-            self._log.error("incident", name=error.name, detail=error.detail, topic=at.topic, partition=at.partition)
-            self.incidents[at] = error
+            self.stop(at, error)
             self._kept_s[self.generation.cut.lane_of(*at)] = (
                 time.monotonic()
             )  # it stops the partition, not its position
@@ -213,6 +212,19 @@ class Rounds:
             ahead.popleft()
         if not ahead:
             left.pop(at, None)
+
+    def stop(self, at: Partition, incident: Incident) -> None:
+        """Leave a partition out from now on; the incident is told, and kept."""
+        self._log.error(
+            "incident",
+            name=incident.name,
+            detail=incident.detail,
+            topic=at.topic,
+            partition=at.partition,
+            offset=incident.offset,
+            advice=incident.advice,
+        )
+        self.incidents[at] = incident
 
     def hand_over(self) -> None:
         """Open the daemon's next generation: fences every task that may still run.

@@ -21,7 +21,7 @@ from replicator.errors import Incident, NotAllowed, ReplicatorError, Retriable, 
 from replicator.failpoints import Reach
 from replicator.lane import Lane, Next, after
 from replicator.ledger import Ledger
-from replicator.opening import LanePlan, Opening
+from replicator.opening import LanePlan, Opening, check_generation
 from replicator.planes.contract import Committed, Partition
 from replicator.planes.records import look
 from replicator.planes.records.plane import RecordsPlane
@@ -209,12 +209,15 @@ class LaneRunner:
         self._pause.wait(delay_s if self._failures > 1 else 0.0)
 
     def _examine(self, error: ReplicatorError, plane: RecordsPlane) -> None:
-        """Read who owns the positions, until a successor had time to say so. Raises Superseded if there is one."""
+        """Read who owns the positions, until a successor had time to say so. Raises Superseded if there is one, or
+        another generation."""
         self._log.warning("fenced", reason=str(error))
         soon = plane.overdue() or not self._opened
         deadline = time.monotonic() + (OWNER_SETTLES_S if soon else OWNER_SETTLES_S_MAX)
         while not self._stopping.is_set():
             try:
+                with closing(Reader(self.plan.flow, self.plan.flow.target)) as target:
+                    check_generation(self.plan, target)
                 owners = self._read_owners(plane)
             except (Retriable, Unreachable) as unread:
                 self._log.warning("owner_unknown", reason=str(unread))

@@ -56,7 +56,7 @@ def test_back_and_forth_between_live_and_backfill_while_the_source_is_written(ma
             with pytest.raises(Superseded, match=r"live worker holds it.*--take-over"):
                 refused.check()
             engine = Threads()
-            job, _ = backfill(copying, offsets_max=RANGE, take_over=True)
+            job, _ = backfill(copying, offsets_max=10 * RANGE, take_over=True)
             job.check()
             job.run(engine)
             engine.close()
@@ -151,9 +151,13 @@ def test_begin_and_end_by_offset_by_time_and_by_topic(copying: Copying, engine: 
     copying.load.plain(900)
     at = [Partition(copying.topic, number) for number in range(copying.partitions)]
     job, _ = backfill(copying, first=Bound(offsets={at[0]: 10}), last=Bound(offsets={at[0]: 20, at[1]: 30, at[2]: 0}))
-    assert [(cut.at, cut.start, cut.end) for cut in job.check()] == [(at[0], 10, 20), (at[1], 0, 30)]
+    assert [(cut.at, cut.start, cut.end) for cut in job.check()] == [
+        (at[0], 10, 20),
+        (at[1], 0, 30),
+        (at[2], 0, 0),
+    ]
     job.run(engine)
-    assert copying.wait_stable()[:2] == [20, 30]
+    assert copying.wait_stable() == [20, 30, 0], "a partition of which nothing was asked for is claimed"
     again, _ = backfill(copying, first=Bound(offsets={at[0]: 10}))
     assert next(iter(again.check())).start == 20, "the same job, begun again"
     for offset, says in ((5, "below the committed position 20"), (25, "above the committed position 20")):

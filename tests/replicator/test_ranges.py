@@ -84,6 +84,11 @@ def test_a_partition_without_a_position_begins_where_the_flow_says() -> None:
     assert planned.bounds == {A: (7, 12), B: (4, 12)}
 
 
+def test_a_partition_without_a_position_is_claimed_if_there_is_nothing_to_copy() -> None:
+    assert of(plan({A: Seen(7, 7)}, 50).ranges, A) == [(7, 7)]
+    assert of(plan({A: Seen(7, 9)}, 50, last={A: 3}).ranges, A) == [(7, 7)]
+
+
 def test_records_that_the_source_has_deleted_stop_their_partition_alone_and_are_named() -> None:
     planned = plan({A: Seen(8, 10, 5), B: Seen(8, 10, 8)}, 10)
     assert str(planned.lost[A]).startswith("source_records_gone at a[0] offset 5: source offsets 5 to 7")
