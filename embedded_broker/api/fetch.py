@@ -1,6 +1,7 @@
 """Fetch (1).
 
 Behaviour: long poll; waits until min_bytes can be read, something is wrong with a partition, or max_wait has passed.
+A request without partitions is answered at once (`ReplicaManager.fetchMessages`): the Java client ends with one.
 Whole batches only, at least one (KIP-74): the first batch of the first partition with data is given whatever its size.
 read_committed readers get data below the last stable offset and the list of aborted transactions in it.
 Fetch sessions are not kept: session id 0 tells the client to send whole requests, as KIP-227 allows.
@@ -68,7 +69,7 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
         while True:
             wake.event.clear()
             answers, got_bytes, failed = _read(wanted, bytes_max, committed)
-            if got_bytes >= request.min_bytes or failed or not await _woken(wake, deadline):
+            if got_bytes >= request.min_bytes or failed or not wanted or not await _woken(wake, deadline):
                 break
     finally:
         for partition in live:

@@ -54,6 +54,17 @@ def test_a_parked_fetch_is_woken_by_a_produce(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+def test_a_fetch_of_no_partition_is_answered_at_once(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with serving(tmp_path) as served:
+            client = await served.client()
+            client.send("fetch", 12, **{**fetch("t", 0, max_wait=30_000), "topics": ()})
+            async with asyncio.timeout(5):
+                assert (await client.receive()).responses == ()
+
+    asyncio.run(main())
+
+
 def test_a_fetch_waits_for_its_bytes_but_no_longer_than_asked(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(tmp_path) as served:
