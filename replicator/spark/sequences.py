@@ -7,14 +7,15 @@ element that is gone moves nothing behind it.
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
 Pairs = list[tuple[int, int]]
 
-CELLS_MAX = 1_000_000
-"""Above this many comparisons a stretch without any element of its own is matched position by position."""
+EDITS_MAX = 2_000
+"""With more differences than these, a stretch without any element of its own is matched position by position."""
 
 
 def rising(pairs: Iterable[tuple[int, int]]) -> Pairs:
@@ -79,27 +80,56 @@ def _unique(left: Sequence[int], right: Sequence[int], low: int, high: int, low_
 
 def _repeats(left: Sequence[int], right: Sequence[int], low: int, high: int, low_right: int, high_right: int) -> Pairs:
     """Only repeated elements: the longest common subsequence, or the same position where that is too much."""
-    rows, columns = high - low, high_right - low_right
-    if not set(left[low:high]) & set(right[low_right:high_right]):
+    ours, theirs = left[low:high], right[low_right:high_right]
+    if not set(ours) & set(theirs):
         return []
-    if rows * columns > CELLS_MAX:
-        same = range(min(rows, columns))
-        return [(low + step, low_right + step) for step in same if left[low + step] == right[low_right + step]]
-    best = [[0] * (columns + 1) for _ in range(rows + 1)]
-    for row in range(rows - 1, -1, -1):
-        for column in range(columns - 1, -1, -1):
-            if left[low + row] == right[low_right + column]:
-                best[row][column] = best[row + 1][column + 1] + 1
-            else:
-                best[row][column] = max(best[row + 1][column], best[row][column + 1])
-    pairs: Pairs = []
-    row = column = 0
-    while row < rows and column < columns:
-        if left[low + row] == right[low_right + column]:
-            pairs.append((low + row, low_right + column))
-            row, column = row + 1, column + 1
-        elif best[row + 1][column] >= best[row][column + 1]:
-            row += 1
-        else:
-            column += 1
-    return pairs
+    found = _shortest_edit(ours, theirs)
+    if found is None:
+        found = [(step, step) for step in range(min(len(ours), len(theirs))) if ours[step] == theirs[step]]
+    return [(low + here, low_right + there) for here, there in found]
+
+
+def _shortest_edit(left: Sequence[int], right: Sequence[int]) -> Pairs | None:
+    """The longest common subsequence of sides with at most EDITS_MAX differences; None with more.
+
+    Myers' greedy algorithm: work grows with the length plus the square of the differences. Diagonal k holds the points
+    (here, here - k); `furthest[k]` is how far right each number of edits gets on it.
+    """
+    rows, columns = len(left), len(right)
+    trail: list[array[int]] = []
+    furthest = {1: 0}
+    for edits in range(min(rows + columns, EDITS_MAX) + 1):
+        reached = array("q", bytes(8 * (edits + 1)))
+        for slot in range(edits + 1):
+            k = 2 * slot - edits
+            down = k == -edits or (k != edits and furthest[k - 1] < furthest[k + 1])
+            here = furthest[k + 1] if down else furthest[k - 1] + 1
+            there = here - k
+            while here < rows and there < columns and left[here] == right[there]:
+                here, there = here + 1, there + 1
+            furthest[k] = reached[slot] = here
+            if k == rows - columns and here >= rows:
+                trail.append(reached)
+                return _walked_back(trail, rows, columns)
+        trail.append(reached)
+    return None
+
+
+def _walked_back(trail: Sequence[array[int]], rows: int, columns: int) -> Pairs:
+    """The matches on the way to the end, from what each number of edits had reached."""
+    found: Pairs = []
+    here, there = rows, columns
+    for edits in range(len(trail) - 1, 0, -1):
+        before, k = trail[edits - 1], here - there
+        slot = (k + edits) // 2  # in `before`, diagonal k - 1 is at slot - 1 and k + 1 at slot
+        down = k == -edits or (k != edits and before[slot - 1] < before[slot])
+        start = before[slot] if down else before[slot - 1] + 1
+        while here > start:
+            here, there = here - 1, there - 1
+            found.append((here, there))
+        here = start if down else start - 1
+        there = here - (k + 1 if down else k - 1)
+    while here > 0:
+        here, there = here - 1, there - 1
+        found.append((here, there))
+    return found[::-1]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,8 +48,27 @@ def test_repeated_elements_are_aligned_too() -> None:
     assert matched([7] * 5, [7] * 4) == [(0, 0), (1, 1), (2, 2), (3, 3)]
 
 
-def test_too_many_repeats_are_compared_by_position() -> None:
-    rows = 1100
-    left, right = [1, 2] * (rows // 2), [2, 2] * (rows // 2)
-    assert rows * rows > sequences.CELLS_MAX
-    assert len(matched([3, *left, 1], [4, *right, 2])) > rows // 3
+@given(FEW, FEW)
+def test_repeats_keep_the_longest_common_subsequence(left: list[int], right: list[int]) -> None:
+    found = sequences._shortest_edit(left, right)
+    assert found is not None
+    assert all(left[here] == right[there] for here, there in found)
+    assert found == rising(found)
+    best = [[0] * (len(right) + 1) for _ in range(len(left) + 1)]
+    for row, column in itertools.product(range(len(left)), range(len(right))):
+        step = best[row][column] + 1 if left[row] == right[column] else 0
+        best[row + 1][column + 1] = max(step, best[row][column + 1], best[row + 1][column])
+    assert len(found) == best[-1][-1]
+
+
+def test_a_long_stretch_of_few_different_elements_is_aligned() -> None:
+    chance = random.Random(5)
+    left = [chance.randrange(50) for _ in range(100_000)]
+    right = [*left[:3], *left[4:40_000], 99, *left[40_000:90_000], *left[90_200:]]
+    assert len(matched(left, right)) == 100_000 - 201
+
+
+def test_too_many_differences_are_compared_by_position(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sequences, "EDITS_MAX", 10)
+    assert sequences._shortest_edit([1, 2] * 100, [2, 2] * 100) is None
+    assert len(matched([3, *([1, 2] * 100), 1], [4, *([2, 2] * 100), 2])) == 100
