@@ -39,7 +39,11 @@ def spark() -> Iterator[SparkSession]:
         if os.environ.get("EOS_REQUIRE_JAVA") == "1":
             pytest.fail(str(error))
         pytest.skip(str(error))
-    with session(SparkSettings("local[2,4]", {"spark.sql.shuffle.partitions": "2"})) as running:
+    conf = {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # short runs: compiling well takes longer than it saves
+    }
+    with session(SparkSettings("local[2,4]", conf)) as running:
         yield running
 
 

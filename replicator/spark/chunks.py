@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from replicator.spark.sequences import rising
+from replicator.spark.sequences import Pairs, rising
 
 PLACE_BITS = 24
 """Low bits of a packed anchor: the record's place in its chunk. The bits above are those of its digest."""
@@ -25,9 +25,6 @@ PLACE_MASK = (1 << PLACE_BITS) - 1
 BITS_MIN, BITS_MAX = 12, PLACE_BITS
 CHUNKS_AIM = 1 << 16
 """About as many chunks a side as the driver holds at most; larger topics get larger chunks."""
-STRETCHES_MAX = 1000
-OPENED_MAX = 1 << 18
-"""Records that one task compares at once."""
 RANGES_MAX = 8
 """Ranges of one partition that are read apart; nearer ones are read with what lies between."""
 
@@ -82,19 +79,22 @@ def chunk_bits(offsets: int) -> int:
     return bits
 
 
-def stretches(source: Iterable[Chunk], target: Iterable[Chunk], bits: int) -> list[Stretch]:
-    """How the target's ranks are shifted against the source's, from the anchors that both sides have."""
-    here, there = _anchors(source, bits), _anchors(target, bits)
-    chain = rising((rank, there[content]) for content, rank in here.items() if content in there)
+def anchors(source: Iterable[Chunk], target: Iterable[Chunk], bits: int) -> Pairs:
+    """Ranks on the source and on the target of records that both sides have, rising on both."""
+    here, there = _ranks(source, bits), _ranks(target, bits)
+    return rising((rank, there[content]) for content, rank in here.items() if content in there)
+
+
+def stretches(anchored: Pairs, shift: int = 0) -> list[Stretch]:
+    """How the target's ranks are shifted against the source's. `shift` holds where there is no anchor at all."""
     found: list[Stretch] = []
-    for rank, target_rank in chain:
-        shift = rank - target_rank
-        if not found or found[-1].shift != shift:
-            found.append(Stretch(target_rank if found else 0, shift))
-    return found[:STRETCHES_MAX] or [Stretch(0, 0)]
+    for rank, target_rank in anchored:
+        if not found or found[-1].shift != rank - target_rank:
+            found.append(Stretch(target_rank if found else 0, rank - target_rank))
+    return found or [Stretch(0, shift)]
 
 
-def _anchors(chunks: Iterable[Chunk], bits: int) -> dict[int, int]:
+def _ranks(chunks: Iterable[Chunk], bits: int) -> dict[int, int]:
     """Ranks of anchors by their digest, without those that occur twice."""
     ranks: dict[int, int] = {}
     twice: set[int] = set()
@@ -142,7 +142,7 @@ def differing(
             elif head and target_cut and piece[0] in source:
                 expired_target += sum(source[n].records for n in piece)
             else:
-                found += _bounded(piece, source, target)
+                found.append(piece)
     return Differing(found, expired_source, expired_target)
 
 
@@ -170,21 +170,6 @@ def _pieces(run: Sequence[int], source: Mapping[int, Chunk], target: Mapping[int
         yield group[margin:-margin]
     if rest:
         yield sorted(rest)
-
-
-def _bounded(piece: Sequence[int], source: Mapping[int, Chunk], target: Mapping[int, Chunk]) -> Iterator[list[int]]:
-    """`piece` in parts that one task can hold. Only damage beyond all measure is cut."""
-    part: list[int] = []
-    held = 0
-    for number in piece:
-        size = sum(side[number].records for side in (source, target) if number in side)
-        if part and held + size > OPENED_MAX:
-            yield part
-            part, held = [], 0
-        part.append(number)
-        held += size
-    if part:
-        yield part
 
 
 def ranges(chunks: Iterable[Chunk]) -> list[Range]:

@@ -7,40 +7,49 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from replicator.config import Cluster, Flow
 from replicator.planes.contract import Partition
-from replicator.spark import chunks, kafka, opening, transforms
+from replicator.spark import chunks, kafka, opening, segments, transforms
 from replicator.spark.chunks import Chunk, Differing, Range, Stretch
+from replicator.spark.segments import Segment
+from replicator.spark.sequences import Pairs
 from replicator.spark.snapshot import Offsets, Pair
 
 _UNSHIFTED = [Stretch(0, 0)]
-_PLAN = "topic string, partition int, source_topic string, base long, stretches array<struct<start:long,shift:long>>"
-_INTERVALS = "topic string, partition int, chunk long, interval int"
+_SEGMENTS = "topic string, partition int, bucket long, segments array<struct<first:long,end:long,value:long>>"
+_BASES = "topic string, partition int, source_topic string, base long"
+_UNLIKE = "topic string, partition int, chunk long"
 _OPENED = (
-    "topic string, partition int, interval int, rank long, offset long, timestamp_ms long, digest long, key_hash long, "
-    "value_hash long, headers_hash long, key_shown binary"
-)
-_ALIGNED = (
-    "topic string, partition int, aligned long, rank long, offset long, timestamp_ms long, digest long, key binary, "
-    "value binary, headers array<struct<key:string,value:binary>>"
+    "topic string, partition int, interval long, rank long, offset long, timestamp_ms long, digest long, "
+    "key_hash long, value_hash long, headers_hash long, key_shown binary"
 )
 Chunks = dict[int, Chunk]
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One pair after the digest passes: chunks by aligned number, and what is to be opened."""
+    """One pair after the digest passes: chunks by aligned number, how they were aligned, and what is to be opened."""
 
     pair: Pair
     source: Mapping[int, Chunk]
     target: Mapping[int, Chunk]
+    anchored: Pairs
     stretches: Sequence[Stretch]
     differing: Differing
+
+    @property
+    def unlike(self) -> set[int]:
+        """Numbers of chunks that differ."""
+        return {n for n in self.source.keys() | self.target.keys() if not chunks.equal(*self.both(n))}
+
+    def both(self, number: int) -> tuple[Chunk | None, Chunk | None]:
+        """A chunk as either side has it."""
+        return self.source.get(number), self.target.get(number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +59,7 @@ class _ToOpen:
     at: Partition
     source_topic: str
     ranges: Sequence[Range]
-    stretches: Sequence[Stretch]
-    intervals: Sequence[Sequence[int]]
+    parts: Sequence[Segment]
 
 
 class Passes:
@@ -67,6 +75,22 @@ class Passes:
         found = kafka.read(self.spark, self._flow, cluster, ranges)
         return None if found is None else transforms.hashed(transforms.ranked(found))
 
+    def named(self, pairs: Iterable[Pair], *, of_source: bool) -> DataFrame | None:
+        """All compared records of one side of `pairs`, under their source topic."""
+        cluster = self._flow.source if of_source else self._flow.target
+        own = {
+            (pair.source if of_source else pair.target): (
+                pair.source.topic,
+                pair.source_range if of_source else pair.target_range,
+            )
+            for pair in pairs
+        }
+        found = self.records(cluster, {at: offsets for at, (_, offsets) in own.items()})
+        if found is None:
+            return None
+        bases = [(*at, topic, 0) for at, (topic, _) in own.items()]
+        return _as_source(transforms.placed(found, self.spark.createDataFrame(bases, _BASES)))
+
     def digests(self) -> list[Compared]:
         """Both sides once, and shifted partitions of the target once more."""
         source = self.records(self._flow.source, {pair.source: pair.source_range for pair in self._pairs})
@@ -74,39 +98,63 @@ class Passes:
         here, there = self._chunks(
             *(None if side is None else side.withColumn("aligned", F.col("rank")) for side in (source, target))
         )
-        shifts = {
-            pair.target: chunks.stretches(
-                here.get(pair.source, {}).values(), there.get(pair.target, {}).values(), self.bits
-            )
+        anchored = {
+            pair: chunks.anchors(here.get(pair.source, {}).values(), there.get(pair.target, {}).values(), self.bits)
             for pair in self._pairs
         }
-        shifted = [pair for pair in self._pairs if shifts[pair.target] != _UNSHIFTED]
-        if shifted:
-            again = self.records(self._flow.target, {pair.target: pair.target_range for pair in shifted})
-            plan = self._plan((pair.target, pair.source.topic, 0, shifts[pair.target]) for pair in shifted)
-            realigned = None if again is None else transforms.aligned(again, plan)
-            there |= self._chunks(None, realigned)[1]
+        shifts = {pair: chunks.stretches(anchored[pair], _ends_aligned(pair, here, there)) for pair in self._pairs}
+        shifted = [pair for pair in self._pairs if shifts[pair] != _UNSHIFTED]
+        again = self.records(self._flow.target, {pair.target: pair.target_range for pair in shifted})
+        if again is not None:
+            moves = {pair.target: segments.shifts(shifts[pair], _total(there.get(pair.target, {}))) for pair in shifted}
+            there |= self._chunks(None, self._aligned(again, moves))[1]
         return [
-            _compared(pair, here.get(pair.source, {}), there.get(pair.target, {}), shifts[pair.target])
+            _compared(pair, here.get(pair.source, {}), there.get(pair.target, {}), anchored[pair], shifts[pair])
             for pair in self._pairs
         ]
 
-    def findings(self, compared: Iterable[Compared]) -> DataFrame:
-        """Verdicts on all records of the chunks that differ. Nothing is read before the result is used."""
-        opened = [item for item in compared if item.differing.intervals]
-        source = [_to_open(item.pair.source, item, item.source, _UNSHIFTED) for item in opened]
-        target = [_to_open(item.pair.target, item, item.target, item.stretches) for item in opened]
-        return opening.findings(self._opened(self._flow.source, source), self._opened(self._flow.target, target))
+    def opened(self, intervals: Iterable[tuple[Compared, Sequence[Sequence[int]]]]) -> tuple[DataFrame, list[Pair]]:
+        """Verdicts on all records of these lists of chunks; nothing is read before they are used.
 
-    def unequal(self, compared: Sequence[Compared]) -> DataFrame:
+        Returns:
+            The findings, and the pairs in which large differences had to be cut without an anchor.
+        """
+        source: list[_ToOpen] = []
+        target: list[_ToOpen] = []
+        guessed: list[Pair] = []
+        from_end = set()
+        for item, numbers in intervals:
+            found = segments.parts(numbers, item.source, item.target, item.anchored, item.stretches, self.bits)
+            pair, topic = item.pair, item.pair.source.topic
+            source.append(_ToOpen(pair.source, topic, _ranges(item.source, numbers), found.source))
+            target.append(_ToOpen(pair.target, topic, _ranges(item.target, numbers), found.target))
+            if found.guessed:
+                guessed.append(pair)
+            if pair.source_cut or pair.target_cut:
+                from_end.add(pair.source)
+        sides = self._opened(self._flow.source, source), self._opened(self._flow.target, target)
+        return opening.findings(*sides, frozenset(from_end)), guessed
+
+    def unequal(self, compared: Sequence[Compared]) -> DataFrame | None:
         """Findings on records in chunks of equal digests whose fields differ all the same. Shuffles all records."""
-        everything = [replace(item, differing=Differing([_equal_chunks(item)])) for item in compared]
-        source = [_to_open(item.pair.source, item, item.source, _UNSHIFTED) for item in everything]
-        target = [_to_open(item.pair.target, item, item.target, item.stretches) for item in everything]
+        source = self.named((item.pair for item in compared), of_source=True)
+        target = self.named((item.pair for item in compared), of_source=False)
+        if source is None or target is None:
+            return None
+        moves = {
+            item.pair.source: segments.shifts(item.stretches, _total(item.target)) for item in compared if item.target
+        }
+        rows = [(*item.pair.source, number) for item in compared for number in item.unlike]
+        unlike = self.spark.createDataFrame(rows, _UNLIKE)
         return transforms.unequal(
-            self._layers(self._flow.source, source) or self.spark.createDataFrame([], _ALIGNED),
-            self._layers(self._flow.target, target) or self.spark.createDataFrame([], _ALIGNED),
+            transforms.outside(source.withColumn("aligned", F.col("rank")), unlike, self.bits),
+            self._aligned(target, moves),
         )
+
+    def _aligned(self, records: DataFrame, shifts: Mapping[Partition, Sequence[Segment]]) -> DataFrame:
+        """Adds `aligned`: the rank on the source that a target record's rank corresponds to."""
+        shifted = transforms.valued(records, self._segments(shifts), self.bits, "shift")
+        return shifted.withColumn("aligned", F.col("rank") + F.col("shift")).drop("shift")
 
     def _chunks(
         self, source: DataFrame | None, target: DataFrame | None
@@ -124,46 +172,49 @@ class Passes:
             sides[not of_source].setdefault(Partition(topic, partition), {})[chunk.number] = chunk
         return sides
 
-    def _opened(self, cluster: Cluster, parts: Sequence[_ToOpen]) -> DataFrame:
-        """Records of one side to be opened, with hashes of their fields."""
-        found = self._layers(cluster, parts)
-        return self.spark.createDataFrame([], _OPENED) if found is None else transforms.by_field(found)
-
-    def _layers(self, cluster: Cluster, parts: Sequence[_ToOpen]) -> DataFrame | None:
-        """Records of one side under their source topic. Each layer reads at most one range of each partition."""
-        rows = [
-            (*part.at, number, interval)
-            for part in parts
-            for interval, numbers in enumerate(part.intervals)
-            for number in numbers
-        ]
-        intervals = self.spark.createDataFrame(rows, _INTERVALS)
+    def _opened(self, cluster: Cluster, wanted: Sequence[_ToOpen]) -> DataFrame:
+        """Records of one side to be opened, with hashes of their fields. Each layer reads a range of each partition."""
+        parts = self._segments({item.at: item.parts for item in wanted})
         layers: list[DataFrame] = []
         for layer in itertools.count():
-            now = [(part, part.ranges[layer]) for part in parts if layer < len(part.ranges)]
-            read = self.records(cluster, {part.at: (span.first, span.end) for part, span in now})
+            now = [(item, item.ranges[layer]) for item in wanted if layer < len(item.ranges)]
+            read = self.records(cluster, {item.at: (span.first, span.end) for item, span in now})
             if read is None:
                 break
-            plan = self._plan((part.at, part.source_topic, span.rank, part.stretches) for part, span in now)
-            layers.append(transforms.opened(transforms.aligned(read, plan), intervals, self.bits))
+            bases = [(*item.at, item.source_topic, span.rank) for item, span in now]
+            here = transforms.placed(read, self.spark.createDataFrame(bases, _BASES))
+            layers.append(transforms.by_field(transforms.valued(here, parts, self.bits, "interval")))
         found = kafka.union(layers)
-        return None if found is None else found.drop("topic").withColumnRenamed("source_topic", "topic")
+        return self.spark.createDataFrame([], _OPENED) if found is None else _as_source(found)
 
-    def _plan(self, rows: Iterable[tuple[Partition, str, int, Sequence[Stretch]]]) -> DataFrame:
-        plan = [(*at, topic, base, [tuple(stretch) for stretch in shifts]) for at, topic, base, shifts in rows]
-        return self.spark.createDataFrame(plan, _PLAN)
+    def _segments(self, by_partition: Mapping[Partition, Sequence[Segment]]) -> DataFrame:
+        rows = [
+            (*at, bucket, [tuple(item) for item in found])
+            for at, items in by_partition.items()
+            for bucket, found in segments.bucketed(items, self.bits).items()
+        ]
+        return self.spark.createDataFrame(rows, _SEGMENTS)
 
 
-def _compared(pair: Pair, source: Chunks, target: Chunks, shifts: Sequence[Stretch]) -> Compared:
+def _as_source(records: DataFrame) -> DataFrame:
+    return records.drop("topic").withColumnRenamed("source_topic", "topic")
+
+
+def _total(side: Mapping[int, Chunk]) -> int:
+    return sum(chunk.records for chunk in side.values())
+
+
+def _ends_aligned(pair: Pair, here: Mapping[Partition, Chunks], there: Mapping[Partition, Chunks]) -> int:
+    """The shift to try without any anchor: where a side's head was cut, the ends correspond, else the beginnings."""
+    if not (pair.source_cut or pair.target_cut):
+        return 0
+    return _total(here.get(pair.source, {})) - _total(there.get(pair.target, {}))
+
+
+def _compared(pair: Pair, source: Chunks, target: Chunks, anchored: Pairs, shifts: Sequence[Stretch]) -> Compared:
     differing = chunks.differing(source, target, source_cut=pair.source_cut, target_cut=pair.target_cut)
-    return Compared(pair, source, target, shifts, differing)
+    return Compared(pair, source, target, anchored, shifts, differing)
 
 
-def _to_open(at: Partition, item: Compared, side: Mapping[int, Chunk], shifts: Sequence[Stretch]) -> _ToOpen:
-    intervals = item.differing.intervals
-    wanted = [side[number] for numbers in intervals for number in numbers if number in side]
-    return _ToOpen(at, item.pair.source.topic, chunks.ranges(wanted), shifts, intervals)
-
-
-def _equal_chunks(item: Compared) -> list[int]:
-    return [n for n in sorted(item.source) if chunks.equal(item.source[n], item.target.get(n))]
+def _ranges(side: Mapping[int, Chunk], intervals: Iterable[Sequence[int]]) -> list[Range]:
+    return chunks.ranges(side[number] for numbers in intervals for number in numbers if number in side)

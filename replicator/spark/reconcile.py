@@ -6,25 +6,24 @@ Alignment is by rank. With an exact offset map it could be by offset: `chunks.St
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from replicator.config import Cluster, Flow
-from replicator.planes.contract import Partition
-from replicator.spark import chunks, resolve, summary, transforms, verdicts
-from replicator.spark.chunks import Chunk
+from replicator.config import Flow
+from replicator.spark import resolve, summary, transforms, verdicts
 from replicator.spark.outcome import DIFFERS, Mode, Outcome, PartitionOutcome
 from replicator.spark.passes import Compared, Passes
-from replicator.spark.resolve import Found, Head, Whereabouts
-from replicator.spark.snapshot import Offsets, Pair, Snapshot
-from replicator.spark.verdicts import Finding
+from replicator.spark.segments import OPENED_MAX
+from replicator.spark.snapshot import Pair, Snapshot
 
-FINDINGS_MAX = 100_000
-"""Missing and extra records that are looked for elsewhere, in the driver; more than these stay as they are."""
 _SCHEMA = f"topic string, partition int, {transforms.FINDING}"
+_GUESSED = (
+    f"more than {OPENED_MAX} records differ here or repeat each other, and no record of its own says where to divide "
+    "them: some that are called missing, extra or reordered may be neither"
+)
 Say = Callable[[str], None]
 
 
@@ -32,8 +31,8 @@ def reconcile(spark: SparkSession, flow: Flow, snapshot: Snapshot, mode: Mode, s
     """Compares both sides of `snapshot`.
 
     Args:
-        mode: quick: which chunks differ, not which records. full: which records, and how. deep: chunks with equal
-            digests are compared too, field by field.
+        mode: quick: which chunks differ, not which records; only the heads of partitions that retention has cut are
+            opened. full: which records, and how. deep: chunks with equal digests are compared too, field by field.
         say: told in a few words what begins.
 
     Returns:
@@ -42,25 +41,29 @@ def reconcile(spark: SparkSession, flow: Flow, snapshot: Snapshot, mode: Mode, s
     passes = Passes(spark, flow, snapshot.pairs)
     say("reading both sides")
     compared = passes.digests()
-    differ = [item for item in compared if item.differing.intervals]
-    notes: list[str] = []
-    findings = spark.createDataFrame([], _SCHEMA)
-    if mode != "quick" and differ:
-        say(f"opening {sum(len(numbers) for item in differ for numbers in item.differing.intervals)} chunks")
-        opened = passes.findings(compared).persist()
-        findings = _resolved(spark, flow, passes, compared, opened, _firsts(opened), notes)
+    intervals = {item.pair: _to_open(item, mode) for item in compared}
+    differ = [item for item in compared if intervals[item.pair]]
+    notes: dict[Pair, str] = {}
+    findings = None
+    if differ:
+        say(f"opening {sum(len(numbers) for item in differ for numbers in intervals[item.pair])} chunks")
+        opened, guessed = passes.opened((item, intervals[item.pair]) for item in differ)
+        notes = dict.fromkeys(guessed, _GUESSED)
+        findings = _resolved(passes, differ, opened.persist())
     if mode == "deep":
         say("comparing every field of every record")
-        findings = findings.unionByName(passes.unequal(compared))
-    findings = findings.persist()
-    named = mode == "deep" or (mode == "full" and bool(differ))
-    counts, places = (summary.counts(findings), summary.places(findings, compared)) if named else ({}, {})
-    examples = summary.examples(findings) if named else {}
+        unequal = passes.unequal(compared)
+        findings = unequal if findings is None else findings.unionByName(unequal) if unequal is not None else findings
+    places, examples = {}, {}
+    if findings is not None:
+        findings = findings.persist()
+        places, examples = summary.places(findings, compared), summary.examples(findings)
     partitions = tuple(
         replace(
-            _outcome(item, counts.get(item.pair.source, {}), mode),
+            _outcome(item, intervals[item.pair], places.get(item.pair.source, {}), mode),
             places=places.get(item.pair.source, {}),
             examples=examples.get(item.pair.source, ()),
+            notes=(*item.pair.notes, *_foreign(item), *([notes[item.pair]] if item.pair in notes else [])),
         )
         for item in compared
     )
@@ -73,132 +76,86 @@ def reconcile(spark: SparkSession, flow: Flow, snapshot: Snapshot, mode: Mode, s
         finished_ms=time.time_ns() // 1_000_000,
         partitions=partitions,
         waiting=snapshot.waiting,
-        notes=tuple(notes),
     )
-    return outcome, findings
+    return outcome, spark.createDataFrame([], _SCHEMA) if findings is None else findings
 
 
-def _firsts(opened: DataFrame) -> dict[Partition, tuple[int, int]]:
-    """Ranks of the first opened record that both sides have alike."""
-    rows = transforms.counted(opened.where(F.col("verdict") == verdicts.SAME)).collect()
-    return {Partition(row["topic"], row["partition"]): (row["source_rank"], row["target_rank"]) for row in rows}
+def _to_open(item: Compared, mode: Mode) -> list[list[int]]:
+    """Lists of chunks to be opened. In the quick pass only heads: else retention would look like a difference."""
+    if mode != "quick":
+        return item.differing.intervals
+    if not (item.pair.source_cut or item.pair.target_cut):
+        return []
+    head_end = min(item.source.keys() & item.target.keys(), default=0)
+    return [numbers for numbers in item.differing.intervals if numbers[0] <= head_end]
 
 
-def head(item: Compared, first: tuple[int, int] | None) -> Head:
-    """Where the part begins that both sides have: in an equal chunk, or in an opened one."""
-    opened = {number for numbers in item.differing.intervals for number in numbers}
-    equal = [
-        (item.source[number].first_rank, item.target[number].first_rank)
-        for number in sorted(item.source.keys() & item.target.keys() - opened)
-    ][:1]
-    known = sorted([*equal, *([first] if first else [])])
-    source_rank, target_rank = known[0] if known else (None, None)
-    return Head(source_rank, target_rank, item.pair.source_cut, item.pair.target_cut)
-
-
-def _resolved(
-    spark: SparkSession,
-    flow: Flow,
-    passes: Passes,
-    compared: Iterable[Compared],
-    opened: DataFrame,
-    firsts: Mapping[Partition, tuple[int, int]],
-    notes: list[str],
-) -> DataFrame:
+def _resolved(passes: Passes, differ: Sequence[Compared], opened: DataFrame) -> DataFrame:
     """The findings with missing and extra records looked for beyond their stretch."""
     unsettled = opened.where(F.col("verdict").isin(verdicts.MISSING, verdicts.EXTRA))
     settled = opened.where(~F.col("verdict").isin(verdicts.MISSING, verdicts.EXTRA, verdicts.SAME))
-    if unsettled.limit(FINDINGS_MAX + 1).count() > FINDINGS_MAX:
-        notes.append(
-            f"more than {FINDINGS_MAX} records are missing or extra: not looked for elsewhere, nor told apart from "
-            "what retention and compaction removed"
-        )
-        return settled.unionByName(unsettled)
-    items = {item.pair.source: item for item in compared}
-    heads = {at: head(item, firsts.get(at)) for at, item in items.items()}
-    found = [
-        Found(Partition(row[0], row[1]), Finding._make(_plain(value) for value in row[2:]))
-        for row in unsettled.collect()
+    firsts = summary.firsts(opened)
+    if not any({verdicts.MISSING, verdicts.EXTRA} & found.keys() for found in firsts.values()):
+        return settled
+    rows = [(*item.pair.source, *_place(item, firsts)) for item in differ]
+    places = passes.spark.createDataFrame(rows, resolve.PLACES)
+    found = resolve.moved(resolve.expired(unsettled, places))
+    compacted = [
+        item.pair
+        for item in differ
+        if (item.pair.target_compacted and verdicts.MISSING in firsts.get(item.pair.source, {}))
+        or (item.pair.source_compacted and verdicts.EXTRA in firsts.get(item.pair.source, {}))
     ]
-    found = resolve.moved([Found(at, resolve.expired(finding, heads[at])) for at, finding in found])
-    pairs = {at: item.pair for at, item in items.items()}
-    seen = _whereabouts(flow, passes, pairs, found)
-    rows = [
-        resolve.explained(item, seen, pairs[item.at].source_compacted, pairs[item.at].target_compacted)
-        for item in found
-    ]
-    known = spark.createDataFrame([(*item.at, *item.finding) for item in rows], _SCHEMA)
-    return settled.unionByName(known)
-
-
-def _plain(value: object) -> object:
-    return bytes(value) if isinstance(value, bytearray) else value
-
-
-def _whereabouts(flow: Flow, passes: Passes, pairs: Mapping[Partition, Pair], found: Iterable[Found]) -> Whereabouts:
-    """Looks for equal records, and for later records of the same keys, in the affected partitions."""
-    seen = Whereabouts()
-    extra = {(at, f.digest) for at, f in found if f.verdict == verdicts.EXTRA}
-    missing_keys = {(at, f.key_hash) for at, f in found if f.verdict == verdicts.MISSING and pairs[at].target_compacted}
-    extra_keys = {(at, f.key_hash) for at, f in found if f.verdict == verdicts.EXTRA and pairs[at].source_compacted}
-    source = {at: (at, pairs[at].source_range) for at, _ in extra | missing_keys}
-    target = {at: (pairs[at].target, pairs[at].target_range) for at, _ in extra_keys}
-    for at, digest, _ in _looked_up(passes, flow.source, source, "digest", extra):
-        seen.source_digests.add((at, digest))
-    for at, key, offset in _looked_up(passes, flow.source, source, "key_hash", missing_keys):
-        seen.source_keys[at, key] = offset
-    for at, key, offset in _looked_up(passes, flow.target, target, "key_hash", extra_keys):
-        seen.target_keys[at, key] = offset
-    return seen
-
-
-def _looked_up(
-    passes: Passes,
-    cluster: Cluster,
-    parts: Mapping[Partition, tuple[Partition, Offsets]],
-    column: str,
-    wanted: Iterable[tuple[Partition, int | None]],
-) -> list[tuple[Partition, int, int]]:
-    """(source partition, value of `column`, last offset) of records in `parts` whose value is wanted."""
-    values = sorted({(*parts[at][0], value) for at, value in wanted if value is not None})
-    if not values:
-        return []
-    names = {own: at for at, (own, _) in parts.items()}
-    records = passes.records(cluster, dict(parts.values()))
-    if records is None:
-        return []
-    asked = passes.spark.createDataFrame(values, f"topic string, partition int, {column} long")
-    rows = (
-        transforms.by_field(records)
-        .join(F.broadcast(asked), ["topic", "partition", column])
-        .groupBy("topic", "partition", column)
-        .agg(F.max("offset").alias("offset"))
-        .collect()
+    grown = [item.pair for item in differ if verdicts.EXTRA in firsts.get(item.pair.source, {})]
+    sides = (
+        passes.named(dict.fromkeys([*compacted, *grown]), of_source=True),
+        passes.named(compacted, of_source=False),
     )
-    return [(names[Partition(row[0], row[1])], row[2], row[3]) for row in rows]
+    source, target = (None if side is None else transforms.by_field(side) for side in sides)
+    if source is not None or target is not None:
+        found = resolve.explained(found, places, source, target)
+    return settled.unionByName(found)
 
 
-def _outcome(item: Compared, counts: Mapping[str, int], mode: Mode) -> PartitionOutcome:
+def _place(item: Compared, firsts: summary.Firsts) -> tuple[int | None, int | None, bool, bool, bool, bool]:
+    """A row of `resolve.PLACES`: the part that both sides have begins in an equal chunk, or in an opened one."""
+    opened = {number for numbers in item.differing.intervals for number in numbers}
+    known = [
+        (item.source[number].first_rank, item.target[number].first_rank)
+        for number in sorted(item.source.keys() & item.target.keys() - opened)
+    ][:1]
+    source_first, target_first = firsts.get(item.pair.source, {}).get(verdicts.SAME, (None, None))
+    if source_first is not None and target_first is not None:
+        known.append((source_first, target_first))
+    source_rank, target_rank = min(known, default=(None, None))
+    pair = item.pair
+    cut = (pair.source_cut, pair.target_cut)
+    return source_rank, target_rank, *cut, pair.source_compacted, pair.target_compacted
+
+
+def _outcome(
+    item: Compared, opened: Sequence[Sequence[int]], places: Mapping[str, Sequence[int]], mode: Mode
+) -> PartitionOutcome:
     """One partition's row, without what only people look at. Counts agree where they can be compared."""
-    pair, differing = item.pair, item.differing
+    pair, differing, unlike = item.pair, item.differing, item.unlike
     source_records = sum(chunk.records for chunk in item.source.values())
     target_records = sum(chunk.records for chunk in item.target.values())
-    numbers = item.source.keys() | item.target.keys()
-    unlike = {n for n in numbers if not chunks.equal(item.source.get(n), item.target.get(n))}
-    found = {name: records for name, records in counts.items() if records}
-    if mode == "quick" and differing.intervals:
-        opened = {n for interval in differing.intervals for n in interval} & unlike
-        found[DIFFERS] = sum(max(_records(item.source, n), _records(item.target, n)) for n in opened)
+    found = {name: sum(records) for name, records in places.items() if any(records)}
     for name, records in (
         (verdicts.EXPIRED, differing.expired_target),
         (verdicts.NEVER_MINE, differing.expired_source),
     ):
         if records:
             found[name] = found.get(name, 0) + records
+    closed: set[int] = set()
+    if mode == "quick":
+        closed = unlike & {n for numbers in differing.intervals if numbers not in opened for n in numbers}
+        differs = sum(max(0 if side is None else side.records for side in item.both(n)) for n in closed)
+        if differs:
+            found[DIFFERS] = differs
     source_only = (verdicts.MISSING, verdicts.ALTERED, verdicts.REORDERED, verdicts.EXPIRED, verdicts.COMPACTED)
     same = source_records - sum(found.get(name, 0) for name in source_only)
-    if mode == "quick":
-        same = sum(_records(item.source, n) for n in numbers - unlike)
+    same -= sum(item.source[n].records for n in closed if n in item.source)
     position = pair.count
     source_known = position is not None and not pair.source_cut and not pair.source_compacted
     target_known = position is not None and not pair.target_cut and not pair.target_compacted
@@ -212,10 +169,9 @@ def _outcome(item: Compared, counts: Mapping[str, int], mode: Mode) -> Partition
         position_records=position if source_known or target_known else None,
         source_counts_agree=not source_known or source_records == position,
         target_counts_agree=not target_known or target_records == position,
-        chunks=len(numbers),
+        chunks=len(item.source.keys() | item.target.keys()),
         chunks_differing=len(unlike),
         verdicts={verdicts.SAME: same, **found},
-        notes=(*pair.notes, *_foreign(item)),
     )
 
 
@@ -224,7 +180,3 @@ def _foreign(item: Compared) -> list[str]:
     if last < item.pair.vouched:
         return []
     return [f"records at target offsets {item.pair.vouched} to {last} were not written by this flow"]
-
-
-def _records(side: Mapping[int, Chunk], number: int) -> int:
-    return side[number].records if number in side else 0

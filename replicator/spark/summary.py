@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
@@ -14,13 +14,16 @@ from replicator.spark.passes import Compared
 
 EXAMPLES_MAX = 10
 """Examples of each verdict in each partition."""
+Firsts = Mapping[Partition, Mapping[str, tuple[int | None, int | None]]]
+"""First ranks on source and target, by partition and verdict."""
 
 
-def counts(findings: DataFrame) -> dict[Partition, dict[str, int]]:
-    """Records by partition and verdict."""
-    found: dict[Partition, dict[str, int]] = {}
-    for row in transforms.counted(findings).collect():
-        found.setdefault(Partition(row["topic"], row["partition"]), {})[row["verdict"]] = row["records"]
+def firsts(opened: DataFrame) -> Firsts:
+    """Which verdicts there are, and where each begins."""
+    found: dict[Partition, dict[str, tuple[int | None, int | None]]] = {}
+    for row in transforms.firsts(opened).collect():
+        ranks = row["source_rank"], row["target_rank"]
+        found.setdefault(Partition(row["topic"], row["partition"]), {})[row["verdict"]] = ranks
     return found
 
 

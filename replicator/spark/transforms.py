@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from replicator.spark.chunks import PLACE_MASK
-from replicator.spark.verdicts import ALTERED, LOSSES
+from replicator.spark.verdicts import ALTERED
 
 _RANK_MASK = (1 << 33) - 1
 KEY_BYTES_SHOWN = 64
@@ -67,18 +67,34 @@ def by_field(records: DataFrame) -> DataFrame:
     )
 
 
-def aligned(records: DataFrame, stretches: DataFrame) -> DataFrame:
-    """Moves `rank` on by `base`, and adds `aligned`: the rank on the source that this corresponds to.
+def placed(records: DataFrame, bases: DataFrame) -> DataFrame:
+    """Moves `rank` on by `base`: how many records of the partition stand before this read.
 
     Args:
-        records: with `topic`, `partition` and `rank`.
-        stretches: `topic`, `partition`, `base long` (how many records of the partition stand before this read),
-            `stretches array<struct<start long, shift long>>` in order of start, which is 0 in the first. Other columns
-            are added to the records. Partitions that are not in it are left out.
+        bases: `topic`, `partition`, `base long`. Other columns are added to the records. Partitions that are not in it
+            are left out.
     """
-    before = F.filter("stretches", lambda stretch: stretch["start"] <= F.col("rank"))
-    joined = records.join(F.broadcast(stretches), list(PARTITION)).withColumn("rank", F.col("rank") + F.col("base"))
-    return joined.withColumn("aligned", F.col("rank") + F.element_at(before, -1)["shift"]).drop("stretches", "base")
+    joined = records.join(F.broadcast(bases), list(PARTITION))
+    return joined.withColumn("rank", F.col("rank") + F.col("base")).drop("base")
+
+
+def valued(records: DataFrame, segments: DataFrame, bits: int, name: str) -> DataFrame:
+    """Adds the value of the segment in which the record's rank lies as `name`. Records outside of all are left out.
+
+    Args:
+        records: with `topic`, `partition`, `rank`.
+        segments: `topic`, `partition`, `bucket long` (rank >> bits), `segments array<struct<first long, end long, value
+            long>>`: those that touch the bucket.
+    """
+    rank = F.col("rank")
+    here = F.filter("segments", lambda segment: (segment["first"] <= rank) & (rank < segment["end"]))
+    return (
+        records.withColumn("bucket", F.shiftright("rank", bits))
+        .join(F.broadcast(segments), [*PARTITION, "bucket"])
+        .withColumn(name, F.get(here, 0)["value"])
+        .where(F.isnotnull(name))
+        .drop("bucket", "segments")
+    )
 
 
 def digests(records: DataFrame, bits: int) -> DataFrame:
@@ -105,22 +121,17 @@ def digests(records: DataFrame, bits: int) -> DataFrame:
     )
 
 
-def opened(records: DataFrame, intervals: DataFrame, bits: int) -> DataFrame:
-    """Only the records of chunks that are to be opened, with the number of their `interval`.
-
-    Args:
-        records: with `topic`, `partition`, `aligned`.
-        intervals: `topic`, `partition`, `chunk`, `interval`.
-    """
+def outside(records: DataFrame, unlike: DataFrame, bits: int) -> DataFrame:
+    """The records with `aligned` in other chunks than those of `unlike` (`topic`, `partition`, `chunk`)."""
     chunk = records.withColumn("chunk", F.shiftright("aligned", bits))
-    return chunk.join(F.broadcast(intervals), [*PARTITION, "chunk"]).drop("chunk")
+    return chunk.join(F.broadcast(unlike), [*PARTITION, "chunk"], "left_anti").drop("chunk")
 
 
 def unequal(source: DataFrame, target: DataFrame) -> DataFrame:
     """Findings on records whose fields differ, byte by byte and without any digest.
 
     Args:
-        source, target: of chunks with equal digests; with `topic`, `partition` (the source's) and `aligned`.
+        source, target: with `topic`, `partition` (the source's) and `aligned`; in chunks with equal digests.
     """
     left, right = source.alias("s"), target.alias("t")
     on = [F.col(f"s.{name}") == F.col(f"t.{name}") for name in (*PARTITION, "aligned")]
@@ -148,15 +159,9 @@ def unequal(source: DataFrame, target: DataFrame) -> DataFrame:
     )
 
 
-def counted(findings: DataFrame) -> DataFrame:
-    """Records by topic, partition and verdict, with the first ranks on both sides."""
-    return findings.groupBy(*PARTITION, "verdict").agg(
-        F.sum("records").alias("records"),
+def firsts(opened: DataFrame) -> DataFrame:
+    """The first ranks on both sides by topic, partition and verdict."""
+    return opened.groupBy(*PARTITION, "verdict").agg(
         F.min("source_rank").alias("source_rank"),
         F.min("target_rank").alias("target_rank"),
     )
-
-
-def differences(findings: DataFrame) -> DataFrame:
-    """The findings that say the sides disagree."""
-    return findings.where(F.col("verdict").isin(*LOSSES))

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from replicator.spark.sequences import matched
+from replicator.spark.sequences import Pairs, matched
 
 SAME, MISSING, EXTRA, ALTERED, REORDERED = "same", "missing", "extra", "altered", "reordered"
 DOUBLED = "doubled"
@@ -66,14 +66,17 @@ class Finding(NamedTuple):
     key: bytes | None = None
 
 
-def compare(source: Sequence[Record], target: Sequence[Record]) -> list[Finding]:
+def compare(source: Sequence[Record], target: Sequence[Record], *, from_end: bool = False) -> list[Finding]:
     """Verdicts on all records of a stretch that both sides should have alike.
 
     A record that stands elsewhere in the stretch is reordered; one more that equals a record of the source is
     doubled; of what is left between the same two matches, records that share a field are one record that was altered.
+
+    Args:
+        from_end: of several equal records the last ones correspond, as where the head of a side was cut off.
     """
     source, target = sorted(source), sorted(target)
-    pairs = matched([record.digest for record in source], [record.digest for record in target])
+    pairs = _pairs([record.digest for record in source], [record.digest for record in target], from_end)
     findings = []
     if pairs:
         first = source[pairs[0][0]], target[pairs[0][1]]
@@ -98,6 +101,13 @@ def compare(source: Sequence[Record], target: Sequence[Record]) -> list[Finding]
     for gap in sorted({*lacking, *added}):
         findings += _gap(lacking[gap], added[gap])
     return findings
+
+
+def _pairs(source: list[int], target: list[int], from_end: bool) -> Pairs:
+    if not from_end:
+        return matched(source, target)
+    last, last_target = len(source) - 1, len(target) - 1
+    return [(last - here, last_target - there) for here, there in reversed(matched(source[::-1], target[::-1]))]
 
 
 def on_source(verdict: str, record: Record) -> Finding:

@@ -40,7 +40,7 @@ def digests(values: Sequence[int], shifts: Sequence[Stretch] = (Stretch(0, 0),))
 def opened(source: list[int], target: list[int], **cut: bool) -> tuple[list[int], chunks.Differing, list[Stretch]]:
     """Values of the source in opened chunks, after realignment."""
     here, there = digests(source), digests(target)
-    shifts = chunks.stretches(here.values(), there.values(), BITS)
+    shifts = chunks.stretches(chunks.anchors(here.values(), there.values(), BITS))
     if shifts != [Stretch(0, 0)]:
         there = digests(target, shifts)
     result = chunks.differing(here, there, **cut)
@@ -126,12 +126,9 @@ def test_a_head_that_expired_is_counted_not_opened() -> None:
     assert (result.expired_target, len(inside)) == (0, 2000), "not cut: these are lost"
 
 
-def test_large_damage_is_opened_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunks, "OPENED_MAX", 4 * SIZE)
-    here, there = digests(list(range(20 * SIZE))), digests(list(range(-20 * SIZE, 0)))
-    parts = chunks.differing(here, there).intervals
-    assert sorted(number for part in parts for number in part) == list(range(20))
-    assert max(map(len, parts)) == 2  # of 16 records on either side
+def test_without_any_anchor_a_given_shift_is_tried() -> None:
+    assert chunks.stretches([], 5) == [Stretch(0, 5)]
+    assert chunks.stretches([(3, 1), (9, 7), (12, 8)], 5) == [Stretch(0, 2), Stretch(8, 4)]
 
 
 def test_near_chunks_are_read_together_and_few_ranges_apart(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,17 +50,25 @@ def test_ranks_count_each_task_from_zero(spark: SparkSession) -> None:
     assert ranks == {(0, 5): 0, (0, 9): 1, (0, 12): 2, (1, 40): 0, (1, 41): 1}
 
 
-def test_ranks_are_aligned_by_stretches(spark: SparkSession) -> None:
+SEGMENTS = "topic string, partition int, bucket long, segments array<struct<first:long,end:long,value:long>>"
+
+
+def test_ranks_are_moved_on_and_looked_up_in_segments(spark: SparkSession) -> None:
     frame = transforms.ranked(kafka_frame(spark, [record(n) for n in range(6)], [record(0, partition=1)]))
-    stretches = spark.createDataFrame(
-        [("t", 0, 100, [(0, 10), (102, 11), (104, -3)])],
-        "topic string, partition int, base long, stretches array<struct<start:long,shift:long>>",
-    )
-    found = transforms.aligned(frame, stretches).select("partition", "offset", "aligned").orderBy("offset")
-    expected = [(0, 0, 110), (0, 1, 111), (0, 2, 113), (0, 3, 114), (0, 4, 101), (0, 5, 102)]
+    bases = spark.createDataFrame([("t", 0, "s", 101)], "topic string, partition int, source_topic string, base long")
+    segments = [
+        ("t", 0, 50, [(90, 102, 7)]),
+        ("t", 0, 51, [(102, 103, 8), (103, 104, -3)]),
+        ("t", 0, 53, [(106, 107, 9)]),
+    ]
+    moved = transforms.placed(frame, bases)
+    found = transforms.valued(moved, spark.createDataFrame(segments, SEGMENTS), 1, "value")
     assert_df_equality(
-        found,
-        spark.createDataFrame(expected, "partition int, offset long, aligned long"),
+        found.select("source_topic", "offset", "rank", "value"),
+        spark.createDataFrame(
+            [("s", 0, 101, 7), ("s", 1, 102, 8), ("s", 2, 103, -3), ("s", 5, 106, 9)],
+            "source_topic string, offset long, rank long, value long",
+        ),
         ignore_nullable=True,
         ignore_row_order=True,
     )
@@ -100,13 +108,11 @@ def test_the_digest_of_a_chunk_knows_order_and_pairs(spark: SparkSession) -> Non
     assert len({row["digest"] for row in chunked}) == len(orders)
 
 
-def test_only_chunks_of_intervals_are_opened(spark: SparkSession) -> None:
+def test_chunks_that_differ_are_left_out(spark: SparkSession) -> None:
     frame = transforms.ranked(kafka_frame(spark, [record(n) for n in range(12)]))
-    intervals = spark.createDataFrame(
-        [("t", 0, 1, 7), ("u", 0, 2, 8)], "topic string, partition int, chunk long, interval int"
-    )
-    found = transforms.opened(frame.withColumn("aligned", F.col("rank")), intervals, 2)
-    assert sorted((row["offset"], row["interval"]) for row in found.collect()) == [(n, 7) for n in range(4, 8)]
+    unlike = spark.createDataFrame([("t", 0, 1), ("u", 0, 2)], "topic string, partition int, chunk long")
+    found = transforms.outside(frame.withColumn("aligned", F.col("rank")), unlike, 2)
+    assert sorted(row["offset"] for row in found.collect()) == [0, 1, 2, 3, 8, 9, 10, 11]
 
 
 def test_opened_records_get_their_verdicts(spark: SparkSession) -> None:
@@ -131,9 +137,9 @@ def test_opened_records_get_their_verdicts(spark: SparkSession) -> None:
     ]
     assert [entry[0] for entry in seen].count("reordered") == 1
     assert [entry[0] for entry in seen].count("doubled") == 1
-    counts = {row["verdict"]: row["records"] for row in transforms.counted(found).collect()}
-    assert counts == {"same": 7, "missing": 1, "altered": 1, "doubled": 1, "reordered": 1}
-    assert transforms.differences(found).count() == 4
+    firsts = {row["verdict"]: (row["source_rank"], row["target_rank"]) for row in transforms.firsts(found).collect()}
+    assert firsts.keys() == {"same", "missing", "altered", "doubled", "reordered"}
+    assert (firsts["same"], firsts["missing"], firsts["altered"]) == ((0, 0), (2, None), (5, 5))
 
 
 def test_intervals_are_compared_apart(spark: SparkSession) -> None:
