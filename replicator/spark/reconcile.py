@@ -20,6 +20,10 @@ from replicator.spark.segments import OPENED_MAX
 from replicator.spark.snapshot import Pair, Snapshot
 
 _SCHEMA = f"topic string, partition int, {transforms.FINDING}"
+_UNSETTLED = (verdicts.MISSING, verdicts.EXTRA)
+FEW_MAX = 250_000
+"""Missing and extra records that are sent to every executor; with more, the records among which they are looked for
+are shuffled."""
 _GUESSED = (
     f"more than {OPENED_MAX} records differ here or repeat each other, and no record of its own says where to divide "
     "them: some that are called missing, extra or reordered may be neither"
@@ -92,10 +96,13 @@ def _to_open(item: Compared, mode: Mode) -> list[list[int]]:
 
 def _resolved(passes: Passes, differ: Sequence[Compared], opened: DataFrame) -> DataFrame:
     """The findings with missing and extra records looked for beyond their stretch."""
-    unsettled = opened.where(F.col("verdict").isin(verdicts.MISSING, verdicts.EXTRA))
-    settled = opened.where(~F.col("verdict").isin(verdicts.MISSING, verdicts.EXTRA, verdicts.SAME))
+    unsettled = opened.where(F.col("verdict").isin(*_UNSETTLED))
+    settled = opened.where(~F.col("verdict").isin(*_UNSETTLED, verdicts.SAME))
     firsts = summary.firsts(opened)
-    if not any({verdicts.MISSING, verdicts.EXTRA} & found.keys() for found in firsts.values()):
+    open_questions = sum(
+        first.records for found in firsts.values() for name, first in found.items() if name in _UNSETTLED
+    )
+    if not open_questions:
         return settled
     rows = [(*item.pair.source, *_place(item, firsts)) for item in differ]
     places = passes.spark.createDataFrame(rows, resolve.PLACES)
@@ -113,7 +120,7 @@ def _resolved(passes: Passes, differ: Sequence[Compared], opened: DataFrame) -> 
     )
     source, target = (None if side is None else transforms.by_field(side) for side in sides)
     if source is not None or target is not None:
-        found = resolve.explained(found, places, source, target)
+        found = resolve.explained(found, places, source, target, few=open_questions <= FEW_MAX)
     return settled.unionByName(found)
 
 
@@ -124,9 +131,9 @@ def _place(item: Compared, firsts: summary.Firsts) -> tuple[int | None, int | No
         (item.source[number].first_rank, item.target[number].first_rank)
         for number in sorted(item.source.keys() & item.target.keys() - opened)
     ][:1]
-    source_first, target_first = firsts.get(item.pair.source, {}).get(verdicts.SAME, (None, None))
-    if source_first is not None and target_first is not None:
-        known.append((source_first, target_first))
+    same = firsts.get(item.pair.source, {}).get(verdicts.SAME)
+    if same is not None and same.source_rank is not None and same.target_rank is not None:
+        known.append((same.source_rank, same.target_rank))
     source_rank, target_rank = min(known, default=(None, None))
     pair = item.pair
     cut = (pair.source_cut, pair.target_cut)

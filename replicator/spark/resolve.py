@@ -63,27 +63,31 @@ def moved(findings: DataFrame) -> DataFrame:
     )
 
 
-def explained(findings: DataFrame, places: DataFrame, source: DataFrame | None, target: DataFrame | None) -> DataFrame:
+def explained(
+    findings: DataFrame, places: DataFrame, source: DataFrame | None, target: DataFrame | None, *, few: bool = False
+) -> DataFrame:
     """Names what compaction explains, and which extra records the source has too.
 
     Args:
         places: schema PLACES, one row for each partition.
         source, target: records of the partitions where it may matter, with `topic`, `partition` (the source's),
             `offset`, `digest`, `key_hash`; None: it matters nowhere.
+        few: the findings fit into every executor's memory; then no record of a side is shuffled.
     """
+    small = F.broadcast if few else _as_it_is
     found = findings.join(F.broadcast(places), list(PARTITION))
-    keys = found.where(_open_question() & F.isnotnull("key_hash")).select(*PARTITION, "key_hash").distinct()
+    keys = found.where(_open_question() & F.isnotnull("key_hash")).select(*PARTITION, "key_hash")
     for side, records in (("source", source), ("target", target)):
         name = f"{side}_last"
         if records is None:
             found = found.withColumn(name, F.lit(None).cast("long"))
             continue
-        last = records.join(keys, [*PARTITION, "key_hash"], "left_semi").groupBy(*PARTITION, "key_hash")
+        last = records.join(small(keys), [*PARTITION, "key_hash"], "left_semi").groupBy(*PARTITION, "key_hash")
         found = found.join(last.agg(F.max("offset").alias(name)), [*PARTITION, "key_hash"], "left")
     copy = F.lit(False)
     if source is not None:
-        wanted = findings.where(_extra()).select(*PARTITION, "digest").distinct()
-        there = source.select(*PARTITION, "digest").join(wanted, [*PARTITION, "digest"], "left_semi").distinct()
+        wanted = findings.where(_extra()).select(*PARTITION, "digest")
+        there = source.select(*PARTITION, "digest").join(small(wanted), [*PARTITION, "digest"], "left_semi").distinct()
         found = found.join(there.withColumn("copied", F.lit(True)), [*PARTITION, "digest"], "left")
         copy = F.coalesce("copied", F.lit(False))
     verdict = (
@@ -93,6 +97,10 @@ def explained(findings: DataFrame, places: DataFrame, source: DataFrame | None, 
         .otherwise(F.col("verdict"))
     )
     return found.withColumn("verdict", verdict).select(findings.columns)
+
+
+def _as_it_is(frame: DataFrame) -> DataFrame:
+    return frame
 
 
 def _missing() -> Column:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
@@ -14,16 +15,26 @@ from replicator.spark.passes import Compared
 
 EXAMPLES_MAX = 10
 """Examples of each verdict in each partition."""
-Firsts = Mapping[Partition, Mapping[str, tuple[int | None, int | None]]]
-"""First ranks on source and target, by partition and verdict."""
+
+
+class First(NamedTuple):
+    """So many records have a verdict, and the first ranks on either side."""
+
+    records: int
+    source_rank: int | None
+    target_rank: int | None
+
+
+Firsts = Mapping[Partition, Mapping[str, First]]
+"""By partition and verdict."""
 
 
 def firsts(opened: DataFrame) -> Firsts:
     """Which verdicts there are, and where each begins."""
-    found: dict[Partition, dict[str, tuple[int | None, int | None]]] = {}
+    found: dict[Partition, dict[str, First]] = {}
     for row in transforms.firsts(opened).collect():
-        ranks = row["source_rank"], row["target_rank"]
-        found.setdefault(Partition(row["topic"], row["partition"]), {})[row["verdict"]] = ranks
+        first = First(row["records"], row["source_rank"], row["target_rank"])
+        found.setdefault(Partition(row["topic"], row["partition"]), {})[row["verdict"]] = first
     return found
 
 

@@ -160,8 +160,9 @@ def unequal(source: DataFrame, target: DataFrame) -> DataFrame:
 
 
 def firsts(opened: DataFrame) -> DataFrame:
-    """The first ranks on both sides by topic, partition and verdict."""
+    """Records and the first ranks on both sides, by topic, partition and verdict."""
     return opened.groupBy(*PARTITION, "verdict").agg(
+        F.sum("records").alias("records"),
         F.min("source_rank").alias("source_rank"),
         F.min("target_rank").alias("target_rank"),
     )
