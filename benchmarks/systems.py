@@ -54,7 +54,7 @@ def rss_peak_mib(pid: int) -> float:
 
 
 class Eos:
-    """`eos-replicate run` on a flow of one topic."""
+    """`eos-replicate run` on a flow of one topic, as `file` says."""
 
     name = "eos-replicate"
 
@@ -64,8 +64,8 @@ class Eos:
         tag = uuid.uuid4().hex[:8]
         self.copy = f"{tag}.{topic}"
         self._log = directory / f"eos-{tag}.log"
-        self._file = directory / f"eos-{tag}.yaml"
-        self._file.write_text(
+        self.file = directory / f"eos-{tag}.yaml"
+        self.file.write_text(
             f"""clusters:
   a: {{properties: {{bootstrap.servers: "{source.bootstrap}"}}}}
   b: {{properties: {{bootstrap.servers: "{target.bootstrap}"}}}}
@@ -83,7 +83,7 @@ flows:
     def start(self) -> None:
         """See System."""
         log: IO[bytes] = self._log.open("ab")
-        command = [sys.executable, "-m", "cli.main", "run", "-c", str(self._file), "--log-format", "json"]
+        command = [sys.executable, "-m", "cli.main", "run", "-c", str(self.file), "--log-format", "json"]
         self._process = subprocess.Popen(command, stderr=log, cwd=HERE.parent)
         log.close()
 
