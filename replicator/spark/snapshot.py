@@ -183,7 +183,12 @@ def pair_of(flow: Flow, seen: Seen) -> Pair:
         notes.append(f"copied with delivery {evidence.delivery}: differences are to be expected")
     source_start, source_end = seen.source_bounds
     target_start, target_end = seen.target_bounds
-    end = min(max(evidence.next_target_offset, seen.target_end_before), target_end)
+    end = evidence.next_target_offset
+    if (
+        evidence.delivery != Delivery.AT_LEAST_ONCE.value
+    ):  # there, positions follow the records: what is behind is in flight
+        end = max(end, seen.target_end_before)
+    end = min(end, target_end)
     return Pair(
         source=seen.source,
         target=seen.target,
@@ -207,8 +212,8 @@ def _cut_to(flow: Flow, pairs: tuple[Pair, ...], window: Window) -> tuple[Pair, 
         reader = Reader(flow, cluster)
         try:
             ats = [pair.source if of_source else pair.target for pair in pairs]
-            first = reader.at_time(ats, window.from_ms) if window.from_ms is not None else {}
-            last = reader.at_time(ats, window.to_ms) if window.to_ms is not None else {}
+            first = reader.committed_at_time(ats, window.from_ms) if window.from_ms is not None else {}
+            last = reader.committed_at_time(ats, window.to_ms) if window.to_ms is not None else {}
         finally:
             reader.close()
         pairs = tuple(_narrowed(pair, of_source, first, last) for pair in pairs)

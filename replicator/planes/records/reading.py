@@ -82,6 +82,37 @@ class Reader:
                 raise failures.classify_start(answer.error, self._cluster.name, f"offset for a time of {answer}")
         return {Partition(answer.topic, answer.partition): answer.offset for answer in found}
 
+    def committed_at_time(self, partitions: Iterable[Partition], timestamp_ms: int) -> dict[Partition, int]:
+        """Offset of the first *committed* record at or after `timestamp_ms`; -1 where there is none.
+
+        The broker's answer may be an aborted record. Those a copy does not have, so two sides that hold the same
+        records would be cut at different ones.
+
+        Raises Retriable when a partition can't be read in time.
+        """
+        found = self.at_time(partitions, timestamp_ms)
+        waiting = {at for at, offset in found.items() if offset >= 0}
+        consumer = self._committed
+        metadata.learn(consumer, {at.topic for at in waiting})
+        consumer.assign([TopicPartition(at.topic, at.partition, found[at]) for at in waiting])
+        deadline = time.monotonic() + self._patience_s
+        while waiting:
+            message = consumer.poll(max(0.0, deadline - time.monotonic()))
+            if time.monotonic() > deadline:
+                raise Retriable(f"cluster {self._cluster.name}: {sorted(waiting)} can't be read at a time")
+            error = message.error() if message is not None else None
+            if message is None or (error is not None and error.code() in failures.UNREACHABLE):
+                continue
+            if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                raise failures.classify_start(error, self._cluster.name, f"reading {message.topic()}")
+            at = Partition(cast(str, message.topic()), cast(int, message.partition()))
+            if at not in waiting or (error is None and message.timestamp()[1] < timestamp_ms):
+                continue
+            found[at] = -1 if error is not None else cast(int, message.offset())
+            waiting.discard(at)
+        consumer.unassign()
+        return found
+
     def whole(self, topic: str, partitions: Iterable[int]) -> list[Record]:
         """All committed records of `topic` up to the ends that a read_uncommitted reader sees now.
 

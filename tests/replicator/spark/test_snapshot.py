@@ -91,6 +91,10 @@ def test_a_weaker_delivery_is_noted() -> None:
     assert "at_most_once" in pair_of(FLOW, replace(SEEN, committed=committed(delivery="at_most_once"))).notes[0]
 
 
+def test_at_least_once_has_records_in_flight_behind_its_position() -> None:
+    assert pair_of(FLOW, replace(SEEN, committed=committed(delivery="at_least_once"))).target_range == (0, 80)
+
+
 @pytest.mark.parametrize(
     ("seen", "name"),
     [
