@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 from pyspark.sql import SparkSession
@@ -17,8 +20,8 @@ from integration_tests.harness.copying import Copying
 from integration_tests.spark.planted import EPOCH_MS, Content, Planted, mixed, produce
 from replicator import config
 from replicator.config import Flow
-from replicator.errors import ConfigError, Incident
-from replicator.spark import failures, java, report, snapshot
+from replicator.errors import ConfigError
+from replicator.spark import java, snapshot
 from replicator.spark.outcome import Mode, Outcome
 from replicator.spark.reconcile import reconcile
 from replicator.spark.session import SparkSettings, session
@@ -26,7 +29,9 @@ from replicator.spark.snapshot import Window
 
 RECORDS = 20_000
 PATIENCE_MS = 20_000
+COLUMNS = ("verdict", "partition", "source_offset", "target_offset", "fields")
 Plant = Callable[..., Planted]
+Command = Callable[..., tuple[int, str]]
 pytestmark = pytest.mark.timeout(600)
 
 
@@ -41,7 +46,7 @@ def spark() -> Iterator[SparkSession]:
         pytest.skip(str(error))
     conf = {
         "spark.sql.shuffle.partitions": "2",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # short runs: compiling well takes longer than it saves
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # short: compiling well would not pay
     }
     with session(SparkSettings("local[2,4]", conf)) as running:
         yield running
@@ -53,12 +58,29 @@ def plant(source: BrokerHandle, target: BrokerHandle, tmp_path: Path) -> Plant:
     return lambda records, copies, **how: Planted(source, target, tmp_path, records, copies, **how)
 
 
+@pytest.fixture
+def command(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """Runs the command as on the command line, except that Spark is started already; exit code and what it said."""
+
+    @contextmanager
+    def running(chosen: SparkSettings) -> Iterator[SparkSession]:
+        yield spark
+
+    monkeypatch.setattr("replicator.spark.session.session", running)
+
+    def invoke(planted: Planted, *arguments: str) -> tuple[int, str]:
+        code = main.invoke(["reconcile", "-c", str(planted.file.path), *arguments])
+        said = capsys.readouterr()
+        return code, said.out + said.err
+
+    return invoke
+
+
 def run(spark: SparkSession, flow: Flow, mode: Mode = "full", window: Window = Window()) -> tuple[Outcome, set[tuple]]:  # type: ignore[type-arg]  # noqa: B008
     """Reconciles; findings as (verdict, partition, source offset, target offset, fields)."""
     taken = snapshot.take(flow, (), window, connect_timeout_ms=PATIENCE_MS)
     outcome, found = reconcile(spark, flow, taken, mode, print)
-    columns = ("verdict", "partition", "source_offset", "target_offset", "fields")
-    return outcome, {tuple(row[name] for name in columns) for row in found.collect()}
+    return outcome, {tuple(row[name] for name in COLUMNS) for row in found.collect()}
 
 
 def damaged(records: list[Content]) -> list[Content]:
@@ -75,13 +97,80 @@ def damaged(records: list[Content]) -> list[Content]:
     return copy
 
 
-def test_damage_of_every_kind_is_found_and_nothing_else(spark: SparkSession, plant: Plant) -> None:
-    records = [mixed(RECORDS), mixed(RECORDS, "other")]
-    planted = plant(records, [damaged(records[0]), records[1]])
-    outcome, found = run(spark, planted.flow)
-    reordered = {item for item in found if item[0] == "reordered"}
-    doubled = {item for item in found if item[0] == "doubled"}
-    assert found - reordered - doubled == {
+def few(count: int) -> list[Content]:
+    """Records of which there are only three."""
+    return [Content(b"k", str(number % 3 * (number % 7) % 3).encode(), EPOCH_MS) for number in range(count)]
+
+
+class Case(NamedTuple):
+    """A partition's records, what the target has of them, and the verdicts on those that are not the same."""
+
+    records: list[Content]
+    copy: list[Content]
+    verdicts: dict[str, int]
+
+
+def cases() -> list[Case]:
+    """Differences that are easily called something else, and none; a partition each."""
+    many, other = mixed(RECORDS), mixed(RECORDS, "other")
+    equal = [*many[:300], *[many[0]] * 1_000, *many[300:]]
+    block = [*many[:2_000], *many[5_000:15_000], *many[2_000:5_000], *many[15_000:]]
+    huge = [record._replace(value=bytes([number]) * 900_000) for number, record in enumerate(many[:6])]
+    gone = [*many[:200], many[19_000], *many[200:5_000], *many[14_000:19_000], *many[19_001:]]
+    unlike = sum(one != two for one, two in zip(many[:5_000], other[:5_000], strict=True))
+    return [
+        Case(many, damaged(many), {"missing": 1, "extra": 1, "altered": 4, "doubled": 1, "reordered": 1}),
+        Case(other, other, {}),
+        Case(equal, [*equal[:700], *equal[701:]], {"missing": 1}),
+        Case(many, many[1:-1], {"missing": 2}),
+        Case(many, block, {"reordered": 3_000}),
+        Case(many, [*many[:8_192], *many[4_096:]], {"doubled": 4_096}),
+        Case(many, gone, {"missing": 9_000, "reordered": 1}),
+        Case(few(RECORDS), [*few(RECORDS)[:7], *few(RECORDS)[8:]], {"missing": 1}),
+        Case(many[:5_000], other[:5_000], {"altered": unlike}),
+        Case(huge, [*huge[:3], huge[3]._replace(value=huge[2].value), *huge[4:]], {"altered": 1}),
+        Case(many[:300], [], {"missing": 300}),
+        Case([], many[:5], {"extra": 5}),
+        Case([], [], {}),
+    ]
+
+
+def test_damage_of_every_kind_is_found_and_nothing_else(
+    spark: SparkSession, plant: Plant, command: Command, tmp_path: Path
+) -> None:
+    wanted = cases()
+    planted = plant([case.records for case in wanted], [case.copy for case in wanted])
+    clients.grow_topic(planted.source, planted.topic, len(wanted) + 1)
+    out = tmp_path / "out"
+    code, said = command(planted, "--out", str(out))
+    assert code == 1, said
+    assert "the sides differ" in said
+    assert sorted(path.name for path in out.iterdir()) == ["findings.parquet", "report.html", "report.json"]
+    machine = json.loads((out / "report.json").read_text())
+    for case, row in zip(wanted, machine["partitions"], strict=True):
+        lacking = len(case.records) - sum(case.verdicts.get(name, 0) for name in ("missing", "altered", "reordered"))
+        assert row["verdicts"] == {"same": lacking, **case.verdicts}, row["source"]
+        assert row["agrees"] == (not case.verdicts)
+        assert row["source_records"] == row["position_records"] == len(case.records)
+        assert row["target_records"] == len(case.copy)
+        assert (row["source_counts_agree"], row["target_counts_agree"]) == (True, len(case.records) == len(case.copy))
+        assert sum(sum(bucket.values()) for bucket in row["places"].values()) == sum(case.verdicts.values())
+        assert [note.split()[:2] for note in row["notes"]] == [["no", "claim"]]
+    assert machine["partitions"][1]["chunks_differing"] == 0
+    assert machine["waiting"] == [{"topic": planted.topic, "partition": len(wanted)}]
+    found = {
+        tuple(row[name] for name in COLUMNS) for row in spark.read.parquet(f"file://{out}/findings.parquet").collect()
+    }
+    assert {("missing", 2, None)} == {(*item[:2], item[3]) for item in found if item[1] == 2}
+    assert {item for item in found if item[1] == 3} == {("missing", 3, 0, None, ""), ("missing", 3, 19_999, None, "")}
+    assert ("reordered", 6, 19_000, 200, "") in found
+    assert ("altered", 9, 3, 3, "value") in found
+    page = (out / "report.html").read_text()
+    assert "The sides differ" in page
+    assert "<script" not in page
+    assert "http" not in page
+    first = {item for item in found if item[1] == 0}
+    assert {item for item in first if item[0] not in ("reordered", "doubled")} == {
         ("missing", 0, 4_000, None, ""),
         ("extra", 0, None, 8_000, ""),
         ("altered", 0, 12_000, 12_001, "key"),
@@ -89,15 +178,8 @@ def test_damage_of_every_kind_is_found_and_nothing_else(spark: SparkSession, pla
         ("altered", 0, 16_000, 16_001, "headers"),
         ("altered", 0, 18_000, 18_001, "timestamp"),
     }
-    assert doubled in ({("doubled", 0, None, 5_999, "")}, {("doubled", 0, None, 5_998, "")})
-    assert reordered in ({("reordered", 0, 10_000, 10_002, "")}, {("reordered", 0, 10_001, 10_001, "")})
-    first, second = outcome.partitions
-    assert (first.agrees, second.agrees, outcome.agrees) == (False, True, False)
-    assert first.same == RECORDS - 6
-    assert (first.source_records, first.target_records, first.position_records) == (RECORDS, RECORDS + 1, RECORDS)
-    assert (first.source_counts_agree, first.target_counts_agree) == (True, False)
-    assert (second.same, second.differences, second.chunks_differing) == (RECORDS, 0, 0)
-    assert sum(map(sum, first.places.values())) == 8
+    assert first & {("doubled", 0, None, 5_999, ""), ("doubled", 0, None, 5_998, "")}
+    assert first & {("reordered", 0, 10_000, 10_002, ""), ("reordered", 0, 10_001, 10_001, "")}
 
 
 def test_the_other_passes_agree_with_it(spark: SparkSession, plant: Plant) -> None:
@@ -123,7 +205,7 @@ def test_a_real_flow_agrees_and_so_it_does_while_it_runs(
         flow = config.load(copying.file.path).flows[copying.file.flow]
         with copying.writing():
             before = 0
-            for _ in range(3):
+            for _ in range(2):
                 outcome, found = run(spark, flow)
                 assert outcome.agrees, outcome
                 assert not found
@@ -155,84 +237,85 @@ def test_a_real_flow_agrees_and_so_it_does_while_it_runs(
 
 
 def test_what_retention_removed_is_no_loss(spark: SparkSession, plant: Plant) -> None:
-    records = [mixed(RECORDS), mixed(RECORDS, "other")]
+    records = [mixed(RECORDS), mixed(RECORDS, "other"), [mixed(2)[1]] * 5_000]
     lossy = [*records[1][:15_000], *records[1][15_001:]]
-    planted = plant(records, [records[0], lossy])
+    planted = plant(records, [records[0], lossy, records[2]])
     clients.delete_records(planted.target, planted.copy, 0, 10_123)
     clients.delete_records(planted.source, planted.topic, 1, 777)
+    clients.delete_records(planted.target, planted.copy, 2, 4_500)
     outcome, found = run(spark, planted.flow)
-    first, second = outcome.partitions
+    first, second, third = outcome.partitions
     assert dict(first.verdicts) == {"same": RECORDS - 10_123, "expired_on_target": 10_123}
     assert dict(second.verdicts) == {"same": RECORDS - 777 - 1, "missing": 1, "expired_on_source": 777}
-    assert (first.agrees, second.agrees) == (True, False)
+    assert dict(third.verdicts) == {"same": 500, "expired_on_target": 4_500}
+    assert (first.agrees, second.agrees, third.agrees) == (True, False, True)
     assert {item for item in found if item[0] == "missing"} == {("missing", 1, 15_000, None, "")}
+    outcome, _ = run(spark, planted.flow, "quick")
+    assert [partition.verdicts.keys() for partition in outcome.partitions] == [
+        {"same", "expired_on_target"},
+        {"same", "expired_on_source", "differs"},
+        {"same", "expired_on_target"},
+    ]
+    assert dict(outcome.partitions[0].verdicts) == dict(first.verdicts)
 
 
 def test_what_compaction_removed_is_no_loss(spark: SparkSession, plant: Plant) -> None:
+    """Of some keys the last record is a tombstone: one that compaction took, and one that was lost."""
     records = [record._replace(key=record.key or b"none") for record in mixed(2_000)]
+    records += [Content(key, value, EPOCH_MS) for key in (b"cleaned", b"lost") for value in (b"1", None)]
     latest = {record.key: number for number, record in enumerate(records)}
     old = [number for number in range(100, 1_000) if number % 3 == 0]
-    lost = max(latest.values())
-    gone = {*old, lost}
+    lost = max(number for number in latest.values() if number < 2_000 and records[number].value is not None)
+    gone = {*old, lost, 2_000, 2_001, 2_003}
     planted = plant(
         [records], [[record for number, record in enumerate(records) if number not in gone]], target_policy="compact"
     )
     outcome, found = run(spark, planted.flow)
     assert dict(outcome.partitions[0].verdicts) == {
-        "same": 2_000 - len(gone),
-        "compacted_on_target": len(old),
-        "missing": 1,
+        "same": len(records) - len(gone),
+        "compacted_on_target": len(old) + 2,
+        "missing": 2,
     }
-    assert ("missing", 0, lost, None, "") in found
-
-
-def test_a_record_that_moved_far_and_a_large_gap(spark: SparkSession, plant: Plant) -> None:
-    records = mixed(60_000)
-    copy = [*records[:20_000], *records[45_000:]]
-    copy.insert(200, copy.pop(30_000))
-    planted = plant([records], [copy])
-    outcome, found = run(spark, planted.flow)
-    assert dict(outcome.partitions[0].verdicts) == {"same": 34_999, "missing": 25_000, "reordered": 1}
-    assert ("reordered", 0, 55_000, 200, "") in found
+    assert {item[2] for item in found if item[0] == "missing"} == {lost, 2_003}
 
 
 def test_only_a_window_of_time(spark: SparkSession, plant: Plant) -> None:
+    """Just before it, the source has an aborted record with a later time than those that follow."""
     records = mixed(RECORDS)
-    planted = plant([records], [[*records[:100], *records[101:9_000], *records[9_001:]]])
+    copy = [*records[:100], *records[101:9_000], *records[9_001:]]
+    planted = plant([records[:4_900]], [copy[:4_899]])
+    writer = clients.transactional(planted.source, f"{planted.topic}-aborted")
+    writer.begin_transaction()
+    clients.put(writer, planted.topic, b"aborted", timestamp=EPOCH_MS + 5_500)
+    writer.abort_transaction()
+    produce(planted.source, planted.topic, [records[4_900:]])
+    produce(planted.target, planted.copy, [copy[4_899:]])
+    planted.commit([RECORDS + 2], [len(copy)])
     outcome, found = run(spark, planted.flow, window=Window(EPOCH_MS + 5_000, EPOCH_MS + 15_000))
-    assert found == {("missing", 0, 9_000, None, "")}
-    assert outcome.partitions[0].source_offsets == (5_000, 15_000)
+    assert found == {("missing", 0, 9_002, None, "")}
+    assert outcome.partitions[0].source_offsets == (5_002, 15_002)
     assert outcome.partitions[0].same == 9_999
 
 
-def test_a_target_that_is_empty_or_was_never_begun(spark: SparkSession, plant: Plant) -> None:
-    planted = plant([mixed(300), [], mixed(5)], [[], [], mixed(5)])
-    outcome, found = run(spark, planted.flow)
-    assert len(found) == 300
-    assert outcome.totals() == {"missing": 300, "same": 5}
-    clients.grow_topic(planted.source, planted.topic, 4)
-    produce(planted.source, planted.topic, [[], [], [], mixed(7)])
-    outcome, _ = run(spark, planted.flow)
-    assert [str(at) for at in outcome.waiting] == [f"{planted.topic}[3]"]
-
-
-def test_what_goes_while_it_is_read_is_named(spark: SparkSession, plant: Plant) -> None:
+def test_what_goes_while_it_is_read_is_named_and_nothing_is_written(
+    plant: Plant, command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     planted = plant([mixed(500)], [mixed(500)])
-    flow = planted.flow
-    taken = snapshot.take(flow, (), Window(), connect_timeout_ms=PATIENCE_MS)
-    clients.delete_records(planted.source, planted.topic, 0, 100)
-    with pytest.raises(Incident, match=r"range_gone.*removed offsets 0 to 99"), _explained(flow, taken):
-        reconcile(spark, flow, taken, "full", print)
-    planted = plant([mixed(500)], [mixed(500)])
-    flow = planted.flow
-    taken = snapshot.take(flow, (), Window(), connect_timeout_ms=PATIENCE_MS)
-    clients.delete_topic(planted.target, planted.copy)
-    with pytest.raises(Incident, match=f"topic_gone.*has no topic {planted.copy}"), _explained(flow, taken):
-        reconcile(spark, flow, taken, "full", print)
+    for go, expected in (
+        (lambda: clients.delete_records(planted.source, planted.topic, 0, 100), "range_gone.*removed offsets 0 to 99"),
+        (lambda: clients.delete_topic(planted.target, planted.copy), f"topic_gone.*has no topic {planted.copy}"),
+    ):
 
+        def gone(*arguments: Any, go: Callable[[], None] = go) -> Any:
+            go()
+            return reconcile(*arguments)
 
-def _explained(flow: Flow, taken: snapshot.Snapshot):  # type: ignore[no-untyped-def]
-    return failures.explained(flow, taken, connect_timeout_ms=PATIENCE_MS)
+        monkeypatch.setattr("replicator.spark.reconcile.reconcile", gone)
+        before = set(tmp_path.iterdir())
+        code, said = command(planted, "--out", str(tmp_path / "never"))
+        assert code == 4, said
+        assert re.search(expected, said)
+        assert set(tmp_path.iterdir()) == before
 
 
 def test_a_flow_that_never_ran_has_nothing_to_compare(
@@ -243,24 +326,3 @@ def test_a_flow_that_never_ran_has_nothing_to_compare(
     assert "nothing_to_reconcile" in capsys.readouterr().err
     assert main.invoke(["reconcile", "-c", str(copying.file.path), "--topics", "other"]) == 2
     assert "does not copy topic other" in capsys.readouterr().err
-
-
-def test_the_report_is_whole(spark: SparkSession, plant: Plant, tmp_path: Path) -> None:
-    records = mixed(2_000)
-    planted = plant([records], [[*records[:500], *records[501:]]])
-    flow, out = planted.flow, tmp_path / "out"
-    taken = snapshot.take(flow, (), Window(), connect_timeout_ms=PATIENCE_MS)
-    outcome, found = reconcile(spark, flow, taken, "full", print)
-    report.write(outcome, found, out)
-    assert sorted(path.name for path in out.iterdir()) == ["findings.parquet", "report.html", "report.json"]
-    rows = spark.read.parquet(f"file://{out / 'findings.parquet'}").collect()
-    assert [(row["verdict"], row["source_offset"]) for row in rows] == [("missing", 500)]
-    machine = json.loads((out / "report.json").read_text())
-    assert (machine["agrees"], machine["totals"]) == (False, {"same": 1_999, "missing": 1})
-    page = (out / "report.html").read_text()
-    assert "The sides differ" in page
-    assert "<script" not in page
-    assert "http" not in page
-    with pytest.raises(ConfigError, match="exists already"):
-        report.write(outcome, found, out)
-    assert [path.name for path in tmp_path.iterdir() if "part" in path.name] == []
