@@ -155,6 +155,8 @@ def _started(conf: Mapping[str, str], gateway: Any, directory: Path) -> SparkSes
     try:
         spark_conf = SparkConf(loadDefaults=False, _jvm=gateway.jvm).setAll(list(conf.items()))
         context = SparkContext(conf=spark_conf, gateway=gateway)
+        # Only spark-submit heeds this property; without it tasks would run on whatever python3 is on PATH.
+        context.pythonExec = conf.get("spark.pyspark.python", context.pythonExec)
         return SparkSession(context)
     except Py4JJavaError as error:
         reason = str(error.java_exception.toString())

@@ -1,0 +1,164 @@
+"""Tasks on a real local Spark: those that die are tried again, a cancelled round ends, and every error has its class."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from queue import SimpleQueue
+
+import pytest
+from pyspark.sql import SparkSession
+
+from replicator import config
+from replicator.bounded import RangeDone, RangeTask
+from replicator.config.load import FlowFileError
+from replicator.errors import ConfigError, Fatal, Incident, ReplicatorError, Unreachable
+from replicator.generation import Cut
+from replicator.ledger import Route
+from replicator.planes.contract import Partition
+from replicator.rounds import Cancelled
+from replicator.spark import task_log
+from replicator.spark.engine import SparkEngine
+from replicator.spark.task_log import TaskLog
+
+ENDED_S_MAX = 15.0
+AT = Partition("t", 1)
+FILE = """\
+clusters:
+  a: {properties: {bootstrap.servers: "127.0.0.1:1", sasl.password: "${SECRET}"}}
+  b: {properties: {bootstrap.servers: "127.0.0.1:2"}}
+flows: {f: {source: a, target: b, topics: [t]}}
+"""
+
+
+@pytest.fixture
+def engine(spark: SparkSession) -> Iterator[SparkEngine]:
+    with SparkEngine(spark, TaskLog()) as running:
+        yield running
+
+
+def all_errors() -> list[type[ReplicatorError]]:
+    found, left = [], [ReplicatorError]
+    while left:
+        found.append(left.pop())
+        left += found[-1].__subclasses__()
+    return found
+
+
+@pytest.mark.parametrize("kind", all_errors(), ids=lambda kind: kind.__name__)
+def test_every_error_comes_through_a_pickle(kind: type[ReplicatorError]) -> None:
+    error: ReplicatorError
+    if issubclass(kind, Incident):
+        error = kind("word", "detail", topic="t", partition=1, offset=7, advice="do")
+    else:
+        error = kind("file", []) if issubclass(kind, FlowFileError) else kind("what happened")
+    done = pickle.loads(pickle.dumps(RangeDone(AT, 5, 4, 3, 0.5, "host:1:x", error)))
+    assert type(done.error) is kind
+    assert (str(done.error), vars(done.error)) == (str(error), vars(error))
+    assert done.error.exit_code == error.exit_code
+
+
+def test_a_task_comes_through_a_pickle() -> None:
+    flow = config.load_text(FILE, env={"SECRET": "s3cret"}).flows["f"]
+    task = RangeTask(flow, 3, Cut.by_partition({"t": 2}), "cluster", Route(AT, AT, "id", "id"), 10, 20, 5.0)
+    there = pickle.loads(pickle.dumps(task))
+    assert there == task
+    assert there.lane == 1
+    assert there.flow.source.properties["sasl.password"] == "s3cret"
+    assert "s3cret" not in repr(there)
+
+
+def test_tasks_run_on_this_python(engine: SparkEngine) -> None:
+    def executable(_: int) -> str:
+        import sys
+
+        return sys.executable
+
+    assert engine.each(executable, [1], "") == [sys.executable]
+
+
+def test_a_task_that_dies_with_its_process_is_tried_again(engine: SparkEngine, tmp_path: Path) -> None:
+    engine.check()
+    assert engine.slots == 2
+
+    def die_once(number: int) -> tuple[int, int]:
+        from pyspark import TaskContext
+
+        died = tmp_path / str(number)
+        if not died.exists():
+            died.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return number, TaskContext.get().attemptNumber()  # type: ignore[union-attr]
+
+    assert sorted(engine.each(die_once, [1, 2, 3], "")) == [(1, 1), (2, 1), (3, 1)]
+
+
+def test_what_ends_a_job_is_named(engine: SparkEngine, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    def die(_: int) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def fail(_: int) -> None:
+        raise ValueError("three")
+
+    def lack(_: int) -> None:
+        import of_another_version  # type: ignore[import-not-found]  # noqa: F401
+
+    with pytest.raises(Unreachable, match=r"Spark failed: .*Python worker exited unexpectedly") as died:
+        engine.each(die, [1], "")
+    assert "\n" not in str(died.value)
+    with pytest.raises(Fatal, match=r"^a task failed with a bug: ValueError: three$"):
+        engine.each(fail, [1], "")
+    with pytest.raises(ConfigError, match="No module named 'of_another_version'; install the same eos-replicate"):
+        engine.each(lack, [1], "")
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", "/nowhere/python")
+    with pytest.raises(ConfigError, match="/nowhere/python"):
+        engine.check()
+
+
+def test_cancel_ends_the_round_and_all_later_ones(engine: SparkEngine, spark: SparkSession, tmp_path: Path) -> None:
+    def wait(number: int) -> None:
+        (tmp_path / str(number)).write_text(str(os.getpid()))
+        (tmp_path / str(number)).rename(tmp_path / f"pid{number}")
+        threading.Event().wait(60)
+
+    def cancel() -> None:
+        while len(list(tmp_path.glob("pid*"))) < 2:
+            time.sleep(0.02)
+        engine.cancel()
+
+    canceller = threading.Thread(target=cancel)
+    canceller.start()
+    with pytest.raises(Cancelled):
+        engine.each(wait, [1, 2], "")
+    canceller.join()
+    with pytest.raises(Cancelled):
+        engine.run([])
+    assert spark.sparkContext.parallelize([1]).collect() == [1], "jobs that are not rounds go on"
+    left = [int(path.read_text()) for path in tmp_path.glob("pid*")]
+    deadline = time.monotonic() + ENDED_S_MAX
+    while any(Path(f"/proc/{pid}").exists() for pid in left):
+        assert time.monotonic() < deadline, "Python workers of a cancelled round run on"
+        time.sleep(0.1)
+
+
+def test_lines_of_local_tasks_come_back(spark: SparkSession) -> None:
+    lines: SimpleQueue[str] = SimpleQueue()
+    with task_log.forwarded("json", "info", lines.put) as log, SparkEngine(spark, log) as engine:
+
+        def say(number: int) -> None:
+            import structlog
+
+            from replicator.spark import task_log
+
+            task_log.configure(log)
+            structlog.get_logger().info("said", number=number)
+
+        engine.each(say, [1, 2, 3], "")
+    said = [lines.get_nowait() for _ in range(lines.qsize())]
+    assert sorted(number for number in (1, 2, 3) for line in said if f'"number": {number}' in line) == [1, 2, 3]
