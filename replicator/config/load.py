@@ -43,6 +43,9 @@ class FlowFileError(ConfigError):
         count = "1 error" if len(faults) == 1 else f"{len(faults)} errors"
         super().__init__(f"{name}: {count}\n{lines}")
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.name, self.faults)
+
 
 def load(path: str | os.PathLike[str], env: Mapping[str, str] | None = None) -> Config:
     """Reads and checks a flow file.
