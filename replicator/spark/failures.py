@@ -11,6 +11,7 @@ from pyspark.errors import PySparkException
 from replicator.config import Flow
 from replicator.errors import Incident, ReplicatorError, Unreachable
 from replicator.planes.contract import Partition
+from replicator.spark.cause import root
 from replicator.spark.snapshot import Snapshot
 from replicator.topics import ControlPlane
 
@@ -26,7 +27,7 @@ def explained(flow: Flow, snapshot: Snapshot, *, connect_timeout_ms: int) -> Ite
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        raise _reason(flow, snapshot, connect_timeout_ms) or Unreachable(f"Spark failed: {_root(error)}") from error
+        raise _reason(flow, snapshot, connect_timeout_ms) or Unreachable(f"Spark failed: {root(error)}") from error
 
 
 def _reason(flow: Flow, snapshot: Snapshot, connect_timeout_ms: int) -> ReplicatorError | None:
@@ -62,10 +63,3 @@ def _removed(cluster: str, at: Partition, first: int, start: int) -> Incident:
         partition=at.partition,
         advice="Run it again: it begins at what is there then, and tells what retention removed apart from loss",
     )
-
-
-def _root(error: Exception) -> str:
-    """The innermost cause in one line."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
-    return (causes or lines or [type(error).__name__])[-1 if causes else 0][:500]
