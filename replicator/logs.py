@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import logging
 import sys
+from typing import TextIO
 
 import structlog
 
 
-def configure(log_format: str, level: str = "info") -> None:
-    """Set up structlog for the process. `log_format` is `json` or `text`, `level` a logging level's name."""
+def configure(log_format: str, level: str = "info", file: TextIO | None = None) -> None:
+    """Set up structlog for the process. `log_format` is `json` or `text`, `level` a logging level's name.
+
+    `file` takes the lines; stderr without it.
+    """
+    out = file or sys.stderr
     renderer = (
         structlog.processors.JSONRenderer()
         if log_format == "json"
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        else structlog.dev.ConsoleRenderer(colors=out.isatty())
     )
     structlog.configure(
         processors=[
@@ -24,6 +29,6 @@ def configure(log_format: str, level: str = "info") -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
-        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(file=out),
         cache_logger_on_first_use=True,
     )

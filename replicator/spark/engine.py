@@ -8,6 +8,7 @@ forks: pyspark's daemon imports only pyspark, and all of ours is imported by the
 from __future__ import annotations
 
 import queue
+import re
 import socket
 import sys
 import threading
@@ -25,8 +26,8 @@ from pyspark.sql import SparkSession
 
 from replicator import failpoints
 from replicator.bounded import RangeDone, RangeTask, copy_range
+from replicator.engine import Cancelled
 from replicator.errors import ConfigError, Fatal, Unreachable
-from replicator.rounds import Cancelled
 from replicator.spark import task_log
 from replicator.spark.cause import FAILURES, raised_in_task, root
 from replicator.spark.task_log import TaskLog
@@ -37,12 +38,13 @@ _ADVICE = (
     "with spark.pyspark.python"
 )
 _UNFIT = ("ModuleNotFoundError", "ImportError", "PYTHON_VERSION_MISMATCH")
+_NO_PYTHON = re.compile(r'Cannot run program "[^"]*"')
 T = TypeVar("T")
 U = TypeVar("U")
 
 
 class SparkEngine:
-    """Implements `replicator.rounds.Engine`. Closed at the end: `with SparkEngine(…) as engine`."""
+    """Implements `replicator.engine.Engine`. Closed at the end: `with SparkEngine(…) as engine`."""
 
     def __init__(self, spark: SparkSession, log: TaskLog, reach: str = "") -> None:
         """`reach` is what EOS_FAILPOINTS says; only the first attempt at a task looks at it."""
@@ -131,6 +133,9 @@ def _version() -> str:
 
 def _reason(error: Exception) -> Exception:
     """The error that tells what to do about a job that failed."""
+    no_python = _NO_PYTHON.search(str(error))
+    if no_python is not None:
+        return ConfigError(f"the executors cannot start Python: {no_python[0]}; {_ADVICE}")
     raised = raised_in_task(error)
     if raised is not None and any(word in raised for word in _UNFIT):
         return ConfigError(f"the executors cannot run this program: {raised}; {_ADVICE}")

@@ -1,4 +1,4 @@
-"""Tasks on a real local Spark: those that die are tried again, a cancelled round ends, and every error has its class."""
+"""Tasks on a real local Spark: those that die are tried again, a cancelled round ends, errors keep their class."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from pyspark.sql import SparkSession
 from replicator import config
 from replicator.bounded import RangeDone, RangeTask
 from replicator.config.load import FlowFileError
+from replicator.engine import Cancelled
 from replicator.errors import ConfigError, Fatal, Incident, ReplicatorError, Unreachable
 from replicator.generation import Cut
 from replicator.ledger import Route
 from replicator.planes.contract import Partition
-from replicator.rounds import Cancelled
 from replicator.spark import task_log
 from replicator.spark.engine import SparkEngine
 from replicator.spark.task_log import TaskLog
@@ -66,7 +66,7 @@ def test_every_error_comes_through_a_pickle(kind: type[ReplicatorError]) -> None
 
 def test_a_task_comes_through_a_pickle() -> None:
     flow = config.load_text(FILE, env={"SECRET": "s3cret"}).flows["f"]
-    task = RangeTask(flow, 3, Cut.by_partition({"t": 2}), "cluster", Route(AT, AT, "id", "id"), 10, 20, 5.0)
+    task = RangeTask(flow, 3, Cut.by_partition({"t": 2}), "cluster", AT, Route(AT, AT, "id", "id"), 10, 20, 5.0)
     there = pickle.loads(pickle.dumps(task))
     assert there == task
     assert there.lane == 1
