@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -65,6 +66,47 @@ def chosen(config: Config, path: Path, names: Sequence[str]) -> list[Flow]:
         known = ", ".join(sorted(config.flows))
         raise ConfigError(f"{path}: no flow {', '.join(unknown)}; it has {known}")
     return [flow for name, flow in config.flows.items() if not names or name in names]
+
+
+def topics_option(command: Command) -> Command:
+    """--topics NAME[,NAME], repeatable; see `split`."""
+    return click.option(
+        "--topics", multiple=True, metavar="NAME[,NAME]", help="Only these source topics; may be given again."
+    )(command)
+
+
+def split(texts: Sequence[str]) -> frozenset[str]:
+    """The names in values of a repeatable option that takes several at once."""
+    return frozenset(name for text in texts for name in text.split(",") if name)
+
+
+def one(config: Config, path: Path, name: str | None) -> Flow:
+    """The flow of this name, or the file's only one. Raises ConfigError."""
+    from replicator.errors import ConfigError
+
+    known = ", ".join(sorted(config.flows))
+    if name is None and len(config.flows) == 1:
+        return next(iter(config.flows.values()))
+    if name is None:
+        raise ConfigError(f"{path}: --flow is needed; it has {known}")
+    if name not in config.flows:
+        raise ConfigError(f"{path}: no flow {name}; it has {known}")
+    return config.flows[name]
+
+
+def time_ms(option: str, text: str | None) -> int | None:
+    """A time with zone in ms since 1970. Raises ConfigError that names the option."""
+    from replicator.errors import ConfigError
+
+    if text is None:
+        return None
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(f"{option} {text}: expected a time such as 2026-01-31T12:00:00Z") from None
+    if when.tzinfo is None:
+        raise ConfigError(f"{option} {text}: the time needs a zone, such as 2026-01-31T12:00:00Z")
+    return round(when.timestamp() * 1000)
 
 
 def patience_ms(flow: Flow) -> int:

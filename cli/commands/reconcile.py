@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import os
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from cli.options import config_option, console_for_people, json_option, patience_ms, print_json, spark_options
+from cli.options import (
+    config_option,
+    console_for_people,
+    json_option,
+    one,
+    patience_ms,
+    print_json,
+    spark_options,
+    split,
+    time_ms,
+    topics_option,
+)
 
 if TYPE_CHECKING:
     from replicator.config import Config, Flow
@@ -40,7 +50,7 @@ Exit codes:
 @click.command(epilog=EPILOG)
 @config_option
 @click.option("--flow", "name", metavar="NAME", help="The flow; may be left out when the file has one.")
-@click.option("--topics", multiple=True, metavar="NAME[,NAME]", help="Only these source topics; may be given again.")
+@topics_option
 @click.option("--from", "start", metavar="TIME", help="From the first record at or after this time, with zone.")
 @click.option("--to", "end", metavar="TIME", help="To before the first record at or after this time, with zone.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="New directory for HTML, JSON and Parquet.")
@@ -71,12 +81,12 @@ def reconcile(
 
     if quick and deep:
         raise ConfigError("--quick and --deep exclude each other")
-    window = (_time_ms("--from", start), _time_ms("--to", end))
+    window = (time_ms("--from", start), time_ms("--to", end))
     if window[0] is not None and window[1] is not None and window[0] >= window[1]:
         raise ConfigError(f"--from {start} is not before --to {end}")
     loaded = config.load(path, os.environ)
-    flow = _one(loaded, path, name)
-    wanted = {topic for text in topics for topic in text.split(",") if topic}
+    flow = one(loaded, path, name)
+    wanted = split(topics)
     mode: Mode = "quick" if quick else "deep" if deep else "full"
     outcome = _run(loaded, flow, wanted, window, mode, out, master, conf)
     if as_json:
@@ -91,7 +101,7 @@ def reconcile(
 def _run(
     loaded: Config,
     flow: Flow,
-    topics: set[str],
+    topics: frozenset[str],
     window: tuple[int | None, int | None],
     mode: Mode,
     out: Path | None,
@@ -126,31 +136,3 @@ def _run(
                     status.update(f"writing {out}")
                     report.write(outcome, findings, out)
     return outcome
-
-
-def _one(loaded: Config, path: Path, name: str | None) -> Flow:
-    from replicator.errors import ConfigError
-
-    known = ", ".join(sorted(loaded.flows))
-    if name is None and len(loaded.flows) == 1:
-        return next(iter(loaded.flows.values()))
-    if name is None:
-        raise ConfigError(f"{path}: --flow is needed; it has {known}")
-    if name not in loaded.flows:
-        raise ConfigError(f"{path}: no flow {name}; it has {known}")
-    return loaded.flows[name]
-
-
-def _time_ms(option: str, text: str | None) -> int | None:
-    """A time with zone in ms since 1970."""
-    from replicator.errors import ConfigError
-
-    if text is None:
-        return None
-    try:
-        when = datetime.fromisoformat(text)
-    except ValueError:
-        raise ConfigError(f"{option} {text}: expected a time such as 2026-01-31T12:00:00Z") from None
-    if when.tzinfo is None:
-        raise ConfigError(f"{option} {text}: the time needs a zone, such as 2026-01-31T12:00:00Z")
-    return round(when.timestamp() * 1000)
