@@ -14,6 +14,7 @@ LAZY: dict[str, tuple[str, str]] = {
     "validate": ("cli.commands.validate:validate", "Check a flow file, without connecting."),
     "plan": ("cli.commands.plan:plan", "Connect and say what would happen, changing nothing."),
     "status": ("cli.commands.status:status", "Positions and lag of every partition."),
+    "backfill": ("cli.commands.backfill:backfill", "Copy a flow's history in bulk, then hand over to run (Spark)."),
     "reconcile": ("cli.commands.reconcile:reconcile", "Prove that both sides of a flow hold the same records (Spark)."),
     "schema": ("cli.commands.schema:schema", "Print the flow file's JSON schema for editors."),
     "demo": ("cli.commands.demo:demo", "See exactly-once happen, with everything killed on the way."),

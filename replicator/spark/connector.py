@@ -23,7 +23,7 @@ def with_connector(conf: Mapping[str, str]) -> dict[str, str]:
         ConfigError: pyspark is not installed, SPARK_HOME holds another Spark than the installed pyspark, or `conf`
             asks for a connector of another version (it would fail later, with a Java stack trace, or worse, not fail).
     """
-    scala, version, jars = _installed()
+    scala, version, jars = installed()
     wanted = f"{PACKAGE}_{scala}:{version}"
     packages = [item.strip() for item in conf.get("spark.jars.packages", "").split(",") if item.strip()]
     given = [item for item in packages if item.startswith(PACKAGE)]
@@ -38,8 +38,12 @@ def with_connector(conf: Mapping[str, str]) -> dict[str, str]:
     return {**conf, "spark.jars.packages": ",".join([*packages, wanted])}
 
 
-def _installed() -> tuple[str, str, Path]:
-    """Scala version, Spark version and jars directory of the Spark that will be started."""
+def installed() -> tuple[str, str, Path]:
+    """Scala version, Spark version and jars directory of the Spark that will be started.
+
+    Raises:
+        ConfigError: as `with_connector`.
+    """
     if importlib.util.find_spec("pyspark") is None:
         raise ConfigError(f"this command needs pyspark, which is not installed; {_INSTALL}")
     import pyspark

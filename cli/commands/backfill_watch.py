@@ -1,0 +1,190 @@
+"""What `backfill` shows while it runs, on stderr: a live table on a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, Group
+from rich.live import Live
+from rich.markup import escape
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from cli.commands.backfill_progress import Progress, Row
+from replicator.bounded import RangeDone
+from replicator.config import Flow
+from replicator.engine import Standing
+from replicator.errors import ReplicatorError
+from replicator.planes.contract import Partition
+from replicator.ranges import Range
+
+if TYPE_CHECKING:
+    from replicator.spark.range_ledger import RangeLedger
+
+LINE_S = 10.0
+"""Between two lines of progress where there is no terminal."""
+TOPICS_SHOWN = 15
+_SIZES = ("B", "KB", "MB", "GB", "TB")
+
+
+class Watch:
+    """Implements `Observer`: numbers into `progress`, rows into the ledger, lines or a live table to stderr."""
+
+    def __init__(self, flow: Flow, console: Console) -> None:
+        self._flow, self._console, self.progress = flow, console, Progress()
+        self.ledger: RangeLedger | None = None
+        self.ledger_error = ""
+        self._said_s, self._doing = 0.0, ""
+        self._live: Live | None = None
+        if console.is_terminal:
+            self._live = Live(console=console, get_renderable=self._drawn, refresh_per_second=2, transient=True)
+
+    def __enter__(self) -> Watch:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def leave(self) -> None:
+        """Give the terminal back, from a signal handler."""
+        self._console.show_cursor(True)
+
+    def doing(self, what: str) -> None:
+        """What happens before there is anything to watch."""
+        self._doing = what
+
+    def found(self, ranges: Sequence[Range]) -> None:
+        """What there is to copy as it looks before anything is changed."""
+        if not ranges:
+            self._say("there is nothing to copy")
+
+    def stopping(self) -> None:
+        """A clean stop was asked for."""
+        self.progress.stopping = True
+        self._say("stopping: what is committed stays; the flow is handed over to the daemon. Again: leave at once")
+
+    def planned(self, generation: int, ranges: Sequence[Range], standings: Mapping[Partition, Standing]) -> None:
+        """See `Observer`; so are the others."""
+        self.progress.planned(generation, ranges, standings)
+        total = self.progress.total()
+        self._say(
+            f"generation {generation}: {total.offsets:,} offsets of {total.partitions} partitions, "
+            f"in {len(ranges):,} ranges and {self.progress.rounds:,} rounds"
+        )
+
+    def round_began(self, number: int, tasks: int) -> None:
+        self.progress.round_began(number)
+
+    def moved(self, standings: Mapping[Partition, Standing]) -> None:
+        self.progress.moved(standings)
+        self._say_progress()
+
+    def unseen(self, reason: str) -> None:
+        self.progress.unseen = reason
+        self._say_progress()
+
+    def round_ended(self, number: int, ranges: Sequence[Range], done: Sequence[RangeDone]) -> None:
+        self.progress.answered(done)
+        if self.ledger is None or self.ledger_error:
+            return
+        try:
+            self.ledger.append(number, ranges, done)
+        except ReplicatorError as error:  # it is for people; copying doesn't depend on it
+            self.ledger_error = str(error)
+            self._say(f"warning: {error}; it is not written any further")
+
+    def _say(self, text: str) -> None:
+        self._said_s = time.monotonic()
+        at = time.strftime("%H:%M:%S ") if self._live is None else ""
+        self._console.print(f"{at}{self._flow.name}: {text}", markup=False, soft_wrap=True)
+
+    def _say_progress(self) -> None:
+        if self._live is None and time.monotonic() - self._said_s >= LINE_S:
+            self._say("; ".join((line_of(self.progress), *notes(self.progress))))
+
+    def _drawn(self) -> Group:
+        progress, flow = self.progress, self._flow
+        head = f"{flow.name}: {flow.source.name} → {flow.target.name}"
+        if not progress.generation:
+            return Group(Text(f"{head}: {self._doing}"))
+        head += f", generation {progress.generation}, round {progress.round + 1:,} of {max(1, progress.rounds):,}"
+        notes_drawn = [Text(note, style="yellow") for note in notes(progress)]
+        return Group(Text(head), _table(progress), *notes_drawn)
+
+
+def notes(progress: Progress) -> list[str]:
+    """What is unusual now."""
+    stalled_s = progress.stalled_s()
+    found = [] if stalled_s is None else [f"nothing was committed for {stalled_s:.0f} s"]
+    if progress.unseen:
+        found.append(f"the positions cannot be read: {progress.unseen}")
+    if progress.stopping:
+        found.append("stopping; again to leave at once")
+    return found
+
+
+def line_of(progress: Progress) -> str:
+    """Everything in one line."""
+    row = progress.total()
+    offsets, records, size, rate, left = _cells(row)
+    return (
+        f"round {progress.round + 1:,} of {progress.rounds:,}, {offsets} of {row.offsets:,} offsets, "
+        f"{records} records, {size}, {rate} records/s, {left} left"
+    )
+
+
+def _table(progress: Progress) -> Table:
+    table = Table(box=SIMPLE_HEAD)
+    table.add_column("topic", overflow="fold")
+    table.add_column("partitions done", justify="right")
+    table.add_column("offsets", width=20)
+    for heading in ("", "records", "bytes", "records/s", "time left"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    topics = progress.topics()
+    shown = sorted(topics, key=lambda row: (row.done == row.partitions, not row.records_rate, row.name))[:TOPICS_SHOWN]
+    total = progress.total()
+    if len(topics) > 1:
+        shown.append(replace(total, name=f"all {len(topics)} topics"))
+    for row in shown:
+        bar = ProgressBar(total=1.0, completed=row.fraction, width=20)
+        table.add_row(escape(row.name), f"{row.done} of {row.partitions}", bar, *_cells(row))
+    return table
+
+
+def _cells(row: Row) -> tuple[str, str, str, str, str]:
+    rate = "-" if row.records_rate is None else f"{row.records_rate:,.0f}"
+    size = "-" if row.bytes is None else f"{'' if row.exact else '~'}{size_text(row.bytes)}"
+    left = "-" if row.left_s is None else time_text(row.left_s)
+    return f"{row.fraction:.0%}", f"{row.records:,}", size, rate, left
+
+
+def size_text(size: float) -> str:
+    """Bytes with a decimal unit."""
+    for unit in _SIZES[:-1]:
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:,.1f} {_SIZES[-1]}"
+
+
+def time_text(seconds: float) -> str:
+    """A duration in its two largest units."""
+    whole = round(seconds)
+    for unit, length, smaller, part in (("d", 86_400, "h", 3_600), ("h", 3_600, "min", 60), ("min", 60, "s", 1)):
+        if whole >= length:
+            return f"{whole // length} {unit} {whole % length // part} {smaller}"
+    return f"{whole} s"
+
+
+def console_for_progress() -> Console:
+    """On stderr: stdout is for results."""
+    return Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else 160)

@@ -1,0 +1,46 @@
+"""What commands that copy on Spark share: everything checked before Spark starts, then an engine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from replicator.config import SparkSection
+    from replicator.spark.engine import SparkEngine
+    from replicator.spark.session import SparkSettings
+
+
+def checked(section: SparkSection, master: str | None, conf: Sequence[str]) -> SparkSettings:
+    """Where Spark runs. Raises ConfigError for whatever would be found later and worse."""
+    from replicator import failpoints
+    from replicator.spark import connector, java, session
+
+    java.check(os.environ)
+    connector.installed()
+    failpoints.parse(os.environ.get(failpoints.VARIABLE, ""))
+    return session.settings(section, master, conf)
+
+
+@contextmanager
+def engine(
+    chosen: SparkSettings, log_format: str, level: str, write: Callable[[str], object]
+) -> Iterator[tuple[SparkSession, SparkEngine]]:
+    """Spark, and an engine whose tasks are known to run. Log lines of tasks on this machine go to `write`.
+
+    Raises ConfigError, Unreachable.
+    """
+    from replicator import failpoints
+    from replicator.spark import session, task_log
+    from replicator.spark.engine import SparkEngine
+
+    local = task_log.forwarded(log_format, level, write)
+    logs = local if chosen.local else nullcontext(task_log.TaskLog("json", "info"))
+    reach = os.environ.get(failpoints.VARIABLE, "")
+    with session.session(chosen, kafka=False) as spark, logs as log, SparkEngine(spark, log, reach) as running:
+        running.check()
+        yield spark, running

@@ -1,0 +1,75 @@
+"""Signals of a command that copies: the first asks for a clean stop, a second one leaves at once.
+
+Before there is anything to stop, a signal interrupts. The handlers only put into a queue, which is the one thing that
+is safe wherever they come in between; a thread asks.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType, TracebackType
+from typing import Any
+
+from replicator.daemon import SAME_SIGNAL_S
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Stopping:
+    """`with Stopping(leave) as stopping: …; with stopping.asks(job.stop): job.run()`. In the main thread only."""
+
+    def __init__(self, leave: Callable[[], object] = lambda: None) -> None:
+        """`leave` is called before the process ends at once; it must not wait for anything."""
+        self._leave = leave
+        self._before: dict[signal.Signals, Any] = {}
+        self._ask: Callable[[], object] | None = None
+        self._asked_s: float | None = None
+        self._requests: queue.SimpleQueue[bool] = queue.SimpleQueue()
+
+    def __enter__(self) -> Stopping:
+        self._before = {number: signal.getsignal(number) for number in SIGNALS}
+        self._install()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    @contextmanager
+    def asks(self, stop: Callable[[], object]) -> Iterator[None]:
+        """While the block runs and afterwards, the first signal calls `stop`, in another thread."""
+        self._install()  # again: whoever made a SparkContext in between has taken SIGINT
+        asker = threading.Thread(target=self._wait, args=(stop,), name="stopping", daemon=True)
+        asker.start()
+        self._ask = stop
+        try:
+            yield
+        finally:
+            self._requests.put(False)
+            asker.join()
+
+    def _install(self) -> None:
+        for number, before in self._before.items():
+            if before is not signal.SIG_IGN:  # nohup
+                signal.signal(number, self._signalled)
+
+    def _wait(self, stop: Callable[[], object]) -> None:
+        while self._requests.get():
+            stop()
+
+    def _signalled(self, number: int, frame: FrameType | None) -> None:
+        if self._ask is None:
+            raise KeyboardInterrupt
+        now = time.monotonic()
+        if self._asked_s is None:
+            self._asked_s = now
+            self._requests.put(True)
+        elif now - self._asked_s >= SAME_SIGNAL_S:
+            self._leave()
+            os._exit(128 + number)
