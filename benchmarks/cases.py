@@ -75,6 +75,26 @@ def throughput(bench: Bench, system: System, records: int) -> Figures:
     }
 
 
+def whole(bench: Bench, system: System, records: int) -> Figures:
+    """Copy a backlog: rate from the first record written to the last one committed.
+
+    Unlike from the first commit, as many records count as were written meanwhile, however large a transaction is.
+    """
+    last_keys = load.last_keys(records)
+    with _copying(bench, system) as copy:
+        began = last_change = copy.wait_begun(START_S_MAX)
+        last_total = 0
+        while True:
+            now, total = time.monotonic(), copy.total()
+            if total != last_total:
+                last_change, last_total = now, total
+            elif now - last_change > QUIET_S and last_total >= records and copy.complete(last_keys):
+                return {"records_per_s": records / (last_change - began)}
+            elif now - last_change > STUCK_S:
+                raise Stuck(f"{system.name}: {last_total} of {records}, and nothing more for {STUCK_S:.0f} s")
+            time.sleep(POLL_S)
+
+
 def latency(bench: Bench, system: System, topic: str, seconds: float, rate: int, warm_up_s: float) -> Figures:
     """End to end, from before the producer's send to a read_committed reader, at a steady rate."""
     steady = load.Steady(bench.source.bootstrap, bench.target.bootstrap, topic, system.copy, rate)

@@ -42,11 +42,14 @@ class Copy:
 
         Raises KafkaException when the target doesn't answer: silence is not an empty topic.
         """
+        return self._ends(self._consumer)
+
+    def _ends(self, reader: Consumer) -> list[int]:
         found = []
         for number in range(load.PARTITIONS):
             try:
                 at = TopicPartition(self._topic, number)
-                found.append(int(self._consumer.get_watermark_offsets(at, timeout=10, cached=False)[1]))
+                found.append(int(reader.get_watermark_offsets(at, timeout=10, cached=False)[1]))
             except KafkaException as error:
                 if error.args[0].code() not in NOT_YET:
                     raise
@@ -65,6 +68,19 @@ class Copy:
                 raise RuntimeError(f"{self._topic}: {total} committed after {timeout_s:.0f} s, waiting for {above}")
             time.sleep(POLL_S)
         return time.monotonic(), total
+
+    def wait_begun(self, timeout_s: float) -> float:
+        """Time at which the first record was written, committed or not."""
+        reader = Consumer({**self._settings, "isolation.level": "read_uncommitted"})
+        deadline = time.monotonic() + timeout_s
+        try:
+            while not sum(self._ends(reader)):
+                if time.monotonic() > deadline:
+                    raise RuntimeError(f"{self._topic}: nothing was written within {timeout_s:.0f} s")
+                time.sleep(POLL_S)
+        finally:
+            reader.close()
+        return time.monotonic()
 
     def complete(self, last_keys: Mapping[int, bytes]) -> bool:
         """Whether the last committed record of every partition is the one that should be last."""

@@ -39,11 +39,14 @@ class RecordsPlane:
     ) -> None:
         """`routes` maps source to target partitions, `digests` (filled by the lane) starts each block's chain.
 
-        `until`: source offsets (exclusive) at which reading ends, for partitions that are not copied to their end.
+        `until`: source offsets (exclusive) at which reading ends, for partitions that are not copied to their end: then
+        it is a bulk copy.
         """
         self._flow, self._map_partition, self._routes, self._digests = flow, map_partition, routes, digests
         self._on_loss = on_loss
-        self._transactions = Transactions(flow, properties.lane_producer(flow, transactional_id), on_error)
+        self._transactions = Transactions(
+            flow, properties.lane_producer(flow, transactional_id, bulk=bool(until)), on_error
+        )
         self._positions = Positions(flow)
         self._source = Source(flow, on_error, until)
         self._plain: Producer | None = None

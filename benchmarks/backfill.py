@@ -1,0 +1,83 @@
+"""`python -m benchmarks.backfill`: history copied by Spark, beside the live worker and MirrorMaker 2.
+
+All copy the same backlog between two real Kafka brokers in turn; the rate is from the first record written to the last
+one committed, so that no start is counted, neither Spark's nor a worker's. A round that isn't counted comes first: the
+brokers' JVMs get faster with every million.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from benchmarks import cases, load
+from benchmarks.__main__ import RESULTS, Session, machine, summary, table
+from benchmarks.cases import Bench
+from benchmarks.clusters import Kafka
+from benchmarks.systems import HERE, Eos, MirrorMaker
+
+DIRECTORY = RESULTS / "backfill"
+
+
+class Backfill(Eos):
+    """`eos-replicate backfill` on a flow of one topic: it ends by itself."""
+
+    name = "backfill"
+
+    def start(self) -> None:
+        """See System."""
+        log = self._log.open("ab")
+        command = [sys.executable, "-m", "cli.main", "backfill", "-c", str(self._file), "--json"]
+        self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=HERE.parent)
+        log.close()
+
+
+def _warm_up(session: Session, topic: str, records: int) -> None:
+    """The brokers' JVMs compile their hot paths under the first load; no system should pay for that alone."""
+    bench = session.bench
+    for make in (Eos, Backfill):
+        cases.whole(bench, make(bench.source, bench.target, topic, bench.directory), records)
+
+
+@click.command()
+@click.option("--runs", default=3, show_default=True, help="Rounds; the median counts.")
+@click.option("--records", default=4_000_000, show_default=True, help="Records of the backlog, 256 bytes each.")
+@click.option("--only", multiple=True, type=click.Choice(["backfill", "eos-replicate", "MirrorMaker 2"]))
+@click.option("--out", type=click.Path(path_type=Path), default=None, help="JSON file. Default: by date in results/.")
+def main(runs: int, records: int, only: tuple[str, ...], out: Path | None) -> None:
+    """Measure the backfill beside the live worker and MirrorMaker 2."""
+    console, started = Console(), datetime.now(UTC)
+    with (
+        tempfile.TemporaryDirectory(prefix="eos-bench-") as directory,
+        Kafka.running("source") as source,
+        Kafka.running("target") as target,
+    ):
+        session = Session(Bench(source, target, Path(directory)), console)
+        topic = cases.topic_name("backlog")
+        load.backlog(source.bootstrap, topic, records)
+        makers = [make for make in (Backfill, Eos, MirrorMaker) if not only or make.name in only]
+        _warm_up(session, topic, records)
+        for number in range(runs):
+            for make in makers[number % len(makers) :] + makers[: number % len(makers)]:
+                system = make(source, target, topic, session.bench.directory)
+                session.measure("backlog", system.name, partial(cases.whole, session.bench, system, records))
+    medians = summary(session.runs)
+    console.print(table(medians, runs))
+    settings = {"runs": runs, "records": records, "started": started.isoformat(timespec="seconds")}
+    path = out or DIRECTORY / f"{started:%Y-%m-%d-%H%M}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    body = {"machine": machine(), "settings": settings, "median": medians, "runs": session.runs, "stuck": session.stuck}
+    path.write_text(json.dumps(body, indent=1) + "\n")
+    console.print(f"written to {path}")
+
+
+if __name__ == "__main__":
+    main()
