@@ -4,10 +4,13 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-fast lint bench env lock clean
+.PHONY: demo demo-spark test test-fast lint bench env lock clean
 
 demo: $(STAMP)
 	$(BIN)/eos-replicate demo $(ARGS)
+
+demo-spark: $(STAMP)
+	$(BIN)/eos-replicate demo-spark $(ARGS)
 
 test: $(STAMP) lint
 	$(BIN)/pytest $(ARGS)

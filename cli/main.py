@@ -18,6 +18,7 @@ LAZY: dict[str, tuple[str, str]] = {
     "reconcile": ("cli.commands.reconcile:reconcile", "Prove that both sides of a flow hold the same records (Spark)."),
     "schema": ("cli.commands.schema:schema", "Print the flow file's JSON schema for editors."),
     "demo": ("cli.commands.demo:demo", "See exactly-once happen, with everything killed on the way."),
+    "demo-spark": ("cli.commands.demo_spark:demo_spark", "See history copied and proven, with tasks killed (Spark)."),
     "broker": ("cli.commands.broker:broker", "Run the built-in Kafka broker alone."),
 }
 """Command → where it lives, and its line in --help. A module is imported only when its command is used."""

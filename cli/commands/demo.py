@@ -72,7 +72,7 @@ def demo(
     settings = Settings(records, seconds, kills, broker_kills, chosen)
     console = Console(stderr=as_json, quiet=as_json)
     run = _compare if compare else _one
-    with _directory(keep) as (directory, kept):
+    with scratch(keep) as (directory, kept):
         try:
             good = run(settings, directory, console, as_json)
         except DemoFailed as error:
@@ -84,7 +84,7 @@ def demo(
 
 
 @contextmanager
-def _directory(keep: bool) -> Iterator[tuple[Path, list[str]]]:
+def scratch(keep: bool) -> Iterator[tuple[Path, list[str]]]:
     """A directory that goes away at the end, however it comes, unless there is a reason in the list to keep it."""
     directory = Path(tempfile.mkdtemp(prefix="eos-demo-"))
     reasons = ["--keep"] if keep else []

@@ -15,8 +15,9 @@ from cli.demo.processes import Child
 class Worker:
     """`eos-replicate run`; call `look` often: it takes in what the log says since the last time."""
 
-    def __init__(self, flow_file: Path, log: Path) -> None:
-        self.flow_file, self._log = flow_file, log
+    def __init__(self, flow_file: Path, log: Path, flow: str = "") -> None:
+        """`flow`: only this one of the file."""
+        self.flow_file, self._log, self._flow = flow_file, log, flow
         self._child: Child | None = None
         self._read_bytes = 0
         self._gone_at: float | None = None
@@ -29,6 +30,7 @@ class Worker:
         """A new process; `point` is the fail point at which it kills itself."""
         self.committing_since, self.reading = None, False
         arguments = ["cli.main", "run", "-c", str(self.flow_file), "--log-format", "json"]
+        arguments += ["--flow", self._flow] if self._flow else []
         self._child = Child(arguments, self._log, {"EOS_FAILPOINTS": point})
 
     @property

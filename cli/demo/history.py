@@ -1,0 +1,146 @@
+"""Half a million records for the demo on Spark, and a copy of them that somebody made without care."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+
+from cli.demo import reading
+from cli.demo.compare import Seen
+from cli.demo.model import DemoFailed
+from replicator import checkpoint, config, names
+from replicator.checkpoint import Evidence
+from replicator.topics import ControlPlane
+
+EPOCH_MS = 1_700_000_000_000
+ANSWER_S_MAX = 60.0
+PAYLOAD = b"." * 180
+
+
+class Damage(NamedTuple):
+    """One difference that was made: its verdict, and where (the rank of the record in its partition)."""
+
+    verdict: str
+    partition: int
+    rank: int
+
+
+DAMAGE = (
+    Damage("missing", 0, 1_111),
+    Damage("doubled", 1, 2_222),
+    Damage("altered", 2, 3_333),
+    Damage("reordered", 3, 4_444),
+)
+
+
+def write(bootstrap: str, topic: str, partitions: int, first: int, last: int) -> None:
+    """Write the records with numbers [first, last), spread over the partitions in turn."""
+    producer, failed = _producer(bootstrap)
+    for number in range(first, last):
+        name = b"#%09d" % number
+        _put(producer, topic, number % partitions, b"customer-%d" % (number % 997), name + PAYLOAD, EPOCH_MS + number)
+    _finish(producer, failed)
+
+
+def careless(source: str, target: str, topic: str, partitions: int, copy: str) -> None:
+    """Copy a topic with one difference of each kind of `DAMAGE`."""
+    records = reading.read(source, {topic: partitions})
+    reading.create_topics(target, {copy: partitions})
+    producer, failed = _producer(target)
+    for (_, number), whole in sorted(records.items()):
+        for seen in _damaged(whole, number):
+            _put(producer, copy, number, seen.key, seen.value, seen.timestamp_ms)
+    _finish(producer, failed)
+
+
+def _damaged(whole: Sequence[Seen], partition: int) -> list[Seen]:
+    records = list(whole)
+    for verdict, number, rank in DAMAGE:
+        if number != partition:
+            continue
+        if verdict == "missing":
+            del records[rank]
+        elif verdict == "doubled":
+            records.insert(rank, records[rank])
+        elif verdict == "altered":
+            records[rank] = records[rank]._replace(value=(records[rank].value or b"")[:-1] + b"!")
+        else:
+            records[rank], records[rank + 1] = records[rank + 1], records[rank]
+    return records
+
+
+def vouch(flow_file: Path, flow_name: str, topic: str, counts: Mapping[int, int]) -> None:
+    """Commit positions for the careless copy, as if a flow had copied `counts` records of each partition."""
+    flow = config.load(flow_file).flows[flow_name]
+    with ControlPlane(flow) as clusters:
+        here, _ = clusters.connect()
+        source = clusters.list_source()[topic]
+        (target,) = clusters.list_target([topic]).values()
+    offsets = []
+    for number, count in counts.items():
+        evidence = Evidence(
+            generation=1,
+            owner="careless",
+            source_topic=topic,
+            source_cluster=here.cluster_id,
+            source_topic_id=source.topic_id,
+            target_topic_id=target.topic_id,
+            log_start=0,
+            count=count,
+        )
+        offsets.append(TopicPartition(target.name, number, count, metadata=checkpoint.encode(evidence)))
+    address = flow.target.properties["bootstrap.servers"]
+    client = Consumer({"bootstrap.servers": address, "group.id": names.position_group(flow.name), "log_level": 0})
+    try:
+        client.commit(offsets=offsets, asynchronous=False)
+    finally:
+        client.close()
+
+
+def aborted(bootstrap: str, topic: str, partitions: int, records: int) -> int:
+    """Offsets of a topic that hold no record that a reader may see: aborted ones, and markers."""
+    reader = reading.consumer(bootstrap, isolation="read_uncommitted")
+    try:
+        return sum(reading.ends(reader, {topic: partitions}).values()) - records
+    finally:
+        reader.close()
+
+
+def _producer(bootstrap: str) -> tuple[Producer, list[str]]:
+    failed: list[str] = []
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "enable.idempotence": True,
+            "linger.ms": 20,
+            "batch.size": 131_072,
+            "queue.buffering.max.messages": 100_000,
+            "error_cb": lambda error: failed.append(str(error)) if error.fatal() else None,
+            "on_delivery": lambda error, message: _refused(failed, error, message),
+        }
+    )
+    return producer, failed
+
+
+def _refused(failed: list[str], error: KafkaError | None, message: Message) -> None:
+    if error is not None:
+        failed.append(f"{message.topic()}[{message.partition()}]: {error.str()}")
+
+
+def _put(
+    producer: Producer, topic: str, partition: int, key: bytes | None, value: bytes | None, timestamp_ms: int
+) -> None:
+    while True:
+        try:
+            producer.produce(topic, value, key, partition, timestamp=timestamp_ms)
+            return
+        except BufferError:
+            producer.poll(0.1)
+
+
+def _finish(producer: Producer, failed: Sequence[str]) -> None:
+    if producer.flush(ANSWER_S_MAX) or failed:
+        raise DemoFailed(f"the demo's own records were not written: {failed[:1]}")
