@@ -26,7 +26,9 @@ BITS_MIN, BITS_MAX = 12, PLACE_BITS
 CHUNKS_AIM = 1 << 16
 """About as many chunks a side as the driver holds at most; larger topics get larger chunks."""
 RANGES_MAX = 8
-"""Ranges of one partition that are read apart; nearer ones are read with what lies between."""
+"""Ranges of one partition that are read apart, so many at most; nearer ones are read with what lies between."""
+NEAR = 1 << 17
+"""Offsets between two ranges that are read sooner than another task is started."""
 
 
 class Chunk(NamedTuple):
@@ -177,7 +179,7 @@ def ranges(chunks: Iterable[Chunk]) -> list[Range]:
     found: list[Range] = []
     for chunk in sorted(chunks, key=lambda item: item.first_offset):
         end = chunk.last_offset + 1
-        if found and chunk.first_offset <= found[-1].end:
+        if found and chunk.first_offset <= found[-1].end + NEAR:
             found[-1] = found[-1]._replace(end=max(found[-1].end, end))
         else:
             found.append(Range(chunk.first_offset, end, chunk.first_rank))

@@ -49,6 +49,8 @@ _DEFAULTS = {
     "spark.sql.adaptive.enabled": "true",
     "spark.log.structuredLogging.enabled": "false",
 }
+_STEADY = "-XX:+UseSerialGC -XX:MaxNewSize=128m"
+"""Garbage is collected early: else the JVM's memory grows with what is read, up to its maximum, whatever it needs."""
 _LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
@@ -90,7 +92,9 @@ def properties(chosen: SparkSettings, directory: Path, *, kafka: bool = True) ->
     if chosen.local:
         conf.setdefault("spark.pyspark.python", sys.executable)
     conf.setdefault("spark.sql.warehouse.dir", str(directory / "warehouse"))
-    conf["spark.driver.extraJavaOptions"] = f"{options} {conf.get('spark.driver.extraJavaOptions', '')}".strip()
+    given = conf.get("spark.driver.extraJavaOptions", "")
+    steady = f"{_STEADY} " if chosen.local and "GC" not in given else ""  # a JVM takes one collector
+    conf["spark.driver.extraJavaOptions"] = f"{options} {steady}{given}".strip()
     return connector.with_connector(conf) if kafka else conf
 
 

@@ -137,6 +137,8 @@ def test_near_chunks_are_read_together_and_few_ranges_apart(monkeypatch: pytest.
     assert chunks.ranges([one]) == [Range(100 + 2 * 48, 100 + 2 * 63 + 1, 48)]
     overlapping = side[4]._replace(first_offset=one.first_offset + 2)
     assert chunks.ranges([overlapping, one]) == [Range(one.first_offset, overlapping.last_offset + 1, 48)]
+    assert len(chunks.ranges([side[0], side[40]])) == 1
+    monkeypatch.setattr(chunks, "NEAR", 0)
     monkeypatch.setattr(chunks, "RANGES_MAX", 2)
     far = chunks.ranges([side[0], side[2], side[40]])
     assert far == [Range(100, side[2].last_offset + 1, 0), Range(side[40].first_offset, side[40].last_offset + 1, 640)]

@@ -60,6 +60,16 @@ def test_defaults_give_way(tmp_path: Path) -> None:
     assert "spark.driver.host" not in theirs
 
 
+@pytest.mark.parametrize(
+    ("master", "given", "steady"),
+    [("local[2,4]", "-Xss2m", True), ("local[2,4]", "-XX:+UseZGC", False), ("spark://h:1", "", False)],
+)
+def test_a_local_jvm_collects_early_unless_told_how(master: str, given: str, steady: bool, tmp_path: Path) -> None:
+    found = session.properties(SparkSettings(master, {"spark.driver.extraJavaOptions": given}), tmp_path)
+    assert ("-XX:+UseSerialGC" in found["spark.driver.extraJavaOptions"]) == steady
+    assert found["spark.driver.extraJavaOptions"].endswith(given)
+
+
 def test_a_connector_that_is_given_is_not_added_again() -> None:
     packages = {"spark.jars.packages": f"com.example:other:1,{FITS}"}
     assert connector.with_connector(packages) == packages
