@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,10 +11,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from replicator.spark.outcome import Outcome, PartitionOutcome, key_text
+from replicator.spark.outcome import DIFFERS, Example, Outcome, PartitionOutcome, key_text
 from replicator.spark.report import MEANINGS
+from replicator.spark.verdicts import LOSSES, REMOVED
 
-EXAMPLES_SHOWN = 20
+EXAMPLES_SHOWN, EXAMPLES_OF_A_KIND = 20, 3
+PARTITIONS_NAMED = 3
 
 
 def show(console: Console, outcome: Outcome, out: Path | None) -> None:
@@ -24,50 +27,69 @@ def show(console: Console, outcome: Outcome, out: Path | None) -> None:
         title=f"{outcome.flow}: {outcome.source} → {outcome.target} at {at} ({outcome.mode})",
         title_justify="left",
     )
-    table.add_column("source", overflow="fold")
-    table.add_column("target", overflow="fold")
+    table.add_column("topic and partition", overflow="fold")
     for heading in ("source records", "target records", "position says", "same"):
         table.add_column(heading, justify="right")
     table.add_column("differences", overflow="fold")
+    topics: set[str] = set()
     for partition in outcome.partitions:
+        if partition.source.topic not in topics:
+            topics.add(partition.source.topic)
+            table.add_row(escape(f"{partition.source.topic} → {partition.target.topic}"))
         table.add_row(*_cells(partition))
     for waiting in outcome.waiting:
-        table.add_row(escape(str(waiting)), "-", "-", "-", "-", "-", "nothing copied yet")
+        table.add_row(escape(str(waiting)), "-", "-", "-", "-", "nothing copied yet")
     console.print(table)
     _examples(console, outcome)
-    _notes(console, outcome)
+    for note, of in outcome.notes_said():
+        named = ", ".join(map(str, of[:PARTITIONS_NAMED])) + (" and others" if len(of) > PARTITIONS_NAMED else "")
+        console.print(f"note on {named}: {note}" if of else f"note: {note}", markup=False, soft_wrap=True)
     if out is not None:
         console.print(f"report: {out / 'report.html'}", markup=False, soft_wrap=True)
-    records = sum(partition.source_records for partition in outcome.partitions)
+    _result(console, outcome)
+
+
+def _result(console: Console, outcome: Outcome) -> None:
+    totals = outcome.totals()
+    removed = _words(totals, REMOVED)
+    if removed:
+        console.print(f"no difference, removed by retention or compaction: {removed}", soft_wrap=True)
     if outcome.agrees:
+        records = sum(partition.source_records for partition in outcome.partitions)
         console.print(f"[green]both sides agree[/]: {records:,} records")
     else:
-        totals = outcome.totals()
-        words = ", ".join(f"{totals[name]:,} {name}" for name in MEANINGS if totals.get(name))
-        console.print(f"[red]the sides differ[/]: {words or 'counts'}")
+        console.print(f"[red]the sides differ[/]: {_words(totals, (*LOSSES, DIFFERS)) or 'counts'}", soft_wrap=True)
+
+
+def _words(counts: Mapping[str, int], names: Collection[str]) -> str:
+    return ", ".join(f"{counts[name]:,} {name}" for name in MEANINGS if name in names and counts.get(name))
 
 
 def _cells(partition: PartitionOutcome) -> list[str]:
-    position = "-" if partition.position_records is None else f"{partition.position_records:,}"
-    if not partition.counts_agree:
-        position = f"[red]{position}[/]"
-    found = [f"{partition.verdicts[name]:,} {name}" for name in MEANINGS if partition.verdicts.get(name)]
+    found = [_words(partition.verdicts, MEANINGS)] if any(map(partition.verdicts.get, MEANINGS)) else []
     if partition.chunks_unexplained:
         found.append(f"{partition.chunks_differing} chunks differ")
     colour = "green" if partition.agrees else "red"
     return [
-        escape(str(partition.source)),
-        escape(str(partition.target)),
-        f"{partition.source_records:,}",
-        f"{partition.target_records:,}",
-        position,
+        f"  {partition.source.partition}",
+        _count(partition.source_records, partition.source_counts_agree),
+        _count(partition.target_records, partition.target_counts_agree),
+        "-" if partition.position_records is None else f"{partition.position_records:,}",
         f"{partition.same:,}",
         f"[{colour}]{', '.join(found) or ('none' if partition.agrees else 'counts')}[/]",
     ]
 
 
+def _count(records: int, agrees: bool) -> str:
+    return f"{records:,}" if agrees else f"[red]{records:,}[/]"
+
+
 def _examples(console: Console, outcome: Outcome) -> None:
-    rows = [(partition, item) for partition in outcome.partitions for item in partition.examples]
+    rows: list[tuple[PartitionOutcome, Example]] = []
+    for partition in outcome.partitions:
+        for verdict in LOSSES:
+            of_a_kind = [item for item in partition.examples if item.verdict == verdict]
+            rows += [(partition, item) for item in of_a_kind[:EXAMPLES_OF_A_KIND]]
     if not rows:
         return
     table = Table(box=SIMPLE_HEAD, title="examples", title_justify="left")
@@ -81,13 +103,6 @@ def _examples(console: Console, outcome: Outcome) -> None:
         key = "null" if item.key is None else key_text(item.key) or ""
         table.add_row(escape(str(partition.source)), item.verdict, item.fields, *offsets, escape(key))
     console.print(table)
-    if len(rows) > EXAMPLES_SHOWN:
-        console.print(f"  and {len(rows) - EXAMPLES_SHOWN} more examples in the report (--out)")
-
-
-def _notes(console: Console, outcome: Outcome) -> None:
-    for note in outcome.notes:
-        console.print(f"note: {note}", markup=False, soft_wrap=True)
-    for partition in outcome.partitions:
-        for note in partition.notes:
-            console.print(f"note: {partition.source}: {note}", markup=False, soft_wrap=True)
+    more = sum(partition.differences for partition in outcome.partitions) - min(len(rows), EXAMPLES_SHOWN)
+    if more:
+        console.print(f"  and {more:,} more; --out writes a report of all")

@@ -110,6 +110,14 @@ class Outcome:
                 found[name] = found.get(name, 0) + records
         return found
 
+    def notes_said(self) -> list[tuple[str, list[Partition]]]:
+        """Each note once, with the source partitions of which it is true; none: of all."""
+        found: dict[str, list[Partition]] = {note: [] for note in self.notes}
+        for partition in self.partitions:
+            for note in partition.notes:
+                found.setdefault(note, []).append(partition.source)
+        return [(note, [] if len(of) == len(self.partitions) else of) for note, of in found.items()]
+
     def as_json(self) -> dict[str, Any]:
         """The same for machines. Places are sparse (bucket → records); keys are text where they are UTF-8, else hex."""
         found = asdict(self)

@@ -28,10 +28,10 @@ MEANINGS = {
     verdicts.ALTERED: "on both sides, with different fields",
     verdicts.REORDERED: "on both sides, in another order",
     DIFFERS: "in a chunk that differs (the quick pass does not say which record)",
-    verdicts.EXPIRED: "copied, then removed from the target by retention",
-    verdicts.NEVER_MINE: "copied, then removed from the source by retention",
-    verdicts.COMPACTED: "removed from the target by compaction",
-    verdicts.COMPACTED_SOURCE: "removed from the source by compaction",
+    verdicts.EXPIRED: "copied, then removed from the target by retention; no difference",
+    verdicts.NEVER_MINE: "copied, then removed from the source by retention; no difference",
+    verdicts.COMPACTED: "removed from the target by compaction; no difference",
+    verdicts.COMPACTED_SOURCE: "removed from the source by compaction; no difference",
 }
 """Verdict → what it says, in the order in which reports show them."""
 
@@ -81,9 +81,15 @@ def html(outcome: Outcome) -> str:
         totals=totals,
         compared=sum(partition.source_records for partition in outcome.partitions),
         meanings={name: text for name, text in MEANINGS.items() if totals.get(name)},
+        differences=sum(partition.differences for partition in outcome.partitions),
+        shown=[(n, partition) for n, partition in enumerate(outcome.partitions) if _worth_a_look(partition)],
         strips={partition.source: strip(partition) for partition in outcome.partitions},
         buckets=BUCKETS,
     )
+
+
+def _worth_a_look(partition: PartitionOutcome) -> bool:
+    return not partition.agrees or bool(partition.removed)
 
 
 def strip(partition: PartitionOutcome) -> list[tuple[int, str, str]]:

@@ -5,8 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from cli import main
+from cli.commands import reconcile_show
+from replicator.planes.contract import Partition
+from replicator.spark.outcome import Example, Outcome, PartitionOutcome
 
 FILE = """\
 clusters:
@@ -51,6 +55,44 @@ def test_no_java_is_said(path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     assert "Spark needs Java" in capsys.readouterr().err
 
 
+def test_a_java_that_is_too_old_is_said_and_nothing_written(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    java = tmp_path / "home" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
+    before = set(tmp_path.iterdir())
+    assert main.invoke(["reconcile", "-c", str(path), "--out", str(tmp_path / "out")]) == 2
+    assert "needs Java 17 or later" in capsys.readouterr().err
+    assert set(tmp_path.iterdir()) == before
+
+
 def test_an_unreachable_cluster_is_named(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.invoke(["reconcile", "-c", str(path)]) == 3
+    before = set(path.parent.iterdir())
+    assert main.invoke(["reconcile", "-c", str(path), "--out", str(path.parent / "out")]) == 3
     assert "cluster 'a' (127.0.0.1:1) did not answer" in capsys.readouterr().err
+    assert set(path.parent.iterdir()) == before
+
+
+def test_the_terminal_shows_differences_and_not_what_retention_removed(capsys: pytest.CaptureFixture[str]) -> None:
+    found = [Example(verdict, "", at, None, 0, b"k") for verdict in ("missing", "expired_on_target") for at in range(5)]
+    partition = PartitionOutcome(
+        source=Partition("orders", 3), target=Partition("a.orders", 3), source_offsets=(0, 90), target_offsets=(0, 90),
+        source_records=90, target_records=77, position_records=90, source_counts_agree=True, target_counts_agree=False,
+        chunks=1, chunks_differing=1, verdicts={"same": 77, "missing": 6, "expired_on_target": 7},
+        examples=tuple(found), notes=("a note",),
+    )  # fmt: skip
+    outcome = Outcome(
+        flow="f", source="a", target="b", mode="full", snapshot_ms=0, finished_ms=1, partitions=(partition,)
+    )
+    reconcile_show.show(Console(width=120), outcome, None)
+    said = capsys.readouterr().out
+    assert "orders → a.orders" in said
+    assert said.count("orders[3]   missing") == 3
+    assert "and 3 more" in said
+    assert "note: a note" in said
+    assert "no difference, removed by retention or compaction: 7 expired_on_target" in said
+    assert "the sides differ: 6 missing" in said
+    assert "orders[3]   expired" not in said

@@ -63,7 +63,10 @@ def test_agreement_is_counts_and_records() -> None:
 
 def test_the_page_says_what_was_found() -> None:
     page = report.html(outcome(partition(), DAMAGED))
-    assert "The sides differ." in page
+    assert "The sides differ in 2 records; 20 were compared." in page
+    assert "Note on t[0]: a note" in page
+    assert '<a href="#p1">t[0]</a>' in page
+    assert '<h2 id="p1">' in page
     assert "&lt;b&gt;&amp;" in page
     assert "<b>&" not in page
     assert "0xff00" in page
@@ -74,6 +77,11 @@ def test_the_page_says_what_was_found() -> None:
     assert "<script" not in page
     assert "http" not in page
     assert "Both sides agree: 10 records." in report.html(outcome(partition()))
+
+
+def test_a_note_is_said_once() -> None:
+    other = partition(source=Partition("t", 1), notes=("a note", "another"))
+    assert outcome(DAMAGED, other).notes_said() == [("a note", []), ("another", [Partition("t", 1)])]
 
 
 def test_the_chart_shows_the_gravest_verdict_of_each_place() -> None:
