@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import structlog
 
@@ -16,7 +17,7 @@ from replicator import control, ranges, sighting
 from replicator.admin import TopicInfo
 from replicator.bounded import RangeDone
 from replicator.config import Config, Flow
-from replicator.engine import Engine, Standing
+from replicator.engine import Engine, EngineGone, Standing
 from replicator.errors import Incident, Retriable, Superseded, Unreachable
 from replicator.generation import Generation, Kind
 from replicator.names import process_name
@@ -68,6 +69,10 @@ class Continuous:
         if found.kind.bounded and not self._take_over:
             raise Superseded(occupied(self._flow, found))
 
+    def _mine(self, number: int, found: Generation) -> None:
+        if found.number != number:
+            raise Superseded(f"flow {self._flow.name}: generation {found.number} has taken over from {number}")
+
     def _repeat(self, engine: Engine, setup: Setup, rounds: Rounds, infos: Mapping[str, TopicInfo]) -> None:
         """Rounds, and from time to time a look for new topics and partitions: those need lanes of their own."""
         limits, failures = self._flow.limits, 0
@@ -79,9 +84,11 @@ class Continuous:
                     look_s = time.monotonic() + limits.discovery_interval_ms / 1000
                     if _shape(found) != _shape(infos):
                         infos = found
-                        rounds.open(Kind.ROUNDS, infos, self._may_replace)
+                        rounds.open(Kind.ROUNDS, infos, partial(self._mine, rounds.generation.number))
                 idle = not self._once(engine, rounds)
                 failures = 0
+            except EngineGone:
+                raise
             except (Unreachable, Retriable) as error:
                 failures += 1
                 pause_s = min(PAUSE_S_MAX, 0.1 * 2 ** min(failures, 10))

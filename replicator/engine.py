@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from replicator.bounded import RangeDone, RangeTask
+from replicator.errors import Unreachable
 from replicator.planes.contract import Partition
 from replicator.ranges import Range
 
@@ -21,13 +22,17 @@ class Engine(Protocol):
     def run(self, tasks: Sequence[RangeTask]) -> list[RangeDone]:
         """Run all of them; returns when all have ended, one answer for each task, in any order.
 
-        A task that died with its process is run again, a few times. Raises Unreachable when the engine itself failed
-        or a task died again and again, and Cancelled when `cancel` ended the round: some tasks may then run on for a
-        while, which does no harm.
+        A task that died with its process is run again, a few times. Raises Unreachable when the round failed, such as
+        by a task that died again and again, EngineGone when there is no engine any more, and Cancelled when `cancel`
+        ended the round: some tasks may then run on for a while, which does no harm.
         """
 
     def cancel(self) -> None:
         """End the round that runs, and every later one, from any thread. Does not wait."""
+
+
+class EngineGone(Unreachable):
+    """The engine itself has ended: no round will ever run on it again."""
 
 
 class Cancelled(Exception):

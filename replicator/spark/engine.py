@@ -20,13 +20,12 @@ from importlib import metadata
 from types import TracebackType
 from typing import TypeVar
 
-from py4j.protocol import Py4JNetworkError
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from replicator import failpoints
 from replicator.bounded import RangeDone, RangeTask, copy_range
-from replicator.engine import Cancelled
+from replicator.engine import Cancelled, EngineGone
 from replicator.errors import ConfigError, Fatal, Unreachable
 from replicator.spark import task_log
 from replicator.spark.cause import FAILURES, raised_in_task, root
@@ -104,10 +103,21 @@ class SparkEngine:
             self._context.setJobGroup(self._group, what, interruptOnCancel=True)
             return self._context.parallelize(tasks, len(tasks)).map(run).collect()
         except FAILURES as error:
-            raise (Cancelled() if self._cancelled else _reason(error)) from error
+            if self._cancelled:
+                raise Cancelled from error
+            if self._gone():
+                raise EngineGone(f"Spark has ended: {root(error)}") from error
+            raise _reason(error) from error
         finally:
             with suppress(*FAILURES):
                 self._context._jsc.sc().clearJobGroup()
+
+    def _gone(self) -> bool:
+        """Whether the application has ended, or its JVM is not there to ask."""
+        try:
+            return bool(self._context._jsc.sc().isStopped())
+        except FAILURES:
+            return True
 
 
 def run_task(log: TaskLog, reach: str, task: RangeTask) -> RangeDone:
@@ -141,6 +151,4 @@ def _reason(error: Exception) -> Exception:
         return ConfigError(f"the executors cannot run this program: {raised}; {_ADVICE}")
     if raised is not None:
         return Fatal(f"a task failed with a bug: {raised}")
-    if isinstance(error, (OSError, EOFError, Py4JNetworkError)):
-        return Unreachable(f"Spark's driver process has ended ({root(error)})")
     return Unreachable(f"Spark failed: {root(error)}")

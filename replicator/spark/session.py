@@ -120,7 +120,7 @@ def session(chosen: SparkSettings, *, kafka: bool = True) -> Iterator[SparkSessi
             try:
                 yield spark
             finally:
-                spark.stop()
+                _stop(spark)
 
 
 @contextmanager
@@ -161,12 +161,23 @@ def _started(conf: Mapping[str, str], gateway: Any, directory: Path) -> SparkSes
         context = SparkContext(conf=spark_conf, gateway=gateway)
         # Only spark-submit heeds this property; without it tasks would run on whatever python3 is on PATH.
         context.pythonExec = conf.get("spark.pyspark.python", context.pythonExec)
+        # It would print a traceback when the JVM ends before us; nothing here uses accumulators.
+        context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
         return SparkSession(context)
     except Py4JJavaError as error:
         reason = str(error.java_exception.toString())
         raise Unreachable(f"Spark (master {conf['spark.master']}) did not start: {reason}{_tail(directory)}") from error
     except PySparkException as error:
         raise Unreachable(f"Spark (master {conf['spark.master']}) did not start: {error}{_tail(directory)}") from error
+
+
+def _stop(spark: SparkSession) -> None:
+    from py4j.protocol import Py4JError
+
+    try:
+        spark.stop()
+    except (Py4JError, OSError):  # the JVM has ended before us: a signal went to the whole process group, or it crashed
+        spark.sparkContext.stop()  # what is left of it in this process
 
 
 def _tail(directory: Path) -> str:
