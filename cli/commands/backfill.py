@@ -145,21 +145,18 @@ def _run(
         watch.doing("asking both clusters")
         watch.found(job.check())
         watch.doing("starting Spark")
-        with on_spark.engine(chosen, "text", "warning", _to_stderr) as (spark, engine):
+        with on_spark.engine(chosen, "text", "warning", on_spark.to_stderr) as (spark, engine):
             if out is not None:
                 watch.ledger = RangeLedger(spark, out)
 
             def stop() -> None:
                 watch.stopping()
                 job.stop()
+                engine.cancel()  # at once: the driver will do so too, but Spark may have got the same signal
 
             with stopping.asks(stop):
                 watch.doing("opening a generation")
                 return job.run(engine), watch
-
-
-def _to_stderr(line: str) -> None:
-    click.echo(line, err=True)
 
 
 def _bound(option: str, texts: Sequence[str]) -> Bound:

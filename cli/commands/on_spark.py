@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
+import click
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -44,3 +46,8 @@ def engine(
     with session.session(chosen, kafka=False) as spark, logs as log, SparkEngine(spark, log, reach) as running:
         running.check()
         yield spark, running
+
+
+def to_stderr(line: str) -> None:
+    """A line of a task's log, as it comes; above a live display if there is one."""
+    click.echo(line, err=True)

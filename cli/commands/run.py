@@ -5,19 +5,26 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+from cli.options import chosen, one, spark_options
+
+if TYPE_CHECKING:
+    from replicator.config import Config, Flow
 
 EPILOG = """\b
 Examples:
   eos-replicate run -c configs/orders-dr.yaml
   eos-replicate run -c flows.yaml --flow orders --log-format json
+  eos-replicate run -c flows.yaml --flow orders --runner spark --master spark://host:7077
 
 \b
 Exit codes:
   0   stopped by a signal, everything committed
-  2   the flow file is wrong
-  3   a cluster cannot be reached, or a right is missing
+  2   the flow file is wrong; on Spark: Java or pyspark is missing
+  3   a cluster (or Spark) cannot be reached, or a right is missing
   4   an incident needs a decision (see the log's `incident` lines)
   5   superseded: another process, a backfill or a repair runs the flow now
   70  a bug
@@ -28,11 +35,28 @@ Exit codes:
 @click.option("-c", "--config", "path", required=True, type=click.Path(path_type=Path), help="Flow file (YAML).")
 @click.option("--flow", "names", multiple=True, help="Run only this flow; may be given again. Default: all.")
 @click.option("--take-over", is_flag=True, help="Also take the flow from a backfill or repair that has it.")
+@click.option(
+    "--runner",
+    type=click.Choice(["daemon", "spark"]),
+    default="daemon",
+    show_default=True,
+    help="What copies: this process, or tasks on Spark, round after round, for one flow.",
+)
+@spark_options
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
 )
-def run(path: Path, names: tuple[str, ...], take_over: bool, log_format: str, log_level: str) -> None:
+def run(
+    path: Path,
+    names: tuple[str, ...],
+    take_over: bool,
+    runner: str,
+    master: str | None,
+    conf: tuple[str, ...],
+    log_format: str,
+    log_level: str,
+) -> None:
     """Copy topics until stopped: records and positions in one transaction on the target.
 
     The first SIGTERM or ^C finishes the open transaction and leaves; a second one leaves at once, safely.
@@ -41,11 +65,53 @@ def run(path: Path, names: tuple[str, ...], take_over: bool, log_format: str, lo
     from replicator.daemon import Daemon
     from replicator.errors import ConfigError
 
+    if runner == "daemon" and (master is not None or conf):
+        raise ConfigError("--master and --conf go with --runner spark")
+    if runner == "spark" and len(names) > 1:
+        raise ConfigError("--runner spark runs one flow")
     logs.configure(log_format, log_level)
     reach = failpoints.parse(os.environ.get(failpoints.VARIABLE, ""))
     loaded = config.load(path, os.environ)
-    unknown = [name for name in names if name not in loaded.flows]
-    if unknown:
-        raise ConfigError(f"{path}: no flow {', '.join(unknown)}; it has {', '.join(sorted(loaded.flows))}")
-    flows = [flow for name, flow in loaded.flows.items() if not names or name in names]
+    if runner == "spark":
+        flow = one(loaded, path, names[0] if names else None)
+        sys.exit(_on_spark(loaded, flow, take_over, (master, conf), (log_format, log_level)))
+    flows = chosen(loaded, path, names)
     sys.exit(Daemon(loaded, flows, reach, take_over=take_over).run())
+
+
+def _on_spark(
+    loaded: Config,
+    flow: Flow,
+    take_over: bool,
+    spark: tuple[str | None, tuple[str, ...]],
+    log: tuple[str, str],
+) -> int:
+    """The exit code. A signal before anything runs has nothing to finish."""
+    import structlog
+
+    from cli.commands import on_spark
+    from cli.stopping import Stopping
+    from replicator.continuous import Continuous
+    from replicator.errors import ReplicatorError
+
+    settings = on_spark.checked(loaded.spark, *spark)
+    told = structlog.get_logger().bind(flow=flow.name)
+    job = Continuous(flow, loaded, told, take_over=take_over)
+    try:
+        with Stopping() as stopping, on_spark.engine(settings, *log, on_spark.to_stderr) as (_, engine):
+            told.info("spark_started", master=settings.master, slots=engine.slots)
+
+            def stop() -> None:
+                told.info("stopping")
+                job.stop()
+                engine.cancel()  # at once: the driver will do so too, but Spark may have got the same signal
+
+            with stopping.asks(stop):
+                code = job.run(engine)
+    except ReplicatorError as error:
+        code = error.exit_code
+        told.error("flow_ended", kind=type(error).__name__, detail=str(error), exit_code=code)
+    except KeyboardInterrupt:
+        code = 0
+    told.info("stopped", exit_code=code)
+    return code
