@@ -1,0 +1,66 @@
+"""Fixtures of the tests that run Spark: without Java they are skipped; EOS_REQUIRE_JAVA=1 makes that fail."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from integration_tests.harness.broker import BrokerHandle
+from integration_tests.harness.copying import Copying
+from integration_tests.harness.spark_cluster import SparkCluster
+from integration_tests.harness.spark_jobs import SparkProcess
+from replicator.errors import ConfigError
+from replicator.spark import java
+
+MakeCopying = Callable[..., Copying]
+Start = Callable[..., SparkProcess]
+
+
+@pytest.fixture(scope="session")
+def with_java() -> None:
+    """Java 17 is there."""
+    try:
+        java.check(os.environ)
+    except ConfigError as error:
+        if os.environ.get("EOS_REQUIRE_JAVA") == "1":
+            pytest.fail(str(error))
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def cluster(with_java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+    """A standalone cluster with two executors for each application, shared by both kinds of broker."""
+    with SparkCluster(tmp_path_factory.mktemp("spark")) as running:
+        yield running
+
+
+@pytest.fixture
+def make_copying(with_java: None, source: BrokerHandle, target: BrokerHandle, tmp_path: Path) -> Iterator[MakeCopying]:
+    """Makes flows from source to target; keywords as of `Copying`. Their processes end with the test."""
+    made: list[Copying] = []
+
+    def make(**settings: Any) -> Copying:
+        made.append(Copying(source, target, tmp_path, **settings))
+        return made[-1]
+
+    yield make
+    for copying in made:
+        copying.close()
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Starts commands that run on Spark; arguments as of `SparkProcess`. They end with the test."""
+    started: list[SparkProcess] = []
+
+    def begin(*arguments: Any, **keywords: Any) -> SparkProcess:
+        started.append(SparkProcess(*arguments, **keywords))
+        return started[-1]
+
+    yield begin
+    for process in started:
+        process.close()

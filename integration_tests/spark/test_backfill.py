@@ -1,0 +1,157 @@
+"""Backfills by Spark, end to end: whatever can die dies in the middle of a transaction, and the copy is exact."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from integration_tests.harness.copying import Copying
+from integration_tests.harness.processes import alive, processes, python_workers, wait_until
+from integration_tests.harness.spark_cluster import SparkCluster
+from integration_tests.harness.spark_jobs import SparkProcess
+from integration_tests.spark.conftest import MakeCopying, Start
+
+BACKLOG = 1_000
+STILL_S = 5.0
+pytestmark = pytest.mark.timeout(600)
+
+
+def test_live_and_backfill_take_turns_while_the_source_is_written(make_copying: MakeCopying, start: Start) -> None:
+    """Local Spark: tasks that die, a driver that dies, one that is stopped; a daemon before, between and after."""
+    copying = make_copying()
+    local = ("--master", "local[2,4]", "--json", "--range", "1500")
+    copying.load.mixed(3_000)
+    with copying.writing():
+        worker = copying.running()
+        worker.wait_event("committed")
+        refused = start("backfill", copying.file, *local)
+        assert refused.wait_exit() == 5, refused.said()
+        assert "a live worker holds it" in refused.said()
+        assert "--take-over" in refused.said()
+        assert worker.stop() == 0
+        wait_backlog(copying)
+
+        # Each first attempt dies in its first transaction; Spark tries again, and the second finds what the first left.
+        killed = start("backfill", copying.file, *local, failpoints="before_end_txn@1=kill")
+        done = killed.succeeded()
+        assert done["done"], killed.said()
+        assert done["records"] >= BACKLOG
+
+        worker = copying.running()
+        worker.wait_event("committed")
+        worker.suspend()
+        wait_backlog(copying)
+        # The driver dies while tasks stand in the middle of a transaction; nothing of Spark outlives it.
+        dying = start("backfill", copying.file, *local, "--take-over", failpoints="before_offsets@1=stop")
+        tasks = dying.wait_stopped_tasks(1)
+        worker.resume()
+        assert worker.wait_exit() == 5, worker.tail()
+        assert "has taken over" in worker.seen("lane_ended")[0]["detail"]
+        dying.signal(signal.SIGKILL)
+        assert dying.wait_exit() == -signal.SIGKILL
+        wait_until(lambda: not any(map(alive, tasks)), f"Python workers {tasks} end with their driver", dying.said)
+        daemon = copying.run()
+        assert daemon.wait_exit() == 5, daemon.tail()
+        assert "run it again if it died" in daemon.seen("flow_ended")[0]["detail"]
+
+        # Begun again, and stopped in the middle, its JVM by the same signal: the flow is handed over all the same.
+        stopped = start("backfill", copying.file, *local, failpoints="before_offsets@1=stop")
+        tasks = stopped.wait_stopped_tasks(1)
+        stopped.signal_all(signal.SIGTERM)
+        ended = stopped.succeeded()
+        assert (ended["stopped"], ended["done"]) == (True, False), stopped.said()
+        assert not any(map(alive, tasks))
+        worker = copying.running()
+    copying.finish(worker)
+
+
+def wait_backlog(copying: Copying) -> None:
+    """Wait until the writer in the background has written more."""
+    enough = copying.load.committed + BACKLOG
+    wait_until(lambda: copying.load.committed > enough, f"{enough} records", lambda: "")
+
+
+def test_executors_die_and_stand_still(
+    make_copying: MakeCopying, start: Start, cluster: SparkCluster, tmp_path: Path
+) -> None:
+    """Two executors, speculation on. The first attempt at each range stands still in its transaction for a while, and a
+    second one, elsewhere, gets the range meanwhile; in the first round an executor dies besides."""
+    copying = make_copying(partitions=2)
+    copying.load.mixed(3_000)
+    speculation = {
+        "spark.speculation": "true",
+        "spark.speculation.quantile": "0.5",
+        "spark.speculation.minTaskRuntime": "1s",
+        "spark.speculation.task.duration.threshold": "1s",
+    }
+    conf = [part for name, value in speculation.items() for part in ("--conf", f"{name}={value}")]
+    out = tmp_path / "ranges"
+    job = start(
+        "backfill",
+        copying.file,
+        *cluster.options(),
+        *conf,
+        *("--json", "--range", "1500", "--out", str(out)),
+        failpoints="before_end_txn@1=stop",
+    )
+    wait_until(lambda: len(cluster.executors()) == 2, "there are two executors", job.said)
+    executors = cluster.executors()
+    standing = job.wait_stopped_tasks(2, *executors)
+    dying = next(pid for pid in executors if python_workers(pid))
+    gone = [process.pid for process in python_workers(dying)]
+    os.kill(dying, signal.SIGKILL)
+    wait_until(lambda: not any(map(alive, gone)), f"Python workers {gone} end with their executor", job.said)
+    assert set(gone) & set(standing)
+    while job.runs_on(STILL_S):  # whoever stood still for so long wakes up as a zombie, or as the only one left
+        for pid in [item.pid for item in python_workers(*cluster.executors()) if item.state == "T"]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+    done = job.succeeded()
+    assert done["done"], job.said()
+    assert done["records"] == copying.load.committed
+    assert "another attempt succeeded" in cluster.tail(1_000), "no attempt was a speculative one"
+    assert done["ledger"] == str(out)
+    assert list(out.glob("*.parquet"))
+    wait_until(lambda: not cluster.executors(), "the executors end with their application", cluster.tail)
+    worker = copying.running()
+    copying.load.mixed(200)
+    copying.finish(worker)
+
+
+def test_a_flow_stays_on_spark_and_goes_anywhere(make_copying: MakeCopying, start: Start) -> None:
+    """`run --runner spark` takes over from the daemon and the daemon from it; its JVM dies, and nothing is lost."""
+    copying = make_copying()
+    rounds = ("--runner", "spark", "--master", "local[2,4]", "--log-format", "json")
+    with copying.writing():
+        first = start("run", copying.file, *rounds)
+        wait_rounds(first, 3)
+        first.signal(signal.SIGTERM)
+        assert first.wait_exit() == 0, first.said()
+        worker = copying.running()
+        worker.wait_event("committed")
+        second = start("run", copying.file, *rounds, failpoints="before_offsets@1=kill")
+        wait_rounds(second, 2)
+        assert worker.wait_exit() == 5, worker.tail()
+        (jvm,) = [item.pid for item in processes() if item.parent == second.pid and b"java" in item.command]
+        os.kill(jvm, signal.SIGKILL)
+        assert second.wait_exit() == 3, second.said()
+        assert "Spark has ended" in second.said()
+        assert "Traceback" not in second.said()
+        worker = copying.running()
+    copying.finish(worker)
+
+
+def wait_rounds(job: SparkProcess, count: int) -> None:
+    """Wait until so many rounds with records were committed."""
+
+    def committed() -> int:
+        events = (json.loads(line) for line in job.said().splitlines() if line.startswith("{") and line.endswith("}"))
+        return sum(event["event"] == "committed" and "round" in event and event["records"] > 0 for event in events)
+
+    wait_until(lambda: committed() >= count or not alive(job.pid), f"{count} rounds", job.said)
+    assert alive(job.pid), job.said()
