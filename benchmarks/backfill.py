@@ -35,7 +35,7 @@ class Backfill(Eos):
     def start(self) -> None:
         """See System."""
         log = self._log.open("ab")
-        command = [sys.executable, "-m", "cli.main", "backfill", "-c", str(self._file), "--json"]
+        command = [sys.executable, "-m", "cli.main", "backfill", "-c", str(self.file), "--json"]
         self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=HERE.parent)
         log.close()
 

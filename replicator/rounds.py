@@ -29,6 +29,7 @@ from replicator.errors import Incident, ReplicatorError, Retriable, Superseded, 
 from replicator.generation import Cut, Generation, Kind
 from replicator.ledger import Route
 from replicator.planes.contract import Partition
+from replicator.planes.records import look
 from replicator.planes.records.reading import Reader
 from replicator.ranges import Plan, Range
 from replicator.setup import Setup, partitions
@@ -180,11 +181,13 @@ class Rounds:
             return None
 
     def _look(self, plan: Plan, before: Mapping[Partition, Sighted]) -> None:
+        targets = {at: self._routes[at].target for at in plan.bounds if at in self._routes}
         try:
-            now = self.sight(stable=False)
+            stored = look.positions(self._flow, targets.values(), stable=False)
         except (Unreachable, Retriable) as error:
             self._observer.unseen(str(error))
             return
+        now = {at: sighting.moved(before[at], stored[target]) for at, target in targets.items()}
         self._observer.moved(_standings(plan, before, now))
 
     def _judge(self, done: RangeDone, left: dict[Partition, deque[Range]], failures: dict[Partition, int]) -> None:

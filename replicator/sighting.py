@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from replicator import checkpoint, map, names
 from replicator.admin import TopicInfo
@@ -68,6 +68,13 @@ def positions(
             there[Partition(name, at.partition)] = at
     stored = look.positions(flow, there, stable=stable)
     return {there[target]: committed for target, committed in stored.items() if committed is not None}
+
+
+def moved(before: Sighted, committed: Committed | None) -> Sighted:
+    """The same partition with the position that stands there now."""
+    if committed is None:
+        return before
+    return replace(before, position=committed.offset, evidence=evidence_of(committed))
 
 
 def evidence_of(committed: Committed) -> Evidence | None:

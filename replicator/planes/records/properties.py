@@ -19,7 +19,10 @@ def _base(cluster: Cluster, flow: Flow, role: str) -> Properties:
     }
 
 
-def source_consumer(flow: Flow) -> Properties:
+FETCH_BYTES, FETCH_BULK_BYTES = 2**20, 2**22  # of one partition; in bulk it is the only one
+
+
+def source_consumer(flow: Flow, *, bulk: bool = False) -> Properties:
     """The reader of source records: never resets, never commits, checks every CRC."""
     limits = flow.limits
     return {
@@ -34,7 +37,7 @@ def source_consumer(flow: Flow) -> Properties:
         "allow.auto.create.topics": False,
         "queued.max.messages.kbytes": max(1, limits.fetch_queue_bytes_max // 1024),
         "queued.min.messages": 100_000,
-        "fetch.message.max.bytes": 1_048_576,
+        "fetch.message.max.bytes": FETCH_BULK_BYTES if bulk else FETCH_BYTES,
         "fetch.max.bytes": max(16_777_216, limits.record_bytes_max),
         "receive.message.max.bytes": max(16_777_216, limits.record_bytes_max) + 1_048_576,
         "fetch.wait.max.ms": 100,

@@ -68,7 +68,7 @@ class Source:
         """`until`: offsets (exclusive) at which partitions end for this reader."""
         self._flow, self._until = flow, dict(until or {})
         self._on_error = on_error
-        self._consumer = Consumer({**properties.source_consumer(flow), "error_cb": self._error})
+        self._consumer = Consumer({**properties.source_consumer(flow, bulk=bool(until)), "error_cb": self._error})
         self._known: set[str] = set()
         self._validated = False
 
