@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from replicator.pace import PAUSE_S, PAUSE_S_MAX, REFUSED_S, Pace
+import pytest
+
+from replicator.pace import PAUSE_S, PAUSE_S_MAX, REFUSED_S, Pace, Rate
 
 QUICK_S = REFUSED_S / 4
 
@@ -35,3 +37,21 @@ def test_it_is_counted_from_the_commit_and_only_where_little_was_waiting() -> No
     assert pace.left_s(11.0) == 0.0
     pace.committed(12.0, 1.0, drained=False)
     assert pace.left_s(12.0) == 0.0
+
+
+def test_a_rate_bounds_transactions_and_the_time_between_them() -> None:
+    rate = Rate(100.0)
+    assert rate.records(1_000, interval_s=2.0) == 200
+    assert rate.records(50, interval_s=2.0) == 50
+    assert rate.left_s(10.0) == 0.0
+    rate.spent(began_s=10.0, records=200)
+    assert rate.left_s(10.5) == pytest.approx(1.5), "it took half a second of its two"
+    assert rate.left_s(12.5) == 0.0
+    rate.spent(began_s=20.0, records=200)
+    assert rate.left_s(20.0) == pytest.approx(2.0), "an idle time earns nothing"
+
+
+def test_without_a_rate_nothing_waits() -> None:
+    rate = Rate(None)
+    rate.spent(began_s=0.0, records=10**9)
+    assert (rate.left_s(0.0), rate.records(7, 1.0)) == (0.0, 7)
