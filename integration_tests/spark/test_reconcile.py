@@ -21,7 +21,7 @@ from integration_tests.spark.planted import EPOCH_MS, Content, Planted, mixed, p
 from replicator import config
 from replicator.config import Flow
 from replicator.errors import ConfigError
-from replicator.spark import java, snapshot
+from replicator.spark import java, segments, snapshot
 from replicator.spark.outcome import Mode, Outcome
 from replicator.spark.reconcile import reconcile
 from replicator.spark.session import SparkSettings, session
@@ -259,14 +259,16 @@ def test_what_retention_removed_is_no_loss(spark: SparkSession, plant: Plant) ->
     assert dict(outcome.partitions[0].verdicts) == dict(first.verdicts)
 
 
-def test_what_compaction_removed_is_no_loss(spark: SparkSession, plant: Plant) -> None:
-    """Of some keys the last record is a tombstone: one that compaction took, and one that was lost."""
-    records = [record._replace(key=record.key or b"none") for record in mixed(2_000)]
+def test_what_compaction_removed_is_no_loss(spark: SparkSession, plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most is gone, so that ranks shift everywhere; what is opened is divided. One tombstone was cleaned, one lost."""
+    monkeypatch.setattr(segments, "OPENED_MAX", 8_000)
+    count = 2 * RECORDS
+    records = [record._replace(key=record.key or b"none") for record in mixed(count)]
     records += [Content(key, value, EPOCH_MS) for key in (b"cleaned", b"lost") for value in (b"1", None)]
     latest = {record.key: number for number, record in enumerate(records)}
-    old = [number for number in range(100, 1_000) if number % 3 == 0]
-    lost = max(number for number in latest.values() if number < 2_000 and records[number].value is not None)
-    gone = {*old, lost, 2_000, 2_001, 2_003}
+    old = [number for number in range(100, count - 1_000) if number % 10 < 7]
+    lost = max(number for number in latest.values() if number < count and records[number].value is not None)
+    gone = {*old, lost, count, count + 1, count + 3}
     planted = plant(
         [records], [[record for number, record in enumerate(records) if number not in gone]], target_policy="compact"
     )
@@ -276,7 +278,7 @@ def test_what_compaction_removed_is_no_loss(spark: SparkSession, plant: Plant) -
         "compacted_on_target": len(old) + 2,
         "missing": 2,
     }
-    assert {item[2] for item in found if item[0] == "missing"} == {lost, 2_003}
+    assert {item[2] for item in found if item[0] == "missing"} == {lost, count + 3}
 
 
 def test_only_a_window_of_time(spark: SparkSession, plant: Plant) -> None:
