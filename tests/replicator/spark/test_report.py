@@ -65,7 +65,8 @@ def test_the_page_says_what_was_found() -> None:
     page = report.html(outcome(partition(), DAMAGED))
     assert "The sides differ in 2 records; 20 were compared." in page
     assert "Note on t[0]: a note" in page
-    assert '<a href="#p1">t[0]</a>' in page
+    assert '<a href="#p1">0</a>' in page
+    assert page.count("t → a.t") == 1
     assert '<h2 id="p1">' in page
     assert "&lt;b&gt;&amp;" in page
     assert "<b>&" not in page
