@@ -1,0 +1,34 @@
+"""A failed Spark job is explained by what the clusters say."""
+
+from __future__ import annotations
+
+import pytest
+from py4j.protocol import Py4JError
+
+from replicator import config
+from replicator.errors import Unreachable
+from replicator.spark.failures import explained
+from replicator.spark.snapshot import Snapshot
+
+FLOW = config.load_text(
+    """\
+clusters:
+  a: {properties: {bootstrap.servers: "127.0.0.1:1"}}
+  b: {properties: {bootstrap.servers: "127.0.0.1:2"}}
+flows: {f: {source: a, target: b, topics: [t]}}
+""",
+    env={},
+).flows["f"]
+
+
+def test_a_cluster_that_went_while_it_was_read_is_named() -> None:
+    with (
+        pytest.raises(Unreachable, match=r"cluster 'a' \(127.0.0.1:1\) did not answer"),
+        explained(FLOW, Snapshot((), (), 0), connect_timeout_ms=500),
+    ):
+        raise Py4JError("Job aborted due to stage failure")
+
+
+def test_a_fault_of_our_own_stays_one() -> None:
+    with pytest.raises(ZeroDivisionError), explained(FLOW, Snapshot((), (), 0), connect_timeout_ms=500):
+        raise ZeroDivisionError
