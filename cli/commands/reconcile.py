@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +25,9 @@ from cli.options import (
 )
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from cli.stopping import Stopping
     from replicator.config import Config, Flow
     from replicator.spark.outcome import Mode, Outcome
 
@@ -111,6 +117,7 @@ def _run(
     """Everything that can be wrong without Spark is found before it starts; Spark's start takes seconds."""
     from rich.console import Console
 
+    from cli.stopping import Stopping
     from replicator.spark import connector, java, java_client, session
 
     java.check(os.environ)
@@ -125,14 +132,38 @@ def _run(
         java_client.properties(cluster)
     patience = patience_ms(flow)
     span = snapshot.Window(*window)
-    with Console(stderr=True).status("asking both clusters") as status:
+    with Stopping() as stopping, Console(stderr=True).status("asking both clusters") as status:
         snapshot.take(flow, topics, span, connect_timeout_ms=patience)
         status.update("starting Spark")
         with session.session(chosen) as spark:
             taken = snapshot.take(flow, topics, span, connect_timeout_ms=patience)
-            with failures.explained(flow, taken, connect_timeout_ms=patience):
+            with (
+                _interruptible(stopping, spark),
+                failures.explained(flow, taken, connect_timeout_ms=patience),
+            ):
                 outcome, findings = compare(spark, flow, taken, mode, status.update)
                 if out is not None:
                     status.update(f"writing {out}")
                     report.write(outcome, findings, out)
     return outcome
+
+
+@contextmanager
+def _interruptible(stopping: Stopping, spark: SparkSession) -> Iterator[None]:
+    """A signal stops Spark, and whatever the block fails with then is the interruption.
+
+    An exception raised by the signal itself would come in the middle of a conversation with the JVM.
+    """
+    asked = threading.Event()
+
+    def stop() -> None:
+        asked.set()
+        spark.stop()
+
+    try:
+        with stopping.asks(stop):
+            yield
+    except Exception:
+        if asked.is_set():
+            raise KeyboardInterrupt from None
+        raise

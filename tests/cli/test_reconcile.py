@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -10,6 +16,7 @@ from rich.console import Console
 from cli import main
 from cli.commands import reconcile_show
 from replicator.planes.contract import Partition
+from replicator.spark import snapshot
 from replicator.spark.outcome import Example, Outcome, PartitionOutcome
 
 FILE = """\
@@ -74,6 +81,30 @@ def test_an_unreachable_cluster_is_named(path: Path, capsys: pytest.CaptureFixtu
     assert main.invoke(["reconcile", "-c", str(path), "--out", str(path.parent / "out")]) == 3
     assert "cluster 'a' (127.0.0.1:1) did not answer" in capsys.readouterr().err
     assert set(path.parent.iterdir()) == before
+
+
+def test_a_signal_stops_spark_and_is_an_interruption(
+    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stopped = threading.Event()
+
+    @contextmanager
+    def running(chosen: object) -> Iterator[SimpleNamespace]:
+        signal.signal(signal.SIGINT, lambda *_: None)  # a SparkContext takes it too
+        yield SimpleNamespace(stop=stopped.set)
+
+    def interrupted(*_: object) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stopped.wait(10)
+        raise AttributeError("what a stopped Spark says is not what happened")
+
+    monkeypatch.setattr("replicator.spark.session.session", running)
+    monkeypatch.setattr("replicator.spark.snapshot.take", lambda *_, **__: snapshot.Snapshot((), (), 0))
+    monkeypatch.setattr("replicator.spark.reconcile.reconcile", interrupted)
+    before = set(path.parent.iterdir()), signal.getsignal(signal.SIGINT)
+    assert main.invoke(["reconcile", "-c", str(path), "--out", str(path.parent / "out")]) == 130
+    assert (set(path.parent.iterdir()), signal.getsignal(signal.SIGINT)) == before
+    assert "stopped Spark" not in capsys.readouterr().err
 
 
 def test_the_terminal_shows_differences_and_not_what_retention_removed(capsys: pytest.CaptureFixture[str]) -> None:
