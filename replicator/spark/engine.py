@@ -49,7 +49,7 @@ class SparkEngine:
         """`reach` is what EOS_FAILPOINTS says; only the first attempt at a task looks at it."""
         self._context, self._log, self._reach = spark.sparkContext, log, reach
         self._group = f"eos-replicate-{uuid.uuid4().hex[:12]}"
-        self._cancelled = False
+        self._cancelled, self._slots = False, 1
         # A signal handler interrupts the very thread that waits for Spark, whose connection to the JVM is then taken:
         # so another thread cancels, told by the one kind of queue that a handler may put into.
         self._requests: queue.SimpleQueue[bool] = queue.SimpleQueue()
@@ -66,7 +66,9 @@ class SparkEngine:
     @property
     def slots(self) -> int:
         """How many tasks run at the same time: on a cluster, the cores of the executors that are there now."""
-        return self._context.defaultParallelism
+        with suppress(*FAILURES):  # then `run` will say so
+            self._slots = self._context.defaultParallelism
+        return self._slots
 
     def check(self) -> None:
         """Find out whether tasks can run, before anything depends on them. Waits for the first executors.

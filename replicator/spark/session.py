@@ -6,6 +6,7 @@ something fails its last lines are part of the error.
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -111,6 +112,7 @@ def session(chosen: SparkSettings, *, kafka: bool = True) -> Iterator[SparkSessi
             refused; the end of Spark's log is in the message.
     """
     java.check(os.environ)
+    logging.getLogger().addFilter(_not_py4j)
     with tempfile.TemporaryDirectory(prefix="eos-spark-", ignore_cleanup_errors=True) as name:
         directory = Path(name)
         (directory / "log4j2.properties").write_text(_LOG4J.format(directory=directory, half=LOG_BYTES_MAX // 2))
@@ -169,6 +171,11 @@ def _started(conf: Mapping[str, str], gateway: Any, directory: Path) -> SparkSes
         raise Unreachable(f"Spark (master {conf['spark.master']}) did not start: {reason}{_tail(directory)}") from error
     except PySparkException as error:
         raise Unreachable(f"Spark (master {conf['spark.master']}) did not start: {error}{_tail(directory)}") from error
+
+
+def _not_py4j(record: logging.LogRecord) -> bool:
+    """py4j logs, with its traceback, each error that it raises; whoever catches it says what it means."""
+    return record.module not in ("java_gateway", "clientserver")
 
 
 def _stop(spark: SparkSession) -> None:
