@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,6 +18,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from cli.captured import STDERR, stderr_lines
 from cli.commands.backfill_progress import Progress, Row
 from replicator.bounded import RangeDone
 from replicator.config import Flow
@@ -41,18 +44,19 @@ class Watch:
         self.ledger: RangeLedger | None = None
         self.ledger_error = ""
         self._said_s, self._doing = 0.0, ""
+        self._ending = ExitStack()
         self._live: Live | None = None
         if console.is_terminal:
             self._live = Live(console=console, get_renderable=self._drawn, refresh_per_second=2, transient=True)
 
     def __enter__(self) -> Watch:
         if self._live is not None:
-            self._live.start()
+            self._ending.enter_context(stderr_lines(self._raw))
+            self._ending.enter_context(self._live)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._live is not None:
-            self._live.stop()
+        self._ending.close()
 
     def leave(self) -> None:
         """Give the terminal back, from a signal handler."""
@@ -106,6 +110,9 @@ class Watch:
         self._said_s = time.monotonic()
         at = time.strftime("%H:%M:%S ") if self._live is None else ""
         self._console.print(f"{at}{self._flow.name}: {text}", markup=False, soft_wrap=True)
+
+    def _raw(self, line: str) -> None:
+        self._console.print(line, style="dim", markup=False, soft_wrap=True)
 
     def _say_progress(self) -> None:
         if self._live is None and time.monotonic() - self._said_s >= LINE_S:
@@ -186,5 +193,7 @@ def time_text(seconds: float) -> str:
 
 
 def console_for_progress() -> Console:
-    """On stderr: stdout is for results."""
-    return Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else 160)
+    """On stderr: stdout is for results. On a terminal with a descriptor of its own, see `stderr_lines`."""
+    if not sys.stderr.isatty():
+        return Console(stderr=True, highlight=False, width=160)
+    return Console(file=os.fdopen(os.dup(STDERR), "w"), highlight=False)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from cli import main
+from cli.captured import stderr_lines
 from cli.commands import backfill_show
 from cli.commands.backfill_progress import STALL_S, Progress
 from cli.commands.backfill_watch import LINE_S, Watch, line_of, notes, size_text, time_text
@@ -195,3 +197,13 @@ def test_sizes_and_times_are_readable() -> None:
         "1 h 1 min",
         "1 d 3 h",
     ]
+
+
+def test_what_others_write_to_stderr_comes_by_lines(capfd: pytest.CaptureFixture[str]) -> None:
+    lines: list[str] = []
+    with stderr_lines(lines.append):
+        os.write(2, b"%4|a C library\nand\xff more")
+        print("and Python", file=os.fdopen(2, "w", closefd=False))
+    os.write(2, b"behind")
+    assert lines == ["%4|a C library", "and\N{REPLACEMENT CHARACTER} moreand Python"]
+    assert capfd.readouterr().err == "behind"

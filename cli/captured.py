@@ -1,0 +1,37 @@
+"""What a process writes to its stderr while a live table stands there: C libraries write past Python."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+STDERR = 2
+_END_S_MAX = 1.0  # a child that has kept the descriptor keeps the pipe open; it is not waited for
+
+
+@contextmanager
+def stderr_lines(write: Callable[[str], object]) -> Iterator[None]:
+    """While the block runs, whatever goes to file descriptor 2 comes to `write`, line by line, in another thread."""
+    sys.stderr.flush()
+    kept = os.dup(STDERR)
+    reading, writing = os.pipe()
+    os.dup2(writing, STDERR)
+    os.close(writing)
+
+    def forward() -> None:
+        with open(reading, errors="replace") as lines:
+            for line in lines:
+                write(line.rstrip("\n"))
+
+    forwarder = threading.Thread(target=forward, name="stderr", daemon=True)
+    forwarder.start()
+    try:
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(kept, STDERR)
+        os.close(kept)
+        forwarder.join(_END_S_MAX)
