@@ -26,7 +26,7 @@ def test_live_and_backfill_take_turns_while_the_source_is_written(make_copying: 
     copying = make_copying()
     local = ("--master", "local[2,4]", "--json", "--range", "1500")
     copying.load.mixed(3_000)
-    with copying.writing():
+    with copying.writing(step=40):
         worker = copying.running()
         worker.wait_event("committed")
         refused = start("backfill", copying.file, *local)
@@ -127,7 +127,7 @@ def test_a_flow_stays_on_spark_and_goes_anywhere(make_copying: MakeCopying, star
     """`run --runner spark` takes over from the daemon and the daemon from it; its JVM dies, and nothing is lost."""
     copying = make_copying()
     rounds = ("--runner", "spark", "--master", "local[2,4]", "--log-format", "json")
-    with copying.writing():
+    with copying.writing(step=40):
         first = start("run", copying.file, *rounds)
         wait_rounds(first, 3)
         first.signal(signal.SIGTERM)
