@@ -36,7 +36,7 @@ class RangeLedger:
             return
         try:
             frame = self._spark.createDataFrame(rows, SCHEMA).coalesce(1)
-            frame.write.mode("append").parquet(self._directory.absolute().as_uri())
+            frame.write.mode("append").parquet(f"file://{self._directory.absolute()}")
         except FAILURES as error:
             raise Unreachable(f"the ledger {self._directory} cannot be written: {root(error)}") from error
 
