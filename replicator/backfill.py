@@ -144,7 +144,7 @@ class Backfill:
                 before = {at: found for at, found in rounds.sight(stable=True).items() if at in self._bounds}
                 plan = self._plan_again(before)
                 rounds.run(engine, plan, before, self._request.rate_max)
-                after = rounds.sight(stable=True)
+                after = rounds.moved(before, stable=True)
             except Superseded:
                 raise
             except BaseException:
@@ -155,6 +155,7 @@ class Backfill:
             at: _outcome(plan, at, found, after[at], plan.lost.get(at) or rounds.incidents.get(at))
             for at, found in before.items()
         }
+        outcomes |= {at: _vanished(at, bounds) for at, bounds in self._bounds.items() if at not in before}
         return Summary(rounds.generation.number, time.monotonic() - began_s, self._asked.is_set(), outcomes)
 
     def _setup(self, plane: ControlPlane) -> Setup:
@@ -228,6 +229,12 @@ def _outcome(plan: Plan, at: Partition, before: Sighted, after: Sighted, inciden
     start, end = plan.bounds[at]
     position = start if after.position is None else after.position
     return Outcome(start, end, position, after.records - before.records, incident)
+
+
+def _vanished(at: Partition, bounds: tuple[int, int]) -> Outcome:
+    why = "it was there when the backfill was checked, and not any more when its generation was open"
+    gone = Incident("source_topic_gone", why, topic=at.topic, partition=at.partition, offset=bounds[0])
+    return Outcome(*bounds, bounds[0], 0, gone)
 
 
 def failed(summary: Summary) -> ReplicatorError | None:

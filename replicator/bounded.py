@@ -30,6 +30,7 @@ from replicator.planes.records import look
 from replicator.planes.records.reading import Reader
 from replicator.runner import GC_YOUNG_OBJECTS_MAX, Ended, Event, LaneRunner, Parked
 
+CHECK_S = 5.0  # without a commit, between two looks at the topics
 LOOK_S = 0.5  # between two looks at a position that somebody else moves: there is no event for it
 
 
@@ -143,12 +144,14 @@ class _Attempt:
         return self._position >= self._task.end
 
     def _ended(self, events: queue.SimpleQueue[Event], runner: LaneRunner) -> Ended:
-        patience_s = _patience_s(self._task.flow)
+        stand, committed = True, -1
         while True:
             try:
-                event = events.get(timeout=patience_s)
+                event = events.get(timeout=CHECK_S)
             except queue.Empty:
-                self._check_source()
+                if committed == self._records:  # nothing came of it since the last look
+                    stand = self._check_topics(stand)
+                committed = self._records
                 continue
             if isinstance(event, Parked):
                 runner.stop()
@@ -159,18 +162,33 @@ class _Attempt:
         self._records += records
         self._bytes += size
 
-    def _check_source(self) -> None:
-        """A source that ends below the range was cut after the range was planned: waiting for more would be wrong."""
-        at = self._task.at
+    def _check_topics(self, stands: bool) -> bool:
+        """Look at what a lane only sees as "try again": whether both topics are there.
+
+        `stands` says that they were, at the last look: one answer without them may come from a broker that starts.
+        Raises Incident when they are gone, or when the source now ends below the range: waiting would be wrong.
+        """
+        task, flow = self._task, self._task.flow
+        if task.route is None:
+            return True
         try:
-            with closing(Reader(self._task.flow, self._task.flow.source)) as source:
-                end = source.committed_bounds(at)[1]
+            for name, cluster, at in (("source", flow.source, task.at), ("target", flow.target, task.route.target)):
+                with closing(Reader(flow, cluster)) as reader:
+                    if at.partition < reader.partitions([at.topic]).get(at.topic, 0):
+                        continue
+                if stands:
+                    return False
+                why = f"cluster {cluster.name} has no {at} any more"
+                raise Incident(f"{name}_topic_gone", why, topic=task.at.topic, partition=task.at.partition)
+            with closing(Reader(flow, flow.source)) as source:
+                end = source.committed_bounds(task.at)[1]
         except (Retriable, Unreachable) as error:
-            self._log.warning("source_not_asked", reason=str(error))
-            return
-        if end < self._task.end:
-            why = f"the range was planned to offset {self._task.end}, but the source now ends at {end}"
-            raise Incident("source_truncated", why, topic=at.topic, partition=at.partition, offset=end)
+            self._log.warning("topics_not_seen", reason=str(error))
+            return stands
+        if end < task.end:
+            why = f"the range was planned to offset {task.end}, but the source now ends at {end}"
+            raise Incident("source_truncated", why, topic=task.at.topic, partition=task.at.partition, offset=end)
+        return True
 
     def _watch_other(self) -> bool:
         """Wait while another attempt moves the position: whether it reached the end. Raises Superseded when the
@@ -207,10 +225,6 @@ def _bulk(flow: Flow) -> Commit:
         records_max=max(own.records_max, COMMIT.records_max),
         bytes_max=max(own.bytes_max, COMMIT.bytes_max),
     )
-
-
-def _patience_s(flow: Flow) -> float:
-    return (flow.limits.transaction_timeout_ms + flow.limits.request_timeout_ms) / 1000
 
 
 def copy_range(task: RangeTask, reach: Reach = nothing) -> RangeDone:

@@ -43,6 +43,7 @@ class Continuous:
         self._flow, self._config, self._take_over = flow, config, take_over
         self._log = log.bind(flow=flow.name)
         self._asked = threading.Event()
+        self._missing: Incident | None = None
 
     def stop(self) -> None:
         """Ask for a clean stop: the round is cancelled, and the flow handed over to the daemon's next generation."""
@@ -53,6 +54,7 @@ class Continuous:
         with ControlPlane(self._flow) as plane:
             setup = Setup(self._flow, self._config, plane, process_name(), self._log, self._asked)
             infos, missing = setup.begin()
+            self._note_missing(missing)
             rounds = Rounds(self._flow, setup, plane, Told(self._log), self._log, self._asked)
             try:
                 rounds.open(Kind.ROUNDS, infos, self._may_replace)
@@ -63,7 +65,13 @@ class Continuous:
                 rounds.hand_over_anyway()
                 raise
             rounds.hand_over()
-        return Incident.exit_code if rounds.incidents or missing else 0
+        return Incident.exit_code if rounds.incidents or self._missing else 0
+
+    def _note_missing(self, missing: Incident | None) -> None:
+        """Tell of topics that the flow names and that aren't there, once for as long as they aren't."""
+        if missing is not None and str(missing) != str(self._missing):
+            self._log.error("incident", name=missing.name, detail=missing.detail, topic=missing.topic)
+        self._missing = missing
 
     def _may_replace(self, found: Generation) -> None:
         if found.kind.bounded and not self._take_over:
@@ -80,7 +88,8 @@ class Continuous:
         while not self._asked.is_set():
             try:
                 if time.monotonic() >= look_s:
-                    found, _ = setup.listing()
+                    found, missing = setup.listing()
+                    self._note_missing(missing)
                     look_s = time.monotonic() + limits.discovery_interval_ms / 1000
                     if _shape(found) != _shape(infos):
                         infos = found

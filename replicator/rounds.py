@@ -180,14 +180,20 @@ class Rounds:
         except Cancelled:
             return None
 
+    def moved(self, before: Mapping[Partition, Sighted], *, stable: bool) -> dict[Partition, Sighted]:
+        """The same partitions with the positions that stand there now, whatever has become of their topics."""
+        targets = {at: self._routes[at].target for at in before if at in self._routes}
+        stored = look.positions(self._flow, targets.values(), stable=stable)
+        return {
+            at: sighting.moved(found, stored[targets[at]]) if at in targets else found for at, found in before.items()
+        }
+
     def _look(self, plan: Plan, before: Mapping[Partition, Sighted]) -> None:
-        targets = {at: self._routes[at].target for at in plan.bounds if at in self._routes}
         try:
-            stored = look.positions(self._flow, targets.values(), stable=False)
+            now = self.moved(before, stable=False)
         except (Unreachable, Retriable) as error:
             self._observer.unseen(str(error))
             return
-        now = {at: sighting.moved(before[at], stored[target]) for at, target in targets.items()}
         self._observer.moved(_standings(plan, before, now))
 
     def _judge(self, done: RangeDone, left: dict[Partition, deque[Range]], failures: dict[Partition, int]) -> None:

@@ -207,3 +207,24 @@ def test_positions_of_partitions_that_are_done_are_kept(make_copying: MakeCopyin
     assert {1, 2} <= set(kept), "no task for the partitions that are done"
     engine.close()
     copying.finish(copying.running())
+
+
+def test_a_topic_that_goes_while_it_is_copied_is_named(copying: Copying) -> None:
+    copying.load.plain(2_000)
+    job, _ = backfill(copying, offsets_max=RANGE)
+    job.check()
+    gone = threading.Lock()
+
+    def reach(step: str) -> None:
+        if step == "after_end_txn" and gone.acquire(blocking=False):
+            clients.delete_topic(copying.source, copying.topic)
+
+    engine = Threads(reach)
+    summary = job.run(engine)
+    engine.close()
+    incidents = [outcome.incident for outcome in summary.partitions.values() if not outcome.done]
+    assert incidents
+    assert {incident.name for incident in incidents if incident is not None} == {"source_topic_gone"}
+    later, _ = backfill(copying)
+    with pytest.raises(Incident, match=f"unknown_source_topic.*{copying.topic}"):
+        later.check()
