@@ -91,7 +91,7 @@ class Summary:
 
 
 class Backfill:
-    """One backfill. `check` comes first; `stop` may be called from any thread or signal handler."""
+    """One backfill. `check` comes first; `stop` may be called from any thread, but no signal handler."""
 
     def __init__(
         self, flow: Flow, config: Config, request: Request, observer: Observer, log: structlog.stdlib.BoundLogger

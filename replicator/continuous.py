@@ -34,7 +34,7 @@ PAUSE_S_MAX = 5.0
 
 
 class Continuous:
-    """Runs one flow in rounds. `stop` may be called from any thread or signal handler."""
+    """Runs one flow in rounds. `stop` may be called from any thread, but no signal handler."""
 
     def __init__(
         self, flow: Flow, config: Config, log: structlog.stdlib.BoundLogger, *, take_over: bool = False
@@ -90,6 +90,7 @@ class Continuous:
                 if time.monotonic() >= look_s:
                     found, missing = setup.listing()
                     self._note_missing(missing)
+                    rounds.check()
                     look_s = time.monotonic() + limits.discovery_interval_ms / 1000
                     if _shape(found) != _shape(infos):
                         infos = found

@@ -19,7 +19,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import structlog
 
-from replicator import sighting
+from replicator import control, sighting
 from replicator.admin import TopicInfo
 from replicator.bounded import RangeDone, RangeTask
 from replicator.config import Flow
@@ -80,6 +80,17 @@ class Rounds:
         self._routes = self._setup.routes(self._setup.wanted(infos, self._opened))
         self._lanes_at = {cut.lane_of(*at): Partition(*at) for at in cut.partitions()}
         self._note_kept()
+
+    def check(self) -> None:
+        """Whether the job's generation is still the open one. Raises Superseded; a round without tasks can't notice."""
+        reader = Reader(self._flow, self._flow.target)
+        try:
+            found = control.read(self._flow, reader).open
+        finally:
+            reader.close()
+        if found is None or found.number != self.generation.number:
+            other = "a change" if found is None else f"generation {found.number} ({found.kind.value})"
+            raise Superseded(f"flow {self._flow.name}: {other} has taken over from {self.generation.number}")
 
     def _note_kept(self) -> None:
         """When each lane's positions were last committed, so that none gets too old. Without positions: no need."""
