@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 
@@ -174,7 +175,13 @@ def main(runs: int, records: int, sizes: str, out: Path | None) -> None:
     console = Console()
     started = datetime.now(UTC)
     figures = measured(records, runs, tuple(int(size) for size in sizes.split(",") if size), console)
-    settings = {"runs": runs, "records": records, "master": MASTER, "started": started.isoformat(timespec="seconds")}
+    settings = {
+        "runs": runs,
+        "records": records,
+        "master": MASTER,
+        "pyspark": version("pyspark"),
+        "started": started.isoformat(timespec="seconds"),
+    }
     path = out or DIRECTORY / f"{started:%Y-%m-%d-%H%M}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"machine": machine(), "settings": settings, **figures}, indent=1) + "\n")
