@@ -273,6 +273,7 @@ def test_what_compaction_removed_is_no_loss(spark: SparkSession, plant: Plant, m
         [records], [[record for number, record in enumerate(records) if number not in gone]], target_policy="compact"
     )
     outcome, found = run(spark, planted.flow)
+    assert len(outcome.partitions[0].notes) == 1, "where it was divided was no guess"
     assert dict(outcome.partitions[0].verdicts) == {
         "same": len(records) - len(gone),
         "compacted_on_target": len(old) + 2,

@@ -16,7 +16,7 @@ from replicator.spark.sequences import Pairs
 
 OPENED_MAX = 1 << 18
 """Records that one task compares at once: it holds them in memory."""
-GUESSED_ABOVE = 2
+GUESSED_ABOVE = 4
 """So many times OPENED_MAX are held when no anchor tells where to cut; beyond, the place is a guess."""
 
 
