@@ -7,8 +7,9 @@ nothing or a position, and a claim without a position means that the position ex
 Claims stand in the map topic and never in the control topic: there, a lane's open transaction would hide what
 follows it. The topic has one partition per lane; a claim keeps its key when the lane count changes.
 
-A repair says which source records were copied again, and where they stand on the target. It is written in the transaction
-that copied them: where there is a repair, there are its records, and a repair that is begun again leaves them out.
+A repair says which source records were copied again, and where they stand on the target. It is written in the
+transaction that copied them: where there is a repair, there are its records, and one that is begun again leaves them
+out.
 """
 
 from __future__ import annotations
@@ -17,14 +18,11 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from replicator.planes.contract import Partition
+from replicator.planes.contract import Partition, Span
 
 FORMAT_VERSION = 1
 PREFIX = "claim/"
 REPAIR_PREFIX = "repair/"
-
-Span = tuple[int, int]
-"""Offsets [first, end)."""
 
 
 class BadMap(ValueError):

@@ -23,6 +23,10 @@ class Partition(NamedTuple):
         return f"{self.topic}[{self.partition}]"
 
 
+Span = tuple[int, int]
+"""Offsets [first, end)."""
+
+
 class Committed(NamedTuple):
     """A committed offset of the position group: offset and metadata as they stand on the target."""
 
@@ -43,7 +47,8 @@ class Copied:
 
     `next_offset` is the next source offset to read. `first_target`/`next_target` bound the acknowledged
     records on the target (-1 without records). `blocked` names the record that stops the partition: all before
-    it belong to this transaction, it and all behind it do not.
+    it belong to this transaction, it and all behind it do not. `runs`: the source offsets of the records, where only
+    some were asked for.
     """
 
     next_offset: int
@@ -54,6 +59,7 @@ class Copied:
     first_target: int = -1
     next_target: int = -1
     blocked: Incident | None = None
+    runs: list[Span] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -81,8 +87,12 @@ class Plane(Protocol):
     def committed(self, partitions: Sequence[Partition]) -> dict[Partition, Committed | None]:
         """Stable committed offsets of the position group by *target* partition; None only for an explicit -1."""
 
-    def seek(self, positions: Mapping[Partition, Seek]) -> None:
-        """Read exactly these source partitions from these offsets on; everything buffered is thrown away."""
+    def seek(self, positions: Mapping[Partition, Seek], only: Mapping[Partition, Sequence[Span]] | None = None) -> None:
+        """Read exactly these source partitions from these offsets on; everything buffered is thrown away.
+
+        `only`: of a partition nothing else is copied than the records in these spans, which follow one another; its
+        end (see `ends`) is that of the last one.
+        """
 
     def begin(self) -> None:
         """Open a transaction on the target."""
@@ -108,8 +118,9 @@ class Plane(Protocol):
         Raises Abortable when a record was refused, UnknownOutcome when an ack came without offset.
         """
 
-    def send_positions(self, offsets: Mapping[Partition, Committed], claims: Sequence[tuple[bytes, bytes]]) -> None:
-        """Add `offsets` (by target partition) and claim records to the transaction, opening one if needed."""
+    def send_positions(self, offsets: Mapping[Partition, Committed], entries: Sequence[tuple[bytes, bytes]]) -> None:
+        """Add `offsets` (by target partition) and records of the flow's map (key, value), opening a transaction if
+        needed."""
 
     def end(self) -> None:
         """Commit. When this returns, the transaction is committed and nothing broke on the way.

@@ -7,14 +7,14 @@ because an idempotent producer keeps order and leaves no gap.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, Message, Producer
 
 from replicator.errors import Incident
-from replicator.planes.contract import Partition
+from replicator.planes.contract import Partition, Span
 from replicator.planes.records import digest
 from replicator.planes.records.message import Record
 
@@ -65,7 +65,10 @@ class Acks:
 
 @dataclass(slots=True)
 class Run:
-    """Consecutive records of one source partition that were handed to the producer."""
+    """Consecutive records of one source partition that were handed to the producer.
+
+    `offsets` are theirs on the source, where only some were asked for.
+    """
 
     source: Partition
     next_offset: int
@@ -73,6 +76,7 @@ class Run:
     bytes: int = 0
     acks: Acks = field(default_factory=Acks)
     blocked: Incident | None = None
+    offsets: list[int] = field(default_factory=list)
 
 
 Fields = tuple[bytes | None, bytes | None, int, list[Any] | None]
@@ -151,6 +155,15 @@ def _carriable(messages: list[Record], run: Run, chain: digest.Chain, record_byt
     run.bytes = size
     chain.update(parts)
     return records
+
+
+def add_offsets(runs: list[Span], offsets: Iterable[int]) -> None:
+    """Add ascending offsets to runs of consecutive ones."""
+    for offset in offsets:
+        if runs and runs[-1][1] == offset:
+            runs[-1] = (runs[-1][0], offset + 1)
+        else:
+            runs.append((offset, offset + 1))
 
 
 def _epoch(message: Record) -> int:

@@ -10,9 +10,9 @@ from confluent_kafka import Producer
 from replicator import names
 from replicator.config import Delivery, Flow
 from replicator.errors import Abortable, RecordRefused, Retriable, UnknownOutcome
-from replicator.planes.contract import Committed, Copied, Partition, Polled, Seek
+from replicator.planes.contract import Committed, Copied, Partition, Polled, Seek, Span
 from replicator.planes.records import failures, properties
-from replicator.planes.records.copying import Run, copy_run
+from replicator.planes.records.copying import Run, add_offsets, copy_run
 from replicator.planes.records.digest import Chain
 from replicator.planes.records.message import Record
 from replicator.planes.records.source import Harvest, Source
@@ -57,6 +57,7 @@ class RecordsPlane:
         self._runs: list[Run] = []
         self._first: tuple[Partition, int] | None = None
         self._ends: dict[Partition, Seek] = {}
+        self._some = False  # only some records were asked for: which of them were copied is told
 
     def fence(self) -> None:
         """See the contract."""
@@ -66,11 +67,11 @@ class RecordsPlane:
         """See the contract."""
         return self._positions.committed(partitions)
 
-    def seek(self, positions: Mapping[Partition, Seek]) -> None:
+    def seek(self, positions: Mapping[Partition, Seek], only: Mapping[Partition, Sequence[Span]] | None = None) -> None:
         """See the contract; forgets everything of the transaction that was open."""
         self._forget()
-        self._ends = {}
-        self._source.seek(positions)
+        self._ends, self._some = {}, bool(only)
+        self._source.seek(positions, only)
 
     def begin(self) -> None:
         """See the contract."""
@@ -96,6 +97,8 @@ class RecordsPlane:
                 continue
             run = self._copy(messages)
             self._runs.append(run)
+            if self._some:
+                run.offsets = [message.offset() for message in messages[: run.acks.count]]
             if self._first is None and run.acks.count:
                 self._first = (source, messages[0].offset())
             if self._plain is None and run.acks.count:
@@ -196,17 +199,18 @@ class RecordsPlane:
             # A record in the middle was refused, or somebody else writes between: smaller transactions tell.
             raise RecordRefused(f"{target}: {acks.count} records got offsets {acks.first} to {acks.last}")
         total.records += acks.count
+        add_offsets(total.runs, run.offsets)
         total.bytes += run.bytes
         total.first_target = acks.first if total.first_target < 0 else total.first_target
         total.next_target = acks.last + 1
 
-    def send_positions(self, offsets: Mapping[Partition, Committed], claims: Sequence[tuple[bytes, bytes]]) -> None:
+    def send_positions(self, offsets: Mapping[Partition, Committed], entries: Sequence[tuple[bytes, bytes]]) -> None:
         """See the contract."""
         if not self._transactions.open:
             self.begin()
-        for key, value in claims:
+        for key, value in entries:
             self._transactions.write(names.map_topic(self._flow.name), value, key, self._map_partition)
-        if claims:
+        if entries:
             self._transactions.flush()
         group = names.position_group(self._flow.name)
         self._transactions.send_positions(group, offsets, self._positions.group_metadata)

@@ -8,8 +8,8 @@ Invariants
 from __future__ import annotations
 
 import time
-from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from replicator.config import Flow
 from replicator.errors import Incident, NotAllowed
-from replicator.planes.contract import Partition, Seek
+from replicator.planes.contract import Partition, Seek, Span
 from replicator.planes.records import failures, metadata, properties
 from replicator.planes.records.message import Record
 
@@ -67,6 +67,7 @@ class Source:
     ) -> None:
         """`until`: offsets (exclusive) at which partitions end for this reader."""
         self._flow, self._until = flow, dict(until or {})
+        self._only: Mapping[Partition, Sequence[Span]] = {}
         self._on_error = on_error
         self._consumer = Consumer({**properties.source_consumer(flow, bulk=bool(until)), "error_cb": self._error})
         self._known: set[str] = set()
@@ -77,11 +78,14 @@ class Source:
             raise NotAllowed(failures.describe(error, self._flow.source.name, "reading the source"))
         self._on_error(failures.describe(error, self._flow.source.name, "reading the source"))
 
-    def seek(self, positions: Mapping[Partition, Seek]) -> None:
+    def seek(self, positions: Mapping[Partition, Seek], only: Mapping[Partition, Sequence[Span]] | None = None) -> None:
         """Assign exactly `positions`, and at the first time check them for truncation by their leader epochs.
+
+        Of partitions in `only` nothing is harvested but what lies in these spans, and the last one's end is theirs.
 
         Raises Retriable when the check couldn't be asked for.
         """
+        self._only = only or {}
         topics = {at.topic for at in positions}
         metadata.learn(self._consumer, topics - self._known)
         self._known |= topics
@@ -144,6 +148,11 @@ class Source:
                 group.append(record)
         for at, end in self._until.items():
             self._clip(found, at, end)
+        for at, spans in self._only.items():
+            self._clip(found, at, spans[-1][1])
+            if at in found.groups:
+                within = [record for record in found.groups.pop(at) if _lies_in(spans, record.offset())]
+                found.groups |= {at: within} if within else {}
         return found
 
     def _clip(self, found: Harvest, at: Partition, end: int) -> None:
@@ -196,3 +205,8 @@ class Source:
     def close(self) -> None:
         """Leave; nothing was committed on the source and nothing is."""
         self._consumer.close()
+
+
+def _lies_in(spans: Sequence[Span], offset: int) -> bool:
+    before = bisect_right(spans, offset, key=lambda span: span[0])
+    return before > 0 and offset < spans[before - 1][1]
