@@ -33,6 +33,7 @@ from replicator.ranges import Plan, Range, Seen
 from replicator.rounds import Rounds
 from replicator.setup import Setup
 from replicator.sighting import Sighted
+from replicator.tenure import check_free
 from replicator.topics import ControlPlane
 
 OFFSETS_MAX = 2_000_000
@@ -172,17 +173,7 @@ class Backfill:
         self._may_replace(found, sighting.sight(self._flow, plane, infos, stable=False))
 
     def _may_replace(self, found: Generation, seen: Mapping[Partition, Sighted]) -> None:
-        """A live worker that holds the flow is not stopped unasked. One that died holds it too: nobody can tell."""
-        if self._request.take_over or found.kind is Kind.BACKFILL:
-            return
-        held = sighting.holders(seen, found.number)
-        if not held and found.kind is not Kind.REPAIR:
-            return
-        names = ", ".join(f"{owner} ({len(partitions)} partitions)" for owner, partitions in held.items())
-        raise Superseded(
-            f"flow {self._flow.name}: a {found.kind.value} worker holds it under generation {found.number}: "
-            f"{names or found.by}. Stop it, or take the flow from it with --take-over"
-        )
+        check_free(self._flow, found, seen, Kind.BACKFILL, take_over=self._request.take_over)
 
     def _first_plan(self, seen: Mapping[Partition, Sighted], claimed: Mapping[Partition, int], state: Control) -> Plan:
         request, reader = self._request, Reader(self._flow, self._flow.source)

@@ -25,23 +25,24 @@ from replicator.bounded import RangeDone, RangeTask
 from replicator.config import Flow
 from replicator.control import MayReplace
 from replicator.engine import Cancelled, Engine, Observer, Standing
-from replicator.errors import Incident, ReplicatorError, Retriable, Superseded, Unreachable
-from replicator.generation import Cut, Generation, Kind
+from replicator.errors import Incident, Retriable, Superseded, Unreachable
+from replicator.generation import Kind
 from replicator.ledger import Route
 from replicator.planes.contract import Partition
 from replicator.planes.records import look
 from replicator.planes.records.reading import Reader
 from replicator.ranges import Plan, Range
-from replicator.setup import Setup, partitions
+from replicator.setup import Setup
 from replicator.sighting import Sighted
+from replicator.tenure import Tenure
 from replicator.topics import ControlPlane
 
 LOOK_S = 1.0  # between two looks at the positions while a round runs: there is no event for them
 ATTEMPTS_MAX = 3
 
 
-class Rounds:
-    """One generation of a job on one flow. Use from one thread."""
+class Rounds(Tenure):
+    """A generation whose lanes are run in rounds."""
 
     def __init__(
         self,
@@ -53,31 +54,18 @@ class Rounds:
         asked: threading.Event,
     ) -> None:
         """`asked` is set when the job shall stop: the round under way is cancelled."""
-        self._flow, self._setup, self._plane = flow, setup, plane
-        self._observer, self._log, self._asked = observer, log, asked
-        self._infos: Mapping[str, TopicInfo] = {}
-        self._routes: Mapping[Partition, Route] = {}
+        super().__init__(flow, setup, plane, log)
+        self._observer, self._asked = observer, asked
         self._kept_s: dict[int, float] = {}  # by lane: when its positions were last committed, by the monotonic clock
         self._lanes_at: dict[int, Partition] = {}
         self._number = 0
-        self._opened: Generation | None = None
         self.incidents: dict[Partition, Incident] = {}
 
-    @property
-    def generation(self) -> Generation:
-        """The job's generation, once it is open."""
-        if self._opened is None:
-            raise RuntimeError("no generation was opened")
-        return self._opened
-
     def open(self, kind: Kind, infos: Mapping[str, TopicInfo], may_replace: MayReplace) -> None:
-        """Open a generation with a lane for each partition of the flow: whatever ran before is fenced off."""
-        listing = partitions(infos)
-        cut = Cut.by_partition(listing)
-        self._infos, self._number, self.incidents = infos, 0, {}
-        self._opened = self._setup.change(lambda changer: changer.begin(kind, cut, listing, may_replace))
-        self._log.info("generation_opened", generation=self._opened.number, lanes=cut.lanes, kind=kind.value)
-        self._routes = self._setup.routes(self._setup.wanted(infos, self._opened))
+        """See `Tenure.open`."""
+        self._number, self.incidents = 0, {}
+        super().open(kind, infos, may_replace)
+        cut = self.generation.cut
         self._lanes_at = {cut.lane_of(*at): Partition(*at) for at in cut.partitions()}
         self._note_kept()
 
@@ -105,12 +93,8 @@ class Rounds:
             claimed = sighting.claimed(self._flow, reader)
         finally:
             reader.close()
-        for at in claimed.keys() - self._routes.keys():  # of topics that have gone, or that the flow has dropped
+        for at in claimed.keys() - self.routes.keys():  # of topics that have gone, or that the flow has dropped
             self._kept_s[cut.lane_of(*at)] = float("-inf")
-
-    def sight(self, *, stable: bool) -> dict[Partition, Sighted]:
-        """What both clusters say now about all partitions of the flow."""
-        return sighting.sight(self._flow, self._plane, self._infos, stable=stable)
 
     def run(self, engine: Engine, plan: Plan, before: Mapping[Partition, Sighted], rate_max: float | None) -> None:
         """Run all ranges of a plan, or until asked to stop. `before`: what was seen when it was made.
@@ -142,7 +126,7 @@ class Rounds:
 
     def _tasks(self, together: Sequence[Range], rate_max: float | None, slots: int) -> list[RangeTask]:
         share = None if rate_max is None else rate_max / max(1, min(len(together), slots))
-        tasks = [self._task(cut.at, self._routes[cut.at], cut.start, cut.end, share) for cut in together]
+        tasks = [self._task(cut.at, self.routes[cut.at], cut.start, cut.end, share) for cut in together]
         busy = {task.lane for task in tasks}
         due_s = time.monotonic() - self._flow.limits.recommit_interval_ms / 1000
         for lane, kept_s in sorted(self._kept_s.items()):
@@ -152,7 +136,7 @@ class Rounds:
 
     def _keep(self, at: Partition, lane: int) -> RangeTask:
         """A task that commits the positions of a lane again. Its own partition takes part only if it has one."""
-        route = self._routes.get(at)
+        route = self.routes.get(at)
         found = sighting.positions(self._flow, [at], self._plane.list_target([at.topic]), stable=True) if route else {}
         position = found[at].offset if at in found else 0
         return self._task(at, route if at in found else None, position, position, None)
@@ -245,30 +229,6 @@ class Rounds:
             advice=incident.advice,
         )
         self.incidents[at] = incident
-
-    def hand_over(self) -> None:
-        """Open the daemon's next generation: fences every task that may still run.
-
-        Raises Superseded when another generation than the job's is open.
-        """
-        mine = self.generation.number
-
-        def may_replace(found: Generation) -> None:
-            if found.number != mine:
-                raise Superseded(f"flow {self._flow.name}: generation {found.number} has taken over from {mine}")
-
-        cut, listing = Cut(self._flow.lanes), partitions(self._infos)
-        generation, _ = self._setup.change(lambda changer: changer.ensure(cut, listing, may_replace))
-        self._log.info("handed_over", generation=generation.number, lanes=generation.lanes)
-
-    def hand_over_anyway(self) -> None:
-        """On the way out with an error: if this fails too, the job's generation stays open, and says so to others."""
-        if self._opened is None:
-            return
-        try:
-            self.hand_over()
-        except ReplicatorError as error:
-            self._log.error("not_handed_over", generation=self._opened.number, reason=str(error))
 
 
 def _standings(
