@@ -33,7 +33,8 @@ class Evidence:
 
     `count` and `digest` run over all records of the partition since the flow began; `digest` chains blocks:
     blake2b-128(previous digest + canonical bytes of the block's records), one block a transaction, and
-    `block_first`/`block_count` say where on the target the last block stands, so a reader can check it.
+    `block_first`/`block_count` say where on the target the last block stands, so a reader can check it. What a repair
+    copies again is a block too, but isn't counted again.
     """
 
     generation: int

@@ -113,6 +113,23 @@ class Ledger:
             moved[at] = Position(offset, evidence)
         return moved
 
+    def repaired(self, at: Partition, done: Copied, now_ms: int) -> Position:
+        """The position of a partition after records below it were copied again. It stands where it stood.
+
+        They are not counted again: they were when the position passed them.
+        """
+        entry = self.entries[at]
+        if entry.position is None:
+            raise ValueError(f"{at} has no position")
+        evidence = replace(
+            self._stamp(entry.position.evidence, now_ms),
+            next_target_offset=done.next_target,
+            digest=done.digest,
+            block_first=done.first_target,
+            block_count=done.records,
+        )
+        return Position(entry.position.offset, evidence)
+
     def _stamp(self, evidence: Evidence, now_ms: int, owner: str | None = None) -> Evidence:
         """Evidence with oneself as owner (or `owner`).
 

@@ -177,7 +177,7 @@ class Rounds(Tenure):
 
     def moved(self, before: Mapping[Partition, Sighted], *, stable: bool) -> dict[Partition, Sighted]:
         """The same partitions with the positions that stand there now, whatever has become of their topics."""
-        targets = {at: self._routes[at].target for at in before if at in self._routes}
+        targets = {at: self.routes[at].target for at in before if at in self.routes}
         stored = look.positions(self._flow, targets.values(), stable=stable)
         return {
             at: sighting.moved(found, stored[targets[at]]) if at in targets else found for at, found in before.items()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from replicator import checkpoint, map, names
 from replicator.admin import TopicInfo
@@ -13,9 +14,11 @@ from replicator.errors import Incident
 from replicator.generation import Control
 from replicator.planes.contract import Committed, Partition
 from replicator.planes.records import look
-from replicator.planes.records.reading import Reader
+from replicator.planes.records.reading import Reader, Record
 from replicator.routing import target_topic
 from replicator.topics import ControlPlane
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +128,18 @@ def claimed(flow: Flow, reader: Reader) -> dict[Partition, int]:
 
     Raises Incident when the map topic can't be read.
     """
+    found = _read_map(flow, reader, map.claims)
+    return {claim.source: claim.offset for claim in found.values()}
+
+
+def repaired(flow: Flow, reader: Reader) -> list[map.Repair]:
+    """What repairs have copied again; none where the flow has no map topic yet. See `claimed`."""
+    return _read_map(flow, reader, map.repairs)
+
+
+def _read_map(flow: Flow, reader: Reader, understood: Callable[[list[Record]], T]) -> T:
     topic = names.map_topic(flow.name)
     try:
-        found = map.claims(reader.whole(topic, range(reader.partitions([topic]).get(topic, 0))))
+        return understood(reader.whole(topic, range(reader.partitions([topic]).get(topic, 0))))
     except map.BadMap as error:
         raise Incident("map_topic_unreadable", str(error), topic=topic) from error
-    return {claim.source: claim.offset for claim in found.values()}

@@ -1,0 +1,149 @@
+"""A repair copies missing records again: each once, wherever it is killed, and whoever runs the flow afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Message
+
+from integration_tests.harness import clients
+from integration_tests.harness.broker import BrokerHandle
+from integration_tests.harness.repairing import killed, repair
+from integration_tests.harness.replicator import Replicator
+from integration_tests.spark.planted import Content, Planted, mixed, produce
+from replicator import checkpoint
+from replicator.errors import ConfigError, Superseded
+from replicator.planes.contract import Partition
+from replicator.repair_spans import Damage, Missing
+
+Plant = Callable[..., Planted]
+RECORDS = 400
+LOST = (3, *range(100, 160), 399)
+SPANS = (Missing(3, 4, 1), Missing(100, 160, 60), Missing(399, 400, 1))
+
+
+@pytest.fixture
+def plant(source: BrokerHandle, target: BrokerHandle, tmp_path: Path) -> Plant:
+    """Makes a flow whose transactions are small, with records on the source and what stands where its copy should."""
+
+    def make(records: Sequence[Sequence[Content]], copies: Sequence[Sequence[Content]], **how: str) -> Planted:
+        planted = Planted(source, target, tmp_path, records, copies, **how)  # type: ignore[arg-type]
+        planted.file.write(commit={"records_max": 20})
+        return planted
+
+    return make
+
+
+def without(records: list[Content], lost: Sequence[int]) -> list[Content]:
+    return [record for number, record in enumerate(records) if number not in lost]
+
+
+def content(message: Message) -> Content:
+    headers = tuple(message.headers() or ())
+    return Content(message.key(), message.value(), message.timestamp()[1], headers)  # type: ignore[arg-type]
+
+
+def copied(planted: Planted, partition: int = 0) -> list[Content]:
+    return [content(message) for message in clients.read(planted.target, planted.copy, partition)]
+
+
+def goes_on(planted: Planted, partitions: int) -> None:
+    """A live worker copies what is written now, behind all that is there, and stops without an incident."""
+    before = [copied(planted, number) for number in range(partitions)]
+    more = mixed(50, "more")
+    produce(planted.source, planted.topic, [more] * partitions)
+    worker = Replicator(planted.file)
+    try:
+        for number in range(partitions):
+            clients.wait_value(planted.target, planted.copy, number, next(r.value for r in reversed(more) if r.value))
+        assert worker.stop() == 0, worker.tail()
+    finally:
+        worker.close()
+    assert not worker.seen("incident")
+    for number in range(partitions):
+        assert copied(planted, number)[: len(before[number])] == before[number]
+        assert copied(planted, number)[len(before[number]) :][-50:] == more[-50:]
+
+
+def test_killed_anywhere_and_begun_again_it_copies_each_record_once(plant: Plant) -> None:
+    records = mixed(RECORDS)
+    planted = plant([records, records], [without(records, LOST), without(records, LOST)])
+    damage = {Partition(planted.topic, n): Damage(SPANS, RECORDS, RECORDS - len(LOST)) for n in range(2)}
+    killed(planted.file, damage, "before_end_txn@2")
+    killed(planted.file, damage, "after_end_txn@1")
+    killed(planted.file, damage, "claimed@1")
+    summary = repair(planted.file, damage)
+    assert summary.incident is None
+    outcomes = [summary.partitions[Partition(planted.topic, number)] for number in range(2)]
+    assert [found.copied + found.done_before for found in outcomes] == [len(LOST)] * 2
+    assert 2 <= sum(found.done_before for found in outcomes) < 2 * len(LOST), "what was committed before a kill stays"
+    for number in range(2):
+        assert copied(planted, number) == [*without(records, LOST), *(records[lost] for lost in LOST)]
+        stands = clients.committed(planted.target, f"eos-replicate.{planted.file.flow}", planted.copy, number)
+        evidence = checkpoint.decode(stands.metadata)
+        assert (stands.offset, evidence.count) == (RECORDS, RECORDS)
+        assert evidence.next_target_offset == clients.read(planted.target, planted.copy, number)[-1].offset() + 1
+    again = repair(planted.file, damage)
+    assert [found.copied for found in again.partitions.values()] == [0, 0]
+    goes_on(planted, 2)
+
+
+def test_a_target_that_lost_its_end_is_made_whole_and_the_flow_goes_on(plant: Plant) -> None:
+    records = mixed(RECORDS)
+    planted = plant([records], [records[:-30]])
+    planted.commit([RECORDS], [RECORDS])
+    stopped = Replicator(planted.file)
+    stopped.wait_incident("target_lost_data")
+    assert stopped.wait_exit() == 4
+    stopped.close()
+    at = Partition(planted.topic, 0)
+    moved = repair(planted.file, {at: Damage((Missing(370, 380, 10),), 380, 370)})
+    assert moved.incident is not None
+    assert moved.incident.name == "repair_outdated", "what a reconciliation hasn't compared may be lost too"
+    summary = repair(planted.file, {at: Damage((Missing(370, 400, 30),), RECORDS, 370)})
+    assert summary.incident is None
+    assert copied(planted) == records
+    goes_on(planted, 1)
+
+
+def test_what_was_found_must_still_be_so(plant: Plant) -> None:
+    records = [record._replace(key=record.key or b"none") for record in mixed(RECORDS)]
+    planted = plant([records] * 4, [without(records, LOST)] * 4, target_policy="compact")
+    at = [Partition(planted.topic, number) for number in range(4)]
+    clients.delete_records(planted.source, planted.topic, 0, 120)
+    size = RECORDS - len(LOST)
+    summary = repair(
+        planted.file,
+        {
+            at[0]: Damage(SPANS[1:], RECORDS, size),
+            at[1]: Damage(SPANS, RECORDS, size + 1),
+            at[2]: Damage(SPANS[:2], 390, size, compacted=True),
+            at[3]: Damage((Missing(3, 4, 2), *SPANS[1:]), RECORDS, size),
+        },
+    )
+    found = {number: summary.partitions[at[number]].incident for number in range(4)}
+    names = {number: incident.name if incident else None for number, incident in found.items()}
+    assert names == {0: "source_offset_gone", 1: "repair_outdated", 2: "repair_outdated", 3: "repair_record_gone"}
+    assert [len(copied(planted, number)) for number in range(4)] == [size, size, size, size + 20]
+    assert "source offsets 3 to 3" in str(found[3])
+
+
+def test_a_live_worker_is_not_stopped_unasked(plant: Plant) -> None:
+    records = mixed(RECORDS)
+    planted = plant([records], [without(records, LOST)])
+    damage = {Partition(planted.topic, 0): Damage(SPANS, RECORDS, RECORDS - len(LOST))}
+    worker = Replicator(planted.file)
+    try:
+        worker.wait_event("lane_started")
+        with pytest.raises(Superseded, match=r"live worker holds it.*--take-over"):
+            repair(planted.file, damage)
+        assert repair(planted.file, damage, take_over=True).partitions[Partition(planted.topic, 0)].copied == len(LOST)
+        produce(planted.source, planted.topic, [records[:1]])  # its next commit shows the worker that it was replaced
+        assert worker.wait_exit() == 5, worker.tail()
+    finally:
+        worker.close()
+    planted.file.write(delivery="at_least_once")
+    with pytest.raises(ConfigError, match="exactly_once"):
+        repair(planted.file, damage)

@@ -1,0 +1,47 @@
+"""A repair in a process of its own, so that it can be killed: FLOW_FILE, and what is missing as JSON on stdin."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+
+import structlog
+
+from integration_tests.harness.replicator import FAILPOINTS, FlowFile
+from replicator import config, failpoints
+from replicator.planes.contract import Partition
+from replicator.repair import Repair, Summary
+from replicator.repair_spans import Damage, Missing, Request
+
+
+def repair(file: FlowFile, damage: Mapping[Partition, Damage], *, take_over: bool = False) -> Summary:
+    """Repair in this process."""
+    loaded = config.load(file.path)
+    return Repair(loaded.flows[file.flow], loaded, Request(damage, take_over=take_over), structlog.get_logger()).run()
+
+
+def killed(file: FlowFile, damage: Mapping[Partition, Damage], step: str) -> None:
+    """Repair in another process, which is killed at this step, as EOS_FAILPOINTS says it."""
+    told = [[*at, asdict(found)] for at, found in damage.items()]
+    command = [sys.executable, "-m", "integration_tests.harness.repairing", str(file.path), file.flow]
+    environment = {**os.environ, FAILPOINTS: f"{step}=kill"}
+    done = subprocess.run(command, input=json.dumps(told), text=True, env=environment, capture_output=True, timeout=60)
+    assert done.returncode == -9, f"{done.returncode}: {done.stdout}{done.stderr}"
+
+
+def _main() -> None:
+    loaded = config.load(sys.argv[1])
+    damage = {
+        Partition(topic, number): Damage(**{**found, "missing": tuple(Missing(*span) for span in found["missing"])})
+        for topic, number, found in json.load(sys.stdin)
+    }
+    reach = failpoints.parse(os.environ[FAILPOINTS])
+    Repair(loaded.flows[sys.argv[2]], loaded, Request(damage), structlog.get_logger(), reach).run()
+
+
+if __name__ == "__main__":
+    _main()
