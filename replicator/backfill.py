@@ -31,7 +31,7 @@ from replicator.planes.contract import Partition
 from replicator.planes.records.reading import Reader
 from replicator.ranges import Plan, Range, Seen
 from replicator.rounds import Rounds
-from replicator.setup import Setup
+from replicator.setup import Setup, partitions
 from replicator.sighting import Sighted
 from replicator.tenure import check_free
 from replicator.topics import ControlPlane
@@ -113,8 +113,8 @@ class Backfill:
         Raises ConfigError, Incident, Superseded (somebody holds the flow), Unreachable, NotAllowed, Retriable.
         """
         with ControlPlane(self._flow) as plane:
-            infos = self._selected(self._setup(plane).look())
-            seen = sighting.sight(self._flow, plane, infos, stable=False)
+            setup = self._setup(plane)
+            listed = setup.look()
             reader = Reader(self._flow, self._flow.target)
             try:
                 opened = plane.opened_before()
@@ -122,6 +122,8 @@ class Backfill:
                 claimed = sighting.claimed(self._flow, reader) if opened else {}
             finally:
                 reader.close()
+            infos = self._selected(setup.wanted(listed, state.first_listing() or partitions(listed)))
+            seen = sighting.sight(self._flow, plane, infos, stable=False)
         if state.open is not None:
             self._may_replace(state.open, seen)
         plan = self._first_plan(seen, claimed, state)
@@ -204,10 +206,16 @@ class Backfill:
     def _plan_again(self, seen: Mapping[Partition, Sighted]) -> Plan:
         """Under the generation, when nobody else moves the positions any more; to the ends that were fixed before."""
         known = {
-            at: Seen(found.log_start, self._bounds[at][1], found.position, self._bounds[at][0])
+            at: Seen(found.log_start, self._bounds[at][1], found.position, self._begin(at, found))
             for at, found in seen.items()
         }
         return ranges.plan(known, self._offsets_max(len(known)))
+
+    def _begin(self, at: Partition, found: Sighted) -> int:
+        """Where it begins without a position: as planned, but not before what retention has left meanwhile."""
+        begin = self._bounds[at][0]
+        given = self._request.first.timestamp_ms is not None or at in (self._request.first.offsets or {})
+        return begin if given else max(begin, found.log_start)
 
     def _offsets_max(self, partitions: int) -> int:
         """A round must not take longer than positions may go without being committed again."""

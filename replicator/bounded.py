@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from replicator.config import Commit, Flow
+from replicator.config import Commit, Delivery, Flow
 from replicator.errors import Incident, ReplicatorError, Retriable, Superseded, Unreachable
 from replicator.failpoints import Reach, nothing
 from replicator.generation import Cut
@@ -106,13 +106,14 @@ class _Attempt:
         self._log = structlog.get_logger().bind(flow=task.flow.name, range=f"{task.at}:{task.end}")
         self._records = self._bytes = 0
         self._position = -1
+        self._enough = False  # the attempt gives back what is left of its range
         self._began_s = time.monotonic()
 
     def run(self) -> RangeDone:
         """The attempt's end. Bugs are raised, errors of the clusters are in the answer."""
         error: ReplicatorError | None = None
         try:
-            while not (self._copied() or self._watch_other()):
+            while not (self._copied() or self._enough or self._watch_other()):
                 self._log.warning("range_begun_again", position=self._position)
         except ReplicatorError as stopped:
             error = stopped
@@ -144,14 +145,20 @@ class _Attempt:
         return self._position >= self._task.end
 
     def _ended(self, events: queue.SimpleQueue[Event], runner: LaneRunner) -> Ended:
-        stand, committed = True, -1
+        stand, committed, moved_s = True, -1, time.monotonic()
         while True:
+            if time.monotonic() - self._began_s > self._task.flow.limits.recommit_interval_ms / 1000:
+                self._enough = True  # other positions wait for this round's end to be committed again
+                runner.stop()
             try:
                 event = events.get(timeout=CHECK_S)
             except queue.Empty:
-                if committed == self._records:  # nothing came of it since the last look
-                    stand = self._check_topics(stand)
-                committed = self._records
+                if committed != self._records:
+                    committed, moved_s = self._records, time.monotonic()
+                    continue
+                stand = self._check_topics(stand)
+                if time.monotonic() - moved_s > self._patience_s():
+                    raise Retriable(f"{self._task.at}: no commit for {self._patience_s():.0f} s") from None
                 continue
             if isinstance(event, Parked):
                 runner.stop()
@@ -161,6 +168,16 @@ class _Attempt:
     def _committed(self, records: int, size: int) -> None:
         self._records += records
         self._bytes += size
+
+    def _patience_s(self) -> float:
+        """How long nothing may be committed: whatever should end by itself has ended by then, and been tried again."""
+        limits, rate = self._task.flow.limits, self._task.rate_max
+        slow_s = 0.0 if rate is None else 2 * max(1.0, rate * self._commit_s) / rate
+        return slow_s + 3 * (limits.transaction_timeout_ms + limits.request_timeout_ms) / 1000
+
+    @property
+    def _commit_s(self) -> float:
+        return _bulk(self._task.flow).interval_ms / 1000
 
     def _check_topics(self, stands: bool) -> bool:
         """Look at what a lane only sees as "try again": whether both topics are there.
@@ -220,6 +237,8 @@ class _Attempt:
 def _bulk(flow: Flow) -> Commit:
     """Larger transactions than the flow's, unless its own are larger, and far from their timeout."""
     own = flow.commit
+    if flow.delivery is Delivery.AT_MOST_ONCE:
+        return own  # its records are held in memory
     return Commit(
         interval_ms=max(own.interval_ms, min(COMMIT.interval_ms, flow.limits.transaction_timeout_ms // 4)),
         records_max=max(own.records_max, COMMIT.records_max),

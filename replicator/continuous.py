@@ -18,7 +18,7 @@ from replicator.admin import TopicInfo
 from replicator.bounded import RangeDone
 from replicator.config import Config, Flow
 from replicator.engine import Engine, EngineGone, Standing
-from replicator.errors import Incident, Retriable, Superseded, Unreachable
+from replicator.errors import ConfigError, Incident, Retriable, Superseded, UnknownOutcome, Unreachable
 from replicator.generation import Generation, Kind
 from replicator.names import process_name
 from replicator.planes.contract import Partition
@@ -83,29 +83,36 @@ class Continuous:
 
     def _repeat(self, engine: Engine, setup: Setup, rounds: Rounds, infos: Mapping[str, TopicInfo]) -> None:
         """Rounds, and from time to time a look for new topics and partitions: those need lanes of their own."""
-        limits, failures = self._flow.limits, 0
+        limits, failures, stale = self._flow.limits, 0, False
         look_s = time.monotonic() + limits.discovery_interval_ms / 1000
         while not self._asked.is_set():
             try:
-                if time.monotonic() >= look_s:
+                if stale or time.monotonic() >= look_s:
                     found, missing = setup.listing()
                     self._note_missing(missing)
                     rounds.check()
                     look_s = time.monotonic() + limits.discovery_interval_ms / 1000
-                    if _shape(found) != _shape(infos):
-                        infos = found
-                        rounds.open(Kind.ROUNDS, infos, partial(self._mine, rounds.generation.number))
+                    if stale or _shape(found) != _shape(infos):
+                        stale = True  # until it is open, nothing may run with what was known before
+                        rounds.open(Kind.ROUNDS, found, partial(self._mine, rounds.generation.number))
+                        infos, stale = found, False
                 idle = not self._once(engine, rounds)
                 failures = 0
             except EngineGone:
                 raise
-            except (Unreachable, Retriable) as error:
+            except (
+                Unreachable,
+                Retriable,
+                UnknownOutcome,
+                Incident,
+                ConfigError,
+            ) as error:  # of a topic, or for a while
                 failures += 1
                 pause_s = min(PAUSE_S_MAX, 0.1 * 2 ** min(failures, 10))
                 self._log.warning("round_failed", kind=type(error).__name__, reason=str(error))
                 self._asked.wait(pause_s)
                 continue
-            if rounds.incidents and idle and len(rounds.incidents) == len(rounds.sight(stable=False)):
+            if rounds.incidents and idle and rounds.incidents.keys() >= rounds.routes.keys():
                 return  # nothing of it can go on: somebody should look at it
             if idle:
                 self._asked.wait(self._flow.commit.interval_ms / 1000)

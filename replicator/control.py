@@ -53,13 +53,18 @@ class Changer:
         control = read(self._flow, self._reader)
         if control.open and _fits(control.open, cut):
             return control.open, False
+        if control.preparing:  # somebody is at it, or died; to initialise the control id would cut it short
+            may_replace(control.preparing)
         return self._change(cut, listing, Kind.LIVE, may_replace, lambda found: _fits(found, cut)), True
 
-    def begin(self, kind: Kind, cut: Cut, listing: Mapping[str, int], may_replace: MayReplace) -> Generation:
-        """A new generation, whatever is open now; arguments as of `ensure`."""
-        open_now = read(self._flow, self._reader).open
-        begun = open_now.number if open_now else 0
-        mine = lambda found: found.number > begun and found.by == self._by and found.kind is kind  # noqa: E731
+    def begin(
+        self, kind: Kind, cut: Cut, listing: Mapping[str, int], may_replace: MayReplace, before: int
+    ) -> Generation:
+        """A new generation, whatever is open now; arguments as of `ensure`.
+
+        `before`: the last generation that this process knows. A later one of its own is what an earlier try has made.
+        """
+        mine = lambda found: found.number > before and found.by == self._by and found.kind is kind  # noqa: E731
         return self._change(cut, listing, kind, may_replace, mine)
 
     def _change(

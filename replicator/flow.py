@@ -78,7 +78,7 @@ class FlowWorker:
             )
             if changed:
                 self._log.info("generation_opened", generation=generation.number, lanes=generation.lanes)
-            self._routes = setup.routes(setup.wanted(infos, generation))
+            self._routes = setup.routes(setup.wanted(infos, generation.partitions))
             for lane in range(generation.lanes):
                 plan = self._plan(generation, lane, setup.source_cluster)
                 self._runners[lane] = LaneRunner(plan, self._events, self._reach, self._log)
@@ -183,7 +183,7 @@ class FlowWorker:
         before = self._routes
         try:
             infos, missing = setup.listing()
-            self._routes = setup.routes(setup.wanted(infos, generation))
+            self._routes = setup.routes(setup.wanted(infos, generation.partitions))
             self._note_discovery(missing)
         except ConfigError as error:  # a new topic that another flow writes, or that comes back
             self._note_discovery(Incident("flows_in_conflict", str(error)))

@@ -160,6 +160,7 @@ class Lane:
             raise RuntimeError("run before open")
         while not self._stop.is_set():
             if self._at_end(ledger, {}):
+                self._stop.wait(self._rate.left_s(time.monotonic()))  # the next range begins without this one's debt
                 return True
             try:
                 if ledger.running or not ledger.entries:
@@ -268,6 +269,8 @@ class Lane:
             if transaction.records >= self.records_max or transaction.bytes >= self._bytes_max:
                 return
             if not plane.pending():
+                return
+            if self._plan.span is not None and self.ledger is not None and self._at_end(self.ledger, plane.ends()):
                 return
             open_s = time.monotonic() - transaction.since
             transaction.drained = polled.drained and open_s >= SETTLE_S

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from replicator import checkpoint, control, map, names, tails
 from replicator.admin import ClusterAdmin
 from replicator.checkpoint import NOBODY, Evidence, Observed, Position
-from replicator.config import Delivery, Flow
+from replicator.config import Cluster, Delivery, Flow
 from replicator.errors import Incident, Retriable, Superseded
 from replicator.generation import Control, Cut
 from replicator.ledger import Entry, Ledger, Route
@@ -104,13 +104,14 @@ class Opening:
         """
         plan = self._plan
         state = check_generation(plan, self._target)
-        stored = self._plane.committed([route.target for route in plan.routes])
+        routes = plan.routes if plan.span is None else self._as_they_are(plan.routes)
+        stored = self._plane.committed([route.target for route in routes])
         claimed = self._claims()
-        bounds = {route.source: self._bounds(route) for route in plan.routes}
-        starts = self._resolve_starts([r for r in plan.routes if stored[r.target] is None], bounds, state)
+        bounds = {route.source: self._bounds(route) for route in routes}
+        starts = self._resolve_starts([r for r in routes if stored[r.target] is None], bounds, state)
         entries: dict[Partition, Entry] = {}
         claims: list[tuple[bytes, bytes]] = []
-        for route in plan.routes:
+        for route in routes:
             found = stored[route.target]
             if found is None:
                 entry = self._without_position(route, bounds[route.source], claimed.get(route.target), starts)
@@ -124,6 +125,29 @@ class Opening:
         for source, incident in self.check_tails(ledger).items():
             ledger.entries[source].incident = incident
         return ledger, claims
+
+    def _as_they_are(self, routes: Sequence[Route]) -> list[Route]:
+        """Routes with the topic ids of now: a job has listed topics long ago, and no reader was open since, that would
+        have seen one re-created."""
+        ids: list[dict[str, str]] = []
+        for cluster, names_ in (
+            (self._plan.flow.source, {route.source.topic for route in routes}),
+            (self._plan.flow.target, {route.target.topic for route in routes}),
+        ):
+            admin = self._admin(cluster)
+            try:
+                ids.append({name: info.topic_id for name, info in admin.topics(names_).items()} if names_ else {})
+            finally:
+                admin.close()
+        sources, targets = ids
+        return [
+            replace(
+                route,
+                source_topic_id=sources.get(route.source.topic, route.source_topic_id),
+                target_topic_id=targets.get(route.target.topic, route.target_topic_id),
+            )
+            for route in routes
+        ]
 
     def _claims(self) -> Mapping[Partition, map.Claim]:
         topic, least = names.map_topic(self._plan.flow.name), self._plan.map_partitions
@@ -215,6 +239,18 @@ class Opening:
                     advice="copying from the start could double records: delete the target topic or rename",
                 ),
             )
+        if starts[route.source] < seen.source_start:  # a job was told to begin there
+            why = (
+                f"source offsets {starts[route.source]} to {seen.source_start - 1} were deleted before they were copied"
+            )
+            incident = Incident(
+                "source_records_gone",
+                why,
+                topic=route.source.topic,
+                partition=route.source.partition,
+                offset=starts[route.source],
+            )
+            return Entry(route, None, incident)
         evidence = Evidence(
             generation=self._plan.generation,
             owner=self._plan.owner,
@@ -280,14 +316,17 @@ class Opening:
         return tails.examine(ledger, self._target, self._compacted)
 
     def _compacted(self, topic: str) -> bool:
-        flow, limits = self._plan.flow, self._plan.flow.limits
-        admin = ClusterAdmin(
-            flow.target, request_timeout_ms=limits.request_timeout_ms, connect_timeout_ms=limits.connect_timeout_ms
-        )
+        admin = self._admin(self._plan.flow.target)
         try:
             return "compact" in admin.topic_configs([topic])[topic]["cleanup.policy"]
         finally:
             admin.close()
+
+    def _admin(self, cluster: Cluster) -> ClusterAdmin:
+        limits = self._plan.flow.limits
+        return ClusterAdmin(
+            cluster, request_timeout_ms=limits.request_timeout_ms, connect_timeout_ms=limits.connect_timeout_ms
+        )
 
     def close(self) -> None:
         """Let go of the readers' connections; a later check connects again."""

@@ -46,8 +46,8 @@ class Seen:
 class Plan(NamedTuple):
     """All ranges of a job, sorted by round, then partition; a partition that is done already has none.
 
-    A partition without a position has one at least, an empty one if there is nothing to copy: it claims the partition,
-    so that whoever runs the flow later begins where this job would have.
+    The first range of a partition without a position is empty: it claims the partition, so that whoever runs the flow
+    later, and however far this job comes, begins where it would have. Until all are claimed nothing is copied.
 
     `bounds` are the offsets [start, end) of every partition, `lost` those of which the source has deleted what comes
     next: they have no ranges.
@@ -91,10 +91,10 @@ def plan(
     }
     left = {at: bound for at, bound in bounds.items() if at not in lost}
     cuts = [cut for at, (start, end) in left.items() for cut in _cut(at, start, end, offsets_max)]
-    cuts += [
-        Range(0, at, start, start) for at, (start, end) in left.items() if start >= end and seen[at].position is None
-    ]
-    return Plan(sorted(cuts), bounds, lost)
+    claims = [Range(0, at, start, start) for at, (start, _) in left.items() if seen[at].position is None]
+    if claims:
+        cuts = [cut._replace(round=cut.round + 1) for cut in cuts]
+    return Plan(sorted(claims + cuts), bounds, lost)
 
 
 def rounds(ranges: Sequence[Range]) -> Iterator[list[Range]]:

@@ -63,8 +63,10 @@ class Rounds(Tenure):
 
     def open(self, kind: Kind, infos: Mapping[str, TopicInfo], may_replace: MayReplace) -> None:
         """See `Tenure.open`."""
-        self._number, self.incidents = 0, {}
+        before = self._infos
         super().open(kind, infos, may_replace)
+        self._number = 0
+        self.incidents = {at: found for at, found in self.incidents.items() if _same(at.topic, before, infos)}
         cut = self.generation.cut
         self._lanes_at = {cut.lane_of(*at): Partition(*at) for at in cut.partitions()}
         self._note_kept()
@@ -110,7 +112,7 @@ class Rounds(Tenure):
         failures: dict[Partition, int] = {}
         first = True
         while (left or first) and not self._asked.is_set():
-            together = [cuts[0] for _, cuts in sorted(left.items())]
+            together = _together(left)
             tasks = self._tasks(together, rate_max, engine.slots)
             first = False
             if not tasks:
@@ -129,17 +131,19 @@ class Rounds(Tenure):
         tasks = [self._task(cut.at, self.routes[cut.at], cut.start, cut.end, share) for cut in together]
         busy = {task.lane for task in tasks}
         due_s = time.monotonic() - self._flow.limits.recommit_interval_ms / 1000
-        for lane, kept_s in sorted(self._kept_s.items()):
-            if lane not in busy and kept_s <= due_s:
-                tasks.append(self._keep(self._lanes_at.get(lane, Partition("", -1)), lane))
-        return tasks
+        due = [lane for lane, kept_s in sorted(self._kept_s.items()) if lane not in busy and kept_s <= due_s]
+        return tasks + self._keeps([self._lanes_at[lane] for lane in due if lane in self._lanes_at])
 
-    def _keep(self, at: Partition, lane: int) -> RangeTask:
-        """A task that commits the positions of a lane again. Its own partition takes part only if it has one."""
-        route = self.routes.get(at)
-        found = sighting.positions(self._flow, [at], self._plane.list_target([at.topic]), stable=True) if route else {}
-        position = found[at].offset if at in found else 0
-        return self._task(at, route if at in found else None, position, position, None)
+    def _keeps(self, due: Sequence[Partition]) -> list[RangeTask]:
+        """Tasks that commit the positions of lanes again. A lane's own partition takes part only if it has one."""
+        targets = {at: self.routes[at].target for at in due if at in self.routes}
+        stored = look.positions(self._flow, targets.values(), stable=True)
+        tasks: list[RangeTask] = []
+        for at in due:
+            found = stored[targets[at]] if at in targets else None
+            offset = found.offset if found else 0
+            tasks.append(self._task(at, self.routes[at] if found else None, offset, offset, None))
+        return tasks
 
     def _task(self, at: Partition, route: Route | None, start: int, end: int, rate_max: float | None) -> RangeTask:
         generation = self.generation
@@ -198,9 +202,7 @@ class Rounds(Tenure):
             raise error
         if isinstance(error, Incident):
             self.stop(at, error)
-            self._kept_s[self.generation.cut.lane_of(*at)] = (
-                time.monotonic()
-            )  # it stops the partition, not its position
+            self._kept_s[self.generation.cut.lane_of(*at)] = time.monotonic()  # its position is committed all the same
             left.pop(at, None)
             return
         if error is not None:
@@ -229,6 +231,16 @@ class Rounds(Tenure):
             advice=incident.advice,
         )
         self.incidents[at] = incident
+
+
+def _same(topic: str, before: Mapping[str, TopicInfo], now: Mapping[str, TopicInfo]) -> bool:
+    return topic in before and topic in now and before[topic].topic_id == now[topic].topic_id
+
+
+def _together(left: Mapping[Partition, deque[Range]]) -> list[Range]:
+    """The next range of each partition; claims, which are empty, come before everything else."""
+    heads = [cuts[0] for _, cuts in sorted(left.items())]
+    return [cut for cut in heads if cut.start == cut.end] or heads
 
 
 def _standings(

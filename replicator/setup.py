@@ -95,15 +95,17 @@ class Setup:
                     if attempt >= CHANGE_ATTEMPTS and time.monotonic() >= give_up:
                         raise
                     self._log.warning("generation_tried_again", reason=str(error))
-                    self._asked.wait(min(CHANGE_PAUSE_S_MAX, CHANGE_PAUSE_S * 2 ** min(attempt, 10)))
+                    pause_s = min(CHANGE_PAUSE_S_MAX, CHANGE_PAUSE_S * 2 ** min(attempt, 10))
+                    if self._asked.wait(pause_s):
+                        time.sleep(pause_s)  # a hand-over: it was asked to stop, and still has this to do
         finally:
             reader.close()
 
-    def wanted(self, infos: Mapping[str, TopicInfo], generation: Generation) -> dict[str, TopicInfo]:
-        """All selected topics, or under `new_topics: ignore` those of the flow's first listing."""
+    def wanted(self, infos: Mapping[str, TopicInfo], first: Mapping[str, int]) -> dict[str, TopicInfo]:
+        """All selected topics, or under `new_topics: ignore` those of the flow's first listing, `first`."""
         if self._flow.new_topics == "copy":
             return dict(infos)
-        return {name: info for name, info in infos.items() if name in generation.partitions}
+        return {name: info for name, info in infos.items() if name in first}
 
     def routes(self, infos: Mapping[str, TopicInfo]) -> dict[Partition, Route]:
         """Make sure of the target topics, then map every source partition to its target partition."""

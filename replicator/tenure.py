@@ -44,10 +44,13 @@ class Tenure:
         """Open a generation with a lane for each partition of the flow: whatever ran before is fenced off."""
         listing = partitions(infos)
         cut = Cut.by_partition(listing)
-        self._infos = infos
-        self._opened = self._setup.change(lambda changer: changer.begin(kind, cut, listing, may_replace))
-        self._log.info("generation_opened", generation=self._opened.number, lanes=cut.lanes, kind=kind.value)
-        self.routes = self._setup.routes(self._setup.wanted(infos, self._opened))
+        before = self._opened.number if self._opened else 0
+        opened = self._setup.change(lambda changer: changer.begin(kind, cut, listing, may_replace, before))
+        self._opened = opened  # from here on there is something to hand over
+        self._log.info("generation_opened", generation=opened.number, lanes=cut.lanes, kind=kind.value)
+        wanted = self._setup.wanted(infos, opened.partitions)
+        self.routes = self._setup.routes(wanted)
+        self._infos = wanted
 
     def sight(self, *, stable: bool) -> dict[Partition, Sighted]:
         """What both clusters say now about all partitions of the flow."""
@@ -83,15 +86,15 @@ def check_free(
 ) -> None:
     """Whether a job may begin: nobody holds the flow under the open generation, or it may be taken over.
 
-    A worker that died holds it too: nobody can tell. A job of the same kind (`own`) that is there counts as one that
-    died and is begun again.
+    A worker that died holds it too: nobody can tell. So does a flow on Spark: a clean stop would have handed it over. A
+    job of the same kind (`own`) that is there counts as one that died and is begun again.
 
     Raises Superseded.
     """
     if take_over or found.kind is own:
         return
     held = sighting.holders(seen, found.number)
-    if not held and not found.kind.bounded:
+    if not held and found.kind is Kind.LIVE:
         return
     names = ", ".join(f"{owner} ({len(partitions)} partitions)" for owner, partitions in held.items())
     raise Superseded(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -114,7 +115,8 @@ def test_two_attempts_at_a_range_meet(copying: Copying) -> None:
         slots = 6
 
         def run(self, tasks):  # type: ignore[no-untyped-def]
-            self._reach = reach
+            if all(task.start == task.end for task in tasks):
+                return super().run(tasks)  # claims
             slow = [self._pool.submit(copy_range, task, reach) for task in tasks]
             assert stuck.wait(60)
             with ThreadPoolExecutor(len(tasks)) as others:
@@ -152,9 +154,11 @@ def test_begin_and_end_by_offset_by_time_and_by_topic(copying: Copying, engine: 
     at = [Partition(copying.topic, number) for number in range(copying.partitions)]
     job, _ = backfill(copying, first=Bound(offsets={at[0]: 10}), last=Bound(offsets={at[0]: 20, at[1]: 30, at[2]: 0}))
     assert [(cut.at, cut.start, cut.end) for cut in job.check()] == [
+        (at[0], 10, 10),
+        (at[1], 0, 0),
+        (at[2], 0, 0),
         (at[0], 10, 20),
         (at[1], 0, 30),
-        (at[2], 0, 0),
     ]
     job.run(engine)
     assert copying.wait_stable() == [20, 30, 0], "a partition of which nothing was asked for is claimed"
@@ -184,6 +188,74 @@ def test_a_partition_whose_records_are_gone_is_named_and_the_others_go_on(copyin
     assert isinstance(incident, Incident)
     assert "source offsets 50 to 69 were deleted" in str(incident)
     assert [outcome.done for _, outcome in sorted(summary.partitions.items())] == [False, True, True]
+
+
+def test_a_stop_leaves_every_partition_claimed_where_it_would_have_begun(make_copying: MakeCopying) -> None:
+    """The flow itself starts at latest: a daemon that came upon an unclaimed partition would leave its history out."""
+    copying = make_copying(start="latest")
+    copying.load.plain(900)
+    first = Bound(offsets={Partition(copying.topic, number): 5 for number in range(copying.partitions)})
+    job, _ = backfill(copying, first=first)
+    job.check()
+
+    class One(Threads):
+        slots = 1
+
+    engine = One(lambda step: job.stop() if step == "claimed" else None)
+    job.run(engine)
+    engine.close()
+    job, _ = backfill(copying, first=first)
+    job.check()
+    engine = One(lambda step: job.stop() if step == "before_send" else None)
+    assert job.run(engine).stopped
+    engine.close()
+    worker = copying.running()
+    copying.wait_copied()
+    assert worker.stop() == 0
+    verdicts = copying.compare_from([5] * copying.partitions)
+    assert all(verdict.exact for verdict in verdicts.values()), verdicts
+
+
+def test_a_topic_that_is_made_anew_between_rounds_is_found_at_once(copying: Copying, engine: Threads) -> None:
+    copying.load.plain(2_000)
+    job, _ = backfill(copying, offsets_max=RANGE)
+    job.check()
+    run = engine.run
+
+    def recreated(tasks):  # type: ignore[no-untyped-def]
+        done = run(tasks)
+        if len(engine.rounds) == 2:
+            clients.delete_topic(copying.source, copying.topic)
+            clients.create_topic(copying.source, copying.topic, copying.partitions)
+            copying.load.plain(2_500)
+        return done
+
+    engine.run = recreated  # type: ignore[method-assign]
+    summary = job.run(engine)
+    names = {outcome.incident.name for outcome in summary.partitions.values() if outcome.incident is not None}
+    assert names == {"source_topic_recreated"}
+
+
+def test_a_topic_that_the_flow_ignores_is_left_alone(make_copying: MakeCopying) -> None:
+    name = f"ignoring-{uuid.uuid4().hex[:8]}"
+    copying = make_copying(topics=[f"^{name}.*"], new_topics="ignore")
+    clients.create_topic(copying.source, f"{name}.first")
+    clients.put(clients.producer(copying.source), f"{name}.first", b"1")
+    first, _ = backfill(copying)
+    first.check()
+    engine = Threads()
+    first.run(engine)
+    clients.create_topic(copying.source, f"{name}.later")
+    clients.put(clients.producer(copying.source), f"{name}.later", b"2")
+    clients.put(clients.producer(copying.source), f"{name}.first", b"3")
+    again, _ = backfill(copying)
+    again.check()
+    summary = again.run(engine)
+    engine.close()
+    assert [(at.topic, outcome.records) for at, outcome in summary.partitions.items()] == [(f"{name}.first", 1)]
+    asked, _ = backfill(copying, topics=frozenset({f"{name}.later"}))
+    with pytest.raises(ConfigError, match="later"):
+        asked.check()
 
 
 def test_positions_of_partitions_that_are_done_are_kept(make_copying: MakeCopying) -> None:

@@ -56,6 +56,6 @@ def forwarded(log_format: str, level: str, write: Callable[[str], object]) -> It
 def _forward(fifo: Path, write: Callable[[str], object]) -> None:
     with fifo.open(errors="replace") as lines:
         for line in lines:
-            if line == _END:
+            if line.endswith(_END):  # perhaps behind the half line of a task that was killed
                 return
             write(line.rstrip("\n"))

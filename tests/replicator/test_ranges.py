@@ -17,7 +17,12 @@ PLANNING_S_MAX = 5.0
 
 
 def of(ranges: list[Range], at: Partition) -> list[tuple[int, int]]:
-    return [(cut.start, cut.end) for cut in ranges if cut.at == at]
+    """What is copied of a partition; its claim is left out."""
+    return [(cut.start, cut.end) for cut in ranges if cut.at == at and cut.start < cut.end]
+
+
+def claims(ranges: list[Range]) -> list[tuple[Partition, int, int]]:
+    return [(cut.at, cut.start, cut.round) for cut in ranges if cut.start == cut.end]
 
 
 def test_each_partition_goes_from_its_position_to_its_end() -> None:
@@ -29,7 +34,7 @@ def test_each_partition_goes_from_its_position_to_its_end() -> None:
 
 
 def test_a_round_holds_a_partition_once_and_rounds_are_in_order() -> None:
-    ranges = plan({A: Seen(0, 25), B: Seen(0, 5), C: Seen(0, 11)}, 10).ranges
+    ranges = plan({A: Seen(0, 25, 0), B: Seen(0, 5, 0), C: Seen(0, 11, 0)}, 10).ranges
     turns = list(rounds(ranges))
     assert [[cut.at for cut in turn] for turn in turns] == [[A, B, C], [A, C], [A]]
     assert all(cut.round == number for number, turn in enumerate(turns) for cut in turn)
@@ -84,9 +89,15 @@ def test_a_partition_without_a_position_begins_where_the_flow_says() -> None:
     assert planned.bounds == {A: (7, 12), B: (4, 12)}
 
 
-def test_a_partition_without_a_position_is_claimed_if_there_is_nothing_to_copy() -> None:
-    assert of(plan({A: Seen(7, 7)}, 50).ranges, A) == [(7, 7)]
-    assert of(plan({A: Seen(7, 9)}, 50, last={A: 3}).ranges, A) == [(7, 7)]
+def test_all_partitions_without_a_position_are_claimed_before_anything_is_copied() -> None:
+    """Whoever runs the flow after a job that ended early must not begin elsewhere."""
+    ranges = plan({A: Seen(7, 90), B: Seen(7, 7), C: Seen(0, 80, 0)}, 50, {A: 8}).ranges
+    assert claims(ranges) == [(A, 8, 0), (B, 7, 0)]
+    assert {cut.round for cut in ranges if cut.start < cut.end} == {1, 2}
+    assert claims(plan({A: Seen(7, 9)}, 50, last={A: 3}).ranges) == [(A, 7, 0)], (
+        "nothing is asked for, and it is claimed"
+    )
+    assert claims(plan({A: Seen(0, 9, 9)}, 50).ranges) == []
 
 
 def test_records_that_the_source_has_deleted_stop_their_partition_alone_and_are_named() -> None:

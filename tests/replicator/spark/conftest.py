@@ -13,7 +13,7 @@ from replicator.spark import java
 from replicator.spark.session import SparkSettings, session
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")  # there is one Spark in a process at a time, and others follow
 def spark() -> Iterator[SparkSession]:
     """Without Java these tests are skipped; EOS_REQUIRE_JAVA=1 makes that fail."""
     try:
