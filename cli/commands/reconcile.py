@@ -27,6 +27,7 @@ from cli.options import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from cli.commands.reconcile_repair import Repairing, Wanted
     from cli.stopping import Stopping
     from replicator.config import Config, Flow
     from replicator.spark.outcome import Mode, Outcome
@@ -45,10 +46,11 @@ apart from loss, what retention or compaction removed on either side.
 \b
 Exit codes:
   0    both sides agree
-  1    differences
+  1    differences; with --repair apply, what was missing has been copied again: reconcile again to see what is left
   2    the flow file or the command line is wrong, Java or pyspark is missing, the output directory exists
   3    a cluster or Spark cannot be reached, or a right is missing
-  4    nothing can be compared: see the message
+  4    nothing can be compared: see the message; or incidents stopped the repair of some partitions
+  5    --repair apply: somebody else has the flow, or has taken it over
   130  interrupted
 """
 
@@ -62,6 +64,13 @@ Exit codes:
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="New directory for HTML, JSON and Parquet.")
 @click.option("--quick", is_flag=True, help="Only say which chunks differ, after one read of both sides.")
 @click.option("--deep", is_flag=True, help="Besides digests, compare every field of every record.")
+@click.option(
+    "--repair",
+    "wanted",
+    type=click.Choice(["plan", "apply"]),
+    help="Copy missing records again: say what would be done, or do it.",
+)
+@click.option("--take-over", is_flag=True, help="With --repair apply: take the flow from a worker that holds it.")
 @spark_options
 @json_option
 def reconcile(
@@ -73,15 +82,18 @@ def reconcile(
     out: Path | None,
     quick: bool,
     deep: bool,
+    wanted: Wanted | None,
+    take_over: bool,
     master: str | None,
     conf: tuple[str, ...],
     as_json: bool,
 ) -> int:
     """Read both sides of a flow with Spark and name every record that differs.
 
-    It may run while the flow runs: what is in flight is not compared. Nothing is changed on either side. Needs Java 17
-    or later and eos-replicate[spark].
+    It may run while the flow runs: what is in flight is not compared. Nothing is changed on either side, unless by
+    --repair apply. Needs Java 17 or later and eos-replicate[spark].
     """
+    from cli.commands import reconcile_repair
     from replicator import config
     from replicator.errors import ConfigError
 
@@ -92,15 +104,20 @@ def reconcile(
         raise ConfigError(f"--from {start} is not before --to {end}")
     loaded = config.load(path, os.environ)
     flow = one(loaded, path, name)
-    wanted = split(topics)
     mode: Mode = "quick" if quick else "deep" if deep else "full"
-    outcome = _run(loaded, flow, wanted, window, mode, out, master, conf)
+    reconcile_repair.refuse(wanted, mode, window, take_over)
+    repairing = reconcile_repair.Repairing(loaded, flow, wanted, take_over) if wanted else None
+    outcome = _run(loaded, flow, split(topics), window, mode, out, master, conf, repairing)
     if as_json:
         print_json(outcome.as_json())
     else:
         from cli.commands import reconcile_show
 
         reconcile_show.show(console_for_people(), outcome, out)
+        if outcome.repair is not None:
+            reconcile_repair.show(console_for_people(), outcome.repair)
+    if repairing is not None and repairing.code:
+        return repairing.code
     return 0 if outcome.agrees else 1
 
 
@@ -113,6 +130,7 @@ def _run(
     out: Path | None,
     master: str | None,
     conf: tuple[str, ...],
+    repairing: Repairing | None,
 ) -> Outcome:
     """Everything that can be wrong without Spark is found before it starts; Spark's start takes seconds."""
     from rich.console import Console
@@ -133,17 +151,26 @@ def _run(
     patience = patience_ms(flow)
     span = snapshot.Window(*window)
     with Stopping() as stopping, Console(stderr=True).status("asking both clusters") as status:
+        if repairing is not None:
+            repairing.begin()
         snapshot.take(flow, topics, span, connect_timeout_ms=patience)
         status.update("starting Spark")
         with session.session(chosen) as spark:
+            if repairing is not None:
+                repairing.begin()
             taken = snapshot.take(flow, topics, span, connect_timeout_ms=patience)
             with (
                 _interruptible(stopping, spark),
                 failures.explained(flow, taken, connect_timeout_ms=patience),
             ):
                 outcome, findings = compare(spark, flow, taken, mode, status.update)
-                if out is not None:
-                    status.update(f"writing {out}")
+                if repairing is not None:
+                    repairing.find(findings)
+            if repairing is not None:
+                outcome = repairing.finish(outcome, taken, stopping, status.update)
+            if out is not None:
+                status.update(f"writing {out}")
+                with _interruptible(stopping, spark), failures.explained(flow, taken, connect_timeout_ms=patience):
                     report.write(outcome, findings, out)
     return outcome
 

@@ -182,6 +182,31 @@ def test_damage_of_every_kind_is_found_and_nothing_else(
     assert first & {("reordered", 0, 10_000, 10_002, ""), ("reordered", 0, 10_001, 10_001, "")}
 
 
+def test_what_is_missing_is_planned_and_copied_again(plant: Plant, command: Command, tmp_path: Path) -> None:
+    records = mixed(2_000)
+    planted = plant([records, records], [[*records[:100], *records[150:1_000], *records[1_001:]], records[:1_900]])
+    planted.commit([2_000] * 2, [1_949, 1_900])
+    code, said = command(planted, "--repair", "plan", "--json")
+    assert code == 1, said
+    plan = json.loads(said[said.index("{") : said.rindex("}") + 1])["repair"]
+    assert [row["spans"] for row in plan["partitions"]] == [
+        [{"first": 100, "end": 150, "records": 50}, {"first": 1_000, "end": 1_001, "records": 1}],
+        [{"first": 1_900, "end": 2_000, "records": 100}],
+    ]
+    assert len(clients.read(planted.target, planted.copy, 1)) == 1_900, "a plan changes nothing"
+    out = tmp_path / "out"
+    code, said = command(planted, "--repair", "apply", "--out", str(out))
+    assert code == 1, said
+    assert "51 copied again" in said
+    assert [row["copied"] for row in json.loads((out / "report.json").read_text())["repair"]["partitions"]] == [51, 100]
+    assert "<h2>Repair</h2>" in (out / "report.html").read_text()
+    code, said = command(planted, "--repair", "apply", "--json")
+    after = json.loads(said[said.index("{") : said.rindex("}") + 1])
+    assert [row["verdicts"] for row in after["partitions"]] == [{"same": 1_949, "reordered": 51}, {"same": 2_000}]
+    assert all(row["source_counts_agree"] and row["target_counts_agree"] for row in after["partitions"])
+    assert after["repair"]["applied"] is False
+
+
 def test_the_other_passes_agree_with_it(spark: SparkSession, plant: Plant) -> None:
     records = mixed(RECORDS)
     planted = plant([records], [damaged(records)])

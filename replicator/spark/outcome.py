@@ -85,7 +85,7 @@ class PartitionOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """All partitions. `waiting` has none of its records copied yet; times in ms since 1970."""
+    """All partitions. `waiting` has none of its records copied yet; times in ms since 1970. `repair`: see `missing`."""
 
     flow: str
     source: str
@@ -96,6 +96,7 @@ class Outcome:
     partitions: tuple[PartitionOutcome, ...]
     waiting: tuple[Partition, ...] = ()
     notes: tuple[str, ...] = ()
+    repair: Mapping[str, Any] | None = None
 
     @property
     def agrees(self) -> bool:

@@ -24,7 +24,7 @@ _UNSETTLED = (verdicts.MISSING, verdicts.EXTRA)
 FEW_MAX = 250_000
 """Missing and extra records that are sent to every executor; with more, the records among which they are looked for
 are shuffled."""
-_GUESSED = (
+GUESSED = (
     f"more than {OPENED_MAX} records differ here or repeat each other, and no record of its own says where to divide "
     "them: some that are called missing, extra or reordered may be neither"
 )
@@ -52,7 +52,7 @@ def reconcile(spark: SparkSession, flow: Flow, snapshot: Snapshot, mode: Mode, s
     if differ:
         say(f"opening {sum(len(numbers) for item in differ for numbers in intervals[item.pair])} chunks")
         opened, guessed = passes.opened((item, intervals[item.pair]) for item in differ)
-        notes = dict.fromkeys(guessed, _GUESSED)
+        notes = dict.fromkeys(guessed, GUESSED)
         findings = _resolved(passes, differ, opened.persist())
     if mode == "deep":
         say("comparing every field of every record")

@@ -39,6 +39,9 @@ def path(tmp_path: Path) -> Path:
     ("arguments", "expected"),
     [
         (["--quick", "--deep"], "--quick and --deep exclude each other"),
+        (["--quick", "--repair", "plan"], "--quick does not name records"),
+        (["--repair", "apply", "--to", "2026-01-01T00:00:00Z"], "--repair needs the whole topics"),
+        (["--take-over"], "--take-over is for --repair apply"),
         (["--from", "2026-01-02T00:00:00Z", "--to", "2026-01-01T00:00:00Z"], "is not before --to"),
         (["--from", "2026-01-01T00:00:00"], "--from 2026-01-01T00:00:00: the time needs a zone"),
         (["--to", "yesterday"], "--to yesterday: expected a time such as"),

@@ -1,0 +1,106 @@
+"""What `reconcile --repair` adds: refusals before Spark starts, the plan, and the repair itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from rich.console import Console
+
+    from cli.stopping import Stopping
+    from replicator.config import Config, Flow
+    from replicator.map import Repair as Repaired
+    from replicator.planes.contract import Partition
+    from replicator.repair_spans import Missing
+    from replicator.spark.outcome import Mode, Outcome
+    from replicator.spark.snapshot import Snapshot
+
+Wanted = Literal["plan", "apply"]
+SPANS_SHOWN = 5
+
+
+class Repairing:
+    """`--repair plan` or `apply` of one run of the command."""
+
+    def __init__(self, loaded: Config, flow: Flow, wanted: Wanted, take_over: bool) -> None:
+        self._loaded, self._flow, self._wanted, self._take_over = loaded, flow, wanted, take_over
+        self._known: frozenset[Repaired] = frozenset()
+        self._found: dict[Partition, tuple[Missing, ...]] = {}
+        self.code = 0
+
+    def begin(self) -> None:
+        """Before the snapshot is taken: what can be refused is, and the repairs that it will have seen are read.
+
+        Raises Superseded, ConfigError, and what makes a cluster unreachable.
+        """
+        from replicator import repair
+
+        if self._wanted == "apply":
+            repair.check(self._flow, take_over=self._take_over)
+            self._known = repair.known(self._flow)
+
+    def find(self, findings: DataFrame) -> None:
+        """With Spark: which spans are missing. Raises Incident when they are too many."""
+        from replicator.spark import missing
+
+        self._found = missing.spans(findings)
+
+    def finish(self, outcome: Outcome, taken: Snapshot, stopping: Stopping, say: Callable[[str], None]) -> Outcome:
+        """After the comparison: the plan, and with `apply` the repair. `code` is then 4 where incidents stopped it."""
+        import structlog
+
+        from replicator import failpoints, logs
+        from replicator.repair import Repair
+        from replicator.repair_spans import Request
+        from replicator.spark import missing
+
+        summary = None
+        wanted = missing.damage(outcome, taken, self._found)
+        if self._wanted == "apply" and wanted:
+            say("copying missing records again")
+            logs.configure("text", "warning")
+            request = Request(wanted, self._known, self._take_over)
+            reach = failpoints.parse(os.environ.get(failpoints.VARIABLE, ""))
+            job = Repair(self._flow, self._loaded, request, structlog.get_logger(), reach)
+            with stopping.asks(job.stop):
+                summary = job.run()
+            self.code = 4 if summary.incident is not None else 0
+        return replace(outcome, repair=missing.told(outcome, self._found, summary))
+
+
+def refuse(wanted: str | None, mode: Mode, window: tuple[int | None, int | None], take_over: bool) -> None:
+    """Raises ConfigError for options that exclude each other."""
+    from replicator.errors import ConfigError
+
+    if wanted is None:
+        if take_over:
+            raise ConfigError("--take-over is for --repair apply")
+        return
+    if mode == "quick":
+        raise ConfigError("--quick does not name records, so there is nothing to --repair")
+    if window != (None, None):
+        raise ConfigError("--repair needs the whole topics: what --from or --to leaves out may hold what seems missing")
+
+
+def show(console: Console, told: Mapping[str, Any]) -> None:
+    """The plan or what was done, in lines."""
+    for row in told["partitions"]:
+        at = f"{row['source']['topic']}[{row['source']['partition']}]"
+        if row["missing"]:
+            done = "to be copied again" if row["copied"] is None else f"missing, {row['copied']:,} copied again"
+            spans = ", ".join(f"{item['first']}-{item['end'] - 1}" for item in row["spans"][:SPANS_SHOWN])
+            more = len(row["spans"]) + row["spans_not_listed"] - SPANS_SHOWN
+            spans += f" and {more:,} more" if more > 0 else ""
+            console.print(f"repair: {at}: {row['missing']:,} records {done} (source offsets {spans})", markup=False)
+        for reason in (row["refused"], row["incident"]):
+            if reason:
+                console.print(f"repair: {at}: {reason}", markup=False, soft_wrap=True)
+        if row["stays"]:
+            stays = ", ".join(f"{records:,} {name}" for name, records in row["stays"].items())
+            console.print(f"repair: {at}: {stays}: can't be repaired", markup=False)
+    for note in told["notes"] if told["partitions"] else ():
+        console.print(f"repair: {note}", markup=False, soft_wrap=True)
