@@ -28,7 +28,7 @@ from benchmarks import cases, load
 from benchmarks.__main__ import RESULTS, machine
 from benchmarks.clusters import Kafka
 from benchmarks.observe import POLL_S, Copy
-from benchmarks.systems import HERE, Eos
+from benchmarks.systems import HERE, Eos, resident_mib
 from replicator import config
 from replicator.config import Flow
 from replicator.spark import kafka, snapshot
@@ -111,34 +111,13 @@ def times(flow: Flow, records: int, runs: int, console: Console) -> dict[str, li
     return found
 
 
-def _resident_mib(root: int) -> float:
-    """Resident memory of a process and all that it started, now; memory that processes share is shared out (PSS)."""
-    children: dict[int, list[int]] = {}
-    for status in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = status.read_text().rpartition(")")[2].split()
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        children.setdefault(int(fields[1]), []).append(int(status.parent.name))
-    total, todo = 0, [root]
-    while todo:
-        pid = todo.pop()
-        todo += children.get(pid, [])
-        try:
-            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        total += next((int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0)
-    return total / 1024
-
-
 def memory(found: Copied, mode: str) -> float:
     """Peak MiB of `eos-replicate reconcile`: driver, executor (one JVM here) and Python."""
     command = [sys.executable, "-m", "cli.main", "reconcile", "-c", str(found.file), "--master", MASTER, "--json"]
     process = subprocess.Popen([*command, *([f"--{mode}"] if mode else [])], stdout=subprocess.DEVNULL, cwd=HERE.parent)
     peak = 0.0
     while process.poll() is None:
-        peak = max(peak, _resident_mib(process.pid))
+        peak = max(peak, resident_mib(process.pid))
         time.sleep(SAMPLE_S)
     if process.returncode != 0:
         raise RuntimeError(f"reconcile ended with exit code {process.returncode}")

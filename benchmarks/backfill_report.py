@@ -1,0 +1,54 @@
+"""The newest figures of the backfill in docs/performance.md; `python -m benchmarks.backfill_report` writes them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from benchmarks import report
+
+RESULTS = report.RESULTS / "backfill"
+BEGIN, END = "<!-- backfill: python -m benchmarks.backfill_report -->\n", "<!-- end of backfill -->\n"
+RATIO_MIN = 1.2
+
+
+def section(results: dict[str, Any]) -> str:
+    """Markdown of one results file."""
+    machine, settings = results["machine"], results["settings"]
+    rates = {name: figures["records_per_s"] for name, figures in results["median"]["backlog"].items()}
+    live = rates["eos-replicate"]
+    (few, less), *_, (many, more) = sorted((int(size), peak) for size, peak in results["peak_mib"].items())
+    lines = [
+        f"{settings['started'][:10]}: {machine['cpu']}, {machine['cores']} cores; pyspark on local[*,4], "
+        f"{machine['kafka']};",
+        f"{settings['records']:,} records of 256 bytes in 4 partitions, median of {settings['runs']}.",
+        "",
+        "| | records/s | of the live worker | aim |",
+        "|---|---|---|---|",
+        f"| backfill | {rates['backfill']:,.0f} | {rates['backfill'] / live:.2f} | at least {RATIO_MIN} |",
+        f"| live worker, one lane | {live:,.0f} | 1 | |",
+        f"| MirrorMaker 2 | {rates['MirrorMaker 2']:,.0f} | {rates['MirrorMaker 2'] / live:.2f} | |",
+        "",
+        f"Peak memory of the backfill with driver, executor and tasks: {less:,.0f} MiB for {few:,} records, "
+        f"{more:,.0f} MiB for {many:,} ({more / less:.2f}; aim: the same).",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+@click.command()
+def main() -> None:
+    """Write the newest results into docs/performance.md."""
+    path = report.newest(RESULTS)
+    if path is None:
+        raise click.ClickException(f"no results in {RESULTS}: run `python -m benchmarks.backfill` first")
+    document = report.DOCUMENT.read_text()
+    head, tail = document.index(BEGIN) + len(BEGIN), document.index(END)
+    text = section(json.loads(path.read_text()))
+    report.DOCUMENT.write_text(f"{document[:head]}\n{text}\n{document[tail:]}")
+    click.echo(f"{report.DOCUMENT.name}: {path.name}")
+
+
+if __name__ == "__main__":
+    main()
