@@ -74,6 +74,7 @@ class Outcome:
     position: int
     records: int
     incident: Incident | None = None
+    begun: bool = True  # it has a position: whoever runs the flow goes on there
 
     @property
     def done(self) -> bool:
@@ -227,13 +228,13 @@ class Backfill:
 def _outcome(plan: Plan, at: Partition, before: Sighted, after: Sighted, incident: Incident | None) -> Outcome:
     start, end = plan.bounds[at]
     position = start if after.position is None else after.position
-    return Outcome(start, end, position, after.records - before.records, incident)
+    return Outcome(start, end, position, after.records - before.records, incident, after.position is not None)
 
 
 def _vanished(at: Partition, bounds: tuple[int, int]) -> Outcome:
     why = "it was there when the backfill was checked, and not any more when its generation was open"
     gone = Incident("source_topic_gone", why, topic=at.topic, partition=at.partition, offset=bounds[0])
-    return Outcome(*bounds, bounds[0], 0, gone)
+    return Outcome(*bounds, bounds[0], 0, gone, False)
 
 
 def failed(summary: Summary) -> ReplicatorError | None:

@@ -48,6 +48,8 @@ def _said(summary: Summary) -> str:
         return f"[green]backfilled[/]: {copied}; the daemon goes on from here"
     if any(found.incident is not None for found in summary.partitions.values()):
         return f"[red]incidents stopped partitions[/]: {copied}"
+    if not all(found.begun for found in summary.partitions.values()):
+        return f"[yellow]stopped[/]: {copied}; run the same command again: the daemon would begin where `start` says"
     return f"[yellow]stopped[/]: {copied}; run the same command again to go on, or the daemon"
 
 
