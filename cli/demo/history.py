@@ -45,15 +45,19 @@ def write(bootstrap: str, topic: str, partitions: int, first: int, last: int) ->
     _finish(producer, failed)
 
 
-def careless(source: str, target: str, topic: str, partitions: int, copy: str) -> None:
-    """Copy a topic with one difference of each kind of `DAMAGE`."""
+def careless(source: str, target: str, topic: str, partitions: int, copy: str) -> dict[int, int]:
+    """Copy a topic with one difference of each kind of `DAMAGE`; how many records each partition of the copy has."""
     records = reading.read(source, {topic: partitions})
     reading.create_topics(target, {copy: partitions})
     producer, failed = _producer(target)
+    written: dict[int, int] = {}
     for (_, number), whole in sorted(records.items()):
-        for seen in _damaged(whole, number):
+        damaged = _damaged(whole, number)
+        written[number] = len(damaged)
+        for seen in damaged:
             _put(producer, copy, number, seen.key, seen.value, seen.timestamp_ms)
     _finish(producer, failed)
+    return written
 
 
 def _damaged(whole: Sequence[Seen], partition: int) -> list[Seen]:
@@ -72,15 +76,18 @@ def _damaged(whole: Sequence[Seen], partition: int) -> list[Seen]:
     return records
 
 
-def vouch(flow_file: Path, flow_name: str, topic: str, counts: Mapping[int, int]) -> None:
-    """Commit positions for the careless copy, as if a flow had copied `counts` records of each partition."""
+def vouch(flow_file: Path, flow_name: str, topic: str, count: int, written: Mapping[int, int]) -> None:
+    """Commit positions for the careless copy, as if a flow had copied `count` records of each partition.
+
+    `written`: how many each has.
+    """
     flow = config.load(flow_file).flows[flow_name]
     with ControlPlane(flow) as clusters:
         here, _ = clusters.connect()
         source = clusters.list_source()[topic]
         (target,) = clusters.list_target([topic]).values()
     offsets = []
-    for number, count in counts.items():
+    for number, copied in written.items():
         evidence = Evidence(
             generation=1,
             owner="careless",
@@ -89,6 +96,7 @@ def vouch(flow_file: Path, flow_name: str, topic: str, counts: Mapping[int, int]
             source_topic_id=source.topic_id,
             target_topic_id=target.topic_id,
             log_start=0,
+            next_target_offset=copied,
             count=count,
         )
         offsets.append(TopicPartition(target.name, number, count, metadata=checkpoint.encode(evidence)))

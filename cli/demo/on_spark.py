@@ -67,9 +67,9 @@ class Director:
             self._say("reconciling: Spark's own reader on both sides")
             report = self._spark(["reconcile", "--flow", FLOW, "--out", str(self._directory / "exact")], 0)
             self._say("making a careless copy: one record missing, one doubled, one altered, two swapped")
-            history.careless(source.address, target.address, TOPIC, PARTITIONS, f"{CARELESS}.{TOPIC}")
-            share = (self._records + more) // PARTITIONS
-            history.vouch(self._file, CARELESS, TOPIC, dict.fromkeys(range(PARTITIONS), share))
+            copy = f"{CARELESS}.{TOPIC}"
+            written = history.careless(source.address, target.address, TOPIC, PARTITIONS, copy)
+            history.vouch(self._file, CARELESS, TOPIC, (self._records + more) // PARTITIONS, written)
             self._say("reconciling the careless copy")
             out = self._directory / "damaged"
             found = self._spark(["reconcile", "--flow", CARELESS, "--out", str(out)], 1)
