@@ -88,17 +88,20 @@ def scratch(keep: bool) -> Iterator[tuple[Path, list[str]]]:
     """A directory that goes away at the end, however it comes, unless there is a reason in the list to keep it."""
     directory = Path(tempfile.mkdtemp(prefix="eos-demo-"))
     reasons = ["--keep"] if keep else []
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _end)
     try:
         yield directory, reasons
     finally:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in before:
             signal.signal(number, signal.SIG_IGN)  # a second ^C must not leave half of the files
         if reasons:
             click.echo(f"data and logs are in {directory} ({reasons[-1]})", err=True)
         else:
             shutil.rmtree(directory)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _end(number: int, frame: FrameType | None) -> None:
