@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
@@ -37,17 +36,15 @@ def section(results: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def written(document: str, results: dict[str, Any]) -> str:
+    """The document with these figures replaced. Raises ValueError without the two markers."""
+    return report.between(document, BEGIN, END, section(results))
+
+
 @click.command()
 def main() -> None:
     """Write the newest results into docs/performance.md."""
-    path = report.newest(RESULTS)
-    if path is None:
-        raise click.ClickException(f"no results in {RESULTS}: run `python -m benchmarks.backfill` first")
-    document = report.DOCUMENT.read_text()
-    head, tail = document.index(BEGIN) + len(BEGIN), document.index(END)
-    text = section(json.loads(path.read_text()))
-    report.DOCUMENT.write_text(f"{document[:head]}\n{text}\n{document[tail:]}")
-    click.echo(f"{report.DOCUMENT.name}: {path.name}")
+    report.update(RESULTS, written, "python -m benchmarks.backfill")
 
 
 if __name__ == "__main__":

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import click
@@ -37,19 +35,13 @@ def section(results: dict[str, Any]) -> str:
 
 def written(document: str, results: dict[str, Any]) -> str:
     """The document with these figures replaced. Raises ValueError without the two markers."""
-    head, tail = document.index(BEGIN) + len(BEGIN), document.index(END)
-    return f"{document[:head]}\n{section(results)}\n{document[tail:]}"
+    return report.between(document, BEGIN, END, section(results))
 
 
 @click.command()
 def main() -> None:
     """Write the newest results into docs/performance.md."""
-    path = report.newest(RESULTS)
-    if path is None:
-        raise click.ClickException(f"no results in {RESULTS}: run `python -m benchmarks.reconcile` first")
-    document: Path = report.DOCUMENT
-    document.write_text(written(document.read_text(), json.loads(path.read_text())))
-    click.echo(f"{document.name}: {path.name}")
+    report.update(RESULTS, written, "python -m benchmarks.reconcile")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -69,20 +70,30 @@ def section(results: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def between(document: str, begin: str, end: str, text: str) -> str:
+    """The document with what stands between two markers replaced. Raises ValueError without them."""
+    head, tail = document.index(begin) + len(begin), document.index(end)
+    return f"{document[:head]}\n{text}\n{document[tail:]}"
+
+
 def written(document: str, results: dict[str, Any]) -> str:
     """The document with its figures replaced. Raises ValueError without the two markers."""
-    head, tail = document.index(BEGIN) + len(BEGIN), document.index(END)
-    return f"{document[:head]}\n{section(results)}\n{document[tail:]}"
+    return between(document, BEGIN, END, section(results))
+
+
+def update(results: Path, write: Callable[[str, dict[str, Any]], str], command: str) -> None:
+    """Put the newest of `results` into docs/performance.md; `command` makes some."""
+    path = newest(results)
+    if path is None:
+        raise click.ClickException(f"no results in {results}: run `{command}` first")
+    DOCUMENT.write_text(write(DOCUMENT.read_text(), json.loads(path.read_text())))
+    click.echo(f"{DOCUMENT.name}: {path.name}")
 
 
 @click.command()
 def main() -> None:
     """Write the newest results into docs/performance.md."""
-    path = newest(RESULTS)
-    if path is None:
-        raise click.ClickException(f"no results in {RESULTS}: run `make bench` first")
-    DOCUMENT.write_text(written(DOCUMENT.read_text(), json.loads(path.read_text())))
-    click.echo(f"{DOCUMENT.name}: {path.name}")
+    update(RESULTS, written, "make bench")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from benchmarks import backfill_report, report
 
 RESULTS = {
@@ -28,3 +30,11 @@ def test_rates_are_compared_with_the_live_worker_and_memory_with_itself() -> Non
 def test_the_document_has_the_place_for_them() -> None:
     document = report.DOCUMENT.read_text()
     assert document.count(backfill_report.BEGIN) == document.count(backfill_report.END) == 1
+
+
+def test_the_document_shows_the_newest_results() -> None:
+    path = report.newest(backfill_report.RESULTS)
+    assert path is not None
+    document = report.DOCUMENT.read_text()
+    shown = backfill_report.written(document, json.loads(path.read_text()))
+    assert shown == document, "run python -m benchmarks.backfill_report"
