@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from functools import partial
 
 import structlog
 
@@ -77,10 +76,6 @@ class Continuous:
         if found.kind.bounded and not self._take_over:
             raise Superseded(occupied(self._flow, found))
 
-    def _mine(self, number: int, found: Generation) -> None:
-        if found.number != number:
-            raise Superseded(f"flow {self._flow.name}: generation {found.number} has taken over from {number}")
-
     def _repeat(self, engine: Engine, setup: Setup, rounds: Rounds, infos: Mapping[str, TopicInfo]) -> None:
         """Rounds, and from time to time a look for new topics and partitions: those need lanes of their own."""
         limits, failures, stale = self._flow.limits, 0, False
@@ -94,7 +89,7 @@ class Continuous:
                     look_s = time.monotonic() + limits.discovery_interval_ms / 1000
                     if stale or _shape(found) != _shape(infos):
                         stale = True  # until it is open, nothing may run with what was known before
-                        rounds.open(Kind.ROUNDS, found, partial(self._mine, rounds.generation.number))
+                        rounds.open(Kind.ROUNDS, found, rounds.check_own)
                         infos, stale = found, False
                 idle = not self._once(engine, rounds)
                 failures = 0

@@ -78,9 +78,7 @@ class Rounds(Tenure):
             found = control.read(self._flow, reader).open
         finally:
             reader.close()
-        if found is None or found.number != self.generation.number:
-            other = "a change" if found is None else f"generation {found.number} ({found.kind.value})"
-            raise Superseded(f"flow {self._flow.name}: {other} has taken over from {self.generation.number}")
+        self.check_own(found)
 
     def _note_kept(self) -> None:
         """When each lane's positions were last committed, so that none gets too old. Without positions: no need."""

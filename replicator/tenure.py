@@ -56,19 +56,20 @@ class Tenure:
         """What both clusters say now about all partitions of the flow."""
         return sighting.sight(self._flow, self._plane, self._infos, stable=stable)
 
+    def check_own(self, found: Generation | None) -> None:
+        """Whether the open generation (None: a change is under way) is still the job's. Raises Superseded."""
+        mine = self.generation.number
+        if found is None or found.number != mine:
+            other = "a change" if found is None else f"generation {found.number} ({found.kind.value})"
+            raise Superseded(f"flow {self._flow.name}: {other} has taken over from {mine}")
+
     def hand_over(self) -> None:
         """Open the daemon's next generation: fences every task that may still run.
 
         Raises Superseded when another generation than the job's is open.
         """
-        mine = self.generation.number
-
-        def may_replace(found: Generation) -> None:
-            if found.number != mine:
-                raise Superseded(f"flow {self._flow.name}: generation {found.number} has taken over from {mine}")
-
         cut, listing = Cut(self._flow.lanes), partitions(self._infos)
-        generation, _ = self._setup.change(lambda changer: changer.ensure(cut, listing, may_replace))
+        generation, _ = self._setup.change(lambda changer: changer.ensure(cut, listing, self.check_own))
         self._log.info("handed_over", generation=generation.number, lanes=generation.lanes)
 
     def hand_over_anyway(self) -> None:
