@@ -53,8 +53,10 @@ class Changer:
         control = read(self._flow, self._reader)
         if control.open and _fits(control.open, cut):
             return control.open, False
-        if control.preparing:  # somebody is at it, or died; to initialise the control id would cut it short
-            may_replace(control.preparing)
+        if control.preparing and control.preparing.by != self._by:
+            may_replace(
+                control.preparing
+            )  # somebody is at it, or died; to initialise the control id would cut it short
         return self._change(cut, listing, Kind.LIVE, may_replace, lambda found: _fits(found, cut)), True
 
     def begin(
