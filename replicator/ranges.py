@@ -10,9 +10,8 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import groupby
 from typing import NamedTuple
 
 from replicator.errors import ConfigError, Incident
@@ -95,12 +94,6 @@ def plan(
     if claims:
         cuts = [cut._replace(round=cut.round + 1) for cut in cuts]
     return Plan(sorted(claims + cuts), bounds, lost)
-
-
-def rounds(ranges: Sequence[Range]) -> Iterator[list[Range]]:
-    """The ranges of each round, in order; `ranges` as `plan` gives them."""
-    for _, together in groupby(ranges, key=lambda cut: cut.round):
-        yield list(together)
 
 
 def _bounds(found: Seen, first: int | None, last: int | None) -> tuple[int, int]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from itertools import pairwise
+from collections.abc import Iterator, Mapping
+from itertools import groupby, pairwise
 
 import pytest
 
 from replicator.errors import ConfigError
 from replicator.planes.contract import Partition
-from replicator.ranges import Range, Seen, plan, rounds
+from replicator.ranges import Range, Seen, plan
 
 A, B, C = Partition("a", 0), Partition("a", 1), Partition("b", 0)
 PLANNING_S_MAX = 5.0
@@ -19,6 +19,12 @@ PLANNING_S_MAX = 5.0
 def of(ranges: list[Range], at: Partition) -> list[tuple[int, int]]:
     """What is copied of a partition; its claim is left out."""
     return [(cut.start, cut.end) for cut in ranges if cut.at == at and cut.start < cut.end]
+
+
+def rounds(ranges: list[Range]) -> Iterator[list[Range]]:
+    """The ranges of each round, in the order in which the plan has them."""
+    for _, together in groupby(ranges, key=lambda cut: cut.round):
+        yield list(together)
 
 
 def claims(ranges: list[Range]) -> list[tuple[Partition, int, int]]:
