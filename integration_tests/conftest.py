@@ -7,15 +7,19 @@ import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from integration_tests.harness.broker import BrokerHandle, Kind
 from integration_tests.harness.clients import warm_up
+from integration_tests.harness.copying import Copying
 from integration_tests.harness.embedded import EmbeddedBroker
 from integration_tests.harness.kafka_container import KafkaContainer, docker_problem
 from integration_tests.harness.proxy import Proxy
 
+MakeCopying = Callable[..., Copying]
 BOTH = [pytest.param("embedded"), pytest.param("kafka", marks=pytest.mark.kafka)]
 
 
@@ -91,3 +95,17 @@ def proxy(target: BrokerHandle) -> Iterator[Proxy]:
 def unique() -> Callable[[str], str]:
     """Names that no other test has used: `unique("orders")` → `orders-3f9a1c2b`."""
     return lambda prefix: f"{prefix}-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def make_copying(source: BrokerHandle, target: BrokerHandle, tmp_path: Path) -> Iterator[MakeCopying]:
+    """Makes flows from source to target; keywords as of `Copying`. Their processes end with the test."""
+    made: list[Copying] = []
+
+    def make(**settings: Any) -> Copying:
+        made.append(Copying(source, target, tmp_path, **settings))
+        return made[-1]
+
+    yield make
+    for copying in made:
+        copying.close()

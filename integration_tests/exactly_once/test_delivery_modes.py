@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from integration_tests.exactly_once.conftest import MakeCopying
+from integration_tests.conftest import MakeCopying
 from integration_tests.harness import clients
 from integration_tests.harness.copying import Copying
 from integration_tests.harness.replicator import Replicator

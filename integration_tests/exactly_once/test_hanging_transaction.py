@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from integration_tests.exactly_once.conftest import MakeCopying
+from integration_tests.conftest import MakeCopying
 from integration_tests.harness import clients
 from integration_tests.harness.compare import assert_exact
 from integration_tests.harness.copying import Copying

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import TopicPartition
 
-from integration_tests.exactly_once.conftest import MakeCopying
+from integration_tests.conftest import MakeCopying
 from integration_tests.harness import clients, raw
 from integration_tests.harness.compare import assert_exact, wait_key
 from integration_tests.harness.copying import Copying

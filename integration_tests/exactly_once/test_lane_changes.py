@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from integration_tests.exactly_once.conftest import MakeCopying
+from integration_tests.conftest import MakeCopying
 from integration_tests.harness.proxy import Action, Proxy, Side
 
 SUPERSEDED = 5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from integration_tests.exactly_once.conftest import MakeCopying
+from integration_tests.conftest import MakeCopying
 from integration_tests.harness.proxy import Action, Proxy, Side
 
 LIMITS = {"request_timeout_ms": 2_000, "transaction_timeout_ms": 6_000}

@@ -6,7 +6,7 @@ import json
 
 from confluent_kafka import Producer, TopicPartition
 
-from integration_tests.exactly_once.conftest import MakeCopying
+from integration_tests.conftest import MakeCopying
 from integration_tests.exactly_once.test_incidents import INCIDENT, copied_once, ends_with, written
 from integration_tests.harness import clients, raw
 from integration_tests.harness.copying import Copying

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
-from integration_tests.exactly_once.conftest import MakeCopying
+from integration_tests.conftest import MakeCopying
 from integration_tests.harness import clients, raw
 from integration_tests.harness.copying import Copying
 from integration_tests.harness.replicator import Replicator

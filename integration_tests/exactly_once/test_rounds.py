@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import structlog
 
-from integration_tests.exactly_once.conftest import MakeCopying
+from integration_tests.conftest import MakeCopying
 from integration_tests.harness import clients
 from integration_tests.harness.copying import Copying
 from integration_tests.harness.jobs import Threads

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-from integration_tests.exactly_once.conftest import MakeCopying
+from integration_tests.conftest import MakeCopying
 from integration_tests.harness import clients
 from integration_tests.harness.copying import Copying
 from integration_tests.harness.proxy import Action, Proxy, Side

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from integration_tests.exactly_once.conftest import MakeCopying
+from integration_tests.conftest import MakeCopying
 from integration_tests.harness import clients
 from integration_tests.harness.broker import BrokerHandle
 from integration_tests.harness.copying import Copying

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from integration_tests.exactly_once.conftest import MakeCopying
+from integration_tests.conftest import MakeCopying
 from integration_tests.harness.broker import BrokerHandle
 from integration_tests.harness.copying import Copying
 from integration_tests.harness.proxy import Action, Proxy, Side

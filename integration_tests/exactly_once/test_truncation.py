@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from integration_tests.exactly_once.conftest import MakeCopying
+from integration_tests.conftest import MakeCopying
 from integration_tests.harness import clients
 from integration_tests.harness.broker import BrokerHandle
 from integration_tests.harness.compare import assert_exact

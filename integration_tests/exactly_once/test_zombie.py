@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from integration_tests.exactly_once.conftest import MakeCopying
+from integration_tests.conftest import MakeCopying
 
 LIMITS = {"transaction_timeout_ms": 1_500}
 STEPS = ("before_send", "before_flush", "before_offsets", "before_end_txn")

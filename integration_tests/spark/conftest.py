@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from integration_tests.harness.broker import BrokerHandle
-from integration_tests.harness.copying import Copying
 from integration_tests.harness.spark_cluster import SparkCluster
 from integration_tests.harness.spark_jobs import SparkProcess
 from replicator.errors import ConfigError
 from replicator.spark import java
 
-MakeCopying = Callable[..., Copying]
 Start = Callable[..., SparkProcess]
 
 
@@ -39,21 +35,7 @@ def cluster(with_java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @pytest.fixture
-def make_copying(with_java: None, source: BrokerHandle, target: BrokerHandle, tmp_path: Path) -> Iterator[MakeCopying]:
-    """Makes flows from source to target; keywords as of `Copying`. Their processes end with the test."""
-    made: list[Copying] = []
-
-    def make(**settings: Any) -> Copying:
-        made.append(Copying(source, target, tmp_path, **settings))
-        return made[-1]
-
-    yield make
-    for copying in made:
-        copying.close()
-
-
-@pytest.fixture
-def start() -> Iterator[Start]:
+def start(with_java: None) -> Iterator[Start]:
     """Starts commands that run on Spark; arguments as of `SparkProcess`. They end with the test."""
     started: list[SparkProcess] = []
 

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from integration_tests.conftest import MakeCopying
 from integration_tests.harness.copying import Copying
 from integration_tests.harness.processes import alive, processes, python_workers, wait_until
 from integration_tests.harness.spark_cluster import SparkCluster
 from integration_tests.harness.spark_jobs import SparkProcess
-from integration_tests.spark.conftest import MakeCopying, Start
+from integration_tests.spark.conftest import Start
 
 BACKLOG = 1_000
 STILL_S = 12.0

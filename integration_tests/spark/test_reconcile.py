@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,8 +19,7 @@ from integration_tests.harness.copying import Copying
 from integration_tests.spark.planted import EPOCH_MS, Content, Planted, mixed, produce
 from replicator import config
 from replicator.config import Flow
-from replicator.errors import ConfigError
-from replicator.spark import java, segments, snapshot
+from replicator.spark import segments, snapshot
 from replicator.spark.outcome import Mode, Outcome
 from replicator.spark.reconcile import reconcile
 from replicator.spark.session import SparkSettings, session
@@ -36,14 +34,8 @@ pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    """Spark with its Kafka connector. Without Java these tests are skipped; EOS_REQUIRE_JAVA=1 makes that fail."""
-    try:
-        java.check(os.environ)
-    except ConfigError as error:
-        if os.environ.get("EOS_REQUIRE_JAVA") == "1":
-            pytest.fail(str(error))
-        pytest.skip(str(error))
+def spark(with_java: None) -> Iterator[SparkSession]:
+    """Spark with its Kafka connector."""
     conf = {
         "spark.sql.shuffle.partitions": "2",
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # short: compiling well would not pay
