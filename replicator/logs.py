@@ -4,9 +4,21 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import TextIO
+from typing import TextIO, cast
 
 import structlog
+
+
+class _Stderr:
+    """Whatever stderr is when a line is written: a command that was run inside another program had one of its own."""
+
+    def write(self, text: str) -> int:
+        """See TextIO."""
+        return sys.stderr.write(text)
+
+    def flush(self) -> None:
+        """See TextIO."""
+        sys.stderr.flush()
 
 
 def configure(log_format: str, level: str = "info", file: TextIO | None = None) -> None:
@@ -14,11 +26,11 @@ def configure(log_format: str, level: str = "info", file: TextIO | None = None) 
 
     `file` takes the lines; stderr without it.
     """
-    out = file or sys.stderr
+    colors = (file or sys.stderr).isatty()
     renderer = (
         structlog.processors.JSONRenderer()
         if log_format == "json"
-        else structlog.dev.ConsoleRenderer(colors=out.isatty())
+        else structlog.dev.ConsoleRenderer(colors=colors)
     )
     structlog.configure(
         processors=[
@@ -29,6 +41,6 @@ def configure(log_format: str, level: str = "info", file: TextIO | None = None) 
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
-        logger_factory=structlog.WriteLoggerFactory(file=out),
+        logger_factory=structlog.WriteLoggerFactory(file=cast(TextIO, file or _Stderr())),
         cache_logger_on_first_use=True,
     )

@@ -8,5 +8,5 @@ import structlog
 
 @pytest.fixture(autouse=True)
 def fresh_log() -> None:
-    """A command that ran inside another test has bound the log to that test's stderr, which is closed by now."""
+    """A command that ran inside another test has set the log's level and form."""
     structlog.reset_defaults()
