@@ -288,8 +288,13 @@ class ClusterAdmin:
         return True
 
     def close(self) -> None:
-        """Serves what is left; librdkafka ends its threads when the client is let go."""
+        """Serves what is left and lets go of the client, which ends its threads and connections.
+
+        Its callback leads back here: otherwise it would live until the cycle is collected, and who copies looks for
+        garbage rarely.
+        """
         self._client.poll(0)
+        del self._client
 
     def _result(
         self, future: Future[Any], doing: str, right: str, silent: Iterable[int] = (), absent: Any = None
