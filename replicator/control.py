@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from replicator import names
 from replicator.config import Flow
@@ -21,6 +22,7 @@ from replicator.planes.records import properties
 from replicator.planes.records.reading import Reader
 from replicator.planes.records.target import Transactions
 
+FENCED_TOGETHER_MAX = 8  # a generation of a job has a lane for each partition, and each is a client with its start-up
 MayReplace = Callable[[Generation], None]
 
 
@@ -96,8 +98,8 @@ class Changer:
     def _finish(self, control: Control, now_ms: int) -> Control:
         if control.preparing is None:
             raise Superseded(f"flow {self._flow.name}: another process changed the generation at the same time")
-        for number, lane in control.to_fence():
-            self._fence(number, lane)
+        with ThreadPoolExecutor(FENCED_TOGETHER_MAX) as pool:
+            list(pool.map(lambda lane: self._fence(*lane), control.to_fence()))  # raises what any of them raised
         self._write(control.finish(now_ms))
         return read(self._flow, self._reader)
 
