@@ -116,7 +116,7 @@ def reader(cluster: Cluster, flow: Flow, *, committed: bool) -> Properties:
         "enable.partition.eof": True,
         "check.crcs": True,
         "allow.auto.create.topics": False,
-        "fetch.wait.max.ms": 50,
+        "fetch.wait.max.ms": 5,  # whole topics and tails are read to their end: each would wait there that long
         "fetch.error.backoff.ms": 50,
     }
 
