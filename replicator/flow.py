@@ -78,7 +78,7 @@ class FlowWorker:
             )
             if changed:
                 self._log.info("generation_opened", generation=generation.number, lanes=generation.lanes)
-            self._routes = setup.routes(setup.wanted(infos, generation.partitions))
+            self._routes = setup.first_routes(setup.wanted(infos, generation.partitions))
             for lane in range(generation.lanes):
                 plan = self._plan(generation, lane, setup.source_cluster)
                 self._runners[lane] = LaneRunner(plan, self._events, self._reach, self._log)

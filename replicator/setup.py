@@ -16,15 +16,15 @@ from replicator import routing
 from replicator.admin import TopicInfo
 from replicator.config import Config, Flow
 from replicator.control import Changer
-from replicator.errors import Incident, Retriable, UnknownOutcome
+from replicator.errors import Incident, ReplicatorError, Retriable, UnknownOutcome, Unreachable
 from replicator.generation import Generation
 from replicator.ledger import Route
 from replicator.planes.contract import Partition
 from replicator.planes.records.reading import Reader
 from replicator.topics import ControlPlane
 
-CHANGE_ATTEMPTS = 3
-CHANGE_PAUSE_S, CHANGE_PAUSE_S_MAX = 0.05, 1.0
+CHANGE_ATTEMPTS_MIN = 3
+PAUSE_S, PAUSE_S_MAX = 0.05, 1.0
 T = TypeVar("T")
 
 
@@ -56,7 +56,11 @@ class Setup:
         A topic that the flow names and that isn't there is a mistake in a new flow, and an incident of that topic
         (returned with the listing) in a flow that has been opened before.
         """
-        infos, missing = self._listed()
+        self._connect()
+        return self._patiently(self._begun)
+
+    def _begun(self) -> tuple[dict[str, TopicInfo], Incident | None]:
+        infos, missing = self.listing()
         if missing is not None and not self._plane.opened_before():
             raise missing
         self._plane.ensure_internal(self._flow.lanes)
@@ -64,10 +68,15 @@ class Setup:
 
     def look(self) -> dict[str, TopicInfo]:
         """Connect and list the source's topics; changes nothing. Raises the incident of a topic that isn't there."""
-        infos, missing = self._listed()
+        self._connect()
+        infos, missing = self._patiently(self.listing)
         if missing is not None:
             raise missing
         return infos
+
+    def _connect(self) -> None:
+        source, target = self._plane.connect()
+        self._cluster_ids = {self._flow.source.name: source.cluster_id, self._flow.target.name: target.cluster_id}
 
     def listing(self) -> tuple[dict[str, TopicInfo], Incident | None]:
         """The source's topics that the flow selects, checked against all flows of the file; what is missing."""
@@ -76,36 +85,56 @@ class Setup:
         routing.check_conflicts(self._config, known, self._cluster_ids, self._flow.name)
         return infos, self._plane.missing(infos)
 
-    def _listed(self) -> tuple[dict[str, TopicInfo], Incident | None]:
-        source, target = self._plane.connect()
-        self._cluster_ids = {self._flow.source.name: source.cluster_id, self._flow.target.name: target.cluster_id}
-        return self.listing()
-
     def change(self, ask: Callable[[Changer], T]) -> T:
-        """What `ask` wants of a changer, tried for until the connect timeout: a cluster that comes up has no leaders
-        at first."""
-        reader, attempt = Reader(self._flow, self._flow.target), 0
-        give_up = time.monotonic() + self._flow.limits.connect_timeout_ms / 1000
+        """What `ask` wants of a changer. Half done or done, the next attempt reads which; a hand-over that was asked to
+        stop still has this to do."""
+        reader = Reader(self._flow, self._flow.target)
         try:
-            while True:
-                try:
-                    return ask(Changer(self._flow, reader, self._owner, self._noise))
-                except (UnknownOutcome, Retriable) as error:  # half done or done: the next attempt reads which
-                    attempt += 1
-                    if attempt >= CHANGE_ATTEMPTS and time.monotonic() >= give_up:
-                        raise
-                    self._log.warning("generation_tried_again", reason=str(error))
-                    pause_s = min(CHANGE_PAUSE_S_MAX, CHANGE_PAUSE_S * 2 ** min(attempt, 10))
-                    if self._asked.wait(pause_s):
-                        time.sleep(pause_s)  # a hand-over: it was asked to stop, and still has this to do
+            return self._patiently(
+                lambda: ask(Changer(self._flow, reader, self._owner, self._noise)),
+                (UnknownOutcome, Retriable),
+                attempts_min=CHANGE_ATTEMPTS_MIN,
+                whatever_is_asked=True,
+            )
         finally:
             reader.close()
+
+    def _patiently(
+        self,
+        step: Callable[[], T],
+        passing: tuple[type[ReplicatorError], ...] = (Retriable, Unreachable),
+        *,
+        attempts_min: int = 1,
+        whatever_is_asked: bool = False,
+    ) -> T:
+        """What `step` returns, tried for until the connect timeout while it raises what is `passing`.
+
+        A cluster that comes up has no leaders at first, and a broker that goes down takes requests with it.
+        """
+        attempt, give_up = 0, time.monotonic() + self._flow.limits.connect_timeout_ms / 1000
+        while True:
+            try:
+                return step()
+            except passing as error:
+                attempt += 1
+                if attempt >= attempts_min and time.monotonic() >= give_up:
+                    raise
+                self._log.warning("setup_tried_again", reason=str(error))
+                pause_s = min(PAUSE_S_MAX, PAUSE_S * 2 ** min(attempt, 10))
+                if self._asked.wait(pause_s):
+                    if not whatever_is_asked:
+                        raise
+                    time.sleep(pause_s)
 
     def wanted(self, infos: Mapping[str, TopicInfo], first: Mapping[str, int]) -> dict[str, TopicInfo]:
         """All selected topics, or under `new_topics: ignore` those of the flow's first listing, `first`."""
         if self._flow.new_topics == "copy":
             return dict(infos)
         return {name: info for name, info in infos.items() if name in first}
+
+    def first_routes(self, infos: Mapping[str, TopicInfo]) -> dict[Partition, Route]:
+        """As `routes`, for a process that has nothing to go on with if they can't be made now."""
+        return self._patiently(lambda: self.routes(infos))
 
     def routes(self, infos: Mapping[str, TopicInfo]) -> dict[Partition, Route]:
         """Make sure of the target topics, then map every source partition to its target partition."""

@@ -49,7 +49,7 @@ class Tenure:
         self._opened = opened  # from here on there is something to hand over
         self._log.info("generation_opened", generation=opened.number, lanes=cut.lanes, kind=kind.value)
         wanted = self._setup.wanted(infos, opened.partitions)
-        self.routes = self._setup.routes(wanted)
+        self.routes = self._setup.first_routes(wanted)
         self._infos = wanted
 
     def sight(self, *, stable: bool) -> dict[Partition, Sighted]:

@@ -79,11 +79,15 @@ def test_any_other_message_of_a_transaction_is_lost(
     copying.finish(worker)
 
 
-@pytest.mark.parametrize("api", ["InitProducerId", "OffsetFetch"])
-def test_a_message_of_the_opening_is_lost(make_copying: MakeCopying, proxy: Proxy, api: str) -> None:
+@pytest.mark.parametrize(
+    ("api", "nth"),
+    [("CreateTopics", 1), ("CreateTopics", 2), ("DescribeConfigs", 1), ("InitProducerId", 1), ("OffsetFetch", 1)],
+)
+def test_a_message_of_the_opening_is_lost(make_copying: MakeCopying, proxy: Proxy, api: str, nth: int) -> None:
+    """The first topics that are created are the flow's own, then come the copies."""
     copying = make_copying(via=proxy.bootstrap, limits=LIMITS)
     copying.load.mixed(200)
-    lost = proxy.rule(api, Side.REPLY, Action.CUT)
+    lost = proxy.rule(api, Side.REPLY, Action.CUT, nth=nth)
     worker = copying.running()
     assert lost.hit
     copying.finish(worker)
