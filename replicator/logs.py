@@ -28,9 +28,7 @@ def configure(log_format: str, level: str = "info", file: TextIO | None = None) 
     """
     colors = (file or sys.stderr).isatty()
     renderer = (
-        structlog.processors.JSONRenderer()
-        if log_format == "json"
-        else structlog.dev.ConsoleRenderer(colors=colors)
+        structlog.processors.JSONRenderer() if log_format == "json" else structlog.dev.ConsoleRenderer(colors=colors)
     )
     structlog.configure(
         processors=[
