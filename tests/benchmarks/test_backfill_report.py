@@ -16,14 +16,21 @@ RESULTS = {
             "MirrorMaker 2": {"records_per_s": 100.0},
         }
     },
+    "runs": {
+        "backlog": {
+            "backfill": [{"records_per_s": 320.0}, {"records_per_s": 290.4}, {"records_per_s": 300.0}],
+            "eos-replicate": [{"records_per_s": 200.0}],
+            "MirrorMaker 2": [{"records_per_s": 100.0}],
+        }
+    },
     "peak_mib": {"1000": 100.0, "10000": 110.0},
 }
 
 
 def test_rates_are_compared_with_the_live_worker_and_memory_with_itself() -> None:
     text = backfill_report.section(RESULTS)
-    assert "| backfill | 300 | 1.50 | at least 1.2 |" in text
-    assert "| MirrorMaker 2 | 100 | 0.50 | |" in text
+    assert "| backfill | 300 | 290 to 320 | 1.50 | at least 1.2 |" in text
+    assert "| MirrorMaker 2 | 100 | 100 to 100 | 0.50 | |" in text
     assert "100 MiB for 1,000 records, 110 MiB for 10,000 (1.10; aim: the same)" in text
 
 
