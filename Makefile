@@ -2,9 +2,11 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
 STAMP := $(VENV)/.installed
 
-.PHONY: demo demo-spark test test-fast lint bench env lock clean
+.PHONY: demo demo-spark test test-kafka test-others test-fast lint bench env lock clean
 
 demo: $(STAMP)
 	$(BIN)/eos-replicate demo $(ARGS)
@@ -12,8 +14,20 @@ demo: $(STAMP)
 demo-spark: $(STAMP)
 	$(BIN)/eos-replicate demo-spark $(ARGS)
 
+# Tests on real Kafka mostly wait, so the others run beside them.
+ifdef ARGS
 test: $(STAMP) lint
 	$(BIN)/pytest $(ARGS)
+else
+test: $(STAMP) lint
+	$(MAKE) -j2 test-kafka test-others
+endif
+
+test-kafka: $(STAMP)
+	$(BIN)/pytest -m kafka 2>&1 | sed -u 's/^/kafka | /'
+
+test-others: $(STAMP)
+	$(BIN)/pytest -m "not kafka"
 
 test-fast: $(STAMP) lint
 	$(BIN)/pytest tests $(ARGS)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import random
 import socket
+import tempfile
 import time
 import uuid
+from pathlib import Path
 from typing import Literal, Protocol
 
 from confluent_kafka import TopicPartition
@@ -41,15 +45,25 @@ class BrokerHandle(Protocol):
         """Lose a partition's records from `offset` on, which must begin a batch. Only while the process is dead."""
 
 
+_OURS: list[int] = []
+"""Files with locks on the ports that this process was given: while it lives no other run of the tests takes them."""
+
+
 def free_port() -> int:
-    """A TCP port that was free a moment ago, from below the range that outgoing connections take theirs from."""
+    """A TCP port that is free and stays this process's, from below the range that outgoing connections take theirs
+    from."""
     for port in random.sample(range(20_000, 32_000), 100):
+        path = Path(tempfile.gettempdir(), f"eos-test-{os.getuid()}-port-{port}")
+        claim = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
         with socket.socket() as probe:
             try:
+                fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 probe.bind(("127.0.0.1", port))
             except OSError:
+                os.close(claim)
                 continue
-            return port
+        _OURS.append(claim)
+        return port
     raise RuntimeError("no free TCP port")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 import time
 import uuid
@@ -26,6 +25,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from cli import main
+from integration_tests.harness.broker import free_port
 from replicator import checkpoint, names, planning, status
 from replicator.checkpoint import Evidence
 from replicator.config import Config, Flow, load
@@ -38,16 +38,6 @@ pytestmark = pytest.mark.kafka
 
 IMAGE = "apache/kafka:4.3.0"
 PASSWORDS = {"admin": "admin-pw", "alice": "alice-pw"}
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 def no_kafka(reason: str) -> None:
@@ -124,7 +114,7 @@ def kafka() -> Iterator[Kafka]:
         no_kafka("there is no docker")
     if subprocess.run(["docker", "image", "inspect", IMAGE], capture_output=True, check=False).returncode:
         no_kafka(f"docker has no image {IMAGE}")
-    ports = free_ports(4)
+    ports = [free_port() for _ in range(4)]
     name = f"eos-secured-{uuid.uuid4().hex[:8]}"
     variables = [part for key, value in settings(*ports).items() for part in ("-e", f"{key}={value}")]
     subprocess.run(
