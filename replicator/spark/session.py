@@ -36,7 +36,7 @@ appender.file.name = file
 appender.file.fileName = {directory}/spark.log
 appender.file.filePattern = {directory}/spark.log.%i
 appender.file.layout.type = PatternLayout
-appender.file.layout.pattern = %d{{HH:mm:ss}} %p %c{{1}}: %m%n%ex{{20}}
+appender.file.layout.pattern = %d{{HH:mm:ss}} %p %c{{1}}: %m%n%ex{{20}}%n
 appender.file.policies.type = SizeBasedTriggeringPolicy
 appender.file.policies.size = {half}
 appender.file.strategy.type = DefaultRolloverStrategy
@@ -167,7 +167,7 @@ def _started(conf: Mapping[str, str], gateway: Any, directory: Path) -> SparkSes
         context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
         return SparkSession(context)
     except Py4JJavaError as error:
-        reason = str(error.java_exception.toString())
+        reason = str(error.java_exception.toString()).partition("\n")[0]
         raise Unreachable(f"Spark (master {conf['spark.master']}) did not start: {reason}{_tail(directory)}") from error
     except PySparkException as error:
         raise Unreachable(f"Spark (master {conf['spark.master']}) did not start: {error}{_tail(directory)}") from error
@@ -194,6 +194,6 @@ def _tail(directory: Path) -> str:
         for name in ("launch.log", "spark.log")
         if (directory / name).exists()
         for line in (directory / name).read_text(errors="replace").splitlines()
-        if not line.lstrip().startswith("at ")
+        if line.strip() and not line.lstrip().startswith(("at ", "... "))
     ]
     return "".join(f"\n  {line[:200]}" for line in said[-_TAIL_LINES:])

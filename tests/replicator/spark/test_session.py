@@ -105,3 +105,18 @@ def test_no_pyspark_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"pip install 'eos-replicate\[spark\]'"):
         connector.with_connector({})
+
+
+def test_the_end_of_spark_s_log_is_told_without_frames(tmp_path: Path) -> None:
+    (tmp_path / "launch.log").write_text("WARNING: a provider\n")
+    (tmp_path / "spark.log").write_text(
+        "10:00:00 WARN A: no answer\njava.io.IOException: refused\n\tat a.B.c(B.java:1)\n\t... 4 more\n\n"
+        "10:00:01 ERROR A: gone\n"
+    )
+    told = session._tail(tmp_path).splitlines()
+    assert told[1:] == [
+        "  WARNING: a provider",
+        "  10:00:00 WARN A: no answer",
+        "  java.io.IOException: refused",
+        "  10:00:01 ERROR A: gone",
+    ]
