@@ -87,7 +87,8 @@ class Limits(Frozen):
         default=30_000, description="Longest wait for the reply to one request."
     )
     connect_timeout_ms: Annotated[int, Field(strict=True, ge=1000)] = Field(
-        default=15_000, description="Longest wait for a cluster to answer at start before giving up."
+        default=15_000,
+        description="Longest wait for a cluster's first answer, and for topics and the generation to be ready after it.",
     )
     stop_timeout_ms: Count = Field(
         default=30_000, description="Longest wait for the open transaction when asked to stop."
