@@ -88,7 +88,7 @@ class Limits(Frozen):
     )
     connect_timeout_ms: Annotated[int, Field(strict=True, ge=1000)] = Field(
         default=15_000,
-        description="Longest wait for a cluster's first answer, and for topics and the generation to be ready after it.",
+        description="Longest wait for a cluster's first answer, and for topics and generation to be ready after it.",
     )
     stop_timeout_ms: Count = Field(
         default=30_000, description="Longest wait for the open transaction when asked to stop."
