@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-WAIT_S_MAX = 60.0
+WAIT_S_MAX = 180.0
 LOOK_S = 0.05
 
 

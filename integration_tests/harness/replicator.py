@@ -18,8 +18,8 @@ import yaml
 
 from integration_tests.harness.merge import merged
 
-EVENT_S_MAX = 45.0
-EXIT_S_MAX = 45.0
+EVENT_S_MAX = 120.0
+EXIT_S_MAX = 120.0
 FAILPOINTS = "EOS_FAILPOINTS"
 DULL = {"flow", "lane", "generation", "level"}
 Event = dict[str, Any]

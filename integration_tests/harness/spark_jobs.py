@@ -14,7 +14,7 @@ from typing import Any
 from integration_tests.harness.processes import python_workers, wait_until
 from integration_tests.harness.replicator import FAILPOINTS, FlowFile
 
-EXIT_S_MAX = 120.0
+EXIT_S_MAX = 240.0
 
 
 class SparkProcess:
