@@ -92,7 +92,7 @@ class Setup:
         try:
             return self._patiently(
                 lambda: ask(Changer(self._flow, reader, self._owner, self._noise)),
-                (UnknownOutcome, Retriable),
+                (UnknownOutcome, Retriable, Unreachable),
                 attempts_min=CHANGE_ATTEMPTS_MIN,
                 whatever_is_asked=True,
             )

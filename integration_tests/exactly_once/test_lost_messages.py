@@ -81,7 +81,17 @@ def test_any_other_message_of_a_transaction_is_lost(
 
 @pytest.mark.parametrize(
     ("api", "nth"),
-    [("CreateTopics", 1), ("CreateTopics", 2), ("DescribeConfigs", 1), ("InitProducerId", 1), ("OffsetFetch", 1)],
+    [
+        ("CreateTopics", 1),
+        ("CreateTopics", 2),
+        ("DescribeConfigs", 1),
+        ("ListOffsets", 1),
+        ("ListOffsets", 2),
+        ("ListOffsets", 3),
+        ("InitProducerId", 1),
+        ("InitProducerId", 2),
+        ("OffsetFetch", 1),
+    ],
 )
 def test_a_message_of_the_opening_is_lost(make_copying: MakeCopying, proxy: Proxy, api: str, nth: int) -> None:
     """The first topics that are created are the flow's own, then come the copies."""
