@@ -29,6 +29,7 @@ from replicator.config import Cluster
 from replicator.errors import Incident, NotAllowed, ReplicatorError, Retriable, Unreachable
 
 T = TypeVar("T")
+ASK_AGAIN_S = 0.05
 AddressedPartition = tuple[str, int]
 
 _DENIED = {
@@ -148,8 +149,9 @@ class ClusterAdmin:
                 answer = self._wait(future, doing, limit_s=left + 1, stop=self._credentials_refused)
             except KafkaException as error:
                 kafka_error = error.args[0]
-                if kafka_error.code() in _GONE:
-                    raise self._unreachable() from error
+                if kafka_error.code() in _GONE:  # a broker that went down took the question with it: ask again
+                    self._client.poll(ASK_AGAIN_S)
+                    continue
                 raise classify(kafka_error, self.cluster.name, doing, "Describe on the cluster") from error
             rights = answer.authorized_operations
             return ClusterInfo(

@@ -86,7 +86,7 @@ class LaneRunner:
         self._stopping, self._pause = threading.Event(), threading.Event()
         self._records_max: int | None = None
         self._failures = 0
-        self._opened = False
+        self._opened, self._began_s = False, 0.0
         self._owners: dict[Partition, str] = {}  # by target partition, as this process knows them
         self._known_owners = False
         self._lasting: list[Incident] = []  # what the next incarnation couldn't find out again
@@ -114,6 +114,7 @@ class LaneRunner:
         self._pause.set()
 
     def _main(self) -> None:
+        self._began_s = time.monotonic()
         try:
             while not self._stopping.is_set():
                 self._pause.clear()
@@ -197,7 +198,10 @@ class LaneRunner:
 
     def _judge(self, error: ReplicatorError, plane: RecordsPlane) -> None:
         step = after(error)
-        if not self._opened and isinstance(error, (NotAllowed, Unreachable)):
+        if not self._opened and isinstance(error, Unreachable):
+            if time.monotonic() - self._began_s >= self.plan.flow.limits.connect_timeout_ms / 1000:
+                raise error
+        elif not self._opened and isinstance(error, NotAllowed):
             raise error
         if step is Next.LEAVE:
             raise error

@@ -82,12 +82,15 @@ def test_any_other_message_of_a_transaction_is_lost(
 @pytest.mark.parametrize(
     ("api", "nth"),
     [
+        ("Metadata", 2),
         ("CreateTopics", 1),
         ("CreateTopics", 2),
         ("DescribeConfigs", 1),
         ("ListOffsets", 1),
         ("ListOffsets", 2),
         ("ListOffsets", 3),
+        ("ListOffsets", 9),
+        ("ListOffsets", 12),
         ("InitProducerId", 1),
         ("InitProducerId", 2),
         ("OffsetFetch", 1),
