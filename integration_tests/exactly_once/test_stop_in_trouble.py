@@ -100,6 +100,7 @@ def test_a_cluster_is_down_at_the_start(
     down = source if side == "source" else target
     down.kill()
     worker = copying.run()
+    worker.wait_stoppable()
     assert worker.runs_on(2.0), worker.tail()  # its connect time-out is far away
     assert stop(worker) in (STOPPED, UNREACHABLE)
     down.restart()

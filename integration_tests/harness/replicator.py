@@ -17,6 +17,7 @@ from typing import Any
 import yaml
 
 from integration_tests.harness.merge import merged
+from integration_tests.harness.processes import wait_until
 
 EVENT_S_MAX = 120.0
 EXIT_S_MAX = 120.0
@@ -200,6 +201,16 @@ class Replicator:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(for_s)
         return self._process.poll() is None
+
+    def wait_stoppable(self) -> None:
+        """Until it catches SIGTERM: before that, a signal just ends it."""
+        status = Path(f"/proc/{self._process.pid}/status")
+
+        def catches() -> bool:
+            caught = next(line for line in status.read_text().splitlines() if line.startswith("SigCgt:"))
+            return bool(int(caught.split()[1], 16) >> (signal.SIGTERM - 1) & 1)
+
+        wait_until(lambda: self._process.poll() is not None or catches(), "it catches SIGTERM", self.tail)
 
     def stop(self) -> int:
         """SIGTERM; its exit code."""
