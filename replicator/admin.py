@@ -29,7 +29,7 @@ from replicator.config import Cluster
 from replicator.errors import Incident, NotAllowed, ReplicatorError, Retriable, Unreachable
 
 T = TypeVar("T")
-ASK_AGAIN_S = 0.05
+ASK_AGAIN_S = 0.05  # between two questions to a cluster whose broker has just gone
 AddressedPartition = tuple[str, int]
 
 _DENIED = {

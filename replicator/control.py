@@ -56,9 +56,8 @@ class Changer:
         if control.open and _fits(control.open, cut):
             return control.open, False
         if control.preparing and control.preparing.by != self._by:
-            may_replace(
-                control.preparing
-            )  # somebody is at it, or died; to initialise the control id would cut it short
+            # Somebody is at it, or died; to initialise the control id would cut it short.
+            may_replace(control.preparing)
         return self._change(cut, listing, Kind.LIVE, may_replace, lambda found: _fits(found, cut)), True
 
     def begin(

@@ -17,7 +17,7 @@ import structlog
 
 from replicator import checkpoint
 from replicator.checkpoint import NOBODY
-from replicator.errors import Incident, NotAllowed, ReplicatorError, Retriable, Superseded, Unreachable
+from replicator.errors import Incident, ReplicatorError, Retriable, Superseded, Unreachable
 from replicator.failpoints import Reach
 from replicator.lane import Lane, Next, after
 from replicator.ledger import Ledger
@@ -198,12 +198,9 @@ class LaneRunner:
 
     def _judge(self, error: ReplicatorError, plane: RecordsPlane) -> None:
         step = after(error)
-        if not self._opened and isinstance(error, Unreachable):
-            if time.monotonic() - self._began_s >= self.plan.flow.limits.connect_timeout_ms / 1000:
-                raise error
-        elif not self._opened and isinstance(error, NotAllowed):
-            raise error
-        if step is Next.LEAVE:
+        opening_s_max = self.plan.flow.limits.connect_timeout_ms / 1000
+        given_up = not self._opened and time.monotonic() - self._began_s >= opening_s_max
+        if step is Next.LEAVE or (isinstance(error, Unreachable) and given_up):
             raise error
         if step is Next.EXAMINE:
             self._examine(error, plane)

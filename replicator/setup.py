@@ -16,7 +16,7 @@ from replicator import routing
 from replicator.admin import TopicInfo
 from replicator.config import Config, Flow
 from replicator.control import Changer
-from replicator.errors import Incident, ReplicatorError, Retriable, UnknownOutcome, Unreachable
+from replicator.errors import Incident, Retriable, UnknownOutcome, Unreachable
 from replicator.generation import Generation
 from replicator.ledger import Route
 from replicator.planes.contract import Partition
@@ -92,7 +92,6 @@ class Setup:
         try:
             return self._patiently(
                 lambda: ask(Changer(self._flow, reader, self._owner, self._noise)),
-                (UnknownOutcome, Retriable, Unreachable),
                 attempts_min=CHANGE_ATTEMPTS_MIN,
                 whatever_is_asked=True,
             )
@@ -102,12 +101,11 @@ class Setup:
     def _patiently(
         self,
         step: Callable[[], T],
-        passing: tuple[type[ReplicatorError], ...] = (Retriable, Unreachable),
         *,
         attempts_min: int = 1,
         whatever_is_asked: bool = False,
     ) -> T:
-        """What `step` returns, tried for until the connect timeout while it raises what is `passing`.
+        """What `step` returns, tried for until the connect timeout while it raises what may pass.
 
         A cluster that comes up has no leaders at first, and a broker that goes down takes requests with it.
         """
@@ -115,7 +113,7 @@ class Setup:
         while True:
             try:
                 return step()
-            except passing as error:
+            except (UnknownOutcome, Retriable, Unreachable) as error:
                 attempt += 1
                 if attempt >= attempts_min and time.monotonic() >= give_up:
                     raise
