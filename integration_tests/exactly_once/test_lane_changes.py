@@ -57,7 +57,8 @@ def test_a_change_that_was_left_half_done_is_finished_by_the_next_process(
     with copying.writing():
         first.wait_event("committed")
         copying.file.write(lanes=3)
-        fencing = proxy.rule("InitProducerId", Side.REQUEST, Action.HOLD, nth=2)  # the first is the control id's
+        # The first is the control id's; the others come side by side, one of them the first process's lane.
+        fencing = proxy.rule("InitProducerId", Side.REQUEST, Action.HOLD, nth=2, times=100)
         second = copying.run()
         fencing.wait_hit()
         first.wait_event("committed", after=first.mark())
