@@ -59,7 +59,8 @@ class Broker:
         self._recover_metadata()
         await self.metadata.start()
         directory = self.config.data_dir / "partitions"
-        self.topics = Topics(self.fs, directory, self.metadata, self.commit, self.config.partitions_max)
+        limit = self.config.partitions_max
+        self.topics = Topics(self.fs, directory, self.metadata, self.commit, limit, self.clock.now_ms)
         self._compose()
         self.topics.recover({TRANSACTION_TOPIC: self.transactions.replay, OFFSETS_TOPIC: self.groups.replay})
         async with self.topics.changing:

@@ -14,12 +14,15 @@ from typing import Protocol
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.log.checkpoint import State
 from embedded_broker.log.fs import FileSystem
-from embedded_broker.log.partition_log import PartitionLog
+from embedded_broker.log.partition_log import Capture, PartitionLog
 from embedded_broker.log.segment import OnBatch
 from embedded_broker.state.producers import PartitionProducers
 from embedded_broker.wire.batch import BatchHeader, iter_batches, read_header, stamp
 from embedded_broker.wire.records import marker_commits
+
+CLOSE_CHECKPOINT_BYTES = 1024 * 1024
 
 
 class Waiter(Protocol):
@@ -52,24 +55,42 @@ class Partition:
         *,
         leader_epoch: int,
         segment_bytes: int,
+        now_ms: int | None = None,
         on_batch: OnBatch | None = None,
     ) -> Partition:
-        """Recover from `directory`; `on_batch` is shown every batch in order. Raises CorruptLog or OSError."""
+        """Recover from `directory`. Raises CorruptLog or OSError.
+
+        Args:
+            fs: where it is.
+            directory: of the partition.
+            topic: its name.
+            index: of the partition in it.
+            leader_epoch: of this start of the broker.
+            segment_bytes: size at which a segment is closed.
+            now_ms: from where the expiry of producers that are found in the log counts.
+            on_batch: is shown every batch in order. So the whole log is read, whatever a checkpoint says.
+        """
         partition = cls(topic, index, leader_epoch)
 
         def replay(header: BatchHeader, batch: memoryview) -> None:
-            partition._replay(header, batch)
+            partition._note_epoch(header)
+            partition.producers.apply(header, marker_commits(batch) if header.is_control else None, now_ms)
             if on_batch is not None:
                 on_batch(header, batch)
 
-        partition.log = PartitionLog.open(fs, directory, segment_bytes, replay)
-        partition.producers.drop_before(partition.log.log_start)
+        on_state = partition._restore if on_batch is None else None
+        partition.log = PartitionLog.open(fs, directory, segment_bytes, replay, on_state)
+        partition._forget_before_start()
         partition.high_watermark = partition.log.log_end
         return partition
 
-    def _replay(self, header: BatchHeader, batch: memoryview) -> None:
-        self._note_epoch(header)
-        self.producers.apply(header, marker_commits(batch) if header.is_control else None)
+    def _restore(self, state: State) -> None:
+        self._epochs = [(epoch, start) for epoch, start in state["epochs"]]
+        self.producers.restore(state)
+
+    def capture(self) -> Capture:
+        """A checkpoint of this moment, for `PartitionLog.write_checkpoint`."""
+        return self.log.capture({"epochs": self._epochs, **self.producers.snapshot()})
 
     def _note_epoch(self, header: BatchHeader) -> None:
         if not self._epochs or header.leader_epoch > self._epochs[-1][0]:
@@ -123,15 +144,23 @@ class Partition:
         self._wake()
 
     def delete_before(self, offset: int) -> None:
-        """Raise the log start (DeleteRecords, retention). Hold `GroupCommit.exclusive`; raises OSError."""
+        """Raise the log start (DeleteRecords, retention). Hold `GroupCommit.exclusive`; raises OSError.
+
+        Producers stay known, over a restart, too: else a late retry of what was deleted would be taken for new.
+        """
+        if self.log.removes_segments(offset):
+            self.log.write_checkpoint(self.capture())
         self.log.delete_before(offset)
+        self._forget_before_start()
+        self._wake()
+
+    def _forget_before_start(self) -> None:
         self.producers.drop_before(self.log.log_start)
         self._epochs = [
             (epoch, max(start, self.log_start))
             for number, (epoch, start) in enumerate(self._epochs)
             if number + 1 == len(self._epochs) or self._epochs[number + 1][1] > self.log_start
         ]
-        self._wake()
 
     def epoch_end(self, epoch: int) -> tuple[int, int]:
         """(epoch, offset after its last record) for the largest epoch not above `epoch`; (-1, -1) for one to come.
@@ -182,8 +211,10 @@ class Partition:
             waiter.wake()
 
     def close(self) -> None:
-        """Flush and close the files."""
+        """Flush and close the files, with a checkpoint if there would be much to read at the next start."""
         self.closed = True
+        if self.log.scan_cost_bytes >= CLOSE_CHECKPOINT_BYTES and not self.log.has_failed:
+            self.log.write_checkpoint(self.capture())
         self.log.close()
         self._wake()
 

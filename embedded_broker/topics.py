@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -51,8 +51,15 @@ class Topics:
     """All topics by name and by id."""
 
     def __init__(
-        self, fs: FileSystem, directory: Path, metadata: MetadataLog, commit: GroupCommit, partitions_max: int
+        self,
+        fs: FileSystem,
+        directory: Path,
+        metadata: MetadataLog,
+        commit: GroupCommit,
+        partitions_max: int,
+        now_ms: Callable[[], int],
     ) -> None:
+        self._now_ms = now_ms
         self._partitions_max = partitions_max
         self._fs, self._directory = fs, directory
         self.metadata, self._commit = metadata, commit
@@ -119,6 +126,7 @@ class Topics:
             index,
             leader_epoch=self.metadata.boot_epoch,
             segment_bytes=segment_bytes(topic.configs),
+            now_ms=self._now_ms(),
             on_batch=on_batch,
         )
         partition.configs = topic.configs

@@ -5,6 +5,11 @@ from __future__ import annotations
 from crc32c import crc32c
 
 SEGMENT_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+CHECKPOINT = "checkpoint"
+"""Replaced atomically and durably: see `log.checkpoint`."""
+COMPACTED = "compacted"
+"""Replaced atomically and durably: below the offset in it compaction may have left gaps between batches."""
 LOG_START = "log-start"
 """Replaced atomically and durably: offsets below the number in it are deleted."""
 DURABLE = "durable"
@@ -15,6 +20,11 @@ after a power cut, but it is never ahead."""
 def segment_name(base_offset: int) -> str:
     """Name of the segment that begins at `base_offset`."""
     return f"{base_offset:020d}{SEGMENT_SUFFIX}"
+
+
+def index_name(base_offset: int) -> str:
+    """Name of the index file of the segment that begins at `base_offset`."""
+    return f"{base_offset:020d}{INDEX_SUFFIX}"
 
 
 def base_offset_of(name: str) -> int | None:

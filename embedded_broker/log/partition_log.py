@@ -1,7 +1,7 @@
 """A partition's log: segments, log start, and what is known to be durable. Format: docs/log-format.md.
 
 Invariants
-- Offsets have no gaps: each batch, and each segment, begins where its predecessor ends.
+- Each batch, and each segment, begins where its predecessor ends; below `compacted_end`, there or later.
 - What is below `durable_end` is on disk, with the names of its files; it is never cut.
 - Everything is called by one thread, except `flush`, which any other thread may call.
 - After a failed fsync nobody knows what is on disk (and a second fsync would say all is well): the log refuses
@@ -11,27 +11,45 @@ Invariants
 from __future__ import annotations
 
 from bisect import bisect_right
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 
-from embedded_broker.log.format import DURABLE, LOG_START, encode_offset
+from embedded_broker.log import checkpoint
+from embedded_broker.log.checkpoint import Checkpoint, State
+from embedded_broker.log.format import CHECKPOINT, DURABLE, LOG_START, encode_offset
 from embedded_broker.log.fs import FileSystem
-from embedded_broker.log.recovery import recover
+from embedded_broker.log.recovery import OnState, Recovered, recover, remove_segment
 from embedded_broker.log.segment import OnBatch, Segment
 from embedded_broker.wire.batch import read_header
+
+BATCH_SCAN_BYTES = 10_000  # a scan spends on each batch what it spends on that many bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """A checkpoint to be, and the index files that go with it, as of one moment."""
+
+    checkpoint: Checkpoint
+    indexes: list[tuple[Segment, int, bytes]]
+    """Segment, its end offset then, the index file's bytes."""
+    scan_cost_bytes: int
 
 
 class PartitionLog:
     """See the module. Open with `PartitionLog.open`."""
 
-    def __init__(
-        self, fs: FileSystem, directory: Path, segment_bytes: int, segments: list[Segment], log_start: int, durable: int
-    ) -> None:
+    def __init__(self, fs: FileSystem, directory: Path, segment_bytes: int, found: Recovered) -> None:
         """`segment_bytes` may be changed at any time; it holds for the next append."""
         self._fs, self.directory = fs, directory
         self.segment_bytes = segment_bytes
-        self.segments = segments
-        self.log_start, self.durable_end = log_start, durable
+        segments = self.segments = found.segments or [Segment(fs, directory, found.log_start)]
+        self.log_start = found.log_start
+        durable = self.durable_end = found.durable_end
+        self.compacted_end = found.compacted_end  # offsets may be missing below
+        self.checkpoint_end = found.checkpoint_end  # -1: there is none
+        self.checkpoint_bytes = 0  # how large it was when it was written last
+        self.scan_cost_bytes = found.scanned_bytes  # what a start after a kill would have to go through now
         self._failure: OSError | None = None
         self._flushing = Lock()  # held through an fsync: files are closed and removed only under it
         # Segments with bytes that may not be durable, in order; the last segment is always among them. With
@@ -40,14 +58,15 @@ class PartitionLog:
         self._rolling = Lock()
 
     @classmethod
-    def open(cls, fs: FileSystem, directory: Path, segment_bytes: int, on_batch: OnBatch) -> PartitionLog:
+    def open(
+        cls, fs: FileSystem, directory: Path, segment_bytes: int, on_batch: OnBatch, on_state: OnState | None = None
+    ) -> PartitionLog:
         """Recover the log in `directory`, calling `on_batch` for every batch in order. All of it is durable then.
 
-        Raises CorruptLog when bytes that were durable are unsound; OSError.
+        With `on_state` it starts from the checkpoint, if there is one: that is called first, and `on_batch` for the
+        batches behind the checkpoint only. Raises CorruptLog when bytes that were durable are unsound; OSError.
         """
-        found = recover(fs, directory, on_batch)
-        segments = found.segments or [Segment(fs, directory, found.log_start)]
-        log = cls(fs, directory, segment_bytes, segments, found.log_start, found.durable_end)
+        log = cls(fs, directory, segment_bytes, recover(fs, directory, on_batch, on_state))
         try:
             log.flush()
         except OSError:
@@ -59,6 +78,11 @@ class PartitionLog:
     def log_end(self) -> int:
         """Offset that the next record gets."""
         return self.segments[-1].end_offset
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether an fsync has failed: nothing more can be written."""
+        return self._failure is not None
 
     @property
     def size_bytes(self) -> int:
@@ -77,6 +101,7 @@ class PartitionLog:
         if segment.size_bytes and segment.size_bytes + len(batch) > self.segment_bytes:
             segment = self._roll(segment.end_offset)
         segment.append(header, batch)
+        self.scan_cost_bytes += len(batch) + BATCH_SCAN_BYTES
 
     def _roll(self, base_offset: int) -> Segment:
         """Begin a new segment. No fsync here: the next flush makes the old one, the name and the new one durable."""
@@ -115,6 +140,27 @@ class PartitionLog:
         for segment in unnamed:
             segment.is_named = True
 
+    def capture(self, state: State) -> Capture:
+        """What `write_checkpoint` will write; `state` is what all batches up to now have led to."""
+        stale = [segment for segment in self.segments if segment.indexed_end != segment.end_offset]
+        indexes = [(segment, segment.end_offset, segment.index_bytes()) for segment in stale]
+        return Capture(Checkpoint(self.log_end, state), indexes, self.scan_cost_bytes)
+
+    def write_checkpoint(self, captured: Capture) -> None:
+        """Make the log durable as far as the checkpoint speaks of it, then the checkpoint. From any thread.
+
+        Segments must not be removed meanwhile. Raises OSError; the checkpoint before is still good then.
+        """
+        if self.durable_end < captured.checkpoint.offset:
+            self.flush()
+        for segment, end, data in captured.indexes:
+            self._fs.write_atomically(segment.index_path, data)
+            segment.indexed_end = end
+        data = checkpoint.encode(captured.checkpoint)
+        self._fs.write_atomically(self.directory / CHECKPOINT, data)
+        self.checkpoint_end, self.checkpoint_bytes = captured.checkpoint.offset, len(data)
+        self.scan_cost_bytes -= captured.scan_cost_bytes
+
     def _check_failure(self) -> None:
         if self._failure is not None:
             raise OSError(self._failure.errno, f"{self.directory}: an earlier fsync failed: {self._failure}")
@@ -124,8 +170,11 @@ class PartitionLog:
 
         Empty when there is none. The first batch may begin below `offset`. Raises OSError.
         """
-        place = bisect_right(self.segments, offset, key=lambda segment: segment.base_offset) - 1
-        return self.segments[max(place, 0)].read(offset, bytes_max, up_to)
+        place = max(bisect_right(self.segments, offset, key=lambda segment: segment.base_offset) - 1, 0)
+        while place + 1 < len(self.segments) and offset >= self.segments[place].end_offset:
+            place += 1  # compaction has removed what was between the two
+        segment = self.segments[place]
+        return segment.read(max(offset, segment.base_offset), bytes_max, up_to)
 
     def offset_for_time(self, timestamp_ms: int) -> tuple[int, int] | None:
         """(offset, timestamp) of the first record at or after a time; None when there is none.
@@ -161,8 +210,13 @@ class PartitionLog:
         self.log_start = offset
         with self._flushing:
             while len(self.segments) > 1 and self.segments[0].end_offset <= offset:
-                self._fs.remove(self.segments[0].path)
+                remove_segment(self._fs, self.directory, self.segments[0].base_offset)
                 self._drop_first()
+
+    def removes_segments(self, offset: int) -> bool:
+        """Whether `delete_before(offset)` would remove batches that the checkpoint does not vouch for."""
+        kept = [segment.base_offset for segment in self.segments[1:] if segment.base_offset <= offset]
+        return bool(kept) and kept[-1] > self.checkpoint_end
 
     def _drop_first(self) -> None:
         segment = self.segments.pop(0)
