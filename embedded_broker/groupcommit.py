@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from embedded_broker.checkpoints import Checkpoints
 from embedded_broker.config import Fsync
 from embedded_broker.partition import Partition
+from embedded_broker.room import suppress_full
 
 THREADS = 4
 
@@ -92,7 +93,8 @@ class GroupCommit:
             return
         work = asyncio.get_running_loop().run_in_executor
         try:
-            await work(self._threads, partition.log.write_checkpoint, partition.capture())
+            with suppress_full():
+                await work(self._threads, partition.log.write_checkpoint, partition.capture())
         except OSError as error:
             self._on_failure(error)
 

@@ -8,7 +8,8 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -18,6 +19,7 @@ from embedded_broker.log.checkpoint import State
 from embedded_broker.log.fs import FileSystem
 from embedded_broker.log.partition_log import Capture, PartitionLog
 from embedded_broker.log.segment import OnBatch
+from embedded_broker.room import Room, suppress_full
 from embedded_broker.state.producers import PartitionProducers
 from embedded_broker.wire.batch import BatchHeader, iter_batches, read_header, stamp
 from embedded_broker.wire.records import marker_commits
@@ -35,8 +37,9 @@ class Waiter(Protocol):
 class Partition:
     """See the module."""
 
-    def __init__(self, topic: str, index: int, leader_epoch: int) -> None:
+    def __init__(self, topic: str, index: int, leader_epoch: int, room: Room | None, internal: bool) -> None:
         self.topic, self.index, self.leader_epoch = topic, index, leader_epoch
+        self._room, self._internal = room, internal
         self.configs: Mapping[str, str] = {}
         self.producers = PartitionProducers()
         self.high_watermark = 0
@@ -55,6 +58,8 @@ class Partition:
         *,
         leader_epoch: int,
         segment_bytes: int,
+        room: Room | None = None,
+        internal: bool = False,
         now_ms: int | None = None,
         on_batch: OnBatch | None = None,
     ) -> Partition:
@@ -67,10 +72,12 @@ class Partition:
             index: of the partition in it.
             leader_epoch: of this start of the broker.
             segment_bytes: size at which a segment is closed.
+            room: on the disk; without it a full disk is an error as any other.
+            internal: only the broker writes there.
             now_ms: from where the expiry of producers that are found in the log counts.
             on_batch: is shown every batch in order. So the whole log is read, whatever a checkpoint says.
         """
-        partition = cls(topic, index, leader_epoch)
+        partition = cls(topic, index, leader_epoch, room, internal)
 
         def replay(header: BatchHeader, batch: memoryview) -> None:
             partition._note_epoch(header)
@@ -123,18 +130,28 @@ class Partition:
         Args:
             batch: one whole batch that has passed all checks.
             append_time_ms: makes it a LogAppendTime batch with this time.
+            room: on the disk; without it a full disk is an error as any other.
+            internal: only the broker writes there.
             now_ms: from where the expiry of its producer counts.
 
-        Returns: the base offset. Raises OSError, nothing changed then.
+        Returns: the base offset. Raises NoRoom or another OSError, nothing changed then.
         """
         stamped = bytearray(batch)
         stamp(stamped, self.log.log_end, self.leader_epoch, append_time_ms)
         header = read_header(stamped)
-        self.log.append(stamped)
+        self._write(partial(self.log.append, stamped), own=self._internal or header.is_control)
         self._note_epoch(header)
         if header.producer_id >= 0:
             self.producers.apply(header, marker_commits(stamped) if header.is_control else None, now_ms)
         return header.base_offset
+
+    def _write(self, write: Callable[[], None], own: bool = True) -> None:
+        if self._room is None:
+            write()
+        elif own:
+            self._room.own(write)
+        else:
+            self._room.of_client(write)
 
     def advance(self, durable_end: int) -> None:
         """The log is durable below `durable_end`: show that to readers."""
@@ -149,8 +166,8 @@ class Partition:
         Producers stay known, over a restart, too: else a late retry of what was deleted would be taken for new.
         """
         if self.log.removes_segments(offset):
-            self.log.write_checkpoint(self.capture())
-        self.log.delete_before(offset)
+            self._write(partial(self.log.write_checkpoint, self.capture()))
+        self._write(partial(self.log.delete_before, offset))
         self._forget_before_start()
         self._wake()
 
@@ -214,7 +231,8 @@ class Partition:
         """Flush and close the files, with a checkpoint if there would be much to read at the next start."""
         self.closed = True
         if self.log.scan_cost_bytes >= CLOSE_CHECKPOINT_BYTES and not self.log.has_failed:
-            self.log.write_checkpoint(self.capture())
+            with suppress_full():
+                self.log.write_checkpoint(self.capture())
         self.log.close()
         self._wake()
 

@@ -12,6 +12,7 @@ import asyncio
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from embedded_broker.groupcommit import GroupCommit
@@ -19,6 +20,7 @@ from embedded_broker.log.fs import FileSystem
 from embedded_broker.log.segment import OnBatch
 from embedded_broker.metadata_log import MetadataLog
 from embedded_broker.partition import Partition
+from embedded_broker.room import Room
 from embedded_broker.topic_configs import segment_bytes
 
 PREFIX = "topic:"
@@ -56,10 +58,11 @@ class Topics:
         directory: Path,
         metadata: MetadataLog,
         commit: GroupCommit,
+        room: Room,
         partitions_max: int,
         now_ms: Callable[[], int],
     ) -> None:
-        self._now_ms = now_ms
+        self._now_ms, self._disk = now_ms, room
         self._partitions_max = partitions_max
         self._fs, self._directory = fs, directory
         self.metadata, self._commit = metadata, commit
@@ -126,11 +129,17 @@ class Topics:
             index,
             leader_epoch=self.metadata.boot_epoch,
             segment_bytes=segment_bytes(topic.configs),
+            room=self._disk,
+            internal=topic.is_internal,
             now_ms=self._now_ms(),
             on_batch=on_batch,
         )
         partition.configs = topic.configs
         return partition
+
+    def _make(self, topic: Topic, index: int) -> Partition:
+        """A new partition's files, from the reserve if the disk is found full now; once it is, nobody gets here."""
+        return self._disk.own(partial(self._open, topic, index))
 
     def _add(self, topic: Topic) -> None:
         self._by_name[topic.name] = topic
@@ -139,14 +148,14 @@ class Topics:
     async def create(self, name: str, partitions: int, configs: Mapping[str, str]) -> Topic:
         """Create a topic durably. The name and the configs have been checked; hold `changing`. Raises OSError."""
         topic = Topic(name, uuid.uuid4(), dict(configs))
-        topic.partitions = [self._open(topic, index) for index in range(partitions)]
+        topic.partitions = [self._make(topic, index) for index in range(partitions)]
         await self._save(topic, partitions)
         self._add(topic)
         return topic
 
     async def grow(self, topic: Topic, partitions: int) -> None:
         """Add partitions up to that count; hold `changing`. Raises OSError."""
-        added = [self._open(topic, index) for index in range(len(topic.partitions), partitions)]
+        added = [self._make(topic, index) for index in range(len(topic.partitions), partitions)]
         await self._save(topic, partitions)
         topic.partitions.extend(added)
 

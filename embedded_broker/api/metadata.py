@@ -62,7 +62,8 @@ async def _by_name(broker: Broker, name: str, may_create: bool) -> dict[str, Any
         return _known(broker, topic)
     if name_problem(name) is not None:
         return {"error_code": ErrorCode.invalid_topic_exception, "name": name, "topic_id": NO_ID}
-    if not may_create or name in INTERNAL or broker.topics.room() < broker.config.partitions_default:
+    may_create = may_create and broker.has_room and broker.topics.room() >= broker.config.partitions_default
+    if not may_create or name in INTERNAL:
         return {"error_code": ErrorCode.unknown_topic_or_partition, "name": name, "topic_id": NO_ID}
     async with broker.topics.changing:
         topic = broker.topics.get(name) or await broker.topics.create(name, broker.config.partitions_default, {})

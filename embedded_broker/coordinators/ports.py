@@ -62,6 +62,11 @@ class Host(Protocol):
         """The only partition of an internal topic."""
         ...
 
+    @property
+    def has_room(self) -> bool:
+        """Whether the disk isn't full. While it is, what is not urgent must wait."""
+        ...
+
     async def durable(self, partition: Partition) -> None:
         """Must not return before everything appended so far is on disk. Raises if it can't be."""
         ...

@@ -18,7 +18,7 @@ from threading import Lock
 from embedded_broker.log import checkpoint
 from embedded_broker.log.checkpoint import Checkpoint, State
 from embedded_broker.log.format import CHECKPOINT, DURABLE, LOG_START, encode_offset
-from embedded_broker.log.fs import FileSystem
+from embedded_broker.log.fs import FULL, FileSystem
 from embedded_broker.log.recovery import OnState, Recovered, recover, remove_segment
 from embedded_broker.log.segment import OnBatch, Segment
 from embedded_broker.wire.batch import read_header
@@ -120,7 +120,7 @@ class PartitionLog:
             if end > self.durable_end:
                 try:
                     self._sync(waiting)
-                    self._fs.overwrite(self.directory / DURABLE, encode_offset(end))
+                    self._mark_durable(end)
                 except OSError as error:
                     self._failure = error
                     raise
@@ -134,11 +134,19 @@ class PartitionLog:
             segment.sync()
         unnamed = [segment for segment in segments if not segment.is_named]
         if unnamed:
-            self._fs.overwrite(self.directory / DURABLE, encode_offset(self.durable_end))  # its name, too
+            self._mark_durable(self.durable_end)  # its name, too
             self._fs.sync_directory(self.directory)
             self._fs.sync_directory(self.directory.parent)
         for segment in unnamed:
             segment.is_named = True
+
+    def _mark_durable(self, end: int) -> None:
+        """Say how far all is durable. On a full disk that may not be possible at first; it may lag behind anyway."""
+        try:
+            self._fs.overwrite(self.directory / DURABLE, encode_offset(end))
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
 
     def capture(self, state: State) -> Capture:
         """What `write_checkpoint` will write; `state` is what all batches up to now have led to."""

@@ -43,6 +43,7 @@ class Journal(MemoryFileSystem):
             files = [
                 (path, bytes(each.data), each.synced, self._durable.get(path) is each)
                 for path, each in self._inodes.items()
+                if path.name != "reserve"  # 4 MiB of zeros
             ]
             write = Write(paths[0] if paths else None, at, bytes(data), files, copy.deepcopy(self.acked))
             self.writes.append(write)

@@ -218,7 +218,7 @@ def test_the_broker_dies_of_a_failed_fsync_and_acknowledges_nothing_of_it(tmp_pa
     asyncio.run(main())
 
 
-def test_a_full_disk_refuses_and_takes_records_again_when_there_is_room(tmp_path: Path) -> None:
+def test_half_a_batch_on_a_full_disk_is_no_batch(tmp_path: Path) -> None:
     async def main() -> None:
         fs = MemoryFileSystem()
         async with serving(tmp_path, fs) as served:
@@ -233,6 +233,7 @@ def test_a_full_disk_refuses_and_takes_records_again_when_there_is_room(tmp_path
             assert await put() == (NONE, 0)
             fs.fail("append", ENOSPC, bytes_written=10)
             assert await put() == (ErrorCode.kafka_storage_error, -1)
+            served.broker.room.look()
             assert await put() == (NONE, 1)
 
     asyncio.run(main())

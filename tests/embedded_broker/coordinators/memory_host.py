@@ -100,6 +100,8 @@ class MemoryHost:
     groups_config: GroupConfig = field(default_factory=lambda: GroupConfig(min_session_timeout_ms=1))
     transactions_config: TransactionConfig = field(default_factory=TransactionConfig)
 
+    has_room = True
+
     def __post_init__(self) -> None:
         self.clock = LoopClock()
         self.events = 0
