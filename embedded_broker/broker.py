@@ -50,7 +50,7 @@ class Broker:
         self.port = config.port
         self.commit = GroupCommit(config.fsync, config.fsync_interval_ms, self.fail)
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
-        self.room = Room(self.fs, config.data_dir)
+        self.room = Room(self.fs, config.data_dir, self.fail)
         self._lock = -1
         self._metadata_log: Partition
         self._retention = Retention(self)

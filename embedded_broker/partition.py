@@ -8,23 +8,34 @@ Invariants
 
 from __future__ import annotations
 
+import errno
+import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.log.checkpoint import State
 from embedded_broker.log.fs import FileSystem
 from embedded_broker.log.partition_log import Capture, PartitionLog
-from embedded_broker.log.segment import OnBatch
+from embedded_broker.log.segment import CorruptLog, OnBatch
+from embedded_broker.log.stopped_log import StoppedLog
 from embedded_broker.room import Room, suppress_full
 from embedded_broker.state.producers import PartitionProducers
 from embedded_broker.wire.batch import BatchHeader, iter_batches, read_header, stamp
 from embedded_broker.wire.records import marker_commits
 
 CLOSE_CHECKPOINT_BYTES = 1024 * 1024
+
+
+T = TypeVar("T")
+log = logging.getLogger("embedded_broker")
+
+
+class PartitionStopped(OSError):
+    """What was durable in the partition is wrong or can't be read: it takes and gives nothing any more."""
 
 
 class Waiter(Protocol):
@@ -44,6 +55,8 @@ class Partition:
         self.producers = PartitionProducers()
         self.high_watermark = 0
         self.closed = False
+        self.stopped: str | None = None
+        """Why nothing is served. A restart looks again."""
         self.log: PartitionLog
         self._waiters: set[Waiter] = set()
         self._epochs: list[tuple[int, int]] = []  # (leader epoch, its first offset), ascending
@@ -91,6 +104,43 @@ class Partition:
         partition.high_watermark = partition.log.log_end
         return partition
 
+    @classmethod
+    def unopened(
+        cls, fs: FileSystem, directory: Path, topic: str, index: int, *, leader_epoch: int, error: Exception
+    ) -> Partition:
+        """Stands for one that can't be opened because of `error`; its files stay as they are."""
+        partition = cls(topic, index, leader_epoch, None, False)
+        partition.log = StoppedLog(fs, directory, str(error))
+        partition.stop(error)
+        return partition
+
+    def stop(self, error: Exception) -> None:
+        """Serve nothing from now on; the other partitions go on. Readers that wait are told."""
+        if self.stopped is None:
+            self.stopped = str(error)
+            log.error("partition %s-%d is stopped: %s", self.topic, self.index, error)
+            self._wake()
+
+    def read(self, offset: int, bytes_max: int, up_to: int) -> bytes:
+        """See PartitionLog.read. Raises PartitionStopped."""
+        return self._look(lambda: self.log.read(offset, bytes_max, up_to))
+
+    def offset_for_time(self, timestamp_ms: int) -> tuple[int, int] | None:
+        """See PartitionLog.offset_for_time. Raises PartitionStopped."""
+        return self._look(lambda: self.log.offset_for_time(timestamp_ms))
+
+    def max_timestamp(self) -> tuple[int, int] | None:
+        """See PartitionLog.max_timestamp. Raises PartitionStopped."""
+        return self._look(self.log.max_timestamp)
+
+    def _look(self, read: Callable[[], T]) -> T:
+        if self.stopped is None:
+            try:
+                return read()
+            except (CorruptLog, OSError) as error:
+                self.stop(error)
+        raise PartitionStopped(errno.EIO, self.stopped)
+
     def _restore(self, state: State) -> None:
         self._epochs = [(epoch, start) for epoch, start in state["epochs"]]
         self.producers.restore(state)
@@ -136,6 +186,8 @@ class Partition:
 
         Returns: the base offset. Raises NoRoom or another OSError, nothing changed then.
         """
+        if self.stopped is not None:
+            raise PartitionStopped(errno.EIO, self.stopped)
         stamped = bytearray(batch)
         stamp(stamped, self.log.log_end, self.leader_epoch, append_time_ms)
         header = read_header(stamped)
@@ -201,7 +253,9 @@ class Partition:
         return found
 
     def check_epoch(self, claimed: int) -> ErrorCode:
-        """Whether a client's leader epoch is the current one (KIP-320); -1 asks for no check."""
+        """Whether the partition is served, and a client's leader epoch the current one (KIP-320); -1: any epoch."""
+        if self.stopped is not None:
+            return ErrorCode.kafka_storage_error
         if claimed < 0 or claimed == self.leader_epoch:
             return ErrorCode.none
         return ErrorCode.fenced_leader_epoch if claimed < self.leader_epoch else ErrorCode.unknown_leader_epoch
@@ -230,7 +284,8 @@ class Partition:
     def close(self) -> None:
         """Flush and close the files, with a checkpoint if there would be much to read at the next start."""
         self.closed = True
-        if self.log.scan_cost_bytes >= CLOSE_CHECKPOINT_BYTES and not self.log.has_failed:
+        sound = self.stopped is None and not self.log.has_failed
+        if sound and self.log.scan_cost_bytes >= CLOSE_CHECKPOINT_BYTES:
             with suppress_full():
                 self.log.write_checkpoint(self.capture())
         self.log.close()

@@ -45,9 +45,10 @@ class Retention:
         """Look through all partitions once. Raises OSError."""
         now_ms = self._broker.clock.now_ms()
         for topic in self._broker.topics.all():
+            has_retention = not topic.is_internal and "delete" in value(topic.configs, "cleanup.policy")
             for partition in topic.partitions:
                 partition.producers.expire(now_ms, self._broker.config.producer_id_expiration_ms)
-                if topic.is_internal or value(topic.configs, "cleanup.policy") == "compact":
+                if partition.stopped is not None or not has_retention:
                     continue
                 offset = keep_from(partition, now_ms)
                 if offset > partition.log_start:

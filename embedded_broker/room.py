@@ -46,8 +46,9 @@ def suppress_full() -> Iterator[None]:
 class Room:
     """The room on the disk of one data directory."""
 
-    def __init__(self, fs: FileSystem, directory: Path) -> None:
-        self._fs = fs
+    def __init__(self, fs: FileSystem, directory: Path, on_failure: Callable[[OSError], None]) -> None:
+        """`on_failure` is told when looking for room meets another error than a full disk."""
+        self._fs, self._on_failure = fs, on_failure
         self._reserve, self._probe = directory / "reserve", directory / "reserve.tmp"
         self._task: asyncio.Task[None] | None = None
         self._has_reserve = False
@@ -104,9 +105,12 @@ class Room:
 
     async def _watch(self) -> None:
         """Nothing says when others have freed room: look again and again."""
-        while self.full:
-            await asyncio.sleep(RETRY_MS / 1000)
-            self.look()
+        try:
+            while self.full:
+                await asyncio.sleep(RETRY_MS / 1000)
+                self.look()
+        except OSError as error:
+            self._on_failure(error)
 
     def look(self) -> None:
         """Take writes again if there is room for the reserve, and as much beside it."""

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from embedded_broker.groupcommit import GroupCommit
 from embedded_broker.log.fs import FileSystem
-from embedded_broker.log.segment import OnBatch
+from embedded_broker.log.segment import CorruptLog, OnBatch
 from embedded_broker.metadata_log import MetadataLog
 from embedded_broker.partition import Partition
 from embedded_broker.room import Room
@@ -98,7 +98,7 @@ class Topics:
     def recover(self, replay: Mapping[str, OnBatch]) -> None:
         """Open every topic that the metadata log names; remove directories that it doesn't.
 
-        `replay` says who is shown the batches of a topic. Raises CorruptLog or OSError.
+        `replay` says who is shown the batches of a topic. Raises CorruptLog for an internal topic, or OSError.
         """
         known: set[str] = set()
         for key, body in self.metadata.items():
@@ -106,12 +106,25 @@ class Topics:
                 continue
             topic = Topic(body["name"], uuid.UUID(key.removeprefix(PREFIX)), dict(body["configs"]))
             for index in range(body["partitions"]):
-                topic.partitions.append(self._open(topic, index, replay.get(topic.name)))
+                topic.partitions.append(self._recover(topic, index, replay.get(topic.name)))
                 known.add(self._path(topic, index).name)
             self._add(topic)
         for name in self._fs.names(self._directory):
             if name not in known:
                 self._remove_left_over(self._directory / name)
+
+    def _recover(self, topic: Topic, index: int, on_batch: OnBatch | None) -> Partition:
+        """A partition of what is on disk. One that is damaged is stopped and the others go on.
+
+        Raises CorruptLog for the internal ones, which the broker can't be without.
+        """
+        try:
+            return self._open(topic, index, on_batch)
+        except CorruptLog as error:
+            if topic.is_internal:
+                raise
+            path, epoch = self._path(topic, index), self.metadata.boot_epoch
+            return Partition.unopened(self._fs, path, topic.name, index, leader_epoch=epoch, error=error)
 
     def _remove_left_over(self, directory: Path) -> None:
         for name in self._fs.names(directory):

@@ -19,6 +19,7 @@ from embedded_broker.topics import INTERNAL, Topic
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
     from embedded_broker.connection import Connection
+    from embedded_broker.partition import Partition
 
 NO_ID = UUID(int=0)
 
@@ -76,14 +77,19 @@ def _known(broker: Broker, topic: Topic) -> dict[str, Any]:
         "name": topic.name,
         "topic_id": topic.topic_id,
         "is_internal": topic.is_internal,
-        "partitions": [
-            {
-                "partition_index": partition.index,
-                "leader_id": node,
-                "leader_epoch": partition.leader_epoch,
-                "replica_nodes": [node],
-                "isr_nodes": [node],
-            }
-            for partition in topic.partitions
-        ],
+        "partitions": [_partition(node, partition) for partition in topic.partitions],
+    }
+
+
+def _partition(node: int, partition: Partition) -> dict[str, Any]:
+    """One that is stopped has no leader, as in Kafka one on a failed disk."""
+    stopped = partition.stopped is not None
+    return {
+        "error_code": ErrorCode.leader_not_available if stopped else ErrorCode.none,
+        "partition_index": partition.index,
+        "leader_id": -1 if stopped else node,
+        "leader_epoch": partition.leader_epoch,
+        "replica_nodes": [node],
+        "isr_nodes": [] if stopped else [node],
+        "offline_replicas": [node] if stopped else [],
     }

@@ -39,11 +39,17 @@ class Capture:
 class PartitionLog:
     """See the module. Open with `PartitionLog.open`."""
 
-    def __init__(self, fs: FileSystem, directory: Path, segment_bytes: int, found: Recovered) -> None:
-        """`segment_bytes` may be changed at any time; it holds for the next append."""
+    def __init__(
+        self, fs: FileSystem, directory: Path, segment_bytes: int, found: Recovered, open_first: bool = True
+    ) -> None:
+        """`segment_bytes` may be changed at any time; it holds for the next append.
+
+        With `open_first` a log without segments gets one: there is always one to append to.
+        """
         self._fs, self.directory = fs, directory
         self.segment_bytes = segment_bytes
-        segments = self.segments = found.segments or [Segment(fs, directory, found.log_start)]
+        first = [Segment(fs, directory, found.log_start)] if open_first and not found.segments else []
+        segments = self.segments = found.segments + first
         self.log_start = found.log_start
         durable = self.durable_end = found.durable_end
         self.compacted_end = found.compacted_end  # offsets may be missing below

@@ -207,7 +207,7 @@ def test_a_start_on_a_full_disk_serves_reads(tmp_path: Path) -> None:
 
 def test_the_reserve_of_the_real_filesystem_takes_up_room(tmp_path: Path) -> None:
     async def main() -> None:
-        Room(RealFileSystem(), tmp_path).start()
+        Room(RealFileSystem(), tmp_path, lambda _: None).start()
         assert os.stat(tmp_path / "reserve").st_blocks * 512 >= room.RESERVE_BYTES
         assert os.listdir(tmp_path) == ["reserve"]
 
@@ -216,7 +216,9 @@ def test_the_reserve_of_the_real_filesystem_takes_up_room(tmp_path: Path) -> Non
 
 def test_other_errors_are_not_taken_for_a_full_disk(tmp_path: Path) -> None:
     async def main() -> None:
-        disk = Room(MemoryFileSystem(), tmp_path)
+        failures: list[OSError] = []
+        fs = MemoryFileSystem()
+        disk = Room(fs, tmp_path, failures.append)
         disk.start()
 
         def fails(number: int) -> None:
@@ -230,6 +232,8 @@ def test_other_errors_are_not_taken_for_a_full_disk(tmp_path: Path) -> None:
         with pytest.raises(NoRoom):
             disk.own(lambda: fails(errno.ENOSPC))
         assert disk.full
+        fs.fail("write", errno.EIO)
+        await _until(lambda: len(failures) == 1)
         await disk.stop()
 
     asyncio.run(main())

@@ -34,6 +34,7 @@ class MemoryPartition:
         self.batches = batches
         self.durable = len(batches)
         self.log_start = 0
+        self.stopped: str | None = None
         self.log_end = 0
         self.producers = PartitionProducers()
         for batch in batches:
