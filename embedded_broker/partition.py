@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -20,7 +20,7 @@ from kio.schema.errors import ErrorCode
 from embedded_broker.log.checkpoint import State
 from embedded_broker.log.fs import FileSystem
 from embedded_broker.log.partition_log import Capture, PartitionLog
-from embedded_broker.log.segment import CorruptLog, OnBatch
+from embedded_broker.log.segment import CorruptLog, OnBatch, Segment
 from embedded_broker.log.stopped_log import StoppedLog
 from embedded_broker.room import Room, suppress_full
 from embedded_broker.state.producers import PartitionProducers
@@ -222,6 +222,20 @@ class Partition:
         self._write(partial(self.log.delete_before, offset))
         self._forget_before_start()
         self._wake()
+
+    def exchange(self, groups: Sequence[tuple[list[Segment], Segment]], clean_end: int, markers_gone: set[int]) -> None:
+        """Put what compaction has written in the place of old segments. Hold `GroupCommit.exclusive`; raises OSError.
+
+        Nothing happens if some of them have gone meanwhile.
+        """
+        replaced = {segment for old, _ in groups for segment in old}
+        if self.closed or self.stopped is not None or not replaced <= set(self.log.segments):
+            self.log.discard([new for _, new in groups])
+            return
+        if markers_gone:  # no reader may be told of these, now or after a restart
+            self.producers.forget_aborted(markers_gone)
+            self._write(partial(self.log.write_checkpoint, self.capture()))
+        self._write(partial(self.log.replace, groups, clean_end))
 
     def _forget_before_start(self) -> None:
         self.producers.drop_before(self.log.log_start)

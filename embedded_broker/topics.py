@@ -21,7 +21,7 @@ from embedded_broker.log.segment import CorruptLog, OnBatch
 from embedded_broker.metadata_log import MetadataLog
 from embedded_broker.partition import Partition
 from embedded_broker.room import Room
-from embedded_broker.topic_configs import segment_bytes
+from embedded_broker.topic_configs import segment_bytes, segment_ms
 
 PREFIX = "topic:"
 TRANSACTION_TOPIC, OFFSETS_TOPIC = "__transaction_state", "__consumer_offsets"
@@ -148,6 +148,7 @@ class Topics:
             on_batch=on_batch,
         )
         partition.configs = topic.configs
+        partition.log.segment_ms = segment_ms(topic.configs)
         return partition
 
     def _make(self, topic: Topic, index: int) -> Partition:
@@ -179,6 +180,7 @@ class Topics:
         topic.configs.update(configs)
         for partition in topic.partitions:
             partition.log.segment_bytes = segment_bytes(topic.configs)
+            partition.log.segment_ms = segment_ms(topic.configs)
 
     async def delete(self, topic: Topic) -> None:
         """Delete a topic durably, then its files; hold `changing`. Raises OSError."""

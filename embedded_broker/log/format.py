@@ -16,6 +16,11 @@ DURABLE = "durable"
 """Written in place after each flush, without an fsync of its own: offsets below the number were on disk. It can lag
 after a power cut, but it is never ahead."""
 
+CLEAN = "clean"
+"""Written in place after a compaction: below the offset in it nothing is left to do. It can lag."""
+CLEANED_SUFFIX = ".cleaned"
+"""A segment that compaction is writing."""
+
 
 def segment_name(base_offset: int) -> str:
     """Name of the segment that begins at `base_offset`."""

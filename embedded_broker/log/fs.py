@@ -60,6 +60,9 @@ class FileSystem(Protocol):
     def allocate(self, path: Path, size: int) -> None:
         """Make a file of zeros that takes up `size` bytes on the disk."""
 
+    def rename(self, path: Path, to: Path) -> None:
+        """Give a file another's name, in its place. Durable once their directory is synced."""
+
     def remove(self, path: Path) -> None:
         """Remove a file; missing is fine. Durable once its directory is synced."""
 
@@ -182,6 +185,10 @@ class RealFileSystem:
             os.posix_fallocate(fd, 0, size)
         finally:
             os.close(fd)
+
+    def rename(self, path: Path, to: Path) -> None:
+        """See FileSystem."""
+        os.replace(path, to)
 
     def remove(self, path: Path) -> None:
         """See FileSystem."""

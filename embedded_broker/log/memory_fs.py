@@ -188,6 +188,11 @@ class MemoryFileSystem:
         """See FileSystem."""
         self.write("write", self._inodes.setdefault(path, _Inode()), 0, bytes(size))
 
+    def rename(self, path: Path, to: Path) -> None:
+        """See FileSystem."""
+        self.step("rename")
+        self._inodes[to] = self._inodes.pop(path)
+
     def remove(self, path: Path) -> None:
         """See FileSystem."""
         self.step("remove")

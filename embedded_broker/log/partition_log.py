@@ -10,19 +10,22 @@ Invariants
 
 from __future__ import annotations
 
+import contextlib
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 
 from embedded_broker.log import checkpoint
 from embedded_broker.log.checkpoint import Checkpoint, State
-from embedded_broker.log.format import CHECKPOINT, DURABLE, LOG_START, encode_offset
+from embedded_broker.log.format import CHECKPOINT, CLEAN, COMPACTED, DURABLE, LOG_START, encode_offset
 from embedded_broker.log.fs import FULL, FileSystem
 from embedded_broker.log.recovery import OnState, Recovered, recover, remove_segment
 from embedded_broker.log.segment import OnBatch, Segment
 from embedded_broker.wire.batch import read_header
 
+SEGMENT_MS_MAX = 2**63 - 1
 BATCH_SCAN_BYTES = 10_000  # a scan spends on each batch what it spends on that many bytes
 
 
@@ -52,7 +55,9 @@ class PartitionLog:
         segments = self.segments = found.segments + first
         self.log_start = found.log_start
         durable = self.durable_end = found.durable_end
+        self.segment_ms = SEGMENT_MS_MAX  # may be changed, too
         self.compacted_end = found.compacted_end  # offsets may be missing below
+        self.clean_end = found.clean_end  # compaction has nothing to do below
         self.checkpoint_end = found.checkpoint_end  # -1: there is none
         self.checkpoint_bytes = 0  # how large it was when it was written last
         self.scan_cost_bytes = found.scanned_bytes  # what a start after a kill would have to go through now
@@ -104,7 +109,10 @@ class PartitionLog:
         header, segment = read_header(batch), self.segments[-1]
         if header.base_offset != segment.end_offset or header.size_bytes != len(batch):
             raise ValueError(f"batch of {len(batch)} bytes does not fit at {segment.end_offset}: {header}")
-        if segment.size_bytes and segment.size_bytes + len(batch) > self.segment_bytes:
+        if segment.size_bytes and (
+            segment.size_bytes + len(batch) > self.segment_bytes
+            or header.max_timestamp - (segment.first_timestamp() or 0) > self.segment_ms
+        ):
             segment = self._roll(segment.end_offset)
         segment.append(header, batch)
         self.scan_cost_bytes += len(batch) + BATCH_SCAN_BYTES
@@ -220,6 +228,8 @@ class PartitionLog:
         if offset > self.durable_end:
             self.flush()
         self._check_failure()
+        if offset == self.log_end and self.segments[-1].size_bytes:
+            self._roll(offset)  # so that the last one can go, too
         self._fs.write_atomically(self.directory / LOG_START, encode_offset(offset))
         self.log_start = offset
         with self._flushing:
@@ -230,7 +240,50 @@ class PartitionLog:
     def removes_segments(self, offset: int) -> bool:
         """Whether `delete_before(offset)` would remove batches that the checkpoint does not vouch for."""
         kept = [segment.base_offset for segment in self.segments[1:] if segment.base_offset <= offset]
+        if offset == self.log_end and self.segments[-1].size_bytes:
+            kept.append(offset)
         return bool(kept) and kept[-1] > self.checkpoint_end
+
+    def replace(self, groups: Sequence[tuple[list[Segment], Segment]], clean_end: int) -> None:
+        """Put what compaction has written in the place of whole segments that are below `clean_end`. Raises OSError.
+
+        Crash-safe at each step: a new segment takes the name of the first that it replaces, at once; the others go
+        after it, from the first to the last, so that what is still there of them goes on where the new one ends or is
+        found to be in it. A marker never goes before what it decides.
+        """
+        self._check_failure()
+        with self._flushing:
+            self._fs.write_atomically(self.directory / COMPACTED, encode_offset(clean_end))
+            self.compacted_end = clean_end
+            for old, new in groups:
+                if old[0] in self.segments:  # not in an attempt before this one
+                    self._replace(old, new)
+            self._fs.overwrite(self.directory / CLEAN, encode_offset(clean_end))
+        self.clean_end = clean_end
+
+    def _replace(self, old: list[Segment], new: Segment) -> None:
+        for segment in old:
+            self._fs.remove(segment.index_path)
+        self._fs.sync_directory(self.directory)  # the index of other bytes must not come back
+        self._fs.rename(new.path, old[0].path)
+        new.path, new.is_named = old[0].path, True
+        self._fs.sync_directory(self.directory)
+        place = self.segments.index(old[0])
+        self.segments[place : place + len(old)] = [new]
+        for segment in old[1:]:
+            self._fs.remove(segment.path)
+            self._fs.sync_directory(self.directory)
+        for segment in old:
+            segment.close()
+        with contextlib.suppress(OSError):  # only a short cut
+            self._fs.write_atomically(new.index_path, new.index_bytes())
+            new.indexed_end = new.end_offset
+
+    def discard(self, segments: Sequence[Segment]) -> None:
+        """Remove segments that compaction has written for nothing."""
+        for segment in segments:
+            segment.close()
+            self._fs.remove(segment.path)
 
     def _drop_first(self) -> None:
         segment = self.segments.pop(0)

@@ -14,6 +14,8 @@ from embedded_broker.log import checkpoint
 from embedded_broker.log.checkpoint import Checkpoint, State
 from embedded_broker.log.format import (
     CHECKPOINT,
+    CLEAN,
+    CLEANED_SUFFIX,
     COMPACTED,
     DURABLE,
     LOG_START,
@@ -36,6 +38,8 @@ class Recovered:
     """Offsets below are known to be durable; what is above has survived, and must be synced before it is shown."""
     compacted_end: int
     """Offsets may be missing below."""
+    clean_end: int
+    """Compaction has nothing to do below."""
     checkpoint_end: int
     """Offset of the checkpoint that was used; -1 without one."""
     scanned_bytes: int
@@ -51,6 +55,7 @@ class _Known:
     log_start: int
     durable_end: int
     compacted_end: int
+    clean_end: int
     checkpoint: Checkpoint | None
 
 
@@ -62,6 +67,9 @@ def recover(fs: FileSystem, directory: Path, on_batch: OnBatch, on_state: OnStat
     or missing; OSError.
     """
     names = fs.names(directory)
+    for name in names:
+        if name.endswith(CLEANED_SUFFIX):
+            fs.remove(directory / name)
     known = _read_small_files(fs, directory)
     log_start, durable_end = known.log_start, known.durable_end
     bases = [base for base in map(base_offset_of, names) if base is not None]
@@ -84,7 +92,9 @@ def recover(fs: FileSystem, directory: Path, on_batch: OnBatch, on_state: OnStat
             segment.close()
         raise
     checkpoint_end = -1 if used is None else used.offset
-    return Recovered(segments, log_start, durable_end, known.compacted_end, checkpoint_end, scanned_bytes)
+    return Recovered(
+        segments, log_start, durable_end, known.compacted_end, known.clean_end, checkpoint_end, scanned_bytes
+    )
 
 
 def _read_small_files(fs: FileSystem, directory: Path) -> _Known:
@@ -92,7 +102,9 @@ def _read_small_files(fs: FileSystem, directory: Path) -> _Known:
     compacted_end = _read_offset(fs, directory / COMPACTED)
     found = checkpoint.decode(fs.read_small(directory / CHECKPOINT) or b"")
     durable_end = decode_offset(fs.read_small(directory / DURABLE) or b"") or 0
-    return _Known(log_start, max(durable_end, log_start, found.offset if found else 0), compacted_end, found)
+    clean_end = min(decode_offset(fs.read_small(directory / CLEAN) or b"") or 0, compacted_end)
+    acknowledged_end = max(durable_end, log_start, found.offset if found else 0)
+    return _Known(log_start, acknowledged_end, compacted_end, clean_end, found)
 
 
 def _read_offset(fs: FileSystem, path: Path) -> int:

@@ -10,6 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from struct import Struct, error
+from typing import Protocol
 
 from crc32c import crc32c
 
@@ -42,6 +43,40 @@ class CorruptLog(Exception):
     """Bytes that were durable are wrong or missing now: the partition must not be served."""
 
 
+class Readable(Protocol):
+    """As much of a file as reading needs."""
+
+    def read(self, at: int, size: int) -> bytes:
+        """See fs.File."""
+
+    def size(self) -> int:
+        """See fs.File."""
+
+
+def walk(file: Readable, at: int = 0) -> Iterator[tuple[BatchHeader | None, memoryview, str]]:
+    """Sound batches from byte `at`; last, if there is one, the first that isn't, as (None, nothing, why).
+
+    Sound is a batch by itself; whether its offsets follow those before it is for the caller to see. Raises OSError.
+    """
+    size, data, start = file.size(), memoryview(b""), 0
+    while at < size:
+        if at + HEADER_BYTES > start + len(data):
+            data, start = memoryview(file.read(at, SCAN_BYTES)), at
+        try:
+            header = read_header(data, at - start)
+            if header.size_bytes > size - at:
+                raise CorruptBatch(f"a batch of {header.size_bytes} bytes in {size - at}")
+            if at + header.size_bytes > start + len(data):
+                data, start = memoryview(file.read(at, max(SCAN_BYTES, header.size_bytes))), at
+            view = data[at - start : at - start + header.size_bytes]
+            check_crc(view)
+        except (CorruptBatch, UnsupportedMagic) as error:
+            yield None, memoryview(b""), str(error)
+            return
+        yield header, view, ""
+        at += header.size_bytes
+
+
 class Segment:
     """Appends and reads in one file.
 
@@ -50,14 +85,16 @@ class Segment:
     batches larger than INDEX_BYTES are found without reading.
     """
 
-    def __init__(self, fs: FileSystem, directory: Path, base_offset: int, gaps_below: int = 0) -> None:
-        """Open or create the file, which is not read yet. Raises OSError.
+    def __init__(
+        self, fs: FileSystem, directory: Path, base_offset: int, gaps_below: int = 0, name: str | None = None
+    ) -> None:
+        """Open or create the file (called `name`, for a while), which is not read yet. Raises OSError.
 
         Offsets up to `gaps_below` may be missing before a batch: compaction has been there.
         """
         self.gaps_below = gaps_below
         self.base_offset = self.end_offset = base_offset  # end_offset: the offset after the last batch
-        self.path = directory / segment_name(base_offset)
+        self.path = directory / (name or segment_name(base_offset))
         self.max_timestamp = -1
         self.is_named = False  # whether the file's name is durable in its directory
         self.sound_bytes = 0  # what `scan` has found good
@@ -65,6 +102,8 @@ class Segment:
         self.indexed_end = -1  # the end offset that the index file was written for
         self._file = fs.open(self.path)
         self._index = SparseIndex()
+        self._first_timestamp: int | None = None
+        self._holds, self._is_closed = 0, False
 
     @property
     def size_bytes(self) -> int:
@@ -92,6 +131,12 @@ class Segment:
             entries.cut(last)  # the scan meets that batch and makes the entry again
             self._index = entries
 
+    def first_timestamp(self) -> int | None:
+        """Highest timestamp of the first batch, from which on the time counts after which the segment is closed."""
+        if self._first_timestamp is None and self._file.size() >= HEADER_BYTES:
+            self._first_timestamp = read_header(self._file.read(0, HEADER_BYTES)).max_timestamp
+        return self._first_timestamp
+
     def index_bytes(self) -> bytes:
         """The index file's bytes for all that has been appended."""
         summary = Summary(self.base_offset, self.end_offset, self._file.size(), self.max_timestamp)
@@ -102,7 +147,7 @@ class Segment:
 
         Returns what is wrong with the first unsound batch, which stands at `sound_bytes`; None when all are sound.
         """
-        for header, view, wrong in self._walk(self.sound_bytes):
+        for header, view, wrong in walk(self._file, self.sound_bytes):
             if header is None:
                 return wrong
             base = header.base_offset
@@ -117,30 +162,10 @@ class Segment:
     def batches(self) -> Iterator[tuple[BatchHeader, memoryview]]:
         """All batches in order, checked. Raises CorruptLog at one that isn't sound, OSError."""
         at = 0
-        for header, view, wrong in self._walk(0):
+        for header, view, wrong in walk(self._file):
             if header is None:
                 raise self._corrupt(at, wrong)
             yield header, view
-            at += header.size_bytes
-
-    def _walk(self, at: int) -> Iterator[tuple[BatchHeader | None, memoryview, str]]:
-        """Sound batches from `at`; last, if there is one, the first that isn't, as (None, nothing, why)."""
-        size, data, start = self._file.size(), memoryview(b""), 0
-        while at < size:
-            if at + HEADER_BYTES > start + len(data):
-                data, start = memoryview(self._file.read(at, SCAN_BYTES)), at
-            try:
-                header = read_header(data, at - start)
-                if header.size_bytes > size - at:
-                    raise CorruptBatch(f"a batch of {header.size_bytes} bytes in {size - at}")
-                if at + header.size_bytes > start + len(data):
-                    data, start = memoryview(self._file.read(at, max(SCAN_BYTES, header.size_bytes))), at
-                view = data[at - start : at - start + header.size_bytes]
-                check_crc(view)
-            except (CorruptBatch, UnsupportedMagic) as error:
-                yield None, memoryview(b""), str(error)
-                return
-            yield header, view, ""
             at += header.size_bytes
 
     def _follows(self, base_offset: int, expected: int) -> bool:
@@ -298,6 +323,18 @@ class Segment:
         """Make all appended bytes durable; from any thread. Raises OSError."""
         self._file.sync()
 
+    def hold(self) -> None:
+        """Keep the file open for a reader in another thread, until `release`, even if the segment is removed."""
+        self._holds += 1
+
+    def release(self) -> None:
+        """The end of a `hold`."""
+        self._holds -= 1
+        if self._is_closed and not self._holds:
+            self._file.close()
+
     def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+        """Close the file, once nobody holds it."""
+        self._is_closed = True
+        if not self._holds:
+            self._file.close()

@@ -14,7 +14,7 @@ class StoppedLog(PartitionLog):
     """See the module. Its partition can still be deleted."""
 
     def __init__(self, fs: FileSystem, directory: Path, why: str) -> None:
-        super().__init__(fs, directory, 0, Recovered([], 0, 0, 0, -1, 0), open_first=False)
+        super().__init__(fs, directory, 0, Recovered([], 0, 0, 0, 0, -1, 0), open_first=False)
         self._why = why
 
     @property

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -92,6 +92,14 @@ class ProducerEntry:
     def last_sequence(self) -> int:
         """Sequence of the last record appended in this epoch, or -1."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    @property
+    def last_data_offset(self) -> int | None:
+        """Offset of the last record appended in this epoch."""
+        if not self.batches:
+            return None
+        last = self.batches[-1]
+        return last.base_offset + (last.last_sequence - last.first_sequence) % (SEQUENCE_MAX + 1)
 
     def enter_epoch(self, epoch: int) -> None:
         """Forget the batches of another epoch: their sequences mean nothing in this one."""
@@ -247,6 +255,18 @@ class PartitionProducers:
         """Forget aborted transactions that lie wholly below the log start."""
         index = bisect_left(self._aborted, log_start, key=lambda transaction: transaction.marker_offset)
         del self._aborted[:index]
+
+    def aborted_transactions(self) -> list[AbortedTransaction]:
+        """All that readers of the log are told of."""
+        return list(self._aborted)
+
+    def forget_aborted(self, marker_offsets: Set[int]) -> None:
+        """Compaction removes these markers, after all records of their transactions.
+
+        A reader that were told of such a transaction would wait for its marker, and drop what its producer
+        committed later.
+        """
+        self._aborted = [each for each in self._aborted if each.marker_offset not in marker_offsets]
 
     def snapshot(self) -> dict[str, Any]:
         """All of it as plain JSON, for `restore`. Transactions whose marker is in the log count as ended."""
