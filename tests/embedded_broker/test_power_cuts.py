@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from embedded_broker import checkpoints
 from embedded_broker.broker import Broker
 from embedded_broker.config import BrokerConfig
 from embedded_broker.log.memory_fs import MemoryFileSystem
@@ -175,7 +176,13 @@ async def _visible(client: Client, partition: int) -> list[bytes]:
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_what_was_acknowledged_survives_and_transactions_are_whole(tmp_path: Path, seed: int) -> None:
+def test_what_was_acknowledged_survives_and_transactions_are_whole(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if seed % 2:  # a checkpoint every other round
+        monkeypatch.setattr(checkpoints, "SCAN_COST_BYTES_MAX", 50_000)
+        monkeypatch.setattr(checkpoints, "WORTH", 0)
+
     async def main() -> None:
         fs, random, outcome = DyingDisk(), Random(seed), Outcome()
         await _until_the_cut(tmp_path, fs, random, outcome)
