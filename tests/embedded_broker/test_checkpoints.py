@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -10,12 +12,12 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker.checkpoints import SCAN_COST_BYTES_MAX, Checkpoints
 from embedded_broker.log.format import CHECKPOINT, index_name, segment_name
-from embedded_broker.log.memory_fs import MemoryFileSystem
+from embedded_broker.log.memory_fs import MemoryFileSystem, PowerCut
 from embedded_broker.log.partition_log import PartitionLog
 from embedded_broker.log.segment import CorruptLog
 from embedded_broker.partition import Partition
-from embedded_broker.state.producers import ACCEPT, Duplicate, Refuse
-from embedded_broker.wire.batch import TRANSACTIONAL, read_header
+from embedded_broker.state.producers import ACCEPT, Duplicate, PartitionProducers, Refuse
+from embedded_broker.wire.batch import TRANSACTIONAL, BatchHeader, read_header
 from embedded_broker.wire.records import encode, marker
 from tests.embedded_broker.log.partitions import read_all
 
@@ -197,3 +199,69 @@ def test_the_partition_that_is_furthest_behind_comes_first_and_large_checkpoints
     partitions[0].log.scan_cost_bytes *= 5
     checkpoints.note(partitions[0])
     assert checkpoints.due() is None
+
+
+class History:
+    """All batches that were ever appended and have survived: the state of producers is a function of them."""
+
+    def __init__(self) -> None:
+        self.batches: list[tuple[BatchHeader, bool | None]] = []
+        self.durable_end = 0
+        self.log_start = 0
+
+    def append(self, partition: Partition, data: bytes | bytearray, commit: bool | None) -> None:
+        """Also of one that the power cut comes into; it may survive."""
+        self.batches.append((read_header(data)._replace(base_offset=partition.log_end), commit))
+        partition.append(data, now_ms=NOW_MS)
+
+    def check(self, partition: Partition) -> None:
+        """After a crash; what didn't survive is forgotten here, too."""
+        assert partition.log_end >= self.durable_end
+        assert partition.log_start >= self.log_start
+        self.batches = [(h, commit) for h, commit in self.batches if h.base_offset < partition.log_end]
+        expected = PartitionProducers()
+        for header, commit in self.batches:
+            expected.apply(header, commit, NOW_MS)
+        expected.drop_before(partition.log_start)
+        assert partition.producers.snapshot() == expected.snapshot()
+        assert partition.last_stable == expected.last_stable_offset(partition.log_end)
+
+
+def work(partition: Partition, history: History, random: Random, sequences: dict[int, int]) -> None:
+    """Producers that go on from where the log says they are, transactions; flushes, checkpoints, retention."""
+    for entry in partition.producers.entries():
+        sequences[entry.producer_id] = entry.last_sequence + 1
+    for _ in range(40):
+        do, producer_id = random.random(), random.randrange(3)
+        if do < 0.6:
+            has_open = producer_id in partition.producers.open_transactions()
+            flags = TRANSACTIONAL if producer_id < 2 or has_open else 0
+            data = sent(sequences.get(producer_id, 0), producer_id, 2, attributes=flags)
+            sequences[producer_id] = sequences.get(producer_id, 0) + 1
+            history.append(partition, data, None)
+        elif do < 0.75:
+            commit = random.random() < 0.5
+            data = marker(producer_id, 2, commit=commit, timestamp_ms=1_000)
+            history.append(partition, data, commit)
+        elif do < 0.85:
+            flushed(partition)
+            history.durable_end = partition.high_watermark
+        elif do < 0.93:
+            partition.log.write_checkpoint(partition.capture())
+            history.durable_end = partition.log.durable_end
+        else:
+            partition.delete_before(random.randint(partition.log_start, partition.last_stable))
+            history.log_start = partition.log_start
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_power_cuts_lose_nothing_that_a_retry_needs(seed: int) -> None:
+    random, fs, history, sequences = Random(seed), MemoryFileSystem(), History(), dict[int, int]()
+    partition = opened(fs)
+    for _ in range(12):
+        fs.power_cut(after=random.choice([0, 3, 10, 30, 60]))
+        with contextlib.suppress(PowerCut):
+            work(partition, history, random, sequences)
+        fs.crash(random if random.random() < 0.8 else None)
+        partition = opened(fs)
+        history.check(partition)
