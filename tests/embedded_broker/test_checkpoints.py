@@ -66,6 +66,19 @@ def test_all_five_batches_are_recognised_after_retention_has_removed_them() -> N
     assert before[0] == before[9] == Refuse(ErrorCode.out_of_order_sequence_number)
 
 
+def test_they_are_recognised_when_everything_has_been_removed() -> None:
+    fs = MemoryFileSystem()
+    partition = opened(fs)
+    for sequence in range(6):
+        partition.append(sent(sequence), now_ms=NOW_MS)
+    flushed(partition)
+    partition.delete_before(6)
+    assert partition.log.size_bytes == 0
+    again = crashed(fs)
+    assert (again.log_start, again.log_end) == (6, 6)
+    assert verdicts(again, range(1, 7)) == [*(Duplicate(offset, 1_000) for offset in range(1, 6)), ACCEPT]
+
+
 def test_a_producer_of_old_records_does_not_expire_because_of_a_restart() -> None:
     fs = MemoryFileSystem()
     partition = opened(fs)
