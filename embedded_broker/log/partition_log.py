@@ -59,7 +59,7 @@ class PartitionLog:
         self.compacted_end = found.compacted_end  # offsets may be missing below
         self.clean_end = found.clean_end  # compaction has nothing to do below
         self.checkpoint_end = found.checkpoint_end  # -1: there is none
-        self.checkpoint_bytes = 0  # how large it was when it was written last
+        self.checkpoint_bytes = 0  # how large it was with its index files when it was written last
         self.scan_cost_bytes = found.scanned_bytes  # what a start after a kill would have to go through now
         self._failure: OSError | None = None
         self._flushing = Lock()  # held through an fsync: files are closed and removed only under it
@@ -180,7 +180,8 @@ class PartitionLog:
             segment.indexed_end = end
         data = checkpoint.encode(captured.checkpoint)
         self._fs.write_atomically(self.directory / CHECKPOINT, data)
-        self.checkpoint_end, self.checkpoint_bytes = captured.checkpoint.offset, len(data)
+        self.checkpoint_end = captured.checkpoint.offset
+        self.checkpoint_bytes = len(data) + sum(len(each) for _, _, each in captured.indexes)
         self.scan_cost_bytes -= captured.scan_cost_bytes
 
     def _check_failure(self) -> None:
