@@ -12,7 +12,12 @@ import click
 DAMAGED = 1
 
 
-@click.group()
+@click.group(
+    epilog="""\b
+Examples:
+  eos-replicate log dump /tmp/kafka
+"""
+)
 def log() -> None:
     """Look into the built-in broker's files."""
 
