@@ -16,6 +16,7 @@ from embedded_broker.log.fs import FileSystem, RealFileSystem
 from embedded_broker.metadata_log import MetadataLog
 from embedded_broker.partition import Partition
 from embedded_broker.retention import Retention
+from embedded_broker.room import Room
 from embedded_broker.topics import INTERNAL, OFFSETS_TOPIC, TRANSACTION_TOPIC, Topics
 from embedded_broker.wire.batch import BatchHeader
 from embedded_broker.wire.records import decode
@@ -49,6 +50,7 @@ class Broker:
         self.port = config.port
         self.commit = GroupCommit(config.fsync, config.fsync_interval_ms, self.fail)
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+        self.room = Room(self.fs, config.data_dir, self.fail)
         self._lock = -1
         self._metadata_log: Partition
         self._retention = Retention(self)
@@ -56,10 +58,12 @@ class Broker:
     async def start(self) -> None:
         """Recover everything, and finish what a crash left half done. Raises DataDirInUse, CorruptLog, OSError."""
         self._lock = lock_directory(self.config.data_dir)
+        self.room.start()
         self._recover_metadata()
         await self.metadata.start()
         directory = self.config.data_dir / "partitions"
-        self.topics = Topics(self.fs, directory, self.metadata, self.commit, self.config.partitions_max)
+        limit = self.config.partitions_max
+        self.topics = Topics(self.fs, directory, self.metadata, self.commit, self.room, limit, self.clock.now_ms)
         self._compose()
         self.topics.recover({TRANSACTION_TOPIC: self.transactions.replay, OFFSETS_TOPIC: self.groups.replay})
         async with self.topics.changing:
@@ -83,6 +87,8 @@ class Broker:
             0,
             leader_epoch=0,
             segment_bytes=METADATA_SEGMENT_BYTES,
+            room=self.room,
+            internal=True,
             on_batch=replay,
         )
         self.metadata = MetadataLog(self._metadata_log, self.commit, self.clock)
@@ -115,6 +121,11 @@ class Broker:
         """Return when all that is appended to `partition` so far is on disk. Raises OSError."""
         await self.commit.durable(partition)
 
+    @property
+    def has_room(self) -> bool:
+        """Whether the disk isn't full."""
+        return not self.room.full
+
     async def trim(self, partition: Partition, offset: int) -> None:
         """Raise a partition's log start, durably. Raises OSError."""
         async with self.commit.exclusive():
@@ -128,6 +139,7 @@ class Broker:
 
     async def stop(self) -> None:
         """Let what is under way reach the disk, then close all files."""
+        await self.room.stop()
         await self._retention.stop()
         await self.transactions.stop()
         await self.groups.stop()

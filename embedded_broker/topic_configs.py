@@ -1,7 +1,8 @@
 """Topic configs: names, types, defaults and checks. All that Kafka 4 knows are stored and described.
 
-What they do here: cleanup.policy=delete with retention.ms and retention.bytes, segment.bytes, max.message.bytes,
-message.timestamp.*; null keys are refused where cleanup.policy has compact. The others are kept for whoever reads them.
+What they do here: cleanup.policy=delete with retention.ms and retention.bytes; cleanup.policy=compact with
+delete.retention.ms, {min,max}.compaction.lag.ms and min.cleanable.dirty.ratio, and then null keys are refused;
+segment.bytes, segment.ms, max.message.bytes, message.timestamp.*. The others are kept for whoever reads them.
 Defaults are those of org.apache.kafka.storage.internals.log.LogConfig.
 """
 
@@ -120,6 +121,12 @@ def number(configs: Mapping[str, str], name: str) -> int:
 def segment_bytes(configs: Mapping[str, str]) -> int:
     """Size at which a segment is closed."""
     return number(configs, "segment.bytes")
+
+
+def segment_ms(configs: Mapping[str, str]) -> int:
+    """Time after which a segment is closed. Source: LogConfig.maxSegmentMs."""
+    wanted = number(configs, "segment.ms")
+    return min(wanted, number(configs, "max.compaction.lag.ms")) if is_compacted(configs) else wanted
 
 
 def is_compacted(configs: Mapping[str, str]) -> bool:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.registry import Answer, api
+from embedded_broker.partition import PartitionStopped
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
@@ -109,7 +110,11 @@ def _read(wanted: list[_Wanted], bytes_max: int, committed: bool) -> tuple[list[
             failed = True
             answers.append(_nothing(each, error_code))
             continue
-        answer = _one(each.partition, each.data, max(bytes_max - got_bytes, 0), committed, first=got_bytes == 0)
+        try:
+            answer = _one(each.partition, each.data, max(bytes_max - got_bytes, 0), committed, first=got_bytes == 0)
+        except PartitionStopped:
+            failed = True
+            answer = _nothing(each, ErrorCode.kafka_storage_error)
         got_bytes += len(answer["records"])
         answers.append(answer)
     return answers, got_bytes, failed
@@ -121,6 +126,8 @@ def _wrong(each: _Wanted) -> ErrorCode:
         return each.error_code
     if each.partition.closed:
         return ErrorCode.unknown_topic_or_partition
+    if each.partition.stopped is not None:
+        return ErrorCode.kafka_storage_error
     if not each.partition.log_start <= each.data.fetch_offset <= each.partition.log_end:
         return ErrorCode.offset_out_of_range
     return ErrorCode.none
@@ -144,7 +151,7 @@ def _one(partition: Partition, data: Any, left_bytes: int, committed: bool, firs
     size = min(data.partition_max_bytes, left_bytes)
     records = b""
     if offset < limit and (size > 0 or first):
-        records = partition.log.read(offset, max(size, 1), limit)
+        records = partition.read(offset, max(size, 1), limit)
         if not first and len(records) > size:
             records = b""
     aborted = None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.registry import Answer, api
+from embedded_broker.partition import PartitionStopped
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
@@ -45,7 +46,11 @@ def _one(partition: Partition | None, wanted: Any, committed: bool) -> dict[str,
         error_code = partition.check_epoch(getattr(wanted, "current_leader_epoch", -1))
     if partition is None or error_code is not ErrorCode.none:
         return {"partition_index": wanted.partition_index, "error_code": error_code, "timestamp": -1, "offset": -1}
-    offset, timestamp_ms = _find(partition, wanted.timestamp, partition.limit(committed))
+    try:
+        offset, timestamp_ms = _find(partition, wanted.timestamp, partition.limit(committed))
+    except PartitionStopped:
+        error_code = ErrorCode.kafka_storage_error
+        return {"partition_index": wanted.partition_index, "error_code": error_code, "timestamp": -1, "offset": -1}
     return {
         "partition_index": wanted.partition_index,
         "timestamp": timestamp_ms,
@@ -61,9 +66,9 @@ def _find(partition: Partition, timestamp: int, limit: int) -> tuple[int, int]:
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return partition.log_start, -1
     if timestamp == MAX_TIMESTAMP:
-        found = partition.log.max_timestamp()
+        found = partition.max_timestamp()
     elif timestamp < 0:
         return NONE
     else:
-        found = partition.log.offset_for_time(timestamp)
+        found = partition.offset_for_time(timestamp)
     return NONE if found is None or found[0] >= limit else found

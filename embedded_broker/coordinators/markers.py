@@ -39,12 +39,16 @@ class MarkerWriter:
         """Write one marker and wait for the disk.
 
         Returns:
-            UNKNOWN_TOPIC_OR_PARTITION if the partition is gone; INVALID_PRODUCER_EPOCH if a later epoch has written
+            UNKNOWN_TOPIC_OR_PARTITION if the partition is gone; KAFKA_STORAGE_ERROR if it is damaged;
+            INVALID_PRODUCER_EPOCH if a later epoch has written
             there, so that its transaction is over already.
         """
         partition = find_partition(self._host.topics, *name)
         if partition is None:
             return ErrorCode.unknown_topic_or_partition
+        if partition.stopped is not None:
+            # Nobody can read there. If its files come back, the transaction is open there, and somebody has to end it.
+            return ErrorCode.kafka_storage_error
         if error_code := partition.producers.check_marker(producer_id, epoch):
             return error_code
         now_ms = self._host.clock.now_ms()

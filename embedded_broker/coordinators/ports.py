@@ -31,6 +31,8 @@ class Partition(Protocol):
     def log_start(self) -> int: ...
     @property
     def log_end(self) -> int: ...
+    @property
+    def stopped(self) -> str | None: ...
 
     def append(self, batch: bytes | bytearray | memoryview, *, now_ms: int | None = None) -> int:
         """Stamp the batch, append it and apply it to `producers`; returns its base offset. Not durable yet."""
@@ -60,6 +62,11 @@ class Host(Protocol):
 
     def internal_log(self, name: str) -> Partition:
         """The only partition of an internal topic."""
+        ...
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the disk isn't full. While it is, what is not urgent must wait."""
         ...
 
     async def durable(self, partition: Partition) -> None:

@@ -67,8 +67,8 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record; wraps from 2^31-1 to 0."""
-        return (self.base_sequence + self.record_count - 1) % SEQUENCES
+        """Sequence of the last record (also if compaction removed it); wraps from 2^31-1 to 0."""
+        return (self.base_sequence + self.last_offset_delta) % SEQUENCES
 
     @property
     def is_transactional(self) -> bool:

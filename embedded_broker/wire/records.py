@@ -30,7 +30,8 @@ class Record(NamedTuple):
     headers: tuple[tuple[bytes, bytes | None], ...] = ()
 
 
-def _varint(value: int) -> bytes:
+def varint(value: int) -> bytes:
+    """A number as records have them."""
     zigzag = (value << 1) ^ (value >> 63)
     zigzag &= (1 << 64) - 1
     out = bytearray()
@@ -41,8 +42,9 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
-def _bytes(value: bytes | None) -> bytes:
-    return _varint(-1) if value is None else _varint(len(value)) + value
+def field(value: bytes | None) -> bytes:
+    """A byte string behind its length; -1 stands for none."""
+    return varint(-1) if value is None else varint(len(value)) + value
 
 
 class _Cursor:
@@ -106,8 +108,8 @@ def encode(records: Sequence[tuple[bytes | None, bytes | None]], timestamp_ms: i
     """
     out = bytearray()
     for delta, (key, value) in enumerate(records):
-        body = b"\x00" + _varint(0) + _varint(delta) + _bytes(key) + _bytes(value) + _varint(0)
-        out += _varint(len(body)) + body
+        body = b"\x00" + varint(0) + varint(delta) + field(key) + field(value) + varint(0)
+        out += varint(len(body)) + body
     return batches.seal(
         bytes(out), count=len(records), base_timestamp=timestamp_ms, max_timestamp=timestamp_ms, **header
     )

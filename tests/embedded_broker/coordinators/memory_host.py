@@ -34,6 +34,7 @@ class MemoryPartition:
         self.batches = batches
         self.durable = len(batches)
         self.log_start = 0
+        self.stopped: str | None = None
         self.log_end = 0
         self.producers = PartitionProducers()
         for batch in batches:
@@ -99,6 +100,8 @@ class MemoryHost:
     crash_at: int = NEVER
     groups_config: GroupConfig = field(default_factory=lambda: GroupConfig(min_session_timeout_ms=1))
     transactions_config: TransactionConfig = field(default_factory=TransactionConfig)
+
+    has_room = True
 
     def __post_init__(self) -> None:
         self.clock = LoopClock()
