@@ -92,6 +92,7 @@ class Broker:
     def _compose(self) -> None:
         from embedded_broker.coordinators.compose import compose
         from embedded_broker.coordinators.ports import GroupConfig, Host, TransactionConfig
+        from embedded_broker.state.consumer_types import ConsumerGroupConfig
 
         config = self.config
         groups = GroupConfig(
@@ -100,6 +101,9 @@ class Broker:
             max_session_timeout_ms=config.group_session_timeout_ms_max,
             offset_metadata_max_bytes=config.offset_metadata_bytes_max,
             offsets_retention_ms=config.offsets_retention_ms,
+            consumer=ConsumerGroupConfig(
+                config.group_consumer_session_timeout_ms, config.group_consumer_heartbeat_interval_ms
+            ),
         )
         transactions = TransactionConfig(config.transaction_timeout_ms_max, config.transactional_id_expiration_ms)
         # Every partition they have is from here, so `durable` is given none of another kind.

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
     """See the module."""
     if version < 3:
-        error_code, results = broker.groups.leave(request.group_id, [(request.member_id, None)])
+        error_code, results = broker.groups.classic.leave(request.group_id, [(request.member_id, None)])
         return {"error_code": results[0] if error_code is ErrorCode.none else error_code}
     leaving = [(member.member_id, member.group_instance_id) for member in request.members]
-    error_code, results = broker.groups.leave(request.group_id, leaving)
+    error_code, results = broker.groups.classic.leave(request.group_id, leaving)
     return {
         "error_code": error_code,
         "members": [

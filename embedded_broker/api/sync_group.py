@@ -31,7 +31,7 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
             assignment={each.member_id: each.assignment for each in request.assignments},
         )
 
-    answer = await broker.groups.sync(request.group_id, make)
+    answer = await broker.groups.classic.sync(request.group_id, make)
     return {
         "error_code": answer.error_code,
         "protocol_type": answer.protocol_type,
