@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from embedded_broker import group_configs
 from embedded_broker.clock import Clock, SystemClock
 from embedded_broker.config import BrokerConfig
 from embedded_broker.groupcommit import GroupCommit
@@ -66,6 +67,7 @@ class Broker:
             for name in sorted(INTERNAL):
                 if self.topics.get(name) is None:
                     await self.topics.create(name, 1, INTERNAL_CONFIGS)
+        group_configs.load(self)
         await self.groups.start()
         await self.transactions.start()
         self._retention.start()

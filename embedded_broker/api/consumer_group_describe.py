@@ -30,6 +30,8 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
 
 
 def _describe(broker: Broker, group_id: str) -> dict[str, Any]:
+    if not group_id:
+        return {"group_id": group_id, "error_code": ErrorCode.invalid_group_id}
     group = broker.groups.get(group_id)
     if not isinstance(group, ConsumerGroup):
         message = f"Group {group_id} not found." if group is None else f"Group {group_id} is not a consumer group."

@@ -47,7 +47,7 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
         "error_message": answer.error_message,
         "member_id": answer.member_id or None,
         "member_epoch": answer.member_epoch,
-        "heartbeat_interval": broker.config.group_consumer_heartbeat_interval_ms,
+        "heartbeat_interval": answer.heartbeat_interval_ms,
         "assignment": None if assignment is None else {"topic_partitions": _by_topic(assignment)},
     }
 

@@ -14,6 +14,7 @@ from kio.schema.errors import ErrorCode
 from embedded_broker.api.registry import Answer, api
 from embedded_broker.state.group_types import GroupState
 from embedded_broker.state.groups import Group
+from embedded_broker.state.transactions import TopicPartition
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
@@ -24,26 +25,24 @@ if TYPE_CHECKING:
 @api(47, "offset_delete", range(1))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
     """See the module."""
+    if not request.group_id:
+        return {"error_code": ErrorCode.invalid_group_id}
     group = broker.groups.get(request.group_id)
     if group is None:
         return {"error_code": ErrorCode.group_id_not_found}
     if isinstance(group, Group) and group.state is not GroupState.EMPTY and not group.is_consumers:
         return {"error_code": ErrorCode.non_empty_group}
-    refusals = {topic.name: _refusal(broker, group, topic.name) for topic in request.topics}
-    wanted = [
-        (topic.name, each.partition_index)
-        for topic in request.topics
-        for each in topic.partitions
-        if refusals[topic.name] is ErrorCode.none
-    ]
-    await broker.groups.offsets.delete(request.group_id, wanted)
+    wanted = [(topic.name, each.partition_index) for topic in request.topics for each in topic.partitions]
+    refusals = {partition: _refusal(broker, group, partition) for partition in wanted}
+    allowed = [partition for partition in wanted if refusals[partition] is ErrorCode.none]
+    await broker.groups.offsets.delete(request.group_id, allowed)
     return {
         "error_code": ErrorCode.none,
         "topics": [
             {
                 "name": topic.name,
                 "partitions": [
-                    {"partition_index": each.partition_index, "error_code": refusals[topic.name]}
+                    {"partition_index": each.partition_index, "error_code": refusals[topic.name, each.partition_index]}
                     for each in topic.partitions
                 ],
             }
@@ -52,7 +51,7 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
     }
 
 
-def _refusal(broker: Broker, group: AnyGroup, topic: str) -> ErrorCode:
-    if broker.topics.get(topic) is None:
+def _refusal(broker: Broker, group: AnyGroup, partition: TopicPartition) -> ErrorCode:
+    if broker.topics.partition(*partition) is None:
         return ErrorCode.unknown_topic_or_partition
-    return ErrorCode.group_subscribed_to_topic if broker.groups.is_subscribed(group, topic) else ErrorCode.none
+    return ErrorCode.group_subscribed_to_topic if broker.groups.is_subscribed(group, partition[0]) else ErrorCode.none

@@ -83,6 +83,13 @@ class ConsumerGroups:
         await self._registry.durable()
         return answer
 
+    async def remove(self, group: ConsumerGroup, leaving: list[tuple[str, str | None]]) -> list[ErrorCode]:
+        """LeaveGroup by (member id, instance id), for an admin client. Must not return before it is on disk."""
+        results, effects = group.remove(leaving)
+        self._carry_out(group, effects)
+        await self._registry.durable()
+        return results
+
     def _find(self, group_id: str, request: ConsumerHeartbeat) -> tuple[ConsumerGroup, bool]:
         """The group, and whether nobody knows of it yet. Raises Refused."""
         group = self._registry.get(group_id)

@@ -11,6 +11,7 @@ from embedded_broker.state import consumer_log, group_log
 from embedded_broker.state.consumer_groups import ConsumerGroup
 from embedded_broker.state.consumer_log import ConsumerRecord
 from embedded_broker.state.consumer_members import Change, GroupEpoch, is_tombstone
+from embedded_broker.state.consumer_types import ConsumerGroupConfig
 from embedded_broker.state.group_types import GroupState
 from embedded_broker.state.groups import Group
 from embedded_broker.wire.records import encode
@@ -25,6 +26,8 @@ class GroupRegistry:
     def __init__(self, host: Host, config: GroupConfig) -> None:
         self._host, self._config = host, config
         self._groups: dict[str, AnyGroup] = {}
+        # Of groups that have a config of their own; they need not exist.
+        self._consumer_configs: dict[str, ConsumerGroupConfig] = {}
         # The value of each classic group's last record, and when it was written: since when a group is empty.
         self._stored: dict[str, tuple[bytes, int]] = {}
 
@@ -61,7 +64,14 @@ class GroupRegistry:
 
     def new_consumer(self, group_id: str) -> ConsumerGroup:
         """A consumer group that nobody knows of before `adopt`."""
-        return ConsumerGroup(group_id, self._config.consumer)
+        return ConsumerGroup(group_id, self._consumer_configs.get(group_id, self._config.consumer))
+
+    def configure(self, group_id: str, config: ConsumerGroupConfig) -> None:
+        """Let a group, now and whenever it is made, have a config of its own."""
+        self._consumer_configs[group_id] = config
+        group = self._groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            group.config = config
 
     def adopt(self, group: ConsumerGroup) -> list[Record]:
         """Make a new consumer group known, perhaps in the place of an empty classic one; tombstones of that."""

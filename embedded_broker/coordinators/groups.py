@@ -5,6 +5,8 @@ Source: Kafka `GroupCoordinatorService`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.coordinators.background import Background
@@ -16,6 +18,7 @@ from embedded_broker.coordinators.group_registry import AnyGroup, GroupRegistry,
 from embedded_broker.coordinators.offsets import OffsetManager
 from embedded_broker.coordinators.ports import OFFSETS_TOPIC, GroupConfig, Host
 from embedded_broker.state import group_log
+from embedded_broker.state.consumer_types import ConsumerGroupConfig
 from embedded_broker.state.offsets import OffsetRecord
 from embedded_broker.state.transactions import TopicPartition
 from embedded_broker.wire.batch import BatchHeader, Buffer
@@ -29,7 +32,7 @@ class GroupCoordinator:
 
     def __init__(self, host: Host, config: GroupConfig | None = None) -> None:
         config = config or GroupConfig()
-        self._host = host
+        self._host, self._config = host, config
         self._registry = GroupRegistry(host, config)
         self._background = Background(host.fail)
         self.classic = ClassicGroups(host, self._background, config, self._registry)
@@ -80,6 +83,10 @@ class GroupCoordinator:
     def all(self) -> list[AnyGroup]:
         """All groups, for ListGroups. Read only."""
         return self._registry.all()
+
+    def configure(self, group_id: str, change: Callable[[ConsumerGroupConfig], ConsumerGroupConfig]) -> None:
+        """Let a consumer group have what `change` makes of the broker's config, now and whenever it is made."""
+        self._registry.configure(group_id, change(self._config.consumer))
 
     async def delete(self, group_id: str) -> ErrorCode:
         """Delete a group without members, and its offsets."""

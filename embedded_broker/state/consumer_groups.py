@@ -85,6 +85,20 @@ class ConsumerGroup:
             return ConsumerAnswer(refused.error_code, str(refused)), self._end()
         return answer, self._end()
 
+    def remove(self, leaving: list[tuple[str, str | None]]) -> tuple[list[ErrorCode], ConsumerEffects]:
+        """LeaveGroup, by (member id, instance id), as admin clients use it for any group: an error for each."""
+        results = []
+        for member_id, instance_id in leaving:
+            member = self.members.get(member_id) if instance_id is None else self.members.static(instance_id)
+            if member is None:
+                results.append(ErrorCode.unknown_member_id)
+            elif member_id not in ("", member.member_id):
+                results.append(ErrorCode.fenced_instance_id)
+            else:
+                self._fence(member)
+                results.append(ErrorCode.none)
+        return results, self._end()
+
     def expired(self, event: ConsumerTimer) -> ConsumerEffects:
         """A timer asked for by `Watch` is over."""
         member = self.members.get(event.member_id)
@@ -164,7 +178,10 @@ class ConsumerGroup:
         self._watch(after)
         tells = request.is_full or after.assigned != before.assigned
         return ConsumerAnswer(
-            member_id=after.member_id, member_epoch=after.epoch, assignment=after.assigned if tells else None
+            member_id=after.member_id,
+            member_epoch=after.epoch,
+            assignment=after.assigned if tells else None,
+            heartbeat_interval_ms=self.config.heartbeat_interval_ms,
         )
 
     def _existing(self, request: ConsumerHeartbeat) -> ConsumerMember:

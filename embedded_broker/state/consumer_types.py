@@ -139,6 +139,7 @@ class ConsumerAnswer:
     member_id: str = ""
     member_epoch: int = 0
     assignment: Partitions | None = None
+    heartbeat_interval_ms: int = 0
 
 
 # Timer events, handed back by the coordinator.
