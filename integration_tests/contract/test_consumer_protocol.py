@@ -132,6 +132,7 @@ def test_a_killed_member_loses_its_partitions_to_the_others(
     first.close()
 
 
+@pytest.mark.parametrize("kind", ["embedded"], indirect=True, scope="session")
 def test_a_broker_that_was_killed_finds_its_members_again(
     target: BrokerHandle, topic: str, unique: Callable[[str], str]
 ) -> None:
