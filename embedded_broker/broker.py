@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from embedded_broker import group_configs
 from embedded_broker.clock import Clock, SystemClock
 from embedded_broker.config import BrokerConfig
 from embedded_broker.groupcommit import GroupCommit
@@ -70,6 +71,7 @@ class Broker:
             for name in sorted(INTERNAL):
                 if self.topics.get(name) is None:
                     await self.topics.create(name, 1, INTERNAL_CONFIGS)
+        group_configs.load(self)
         await self.groups.start()
         await self.transactions.start()
         self._retention.start()
@@ -98,6 +100,7 @@ class Broker:
     def _compose(self) -> None:
         from embedded_broker.coordinators.compose import compose
         from embedded_broker.coordinators.ports import GroupConfig, Host, TransactionConfig
+        from embedded_broker.state.consumer_types import ConsumerGroupConfig
 
         config = self.config
         groups = GroupConfig(
@@ -106,6 +109,9 @@ class Broker:
             max_session_timeout_ms=config.group_session_timeout_ms_max,
             offset_metadata_max_bytes=config.offset_metadata_bytes_max,
             offsets_retention_ms=config.offsets_retention_ms,
+            consumer=ConsumerGroupConfig(
+                config.group_consumer_session_timeout_ms, config.group_consumer_heartbeat_interval_ms
+            ),
         )
         transactions = TransactionConfig(config.transaction_timeout_ms_max, config.transactional_id_expiration_ms)
         # Every partition they have is from here, so `durable` is given none of another kind.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -68,6 +68,8 @@ class Topics:
         self.metadata, self._commit = metadata, commit
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[uuid.UUID, Topic] = {}
+        self.version = 0
+        """Grows when a topic comes, goes, or gets partitions."""
         self.changing = asyncio.Lock()
 
     def get(self, name: str) -> Topic | None:
@@ -81,6 +83,10 @@ class Topics:
     def all(self) -> list[Topic]:
         """All topics in order of their names."""
         return [self._by_name[name] for name in sorted(self._by_name)]
+
+    def names(self) -> Collection[str]:
+        """Of all topics."""
+        return self._by_name.keys()
 
     def partition(self, name: str, index: int) -> Partition | None:
         """A partition, if it exists."""
@@ -158,6 +164,7 @@ class Topics:
     def _add(self, topic: Topic) -> None:
         self._by_name[topic.name] = topic
         self._by_id[topic.topic_id] = topic
+        self.version += 1
 
     async def create(self, name: str, partitions: int, configs: Mapping[str, str]) -> Topic:
         """Create a topic durably. The name and the configs have been checked; hold `changing`. Raises OSError."""
@@ -172,6 +179,7 @@ class Topics:
         added = [self._make(topic, index) for index in range(len(topic.partitions), partitions)]
         await self._save(topic, partitions)
         topic.partitions.extend(added)
+        self.version += 1
 
     async def configure(self, topic: Topic, configs: Mapping[str, str]) -> None:
         """Replace the topic's own configs; hold `changing`. Raises OSError."""
@@ -187,6 +195,7 @@ class Topics:
         await self.metadata.put(f"{PREFIX}{topic.topic_id.hex}", None)
         del self._by_name[topic.name]
         del self._by_id[topic.topic_id]
+        self.version += 1
         async with self._commit.exclusive():
             for partition in topic.partitions:
                 partition.destroy()

@@ -7,8 +7,12 @@ import json
 import os
 import signal
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from embedded_broker.config import BrokerConfig
 
 FAILED = 70
 
@@ -41,8 +45,23 @@ loses nothing that was acknowledged.
     help="When data is forced to disk: before each acknowledgement, 5 times a second, or when the system likes.",
 )
 @click.option("--auto-create/--no-auto-create", default=False, help="Create topics that clients ask for.")
+@click.option(
+    "--config",
+    "settings",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="A setting under the name it has in Kafka, such as offsets.retention.minutes=60. May be given often.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Say the address as one JSON object.")
-def broker(data_dir: Path, listen: str, advertise: str | None, fsync: str, auto_create: bool, as_json: bool) -> int:
+def broker(
+    data_dir: Path,
+    listen: str,
+    advertise: str | None,
+    fsync: str,
+    auto_create: bool,
+    settings: tuple[str, ...],
+    as_json: bool,
+) -> int:
     """Run the built-in Kafka broker alone.
 
     It speaks Kafka's protocol to any client: idempotent and transactional producers, consumer groups, admin tools.
@@ -53,7 +72,21 @@ def broker(data_dir: Path, listen: str, advertise: str | None, fsync: str, auto_
     config = BrokerConfig(
         data_dir, host, port, advertised_host=advertise, fsync=Fsync(fsync), auto_create_topics=auto_create
     )
-    return asyncio.run(_run(config, as_json))
+    return asyncio.run(_run(_configured(config, settings), as_json))
+
+
+def _configured(config: BrokerConfig, settings: tuple[str, ...]) -> BrokerConfig:
+    from embedded_broker.broker_configs import configured
+    from embedded_broker.topic_configs import InvalidConfig
+
+    pairs = [setting.partition("=") for setting in settings]
+    for name, equals, _ in pairs:
+        if not equals:
+            raise click.BadParameter(f"{name!r} is not NAME=VALUE", param_hint="--config")
+    try:
+        return configured(config, {name.strip(): value.strip() for name, _, value in pairs})
+    except InvalidConfig as error:
+        raise click.BadParameter(str(error), param_hint="--config") from error
 
 
 def _address(listen: str) -> tuple[str, int]:

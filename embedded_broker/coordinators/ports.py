@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
+from uuid import UUID
 
+from embedded_broker.state.consumer_types import ConsumerGroupConfig
 from embedded_broker.state.producers import PartitionProducers
 
 TRANSACTION_TOPIC = "__transaction_state"
@@ -43,12 +45,17 @@ class Topic(Protocol):
     """A topic's partitions, by index."""
 
     @property
+    def topic_id(self) -> UUID: ...
+    @property
     def partitions(self) -> Sequence[Partition]: ...
 
 
 class Topics(Protocol):
-    """The topics by name, internal ones included."""
+    """The topics by name, internal ones included. `version` grows when one comes, goes, or gets partitions."""
 
+    @property
+    def version(self) -> int: ...
+    def names(self) -> Collection[str]: ...
     def get(self, name: str) -> Topic | None: ...
 
 
@@ -100,6 +107,7 @@ class GroupConfig:
     new_member_join_timeout_ms: int = 300_000
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_ms: int = 7 * 24 * 3_600_000
+    consumer: ConsumerGroupConfig = field(default_factory=ConsumerGroupConfig)
 
 
 def find_partition(topics: Topics, name: str, index: int) -> Partition | None:

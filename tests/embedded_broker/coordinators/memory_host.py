@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from uuid import UUID, uuid5
 
 from embedded_broker.coordinators.compose import compose
 from embedded_broker.coordinators.groups import GroupCoordinator
@@ -20,6 +21,7 @@ from embedded_broker.wire.batch import TRANSACTIONAL, read_header, stamp
 from embedded_broker.wire.records import decode, encode, marker_commits
 
 NEVER = 10**9
+NAMESPACE = UUID(int=7)
 
 
 class Crashed(Exception):
@@ -79,10 +81,18 @@ class MemoryPartition:
 @dataclass
 class MemoryTopic:
     partitions: list[MemoryPartition]
+    topic_id: UUID = NAMESPACE
 
 
 class MemoryTopics(dict[str, MemoryTopic]):
     """Topics by name."""
+
+    @property
+    def version(self) -> int:
+        return sum(len(topic.partitions) for topic in self.values())
+
+    def names(self) -> Collection[str]:
+        return self.keys()
 
 
 class LoopClock:
@@ -110,7 +120,9 @@ class MemoryHost:
         self.failures: list[BaseException] = []
         self.topics = MemoryTopics(
             {
-                name: MemoryTopic([MemoryPartition(self, list(batches)) for batches in partitions])
+                name: MemoryTopic(
+                    [MemoryPartition(self, list(batches)) for batches in partitions], uuid5(NAMESPACE, name)
+                )
                 for name, partitions in self.disk.items()
             }
         )
