@@ -46,7 +46,7 @@ class Broker:
         self.config = config
         self.fs: FileSystem = fs or RealFileSystem()
         self.clock: Clock = clock or SystemClock()
-        self.port = config.port
+        self.port = config.listening[0].port
         self.commit = GroupCommit(config.fsync, config.fsync_interval_ms, self.fail)
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self._lock = -1
