@@ -16,6 +16,7 @@ from embedded_broker.log.fs import FileSystem, RealFileSystem
 from embedded_broker.metadata_log import MetadataLog
 from embedded_broker.partition import Partition
 from embedded_broker.retention import Retention
+from embedded_broker.security.compose import Security
 from embedded_broker.topics import INTERNAL, OFFSETS_TOPIC, TRANSACTION_TOPIC, Topics
 from embedded_broker.wire.batch import BatchHeader
 from embedded_broker.wire.records import decode
@@ -40,6 +41,7 @@ class Broker:
     transactions: TransactionCoordinator
     topics: Topics
     metadata: MetadataLog
+    security: Security
 
     def __init__(self, config: BrokerConfig, fs: FileSystem | None = None, clock: Clock | None = None) -> None:
         """Files and time come in from outside, so that tests can hold or break them."""
@@ -58,6 +60,7 @@ class Broker:
         self._lock = lock_directory(self.config.data_dir)
         self._recover_metadata()
         await self.metadata.start()
+        self.security = Security(self.config, self.metadata)
         directory = self.config.data_dir / "partitions"
         self.topics = Topics(self.fs, directory, self.metadata, self.commit, self.config.partitions_max)
         self._compose()

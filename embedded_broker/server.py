@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import io
 import resource
-import ssl
 import struct
 import sys
 import time
@@ -17,8 +16,9 @@ from embedded_broker.api.registry import Answer, Api, Later, load_all
 from embedded_broker.broker import Broker
 from embedded_broker.budget import Budget
 from embedded_broker.connection import Connection
+from embedded_broker.security.compose import tls_context
 from embedded_broker.security.listeners import Endpoint, refuse_open
-from embedded_broker.security.session import API_VERSIONS
+from embedded_broker.security.session import API_VERSIONS, LOGIN
 from embedded_broker.wire.framing import PREFIX, read_header
 
 UNSUPPORTED_VERSION = 35
@@ -56,7 +56,7 @@ class Server:
         config, loop = self.broker.config, asyncio.get_running_loop()
         if not config.allow_plain_text:
             refuse_open(config.listening)
-        context = self._context()
+        context = tls_context(config)
         for listener in config.listening:
             tls = context if listener.protocol.is_encrypted else None
             endpoint = Endpoint(listener)
@@ -67,10 +67,6 @@ class Server:
             self.endpoints.append(endpoint)
         self.broker.port = self.endpoints[0].port
         self._sweep_idle()
-
-    def _context(self) -> ssl.SSLContext | None:
-        """What TLS listeners need, if there are any."""
-        return None
 
     async def stop(self) -> None:
         """Stop listening and close all connections."""
@@ -143,6 +139,9 @@ class Server:
         from embedded_broker.wire import schema
 
         request = self._decode(api, version, frame, connection)
+        if not session.is_announced and key not in LOGIN:
+            session.is_announced = True
+            self.log(f"{session} connected: {session.describe()}")
         answer = await self._answer(api, connection, request, version)
         if answer is None:
             return None
@@ -191,7 +190,8 @@ class Server:
         )
 
     def log(self, line: str) -> None:
-        """One line on stderr, with the time."""
+        """One line on stderr, with the time. What clients put into it stays on that line."""
+        line = "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in line)
         now = time.gmtime(self.broker.clock.now_ms() / 1000)
         print(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', now)} {line}", file=sys.stderr, flush=True)
 

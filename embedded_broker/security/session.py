@@ -8,14 +8,19 @@ Invariants
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from enum import Enum
 from typing import Protocol
 
 from embedded_broker.security.listeners import Endpoint
 
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 ANONYMOUS = "User:ANONYMOUS"
 SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36
+
+LOGIN = frozenset({SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE})
+"""What comes before a client does anything."""
 
 
 class State(Enum):
@@ -65,6 +70,8 @@ class Session:
         self.exchange: Exchange | None = None
         self.failure = ""
         """Why the login failed."""
+        self.is_announced = False
+        """Whether the log says that it is here."""
 
     @property
     def is_ready(self) -> bool:
@@ -74,6 +81,13 @@ class Session:
     def admits(self, key: int) -> bool:
         """Whether an API may be called now."""
         return self.state is State.READY or key in BEFORE[self.state]
+
+    def introduce(self, name: str, version: str) -> bool:
+        """Take in what software the client says it is; False when that is no proper name (`ApiVersionsRequest`)."""
+        if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
+            return False
+        self.software = f"{name[:100]} {version[:100]}"
+        return True
 
     def versions_given(self) -> None:
         """ApiVersions was answered without an error."""
@@ -105,7 +119,7 @@ class Session:
         return f"{host}:{self.client_port}"
 
     def describe(self) -> str:
-        """For the log: client id, software, principal, listener. What clients say of themselves is quoted."""
-        software = f" {self.software}" if self.software else ""
-        listener = self.endpoint.listener.protocol
-        return f"client {self.client_id[:100]!r}{software}, {self.principal!r} over {listener} on {self.endpoint}"
+        """For the log: client id, software, principal, listener."""
+        software = f" ({self.software})" if self.software else ""
+        protocol = self.endpoint.listener.protocol
+        return f"client {self.client_id[:100]!r}{software}, {self.principal}, {protocol} on {self.endpoint}"
