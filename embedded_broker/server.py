@@ -151,7 +151,13 @@ class Server:
         return encode(codec, correlation_id, answer)
 
     async def _answer(self, api: Api, connection: Connection, request: Any, version: int) -> Answer:
-        return await api.handle(self.broker, connection, request, version)
+        authorizer = self.broker.security.authorizer
+        if authorizer is None:
+            return await api.handle(self.broker, connection, request, version)
+        from embedded_broker.security.enforcing import ClientRights, enforce
+
+        rights = ClientRights(authorizer, connection.session, self.broker.topics)
+        return await enforce(rights, api.name, request, lambda cut: api.handle(self.broker, connection, cut, version))
 
     def _decode(self, api: Api, version: int, frame: bytes, connection: Connection) -> Any:
         from kio.serial.errors import SerialError

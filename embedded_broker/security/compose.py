@@ -6,6 +6,7 @@ import ssl
 
 from embedded_broker.config import BrokerConfig
 from embedded_broker.metadata_log import MetadataLog
+from embedded_broker.security.authorizer import Authorizer
 from embedded_broker.security.credentials import Credentials
 from embedded_broker.security.sasl import begin
 from embedded_broker.security.session import Exchange
@@ -20,6 +21,7 @@ class Security:
         self.mechanisms = config.sasl_mechanisms
         self._users = Users() if config.users_file is None else read_users(config.users_file)
         self.credentials = Credentials(metadata, self._users)
+        self.authorizer = Authorizer(config, metadata) if config.authorizer else None
 
     def exchange(self, mechanism: str) -> Exchange:
         """A new exchange by one of `mechanisms`."""

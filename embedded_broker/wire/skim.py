@@ -137,7 +137,7 @@ def _one(field: dataclasses.Field[Any], hint: Any, flexible: bool) -> int | Skim
     """The size of one value, or how to skip it."""
     kind = field.metadata.get("kafka_type")
     if kind is None:
-        inner = next(part for part in (hint, *typing.get_args(hint)) if dataclasses.is_dataclass(part))
+        inner: Any = next(part for part in (hint, *typing.get_args(hint)) if dataclasses.is_dataclass(part))
         return _entity(inner)
     if kind in _FIXED:
         return _FIXED[kind]
