@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from embedded_broker.connection import Connection
 
 DISABLED = "No Authorizer is configured."
+NO_COLON = "(no colon is present separating the principal type from the principal name)"
+KINDS = frozenset(map(int, Resource))
 
 
 @api(30, "create_acls", range(1, 4))
@@ -35,6 +37,9 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
         except ValueError as error:
             results.append({"error_code": ErrorCode.invalid_request, "error_message": str(error)})
             continue
+        if _is_filter(acl):
+            results.append({"error_code": ErrorCode.unknown_server_error, "error_message": None})
+            continue
         await authorizer.add(acl)
         results.append({"error_message": None})
     return {"results": results}
@@ -48,8 +53,10 @@ def _acl(wanted: Any) -> Acl:
         raise ValueError("Invalid empty resource name")
     kind, colon, name = wanted.principal.partition(":")
     if not (kind and colon and name):
-        raise ValueError(f"Could not parse principal from `{wanted.principal}`")
-    acl = Acl(
+        raise ValueError(f"Could not parse principal from `{wanted.principal}` {NO_COLON}")
+    if wanted.resource_type not in KINDS:
+        raise ValueError("Invalid resourceType UNKNOWN")
+    return Acl(
         Resource(wanted.resource_type),
         wanted.resource_name,
         Pattern(wanted.resource_pattern_type),
@@ -58,13 +65,13 @@ def _acl(wanted: Any) -> Acl:
         Operation(wanted.operation),
         Permission(wanted.permission_type),
     )
-    if acl.pattern not in (Pattern.LITERAL, Pattern.PREFIXED):
-        raise ValueError(f"Invalid patternType {acl.pattern.name}")
-    for what, value in (
-        ("resourceType", acl.resource),
-        ("operation", acl.operation),
-        ("permissionType", acl.permission),
-    ):
-        if value.name == "ANY":
-            raise ValueError(f"Invalid {what} ANY")
-    return acl
+
+
+def _is_filter(acl: Acl) -> bool:
+    """Whether it has a type that only filters may have; Kafka fails over these."""
+    return (
+        acl.resource is Resource.ANY
+        or acl.pattern not in (Pattern.LITERAL, Pattern.PREFIXED)
+        or acl.operation is Operation.ANY
+        or acl.permission is Permission.ANY
+    )

@@ -27,6 +27,8 @@ from embedded_broker.security.rules import (
     topics,
 )
 
+ATTRIBUTES_AT, TRANSACTIONAL = 22, 0x10
+"""Of a record batch: its attributes' lower byte, and the bit in it."""
 NO_PRODUCER: Fields = {"producer_id": -1, "producer_epoch": -1}
 
 
@@ -175,9 +177,23 @@ _GROUP_OF_OFFSETS = Whole(
 _OFFSETS = partition_errors(timestamp=-1, offset=-1)
 _PRODUCERS = partition_errors("partition_indexes", active_producers=[])
 
+
+def _has_transactional_records(request: Any) -> bool:
+    """Only then its transactional id matters (`RequestUtils.hasTransactionalRecords`)."""
+    batches = (each.records for topic in request.topic_data for each in topic.partition_data)
+    return any(
+        batch is not None and len(batch) > ATTRIBUTES_AT and batch[ATTRIBUTES_AT] & TRANSACTIONAL for batch in batches
+    )
+
+
 RULES: Mapping[str, tuple[Rule, ...]] = {
     "produce": (
-        _transactional(items="topic_data", refused=_produced, answers="responses"),
+        Whole(
+            Operation.WRITE,
+            Resource.TRANSACTIONAL_ID,
+            lambda request: (request.transactional_id or "") if _has_transactional_records(request) else None,
+            lambda request, code: _of_every_topic(request, "topic_data", _produced, "responses", code),
+        ),
         topics(Operation.WRITE, _produced, "topic_data", "responses"),
     ),
     "fetch": (topics(Operation.READ, _fetched, "topics", "responses"), After(_fetched_without_right)),

@@ -27,13 +27,14 @@ class PlainExchange:
 
     def step(self, token: bytes) -> bytes:
         """See `session.Exchange`."""
-        try:
-            parts = token.decode().split("\0")
-        except UnicodeDecodeError as error:
-            raise _bad_credentials(PLAIN) from error
-        if len(parts) != 3 or not parts[1] or not parts[2]:
-            raise _bad_credentials(PLAIN)
+        parts = token.decode(errors="replace").split("\0")
+        if len(parts) != 3:
+            raise LoginFailed(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
         acting_as, name, password = parts
+        if not name:
+            raise LoginFailed("Authentication failed: username not specified")
+        if not password:
+            raise LoginFailed("Authentication failed: password not specified")
         if not self._users.knows(name, password):
             raise LoginFailed("Authentication failed: Invalid username or password")
         if acting_as not in ("", name):

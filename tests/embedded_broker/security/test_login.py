@@ -73,11 +73,11 @@ PLAIN = {
     b"bob\0alice\0" + PASSWORD.encode(): (
         "Authentication failed: Client requested an authorization id that is different from username"
     ),
-    b"": INVALID + "PLAIN",
-    b"\0alice\0": INVALID + "PLAIN",
-    b"\0\0x": INVALID + "PLAIN",
-    b"\0\xff\xff\0x": INVALID + "PLAIN",
-    b"\0alice\0x\0y": INVALID + "PLAIN",
+    b"": "Invalid SASL/PLAIN response: expected 3 tokens, got 1",
+    b"\0alice\0": "Authentication failed: password not specified",
+    b"\0\0x": "Authentication failed: username not specified",
+    b"\0\xff\xff\0x": "Authentication failed: Invalid username or password",
+    b"\0alice\0x\0y": "Invalid SASL/PLAIN response: expected 3 tokens, got 4",
 }
 
 
