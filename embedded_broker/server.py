@@ -154,10 +154,15 @@ class Server:
         authorizer = self.broker.security.authorizer
         if authorizer is None:
             return await api.handle(self.broker, connection, request, version)
-        from embedded_broker.security.enforcing import ClientRights, enforce
+        from embedded_broker.security.enforcing import ClientRights, NoRule, Unanswerable, enforce
 
         rights = ClientRights(authorizer, connection.session, self.broker.topics)
-        return await enforce(rights, api.name, request, lambda cut: api.handle(self.broker, connection, cut, version))
+        try:
+            return await enforce(
+                rights, api.name, request, lambda cut: api.handle(self.broker, connection, cut, version)
+            )
+        except (NoRule, Unanswerable) as error:
+            raise Refused(f"no right, and no way to say so: {error}") from error
 
     def _decode(self, api: Api, version: int, frame: bytes, connection: Connection) -> Any:
         from kio.serial.errors import SerialError

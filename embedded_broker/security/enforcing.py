@@ -10,7 +10,7 @@ from embedded_broker.api.registry import Answer, Fields, Later
 from embedded_broker.security import rules_admin, rules_data
 from embedded_broker.security.acls import Operation, Resource
 from embedded_broker.security.authorizer import Authorizer
-from embedded_broker.security.rules import Denied, Merge, Rule
+from embedded_broker.security.rules import Denied, Merge, Rights, Rule
 from embedded_broker.security.session import Session
 from embedded_broker.topics import Topics
 
@@ -20,6 +20,10 @@ RULES: Mapping[str, tuple[Rule, ...]] = {**rules_data.RULES, **rules_admin.RULES
 
 class NoRule(Exception):
     """Nobody has said who may call this API."""
+
+
+class Unanswerable(Exception):
+    """A request that wants no answer (Produce with acks=0) is refused: only closing the connection says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,19 +51,27 @@ class ClientRights:
         return None if topic is None else topic.name
 
 
-async def enforce(rights: ClientRights, name: str, request: Any, handle: Callable[[Any], Awaitable[Answer]]) -> Answer:
-    """The answer to a request of API `name`, of which `handle` sees only what may be done. Raises NoRule."""
+async def enforce(rights: Rights, name: str, request: Any, handle: Callable[[Any], Awaitable[Answer]]) -> Answer:
+    """The answer to a request of API `name`, of which `handle` sees only what may be done.
+
+    Raises NoRule or Unanswerable.
+    """
     if name not in RULES:
         raise NoRule(name)
     merges: list[Merge] = []
+    wants_no_answer = getattr(request, "acks", None) == 0
     try:
         for rule in RULES[name]:
             request, merge = rule.before(rights, request)
             if merge is not None:
                 merges.insert(0, merge)
     except Denied as denied:
+        if wants_no_answer:
+            raise Unanswerable(name) from denied
         return denied.answer
     answer = await handle(request)
+    if merges and wants_no_answer:
+        raise Unanswerable(name)
     if not merges or answer is None:
         return answer
     if isinstance(answer, Later):

@@ -189,6 +189,36 @@ def _list_groups(rights: Rights, request: Any, answer: Fields) -> Fields:
     return {**answer, "groups": shown}
 
 
+def _unseen_topics(rights: Rights, request: Any, answer: Fields) -> Fields:
+    """Of all topics those that may not be seen are left out; those asked for by name have been refused."""
+    asked = {item.name for item in request.topics or ()}
+    shown = [
+        each
+        for each in answer.get("topics", ())
+        if each["name"] in asked or rights.may(Operation.DESCRIBE, Resource.TOPIC, each["name"])
+    ]
+    return {**answer, "topics": shown}
+
+
+def _unseen_assignments(rights: Rights, request: Any, answer: Fields) -> Fields:
+    """A group that reads a topic that may not be seen isn't described."""
+    return {**answer, "groups": [_described_group(rights, group) for group in answer.get("groups", ())]}
+
+
+def _described_group(rights: Rights, group: Fields) -> Fields:
+    names = {
+        part["topic_name"]
+        for member in group.get("members", ())
+        for which in ("assignment", "target_assignment")
+        for part in (member.get(which) or {}).get("topic_partitions", ())
+    }
+    if all(rights.may(Operation.DESCRIBE, Resource.TOPIC, name) for name in names):
+        return group
+    message = "The group has described topic(s) that the client is not authorized to describe."
+    return {"group_id": group["group_id"], "error_code": REFUSAL[Resource.TOPIC], **_NO_CONSUMER_GROUP,
+            "error_message": message}  # fmt: skip
+
+
 def _group(operation: Operation, **more: Any) -> Whole:
     return Whole(operation, Resource.GROUP, lambda request: request.group_id,
                  lambda request, code: {"error_code": code, **more})  # fmt: skip
@@ -226,7 +256,10 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
     "sasl_authenticate": _FREE,
     "describe_cluster": _FREE,
     "metadata": (Special(_metadata),),
-    "describe_topic_partitions": (topics(Operation.DESCRIBE, lambda item, code: {**_not_shown(item)}),),
+    "describe_topic_partitions": (
+        After(_unseen_topics),
+        topics(Operation.DESCRIBE, lambda item, code: _not_shown(item)),
+    ),
     "find_coordinator": (Special(_find_coordinator),),
     "create_topics": (Special(_create_topics),),
     "delete_topics": (Special(_delete_topics),),
@@ -242,7 +275,10 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
     "leave_group": (_group(Operation.READ, members=[]),),
     "consumer_group_heartbeat": (_group(Operation.READ), Special(_subscription)),
     "describe_groups": (_groups(Operation.DESCRIBE, "groups", "groups", **_NO_GROUP),),
-    "consumer_group_describe": (_groups(Operation.DESCRIBE, "group_ids", "groups", **_NO_CONSUMER_GROUP),),
+    "consumer_group_describe": (
+        After(_unseen_assignments),
+        _groups(Operation.DESCRIBE, "group_ids", "groups", **_NO_CONSUMER_GROUP),
+    ),
     "list_groups": (After(_list_groups),),
     "delete_groups": (_groups(Operation.DELETE, "groups_names", "results"),),
     "offset_delete": (_group(Operation.DELETE), topics(Operation.READ, partition_errors())),

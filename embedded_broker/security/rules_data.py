@@ -180,10 +180,8 @@ _PRODUCERS = partition_errors("partition_indexes", active_producers=[])
 
 def _has_transactional_records(request: Any) -> bool:
     """Only then its transactional id matters (`RequestUtils.hasTransactionalRecords`)."""
-    batches = (each.records for topic in request.topic_data for each in topic.partition_data)
-    return any(
-        batch is not None and len(batch) > ATTRIBUTES_AT and batch[ATTRIBUTES_AT] & TRANSACTIONAL for batch in batches
-    )
+    batches = (each.records or b"" for topic in request.topic_data for each in topic.partition_data)
+    return any(len(batch) > ATTRIBUTES_AT and batch[ATTRIBUTES_AT] & TRANSACTIONAL for batch in batches)
 
 
 RULES: Mapping[str, tuple[Rule, ...]] = {

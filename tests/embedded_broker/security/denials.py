@@ -32,6 +32,7 @@ def creation(resource: Resource, name: str, operation: Operation, **more: Any) -
 
 
 PARTITION = [{"partition_index": 0}]
+BY_NAME = [{"name": "t", "topic_id": UUID(int=0)}]
 LATEST = [{"partition_index": 0, "timestamp": -1}]
 NAMED = [{"name": "t", "partitions": PARTITION}]
 Ask = Callable[[Client], Awaitable[ErrorCode]]
@@ -88,10 +89,11 @@ DENIED: dict[str, tuple[Ask, ErrorCode]] = {
         _call("create_topics", 7, lambda a: a.topics[0].error_code,
               topics=[{"name": "n", "num_partitions": 1, "replication_factor": 1}]), TOPIC),
     "delete_topics": (
-        _call("delete_topics", 6, lambda a: a.responses[0].error_code, topics=[{"name": "t", "topic_id": UUID(int=0)}], timeout=9000),
+        _call("delete_topics", 6, lambda a: a.responses[0].error_code, topics=BY_NAME, timeout=9000),
         TOPIC,
     ),
-    "delete_topics v5": (_call("delete_topics", 5, lambda a: a.responses[0].error_code, topic_names=["t"], timeout=9000), TOPIC),
+    "delete_topics v5": (
+        _call("delete_topics", 5, lambda a: a.responses[0].error_code, topic_names=["t"], timeout=9000), TOPIC),
     "delete_records": (
         _call("delete_records", 2, _first, topics=[{"name": "t", "partitions": [{"partition_index": 0, "offset": 0}]}]),
         TOPIC,
@@ -149,7 +151,8 @@ DENIED: dict[str, tuple[Ask, ErrorCode]] = {
         _call("describe_transactions", 0, lambda a: a.transaction_states[0].error_code, transactional_ids=["x"]),
         TRANSACTIONAL,
     ),
-    "describe_user_scram_credentials": (_call("describe_user_scram_credentials", 0, _code, users=[{"name": "alice"}]), CLUSTER),
+    "describe_user_scram_credentials": (
+        _call("describe_user_scram_credentials", 0, _code, users=[{"name": "alice"}]), CLUSTER),
     "alter_user_scram_credentials": (
         _call("alter_user_scram_credentials", 0, lambda a: a.results[0].error_code,
               deletions=[{"name": "alice", "mechanism": 1}]), CLUSTER),

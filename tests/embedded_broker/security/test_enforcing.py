@@ -14,8 +14,9 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.registry import load_all
 from embedded_broker.security.acls import Operation, Resource
-from embedded_broker.security.enforcing import RULES
+from embedded_broker.security.enforcing import RULES, enforce
 from embedded_broker.security.listeners import Listener, Protocol
+from embedded_broker.wire import schema
 from tests.embedded_broker.security.denials import CLUSTER, DENIED, GROUP, OK, TOPIC, TRANSACTIONAL, creation
 from tests.embedded_broker.served import Client, Served, batch, produce, serving
 
@@ -113,6 +114,51 @@ def test_the_allowed_part_of_a_request_is_done(tmp_path: Path) -> None:
             assert [served.broker.topics.partition(name, 0).log_end for name in ("mine", "other")] == [1, 0]  # type: ignore[union-attr]
             answer = await alice.call("init_producer_id", 4, transactional_id=None, transaction_timeout=1)
             assert answer.error_code is OK, "who may write anywhere may do so idempotently"
+
+    asyncio.run(main())
+
+
+def test_what_wants_no_answer_is_refused_by_closing(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with guarded(tmp_path) as served:
+            await served.topic("t")
+            for refused in (
+                produce("t", batch(b"v"), acks=0),
+                produce("t", batch(b"v", attributes=16), acks=0, transactional_id="x"),
+            ):
+                alice = await login(served, "alice")
+                alice.send("produce", 9, **refused)
+                assert await alice.closed()
+            assert served.broker.topics.partition("t", 0).log_end == 0  # type: ignore[union-attr]
+
+    asyncio.run(main())
+
+
+def test_a_group_that_reads_what_may_not_be_seen_is_not_described() -> None:
+    class OnlyA:
+        """Rights to see topic a."""
+
+        def may(self, operation: Operation, resource: Resource, name: str) -> bool:
+            return resource is not Resource.TOPIC or name == "a"
+
+        def may_with_some(self, operation: Operation, resource: Resource) -> bool:
+            return False
+
+        def topic_name(self, item: Any) -> str | None:
+            return str(item.name)
+
+    def group(name: str) -> dict[str, Any]:
+        reads = {"topic_partitions": [{"topic_name": name, "partitions": [0]}]}
+        return {"group_id": name, "error_code": OK, "members": [{"assignment": reads, "target_assignment": None}]}
+
+    async def main() -> None:
+        async def handle(request: Any) -> Any:
+            return {"groups": [group("a"), group("b")]}
+
+        request = schema.builder(schema.entity("consumer_group_describe", 0, "request"))({"group_ids": ["a", "b"]})
+        answer: Any = await enforce(OnlyA(), "consumer_group_describe", request, handle)
+        assert [(each["group_id"], each["error_code"]) for each in answer["groups"]] == [("a", OK), ("b", TOPIC)]
+        assert not answer["groups"][1]["members"]
 
     asyncio.run(main())
 
