@@ -121,19 +121,20 @@ def _fixed(size: int) -> Skim:
 def _field(field: dataclasses.Field[Any], hint: Any, flexible: bool) -> tuple[int, Skim | None]:
     """(size, None) of a field of a fixed size, or (0, how to skip it)."""
     parts = [part for part in typing.get_args(hint) if part is not NoneType]
-    optional = NoneType in typing.get_args(hint)
-    if typing.get_origin(hint) is not tuple and any(typing.get_origin(part) is tuple for part in parts):
+    optional = NoneType in typing.get_args(hint) and typing.get_origin(hint) is not tuple
+    if any(typing.get_origin(part) is tuple for part in parts):
         hint = next(part for part in parts if typing.get_origin(part) is tuple)
     if typing.get_origin(hint) is tuple:
-        return 0, _array(_one(field, typing.get_args(hint)[0], flexible), flexible)
-    found = _one(field, hint, flexible)
+        item = typing.get_args(hint)[0]
+        return 0, _array(_one(field, item, flexible, NoneType in typing.get_args(item)), flexible, optional)
+    found = _one(field, hint, flexible, optional)
     if isinstance(found, int):
         return found, None
     is_entity = "kafka_type" not in field.metadata
     return 0, _nullable(found) if is_entity and optional else found
 
 
-def _one(field: dataclasses.Field[Any], hint: Any, flexible: bool) -> int | Skim:
+def _one(field: dataclasses.Field[Any], hint: Any, flexible: bool, optional: bool) -> int | Skim:
     """The size of one value, or how to skip it."""
     kind = field.metadata.get("kafka_type")
     if kind is None:
@@ -141,31 +142,32 @@ def _one(field: dataclasses.Field[Any], hint: Any, flexible: bool) -> int | Skim
         return _entity(inner)
     if kind in _FIXED:
         return _FIXED[kind]
+    size_min = -1 if optional else 0
     if flexible:
-        return _compact
-    return _string if kind == "string" else _bytes
+        return _compact(size_min)
+    return _sized(_INT16, 2, size_min) if kind == "string" else _sized(_INT32, 4, size_min)
 
 
 def _nullable(skim: Skim) -> Skim:
     return lambda frame, at, seen: at + 1 if frame[at] >= 0x80 else skim(frame, at + 1, seen)
 
 
-def _string(frame: bytes, at: int, seen: _Seen) -> int:
-    return _end(frame, at + 2, _INT16(frame, at)[0])
+def _sized(read: Callable[[bytes, int], tuple[Any, ...]], prefix_bytes: int, size_min: int) -> Skim:
+    """Text or bytes behind a fixed prefix; `size_min` is -1 where null is allowed."""
+    return lambda frame, at, seen: _end(frame, at + prefix_bytes, read(frame, at)[0], size_min)
 
 
-def _bytes(frame: bytes, at: int, seen: _Seen) -> int:
-    return _end(frame, at + 4, _INT32(frame, at)[0])
+def _compact(size_min: int) -> Skim:
+    def skim(frame: bytes, at: int, seen: _Seen) -> int:
+        size, at = _uvarint(frame, at)
+        return _end(frame, at, size - 1, size_min)
+
+    return skim
 
 
-def _compact(frame: bytes, at: int, seen: _Seen) -> int:
-    size, at = _uvarint(frame, at)
-    return _end(frame, at, size - 1)
-
-
-def _end(frame: bytes, at: int, size: int) -> int:
+def _end(frame: bytes, at: int, size: int, size_min: int = 0) -> int:
     """After `size` bytes, or none when that is -1 (null)."""
-    if not -1 <= size <= len(frame) - at:
+    if not size_min <= size <= len(frame) - at:
         raise BadRequest(f"{size} bytes are claimed where {len(frame) - at} are left")
     return at + max(size, 0)
 
@@ -184,8 +186,9 @@ def _uvarint(frame: bytes, at: int) -> tuple[int, int]:
     raise BadRequest("a number of more than 5 bytes")
 
 
-def _array(one: int | Skim, flexible: bool) -> Skim:
+def _array(one: int | Skim, flexible: bool, optional: bool) -> Skim:
     bytes_min = one if isinstance(one, int) else 1
+    count_min = -1 if optional else 0
 
     def skim(frame: bytes, at: int, seen: _Seen) -> int:
         if flexible:
@@ -193,7 +196,7 @@ def _array(one: int | Skim, flexible: bool) -> Skim:
             count -= 1
         else:
             count, at = _INT32(frame, at)[0], at + 4
-        if not -1 <= count <= (len(frame) - at) // bytes_min:
+        if not count_min <= count <= (len(frame) - at) // bytes_min:
             raise BadRequest(f"{count} items are claimed where {len(frame) - at} bytes are left")
         seen.items_left -= count
         if seen.items_left < 0:

@@ -67,6 +67,15 @@ def test_what_claims_more_than_it_holds_is_refused(version: int, body: bytes) ->
         admit("metadata", version, body, 0)
 
 
+def test_null_stands_only_where_it_may() -> None:
+    assert admit("metadata", 9, b"\0" + FLAGS_OF_METADATA_9 + NO_TAGS, 0)
+    with pytest.raises(BadRequest):
+        admit("heartbeat", 4, b"\0" + bytes(4) + b"\1\0" + NO_TAGS, 0)
+    assert admit("heartbeat", 4, b"\1" + bytes(4) + b"\1\0" + NO_TAGS, 0)
+    with pytest.raises(BadRequest):
+        admit("txn_offset_commit", 2, _request("txn_offset_commit", 2)[:-4] + b"\xff\xff\xff\xff", 0)
+
+
 def test_items_are_bounded_over_all_arrays_of_a_request() -> None:
     topics = [{"name": "t", "partition_indexes": list(range(10))}] * 10
     request = _request("offset_fetch", 5, group_id="g", topics=topics)
