@@ -35,6 +35,9 @@ class Addresses:
 class Secured:
     """A running broker. User:admin may do everything; nobody else may do anything yet."""
 
+    admin: AdminClient
+    """Of User:admin; lives as long as the broker, since futures end with their client."""
+
     def __init__(self, kind: Kind, directory: Path) -> None:
         self.kind, self.directory = kind, directory
         self.addresses = Addresses(*(f"127.0.0.1:{free_port()}" for _ in range(3)))
@@ -50,7 +53,8 @@ class Secured:
             self._start_embedded()
         else:
             self._start_kafka()
-        AdminClient(self.config("admin")).list_topics(timeout=START_S_MAX)
+        self.admin = AdminClient(self.config("admin"))
+        self.admin.list_topics(timeout=START_S_MAX)
 
     def _start_embedded(self) -> None:
         users = self.directory / "users.txt"
