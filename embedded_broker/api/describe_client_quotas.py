@@ -1,7 +1,7 @@
 """DescribeClientQuotas (48).
 
-Behaviour: there are no quotas, and so none is found.
-Version notes: all versions are alike.
+Behaviour: this broker has no quotas: an empty list.
+Version notes: v1 is flexible.
 """
 
 from __future__ import annotations

@@ -299,6 +299,18 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
             },
         ),
     ),
+    "list_config_resources": (
+        cluster(Operation.DESCRIBE_CONFIGS, lambda request, code: {"error_code": code, "config_resources": []}),
+    ),
+    "elect_leaders": (
+        cluster(Operation.ALTER, lambda request, code: {"error_code": code, "replica_election_results": []}),
+    ),
+    "alter_partition_reassignments": (
+        cluster(Operation.ALTER, lambda request, code: {"error_code": code, "responses": []}),
+    ),
+    "list_partition_reassignments": (
+        cluster(Operation.DESCRIBE, lambda request, code: {"error_code": code, "topics": []}),
+    ),
     "describe_client_quotas": (
         cluster(Operation.DESCRIBE_CONFIGS, lambda request, code: {"error_code": code, "entries": None}),
     ),

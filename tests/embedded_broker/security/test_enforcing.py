@@ -243,9 +243,9 @@ def test_without_an_authorizer_acls_are_refused_and_nothing_is_forbidden(tmp_pat
             assert await DENIED["describe_acls"][0](client) is disabled
             assert await DENIED["create_acls"][0](client) is disabled
             assert await DENIED["delete_acls"][0](client) is disabled
-            assert (await client.call("alter_client_quotas", 1, entries=[{"entity": []}])).entries[
-                0
-            ].error_code is ErrorCode.invalid_request
+            quota = {"entity": [], "ops": [{"key": "producer_byte_rate", "value": 1.0, "remove": False}]}
+            (entry,) = (await client.call("alter_client_quotas", 1, entries=[quota])).entries
+            assert entry.error_code is ErrorCode.invalid_request
 
     asyncio.run(main())
 
