@@ -18,6 +18,7 @@ from embedded_broker.metadata_log import MetadataLog
 from embedded_broker.partition import Partition
 from embedded_broker.retention import Retention
 from embedded_broker.room import Room
+from embedded_broker.security.compose import Security
 from embedded_broker.topics import INTERNAL, OFFSETS_TOPIC, TRANSACTION_TOPIC, Topics
 from embedded_broker.wire.batch import BatchHeader
 from embedded_broker.wire.records import decode
@@ -42,13 +43,14 @@ class Broker:
     transactions: TransactionCoordinator
     topics: Topics
     metadata: MetadataLog
+    security: Security
 
     def __init__(self, config: BrokerConfig, fs: FileSystem | None = None, clock: Clock | None = None) -> None:
         """Files and time come in from outside, so that tests can hold or break them."""
         self.config = config
         self.fs: FileSystem = fs or RealFileSystem()
         self.clock: Clock = clock or SystemClock()
-        self.port = config.port
+        self.port = config.listening[0].port
         self.commit = GroupCommit(config.fsync, config.fsync_interval_ms, self.fail)
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self.room = Room(self.fs, config.data_dir, self.fail)
@@ -62,6 +64,7 @@ class Broker:
         self.room.start()
         self._recover_metadata()
         await self.metadata.start()
+        self.security = Security(self.config, self.metadata)
         directory = self.config.data_dir / "partitions"
         limit = self.config.partitions_max
         self.topics = Topics(self.fs, directory, self.metadata, self.commit, self.room, limit, self.clock.now_ms)

@@ -29,7 +29,7 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
     """See the module."""
     node = broker.config.node_id
     return {
-        "brokers": [{"node_id": node, "host": broker.config.host_for_clients, "port": broker.port, "rack": None}],
+        "brokers": [{"node_id": node, "host": conn.advertised[0], "port": conn.advertised[1], "rack": None}],
         "cluster_id": broker.metadata.cluster_id,
         "controller_id": node,
         "topics": await _topics(broker, request, version),
