@@ -7,7 +7,7 @@ the batch's CRC and header have to do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kio.schema.errors import ErrorCode
@@ -15,6 +15,7 @@ from kio.schema.errors import ErrorCode
 from embedded_broker.partition import Partition
 from embedded_broker.state.producers import Duplicate, Refuse
 from embedded_broker.topic_configs import CONFIGS, is_compacted, number, value
+from embedded_broker.verifying import Verify
 from embedded_broker.wire.batch import BatchHeader, CorruptBatch, UnsupportedMagic, check_crc, read_header
 from embedded_broker.wire.records import decode
 
@@ -62,9 +63,6 @@ class Rules:
 BEFORE_UNBOUNDED = int(CONFIGS["message.timestamp.before.max.ms"].default)
 
 
-Verify = Callable[[BatchHeader], ErrorCode]
-
-
 def append(
     partition: Partition, records: bytes | None, now_ms: int, transactional_id: str | None, verify: Verify
 ) -> Appended:
@@ -83,7 +81,7 @@ def append(
         )
     if header.is_transactional and not partition.producers.has_open(header.producer_id, header.producer_epoch):
         # Else a late batch would open a transaction that nobody ends (KIP-890).
-        error_code = verify(header)
+        error_code = verify(partition, header)
         if error_code is not ErrorCode.none:
             raise Refused(error_code, f"producer {header.producer_id} has not added the partition to a transaction")
     verdict = partition.producers.check(header, now_ms)

@@ -1,6 +1,7 @@
 """ApiVersions (18).
 
-Behaviour: what `registry` knows; no features are finalized, so clients keep to transaction protocol 1.
+Behaviour: what `registry` knows. The feature transaction.version is finalized at 2 (KIP-890), so clients that know it
+let their batches add partitions and have their epoch bumped at each end; others go on as before.
 Version notes: a version that is too new is answered in version 0 with UNSUPPORTED_VERSION (KIP-511), by the server.
 """
 
@@ -15,6 +16,14 @@ if TYPE_CHECKING:
     from embedded_broker.connection import Connection
 
 
+FEATURES_EPOCH = 0
+"""Features never change while a broker runs."""
+FEATURES = {"transaction.version": 2}
+"""Name → the highest version known, which is the finalized one. The lowest is 0."""
+FEATURES_FROM_ZERO_SINCE = 4
+"""Clients can't read a supported feature whose lowest version is 0 before (KIP-1022)."""
+
+
 @api(18, "api_versions", range(5))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
     """See the module."""
@@ -22,5 +31,14 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
         "api_keys": [
             {"api_key": key, "min_version": APIS[key].versions[0], "max_version": APIS[key].versions[-1]}
             for key in sorted(APIS)
-        ]
+        ],
+        "supported_features": [
+            {"name": name, "min_version": 0, "max_version": level}
+            for name, level in FEATURES.items()
+            if version >= FEATURES_FROM_ZERO_SINCE
+        ],
+        "finalized_features_epoch": FEATURES_EPOCH,
+        "finalized_features": [
+            {"name": name, "min_version_level": level, "max_version_level": level} for name, level in FEATURES.items()
+        ],
     }

@@ -128,12 +128,17 @@ class TransactionCoordinator:
         return Identity(ErrorCode.none, made.producer_id, made.epoch)
 
     async def add_partitions(
-        self, transactional_id: str, producer_id: int, epoch: int, partitions: Iterable[TopicPartition]
+        self,
+        transactional_id: str | None,
+        producer_id: int,
+        epoch: int,
+        partitions: Iterable[TopicPartition],
+        client_version: int = 0,
     ) -> ErrorCode:
         """Make partitions part of the open transaction, or open one."""
-        slot = self._slots.get(transactional_id)
         if not transactional_id:
             return ErrorCode.invalid_request
+        slot = self._slots.get(transactional_id)
         if slot is None or slot.transaction.producer_id != producer_id:
             return ErrorCode.invalid_producer_id_mapping
         if slot.transaction.epoch != epoch:
@@ -141,7 +146,7 @@ class TransactionCoordinator:
         if slot.pending is not None:
             return ErrorCode.concurrent_transactions
         decision = transactions.add_partitions(
-            slot.transaction, producer_id, epoch, frozenset(partitions), self._host.clock.now_ms()
+            slot.transaction, producer_id, epoch, frozenset(partitions), self._host.clock.now_ms(), client_version
         )
         if isinstance(decision, Refuse):
             return decision.error_code

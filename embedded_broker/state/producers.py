@@ -163,6 +163,10 @@ class PartitionProducers:
         """Whether this epoch has a transaction open here; if not, the coordinator must verify it (KIP-890)."""
         return producer_id in self._open and self._entries[producer_id].epoch == epoch
 
+    def knows(self, producer_id: int) -> bool:
+        """Whether the producer has written here, and not expired since."""
+        return producer_id in self._entries
+
     def apply(self, header: Header, commit: bool | None = None, now_ms: int | None = None) -> None:
         """Take note of a batch that has been appended, or that is found in the log at recovery.
 
