@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kio.schema.errors import ErrorCode
 
@@ -32,6 +32,8 @@ from embedded_broker.wire.records import decode, encode
 
 SWEEP_INTERVAL_MS = 3_600_000
 RETRY_DELAY_MS = 100
+ENDING_PATIENCE_S = 0.1
+"""How long a write waits for the last transaction's markers (Kafka: `add.partitions.to.txn.retry.backoff.max.ms`)."""
 NOT_THE_OWNER = frozenset({ErrorCode.invalid_producer_id_mapping, ErrorCode.producer_fenced})
 
 
@@ -43,6 +45,16 @@ class Slot:
     transaction: Transaction
     # The step that is on its way to the disk; meanwhile everybody else is told to come back.
     pending: Transaction | None = None
+    # Set while neither a step is pending nor markers are: the next step can be made.
+    settled: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.settle()
+
+    def settle(self) -> None:
+        """Let those go on who wait, if the next step can be made."""
+        if self.pending is None and self.transaction.state not in transactions.PREPARED:
+            self.settled.set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +165,26 @@ class TransactionCoordinator:
         await self._make(slot, decision)
         return ErrorCode.none
 
+    async def add_by_writing(
+        self, transactional_id: str | None, producer_id: int, epoch: int, partitions: Iterable[TopicPartition]
+    ) -> ErrorCode:
+        """Make partitions part of the transaction because it writes there (transaction version 2).
+
+        Clients send the next transaction's first batches right behind the end of the last one: those that come before
+        its markers are all written wait for them, up to `ENDING_PATIENCE_S`.
+        """
+        names = list(partitions)
+        deadline = asyncio.get_running_loop().time() + ENDING_PATIENCE_S
+        while True:
+            error_code = await self.add_partitions(transactional_id, producer_id, epoch, names, client_version=2)
+            if error_code is not ErrorCode.concurrent_transactions:
+                return error_code
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await self._slots[transactional_id or ""].settled.wait()
+            except TimeoutError:
+                return error_code
+
     def verify(
         self, transactional_id: str | None, producer_id: int, epoch: int, partition: TopicPartition
     ) -> ErrorCode:
@@ -216,6 +248,7 @@ class TransactionCoordinator:
             return slot.transaction
         made = decision.next
         slot.pending = made
+        slot.settled.clear()
         await self._background.finish(f"transaction {made.transactional_id}", self._store(slot, made))
         return made
 
@@ -223,6 +256,7 @@ class TransactionCoordinator:
         log = self._append(made)
         await self._host.durable(log)
         slot.transaction, slot.pending = made, None
+        slot.settle()
         self._watch(slot)
         if made.state in transactions.PREPARED:
             self._background.spawn(f"markers {made.transactional_id}", self._carry_out(slot))
@@ -238,6 +272,7 @@ class TransactionCoordinator:
         await self.markers.write(prepared)
         slot.transaction = transactions.complete(prepared, self._host.clock.now_ms())
         self._append(slot.transaction)
+        slot.settle()
 
     def _live(self) -> Records:
         """What the log must hold: the reservation of producer ids, and each id's latest record."""
