@@ -38,9 +38,13 @@ KEYS = {
     "add_partitions_to_txn": 24,
     "add_offsets_to_txn": 25,
     "end_txn": 26,
+    "write_txn_markers": 27,
     "txn_offset_commit": 28,
     "delete_groups": 42,
     "offset_delete": 47,
+    "describe_producers": 61,
+    "describe_transactions": 65,
+    "list_transactions": 66,
 }
 COME_BACK = frozenset(
     {
