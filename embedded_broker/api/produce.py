@@ -3,8 +3,9 @@
 Behaviour: one batch per partition; checked, given offsets, appended, and answered once it is durable (acks=-1 and
 acks=1 alike), so a connection's next request is taken while the fsync is under way. acks=0 has no answer; an error then
 closes the connection, as in Kafka. A duplicate is answered with its first offset.
-Version notes: v10 leader hints are never needed (one broker); from v12 on a transaction's first batch in a
-partition adds it to the transaction (transaction version 2, KIP-890); v13 names topics by id.
+Version notes: v7 knows zstd; v8 names the records that break a rule; v10 leader hints are never needed (one broker);
+from v12 on a transaction's first batch in a partition adds it to the transaction (transaction version 2, KIP-890);
+v13 names topics by id.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.registry import Answer, Fields, Later, api
-from embedded_broker.appending import Refused, append
+from embedded_broker.appending import Refused, append, refuse_zstd
 from embedded_broker.verifying import Verify, verifier
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from embedded_broker.topics import Topic
 
 ACKS = frozenset({-1, 0, 1})
+ZSTD_SINCE = 7
 
 
 @api(0, "produce", range(3, 14))
@@ -39,7 +41,7 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
         topic = broker.topics.by_id(named.topic_id) if by_id else broker.topics.get(named.name)
         taken = []
         for data in named.partition_data:
-            answer = _take(topic, data, request, verify, now_ms, dirty)
+            answer = _take(topic, data, request, version, verify, now_ms, dirty)
             if topic is None and by_id:
                 answer["error_code"] = ErrorCode.unknown_topic_id
             taken.append(answer)
@@ -52,7 +54,7 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
 
 
 def _take(
-    topic: Topic | None, data: Any, request: Any, verify: Verify, now_ms: int, dirty: list[Partition]
+    topic: Topic | None, data: Any, request: Any, version: int, verify: Verify, now_ms: int, dirty: list[Partition]
 ) -> dict[str, Any]:
     """Append one partition's batch and note the partition in `dirty`, or say why not."""
     partition = topic.partition(data.index) if topic is not None else None
@@ -63,9 +65,12 @@ def _take(
     if request.acks not in ACKS:
         return _refusal(data.index, ErrorCode.invalid_required_acks, f"acks={request.acks}")
     try:
+        if version < ZSTD_SINCE:
+            refuse_zstd(data.records)
         appended = append(partition, data.records, now_ms, request.transactional_id, verify)
     except Refused as refused:
-        return _refusal(data.index, refused.error_code, str(refused))
+        records = [{"batch_index": each.place, "batch_index_error_message": each.message} for each in refused.records]
+        return {**_refusal(data.index, refused.error_code, str(refused)), "record_errors": records}
     except OSError as error:
         return _refusal(data.index, ErrorCode.kafka_storage_error, str(error))
     dirty.append(partition)

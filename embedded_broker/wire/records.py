@@ -18,6 +18,8 @@ _CONTROL_KEY = Struct(">hh")
 _CONTROL_VALUE = Struct(">hi")
 ABORT, COMMIT = 0, 1
 DECODED_BYTES_MAX = 256 * 1024 * 1024
+RUN_MAX = 256
+"""Bounds what is compared in vain when lengths alternate."""
 
 
 class Record(NamedTuple):
@@ -134,6 +136,38 @@ def marker_commits(batch: Buffer) -> bool:
     return bool(_CONTROL_KEY.unpack_from(key)[1] == COMMIT)
 
 
+def body_of(batch: Buffer, bytes_max: int = DECODED_BYTES_MAX) -> bytes:
+    """What follows a batch's header, decompressed: at most `bytes_max`. Raises CorruptBatch when it can't be."""
+    header = read_header(batch)
+    body = memoryview(batch)[batches.HEADER_BYTES : header.size_bytes]
+    return bytes(decompress(header.compression, body, bytes_max) if header.compression else body)
+
+
+def check_lengths(body: bytes, count: int) -> None:
+    """Raises CorruptBatch unless `body` is `count` records by their lengths; what is inside them isn't looked at.
+
+    Records of one length often follow each other: those are compared column by column, which takes a tenth of the time.
+    """
+    cursor, left = _Cursor(body), count
+    while left:
+        begin = cursor.at
+        length = cursor.varint()
+        prefix, stride = body[begin : cursor.at], cursor.at - begin + length
+        if length <= 0 or begin + stride > len(body):
+            raise CorruptBatch(f"record of {length} bytes in {len(body) - cursor.at}")
+        run = 1
+        if left > 1 and body.startswith(prefix, begin + stride):
+            end = begin + stride * min(left, RUN_MAX)
+            columns = (body[begin + number : end : stride] for number in range(len(prefix)))
+            run = min(
+                len(column) - len(column.lstrip(prefix[number : number + 1])) for number, column in enumerate(columns)
+            )
+        cursor.at = begin + run * stride
+        left -= run
+    if cursor.at != len(body):
+        raise CorruptBatch(f"{count} records do not fill {len(body)} bytes")
+
+
 def decode(batch: Buffer, bytes_max: int = DECODED_BYTES_MAX) -> list[Record]:
     """All records of one batch, with absolute offsets and timestamps.
 
@@ -144,8 +178,7 @@ def decode(batch: Buffer, bytes_max: int = DECODED_BYTES_MAX) -> list[Record]:
     Raises CorruptBatch when the records don't fill the body exactly. Source: DefaultRecordBatch and DefaultRecord.
     """
     header = read_header(batch)
-    body = memoryview(batch)[batches.HEADER_BYTES : header.size_bytes]
-    data = bytes(decompress(header.compression, body, bytes_max) if header.compression else body)
+    data = body_of(batch, bytes_max)
     if header.record_count < 0 or header.record_count > len(data):
         raise CorruptBatch(f"{header.record_count} records in {len(data)} bytes")
     cursor, records = _Cursor(data), []
