@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 from embedded_broker.clock import Clock, SystemClock
 from embedded_broker.config import BrokerConfig
+from embedded_broker.fetch_sessions import FetchSessions
 from embedded_broker.groupcommit import GroupCommit
 from embedded_broker.log.fs import FileSystem, RealFileSystem
 from embedded_broker.metadata_log import MetadataLog
@@ -51,6 +52,7 @@ class Broker:
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self._lock = -1
         self._metadata_log: Partition
+        self.fetch_sessions = FetchSessions()
         self._retention = Retention(self)
 
     async def start(self) -> None:
