@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from embedded_broker.connection import Connection
 
 
+PRODUCE = 0
+SAID_MIN = {PRODUCE: 0}
+"""Versions below the real lowest: librdkafka before 2.10 compresses only if Produce 0 is listed (KAFKA-18659)."""
 FEATURES_EPOCH = 0
 """Features never change while a broker runs."""
 FEATURES = {"transaction.version": 2}
@@ -29,8 +32,8 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
     """See the module."""
     return {
         "api_keys": [
-            {"api_key": key, "min_version": APIS[key].versions[0], "max_version": APIS[key].versions[-1]}
-            for key in sorted(APIS)
+            {"api_key": key, "min_version": SAID_MIN.get(key, known.versions[0]), "max_version": known.versions[-1]}
+            for key, known in sorted(APIS.items())
         ],
         "supported_features": [
             {"name": name, "min_version": 0, "max_version": level}

@@ -37,6 +37,7 @@ KEYS = {
     "leave_group": 13,
     "sync_group": 14,
     "describe_groups": 15,
+    "api_versions": 18,
     "init_producer_id": 22,
     "offset_for_leader_epoch": 23,
     "add_partitions_to_txn": 24,
