@@ -103,7 +103,8 @@ def append(
         # Else a late batch would open a transaction that nobody ends (KIP-890).
         error_code = verify(partition, header)
         if error_code is not ErrorCode.none:
-            raise Refused(error_code, f"producer {header.producer_id} has not added the partition to a transaction")
+            detail = f"producer {header.producer_id} of epoch {header.producer_epoch} has no transaction open here"
+            raise Refused(error_code, detail)
     verdict = partition.producers.check(header, now_ms)
     if isinstance(verdict, Refuse):
         raise Refused(verdict.error_code, f"producer {header.producer_id}, sequence {header.base_sequence}")
