@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker.partition import Partition
 from embedded_broker.state.producers import Duplicate, Refuse
-from embedded_broker.topic_configs import CONFIGS, is_compacted, number, value
+from embedded_broker.topic_configs import CONFIGS, is_compacted, number, segment_bytes, value
 from embedded_broker.verifying import Verify
 from embedded_broker.wire.batch import (
     COMPRESSION_MASK,
@@ -63,6 +63,7 @@ class Rules:
     """What a topic's configs ask of a batch."""
 
     message_bytes_max: int
+    segment_bytes: int
     log_append_time: bool
     before_ms_max: int
     after_ms_max: int
@@ -73,6 +74,7 @@ class Rules:
         """From a topic's own configs."""
         return cls(
             number(configs, "max.message.bytes"),
+            segment_bytes(configs),
             value(configs, "message.timestamp.type") == "LogAppendTime",
             number(configs, "message.timestamp.before.max.ms"),
             number(configs, "message.timestamp.after.max.ms"),
@@ -132,6 +134,10 @@ def check(records: bytes | bytearray | None, rules: Rules, now_ms: int) -> Batch
     if header.size_bytes > rules.message_bytes_max:
         raise Refused(
             ErrorCode.message_too_large, f"{header.size_bytes} bytes, the topic takes {rules.message_bytes_max}"
+        )
+    if header.size_bytes > rules.segment_bytes:
+        raise Refused(
+            ErrorCode.record_list_too_large, f"{header.size_bytes} bytes, a segment has {rules.segment_bytes}"
         )
     _check_header(header, rules)
     try:

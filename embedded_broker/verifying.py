@@ -65,7 +65,7 @@ def _unopened(broker: Broker, request: Any, version: int) -> Iterator[tuple[Part
     for named in request.topic_data:
         topic = broker.topics.by_id(named.topic_id) if version >= 13 else broker.topics.get(named.name)
         for data in named.partition_data:
-            partition = None if topic is None else topic.partition(data.index)
+            partition = None if topic is None or topic.is_internal else topic.partition(data.index)
             if partition is None:
                 continue
             try:

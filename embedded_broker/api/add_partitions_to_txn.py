@@ -1,6 +1,6 @@
 """AddPartitionsToTxn (24).
 
-Behaviour: all partitions or none: if one doesn't exist, the others are answered OPERATION_NOT_ATTEMPTED.
+Behaviour: all partitions or none: if one doesn't exist or is internal, the others are answered OPERATION_NOT_ATTEMPTED.
 Version notes: v2 answers PRODUCER_FENCED where earlier versions know INVALID_PRODUCER_EPOCH only; v4 carries several
 transactions, each to be added to or only verified (KIP-890): a form for brokers among each other; v5 is as v4.
 """
@@ -13,6 +13,7 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.registry import Answer, api
 from embedded_broker.state.transactions import TopicPartition
+from embedded_broker.topics import INTERNAL
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
@@ -31,7 +32,12 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
         request.v3_and_below_producer_id,
         request.v3_and_below_producer_epoch,
     )
-    errors = await _add(broker, claim, _wanted(request.v3_and_below_topics), client_version=0)
+    wanted = _wanted(request.v3_and_below_topics)
+    forbidden = {partition for partition in wanted if partition[0] in INTERNAL}
+    if forbidden:
+        errors = _unadded(wanted, forbidden, ErrorCode.topic_authorization_failed)
+    else:
+        errors = await _add(broker, claim, wanted, client_version=0)
     if version < 2:
         errors = {
             partition: ErrorCode.invalid_producer_epoch if error_code is ErrorCode.producer_fenced else error_code
@@ -56,14 +62,15 @@ async def _add(
 ) -> dict[TopicPartition, ErrorCode]:
     missing = _missing(broker, wanted)
     if missing:
-        return {
-            partition: ErrorCode.unknown_topic_or_partition
-            if partition in missing
-            else ErrorCode.operation_not_attempted
-            for partition in wanted
-        }
+        return _unadded(wanted, missing, ErrorCode.unknown_topic_or_partition)
     error_code = await broker.transactions.add_partitions(*claim, wanted, client_version=client_version)
     return dict.fromkeys(wanted, error_code)
+
+
+def _unadded(
+    wanted: list[TopicPartition], wrong: set[TopicPartition], error_code: ErrorCode
+) -> dict[TopicPartition, ErrorCode]:
+    return {partition: error_code if partition in wrong else ErrorCode.operation_not_attempted for partition in wanted}
 
 
 def _wanted(topics: Any) -> list[TopicPartition]:

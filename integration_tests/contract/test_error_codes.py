@@ -36,6 +36,7 @@ def test_adding_partitions(client: Client) -> None:
     mixed = {0: E.operation_not_attempted, 9: E.unknown_topic_or_partition}
     assert client.add((producer_id, epoch), 0, 9) == mixed
     assert client.add((producer_id, epoch), 0, topic="nowhere") == {0: E.unknown_topic_or_partition}
+    assert client.add((producer_id, epoch), 0, topic="__consumer_offsets") == {0: E.topic_authorization_failed}
     assert client.end((producer_id, epoch)) is E.invalid_txn_state
     assert client.add((producer_id, epoch), 0, 1) == {0: E.none, 1: E.none}
     assert client.add((producer_id, epoch), 1) == {1: E.none}

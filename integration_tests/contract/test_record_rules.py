@@ -152,6 +152,11 @@ CONFIGURED: Mapping[str, tuple[dict[str, str], bytes, E]] = {
     "no value, compacted": ({"cleanup.policy": "compact"}, batch([record(None)]), E.none),
     "as large as allowed": ({"max.message.bytes": str(len(GOOD))}, GOOD, E.none),
     "a byte larger": ({"max.message.bytes": str(len(GOOD) - 1)}, GOOD, E.message_too_large),
+    "larger than a segment": (
+        {"max.message.bytes": "3000000", "segment.bytes": "1048576"},
+        batch([record(b"x" * 2_000_000)]),
+        E.record_list_too_large,
+    ),
     "too old": (
         {"message.timestamp.before.max.ms": str(HOUR_MS)},
         batch([record()], timestamp_ms=now_ms() - 2 * HOUR_MS),
