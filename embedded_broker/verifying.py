@@ -33,8 +33,8 @@ async def verifier(broker: Broker, request: Any, version: int) -> Verify:
     if unopened:
         header = unopened[0][1]
         names = [(partition.topic, partition.index) for partition, _ in unopened]
-        found = await broker.transactions.add_by_writing(
-            request.transactional_id, header.producer_id, header.producer_epoch, names
+        found = await broker.transactions.add_partitions(
+            request.transactional_id, header.producer_id, header.producer_epoch, names, client_version=2
         )
         added = verification_error(found, abortable=True)
 

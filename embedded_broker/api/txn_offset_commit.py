@@ -64,7 +64,7 @@ async def _commit(broker: Broker, request: Any, version: int, commits: list[Comm
     if not producers.has_open(request.producer_id, request.producer_epoch):
         claim = request.transactional_id, request.producer_id, request.producer_epoch
         if version >= IMPLICIT_SINCE:
-            found = await broker.transactions.add_by_writing(*claim, [OFFSETS_PARTITION])
+            found = await broker.transactions.add_partitions(*claim, [OFFSETS_PARTITION], client_version=2)
         else:
             found = broker.transactions.verify(*claim, OFFSETS_PARTITION)
         error_code = verification_error(found, abortable=version >= ABORTABLE_SINCE)

@@ -33,7 +33,8 @@ from embedded_broker.wire.records import decode, encode
 SWEEP_INTERVAL_MS = 3_600_000
 RETRY_DELAY_MS = 100
 ENDING_PATIENCE_S = 0.1
-"""How long a write waits for the last transaction's markers (Kafka: `add.partitions.to.txn.retry.backoff.max.ms`)."""
+"""How long the next transaction waits for the last one's markers. In Kafka only batches of transaction version 2 wait
+(`add.partitions.to.txn.retry.backoff.max.ms`), not those who add partitions by request."""
 NOT_THE_OWNER = frozenset({ErrorCode.invalid_producer_id_mapping, ErrorCode.producer_fenced})
 
 
@@ -147,7 +148,38 @@ class TransactionCoordinator:
         partitions: Iterable[TopicPartition],
         client_version: int = 0,
     ) -> ErrorCode:
-        """Make partitions part of the open transaction, or open one."""
+        """Make partitions part of the open transaction, or open one.
+
+        Clients begin their next transaction right behind the end of the last one. CONCURRENT_TRANSACTIONS would make
+        them wait for 20 ms or more; the markers are written sooner, so they are waited for, up to `ENDING_PATIENCE_S`.
+
+        Args:
+            transactional_id: whose.
+            producer_id: as the client believes.
+            epoch: as the client believes.
+            partitions: all or none of them are added.
+            client_version: 2 if it is the first batch or offset that adds its partition, else 0.
+        """
+        names = frozenset(partitions)
+        deadline = asyncio.get_running_loop().time() + ENDING_PATIENCE_S
+        while True:
+            error_code = await self._add(transactional_id, producer_id, epoch, names, client_version)
+            if error_code is not ErrorCode.concurrent_transactions:
+                return error_code
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await self._slots[transactional_id or ""].settled.wait()
+            except TimeoutError:
+                return error_code
+
+    async def _add(
+        self,
+        transactional_id: str | None,
+        producer_id: int,
+        epoch: int,
+        partitions: frozenset[TopicPartition],
+        client_version: int,
+    ) -> ErrorCode:
         if not transactional_id:
             return ErrorCode.invalid_request
         slot = self._slots.get(transactional_id)
@@ -158,32 +190,12 @@ class TransactionCoordinator:
         if slot.pending is not None:
             return ErrorCode.concurrent_transactions
         decision = transactions.add_partitions(
-            slot.transaction, producer_id, epoch, frozenset(partitions), self._host.clock.now_ms(), client_version
+            slot.transaction, producer_id, epoch, partitions, self._host.clock.now_ms(), client_version
         )
         if isinstance(decision, Refuse):
             return decision.error_code
         await self._make(slot, decision)
         return ErrorCode.none
-
-    async def add_by_writing(
-        self, transactional_id: str | None, producer_id: int, epoch: int, partitions: Iterable[TopicPartition]
-    ) -> ErrorCode:
-        """Make partitions part of the transaction because it writes there (transaction version 2).
-
-        Clients send the next transaction's first batches right behind the end of the last one: those that come before
-        its markers are all written wait for them, up to `ENDING_PATIENCE_S`.
-        """
-        names = list(partitions)
-        deadline = asyncio.get_running_loop().time() + ENDING_PATIENCE_S
-        while True:
-            error_code = await self.add_partitions(transactional_id, producer_id, epoch, names, client_version=2)
-            if error_code is not ErrorCode.concurrent_transactions:
-                return error_code
-            try:
-                async with asyncio.timeout_at(deadline):
-                    await self._slots[transactional_id or ""].settled.wait()
-            except TimeoutError:
-                return error_code
 
     def verify(
         self, transactional_id: str | None, producer_id: int, epoch: int, partition: TopicPartition

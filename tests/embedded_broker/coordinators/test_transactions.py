@@ -374,7 +374,7 @@ def test_a_pending_offset_holds_off_readers_that_require_stable_ones() -> None:
     asyncio.run(run())
 
 
-def test_a_write_behind_an_end_waits_for_the_markers() -> None:
+def test_a_transaction_right_behind_the_last_one_waits_for_its_markers() -> None:
     async def main() -> None:
         host = MemoryHost(empty_disk())
         await host.start()
@@ -382,11 +382,10 @@ def test_a_write_behind_an_end_waits_for_the_markers() -> None:
         ended = await host.transactions.end("id", *producer, True, bump=True)
         assert host.transactions.all()[0].state in PREPARED
         following = ended.producer_id, ended.epoch
-        assert await host.transactions.add_partitions("id", *following, [P0]) is ErrorCode.concurrent_transactions
-        assert await host.transactions.add_by_writing("id", *following, [P0]) is ErrorCode.none
-        assert await host.transactions.add_by_writing("id", *producer, [P0]) is ErrorCode.producer_fenced
+        assert await host.transactions.add_partitions("id", *following, [P0]) is ErrorCode.none
+        assert await host.transactions.add_partitions("id", *producer, [P0]) is ErrorCode.producer_fenced
         assert (
-            await host.transactions.add_by_writing("nobody", *producer, [P0]) is ErrorCode.invalid_producer_id_mapping
+            await host.transactions.add_partitions("nobody", *producer, [P0]) is ErrorCode.invalid_producer_id_mapping
         )
         await host.stop()
 
@@ -407,9 +406,9 @@ def test_it_waits_only_so_long() -> None:
         host.transactions.markers.write = held  # type: ignore[method-assign]
         ended = await host.transactions.end("id", *producer, True, bump=True)
         following = ended.producer_id, ended.epoch
-        assert await host.transactions.add_by_writing("id", *following, [P0]) is ErrorCode.concurrent_transactions
+        assert await host.transactions.add_partitions("id", *following, [P0]) is ErrorCode.concurrent_transactions
         release.set()
-        assert await host.transactions.add_by_writing("id", *following, [P0]) is ErrorCode.none
+        assert await host.transactions.add_partitions("id", *following, [P0]) is ErrorCode.none
         await host.stop()
 
     asyncio.run(main())
