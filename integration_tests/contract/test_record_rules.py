@@ -38,6 +38,21 @@ def put(target: BrokerHandle, topic: str, records: bytes, version: int = 9) -> E
     return answered(target, topic, records, version).error_code  # type: ignore[no-any-return]
 
 
+def fetched(target: BrokerHandle, topic: str, version: int = 11) -> Any:
+    """What Fetch says of the first partition from its start."""
+    with wire.connected(target.bootstrap) as connection:
+        partitions = [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}]
+        answer = connection(
+            "fetch",
+            version,
+            max_wait=1_000 * MILLISECOND,
+            min_bytes=1,
+            topics=[{"topic": topic, "partitions": partitions}],
+            forgotten_topics_data=[],
+        )
+        return answer.responses[0].partitions[0]
+
+
 def flipped(data: bytes, at: int) -> bytes:
     return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
 
@@ -208,6 +223,12 @@ def test_zstd_needs_a_client_that_knows_it(target: BrokerHandle, unique: Callabl
     assert put(target, topic, zstd, 6) is E.unsupported_compression_type
     assert put(target, topic, zstd, 7) is E.none
     assert put(target, topic, GOOD, 3) is E.none
+    assert fetched(target, topic, 9).error_code is E.none
+    compressed = unique("rules")
+    clients.create_topic(target.bootstrap, compressed, configs={"compression.type": "zstd"})
+    assert put(target, compressed, zstd) is E.none
+    assert fetched(target, compressed, 9).error_code is E.unsupported_compression_type
+    assert fetched(target, compressed, 10).records
 
 
 @pytest.mark.parametrize("codec", range(len(COMPRESS)))
@@ -216,16 +237,5 @@ def test_batches_are_kept_as_they_came(target: BrokerHandle, unique: Callable[[s
     clients.create_topic(target.bootstrap, topic)
     sent = batch(TWO, attributes=codec)
     assert put(target, topic, sent) is E.none
-    with wire.connected(target.bootstrap) as connection:
-        answer = connection(
-            "fetch",
-            11,
-            max_wait=1_000 * MILLISECOND,
-            min_bytes=1,
-            topics=[
-                {"topic": topic, "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}]}
-            ],
-            forgotten_topics_data=[],
-        )
-    kept = answer.responses[0].partitions[0].records
+    kept = fetched(target, topic).records
     assert kept[16:] == sent[16:], "all but the base offset and the leader epoch"
