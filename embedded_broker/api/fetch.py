@@ -4,9 +4,9 @@ Behaviour: long poll; waits until min_bytes can be read, something is wrong with
 A request without partitions is answered at once (`ReplicaManager.fetchMessages`): the Java client ends with one.
 Whole batches only, at least one (KIP-74): the first batch of the first partition with data is given whatever its size.
 read_committed readers get data below the last stable offset and the list of aborted transactions in it.
-Version notes: v7 knows sessions (KIP-227; `fetch_sessions`); v10 zstd, so that earlier ones are refused where it is the
-topic's compression; v11 a rack, which doesn't matter here; v12 fetched epochs
-are for followers; v13+ name topics by id; v15+ add tagged fields only.
+Version notes: v7 knows sessions (KIP-227; `fetch_sessions`); v10 zstd, which earlier ones are given all the same; v11 a
+rack, which doesn't matter here; v12 fetched epochs are for followers; v13+ name topics by id; v15+ add tagged fields
+only.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.registry import Answer, api
 from embedded_broker.fetch_sessions import Asked, Fetching, SessionError, TopicKey
-from embedded_broker.topic_configs import value
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from embedded_broker.partition import Partition
 
 READ_COMMITTED = 1
-ZSTD_SINCE = 10
 
 
 @dataclass(slots=True)
@@ -102,8 +100,6 @@ def _find(broker: Broker, each: Asked, version: int) -> _Wanted:
     partition = topic.partition(data.partition)
     if partition is None:
         return _Wanted(data, None, ErrorCode.unknown_topic_or_partition)
-    if version < ZSTD_SINCE and value(topic.configs, "compression.type") == "zstd":
-        return _Wanted(data, None, ErrorCode.unsupported_compression_type)
     return _Wanted(data, partition, partition.check_epoch(getattr(data, "current_leader_epoch", -1)))
 
 
