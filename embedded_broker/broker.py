@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, cast
 from embedded_broker import group_configs
 from embedded_broker.clock import Clock, SystemClock
 from embedded_broker.config import BrokerConfig
+from embedded_broker.fetch_sessions import FetchSessions
 from embedded_broker.groupcommit import GroupCommit
 from embedded_broker.log.fs import FileSystem, RealFileSystem
 from embedded_broker.metadata_log import MetadataLog
@@ -56,6 +57,7 @@ class Broker:
         self.room = Room(self.fs, config.data_dir, self.fail)
         self._lock = -1
         self._metadata_log: Partition
+        self.fetch_sessions = FetchSessions()
         self._retention = Retention(self)
 
     async def start(self) -> None:

@@ -158,19 +158,30 @@ class PartitionProducers:
             return Refuse(ErrorCode.invalid_txn_state)
         return ACCEPT
 
-    def check_marker(self, producer_id: int, epoch: int) -> ErrorCode:
+    def check_marker(self, producer_id: int, epoch: int, *, bumped: bool = False) -> ErrorCode:
         """Say whether a marker may be written.
 
-        Source: `ProducerAppendInfo.appendEndTxnMarker`; an equal epoch is in order, a lower one comes from a zombie.
+        Args:
+            producer_id: whose transaction ends.
+            epoch: the marker's. A lower one than the producer's comes from a zombie.
+            bumped: the marker must have a later epoch than what it ends (transaction version 2); then one of the same
+                epoch would end the wrong transaction, or is a repetition if none is open.
+
+        Source: `ProducerAppendInfo.appendEndTxnMarker`.
         """
         entry = self._entries.get(producer_id)
-        if entry is not None and epoch < entry.epoch:
-            return ErrorCode.invalid_producer_epoch
-        return ErrorCode.none
+        lowest = 0
+        if entry is not None:
+            lowest = entry.epoch + int(bumped and entry.first_offset_open is not None)
+        return ErrorCode.invalid_producer_epoch if epoch < lowest else ErrorCode.none
 
     def has_open(self, producer_id: int, epoch: int) -> bool:
         """Whether this epoch has a transaction open here; if not, the coordinator must verify it (KIP-890)."""
         return producer_id in self._open and self._entries[producer_id].epoch == epoch
+
+    def knows(self, producer_id: int) -> bool:
+        """Whether the producer has written here, and not expired since."""
+        return producer_id in self._entries
 
     def apply(self, header: Header, commit: bool | None = None, now_ms: int | None = None) -> None:
         """Take note of a batch that has been appended, or that is found in the log at recovery.

@@ -137,6 +137,13 @@ def stamp(batch: bytearray, base_offset: int, leader_epoch: int, append_time_ms:
         _CRC.pack_into(batch, 17, crc32c(memoryview(batch)[CRC_START:]))
 
 
+def set_create_time(batch: bytearray) -> None:
+    """Take LogAppendTime off a batch: the records' own times hold."""
+    attributes = int.from_bytes(batch[21:23], "big") & ~TIMESTAMP_TYPE
+    batch[21:23] = attributes.to_bytes(2, "big")
+    _CRC.pack_into(batch, 17, crc32c(memoryview(batch)[CRC_START:]))
+
+
 def seal(
     body: bytes,
     *,
