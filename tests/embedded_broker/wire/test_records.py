@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from embedded_broker.wire.batch import CorruptBatch, check_crc, iter_batches, read_header, seal
-from embedded_broker.wire.records import Record, _varint, check_lengths, decode, encode, marker, marker_commits
+from embedded_broker.wire.records import Record, varint, check_lengths, decode, encode, marker, marker_commits
 from tests.embedded_broker.wire.batches import CODECS, by_aiokafka, by_librdkafka
 
 HEADERS = st.lists(st.tuples(st.text(max_size=9).map(str.encode), st.none() | st.binary(max_size=20)), max_size=4)
@@ -152,7 +152,7 @@ SIZES = st.lists(st.tuples(st.integers(1, 300), st.integers(1, 400)), min_size=1
 @settings(max_examples=200, deadline=None)
 @given(runs=SIZES, change=st.sampled_from([-1, 0, 1]), extra=st.sampled_from([b"", b"\x00", b"\x02"]))
 def test_records_are_counted_by_their_lengths(runs: list[tuple[int, int]], change: int, extra: bytes) -> None:
-    data = b"".join((_varint(size) + b"\x01" * size) * times for size, times in runs) + extra
+    data = b"".join((varint(size) + b"\x01" * size) * times for size, times in runs) + extra
     count = sum(times for _, times in runs) + change
     if change == 0 and not extra:
         check_lengths(data, count)
@@ -169,7 +169,7 @@ def test_any_bytes_are_told_from_records(data: bytes, count: int) -> None:
 
 
 def test_alternating_lengths_cost_no_more_than_they_must() -> None:
-    data = (_varint(1) + b"x" + _varint(2) + b"xx") * 100_000
+    data = (varint(1) + b"x" + varint(2) + b"xx") * 100_000
     begun = time.process_time()
     check_lengths(data, 200_000)
     assert time.process_time() - begun < 5
