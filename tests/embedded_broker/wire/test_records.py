@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from embedded_broker.wire.batch import CorruptBatch, check_crc, iter_batches, read_header, seal
-from embedded_broker.wire.records import Record, varint, check_lengths, decode, encode, marker, marker_commits
+from embedded_broker.wire.records import Record, check_lengths, decode, encode, marker, marker_commits, varint
 from tests.embedded_broker.wire.batches import CODECS, by_aiokafka, by_librdkafka
 
 HEADERS = st.lists(st.tuples(st.text(max_size=9).map(str.encode), st.none() | st.binary(max_size=20)), max_size=4)
