@@ -20,6 +20,7 @@ LAZY: dict[str, tuple[str, str]] = {
     "demo": ("cli.commands.demo:demo", "See exactly-once happen, with everything killed on the way."),
     "demo-spark": ("cli.commands.demo_spark:demo_spark", "See history copied and proven, with tasks killed (Spark)."),
     "broker": ("cli.commands.broker:broker", "Run the built-in Kafka broker alone."),
+    "log": ("cli.commands.log:log", "Look into the built-in broker's files."),
 }
 """Command → where it lives, and its line in --help. A module is imported only when its command is used."""
 
@@ -32,7 +33,7 @@ Examples:
 \b
 Exit codes:
   0   stopped, or done
-  1   reconcile: the sides differ
+  1   reconcile: the sides differ; log dump: something is damaged
   2   bad configuration or usage
   3   a cluster cannot be reached, or a right is missing
   4   an incident that needs a decision

@@ -1,32 +1,53 @@
 """What a client's batch must be before it is appended, and the append itself.
 
-Follows org.apache.kafka.storage.internals.log.LogValidator and UnifiedLog.append, with one difference: records inside
-a batch are looked at only where a rule needs them (null keys in compacted topics, a lower bound on timestamps); else
-the batch's CRC and header have to do.
+Follows org.apache.kafka.storage.internals.log.LogValidator and UnifiedLog.append, with one difference: of the records
+inside a batch only the lengths are looked at, unless a rule needs more (null keys in compacted topics, bounds on
+timestamps).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.partition import Partition
 from embedded_broker.state.producers import Duplicate, Refuse
-from embedded_broker.topic_configs import CONFIGS, is_compacted, number, value
-from embedded_broker.wire.batch import BatchHeader, CorruptBatch, UnsupportedMagic, check_crc, read_header
-from embedded_broker.wire.records import decode
+from embedded_broker.topic_configs import CONFIGS, is_compacted, number, segment_bytes, value
+from embedded_broker.verifying import Verify
+from embedded_broker.wire.batch import (
+    COMPRESSION_MASK,
+    HEADER_BYTES,
+    BatchHeader,
+    CorruptBatch,
+    UnsupportedMagic,
+    check_crc,
+    read_header,
+    set_create_time,
+)
+from embedded_broker.wire.compression import ZSTD
+from embedded_broker.wire.records import body_of, check_lengths, decode
 
 DECODED_BYTES_MAX = 128 * 1024 * 1024
+NO_TIMESTAMP = -1
+ATTRIBUTES_AT = 22  # their lower byte
+
+
+class RecordError(NamedTuple):
+    """What is wrong with one record of a batch (KIP-467)."""
+
+    place: int
+    message: str
 
 
 class Refused(Exception):
-    """A batch that isn't appended; `error_code` is the protocol's reason."""
+    """A batch that isn't appended; `error_code` is the protocol's reason, `records` are those it lies in, if any."""
 
-    def __init__(self, error_code: ErrorCode, detail: str) -> None:
+    def __init__(self, error_code: ErrorCode, detail: str, records: tuple[RecordError, ...] = ()) -> None:
         super().__init__(detail)
-        self.error_code = error_code
+        self.error_code, self.records = error_code, records
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +63,7 @@ class Rules:
     """What a topic's configs ask of a batch."""
 
     message_bytes_max: int
+    segment_bytes: int
     log_append_time: bool
     before_ms_max: int
     after_ms_max: int
@@ -52,6 +74,7 @@ class Rules:
         """From a topic's own configs."""
         return cls(
             number(configs, "max.message.bytes"),
+            segment_bytes(configs),
             value(configs, "message.timestamp.type") == "LogAppendTime",
             number(configs, "message.timestamp.before.max.ms"),
             number(configs, "message.timestamp.after.max.ms"),
@@ -62,11 +85,8 @@ class Rules:
 BEFORE_UNBOUNDED = int(CONFIGS["message.timestamp.before.max.ms"].default)
 
 
-Verify = Callable[[BatchHeader], ErrorCode]
-
-
 def append(
-    partition: Partition, records: bytes | None, now_ms: int, transactional_id: str | None, verify: Verify
+    partition: Partition, records: bytes | bytearray | None, now_ms: int, transactional_id: str | None, verify: Verify
 ) -> Appended:
     """Check a client's batch and append it, not durably yet. A duplicate gets its first place.
 
@@ -75,7 +95,7 @@ def append(
     """
     rules = Rules.of(partition.configs)
     header = check(records, rules, now_ms)
-    assert records is not None
+    assert records
     if header.is_transactional and transactional_id is None:
         raise Refused(
             ErrorCode.transactional_id_authorization_failed,
@@ -83,47 +103,73 @@ def append(
         )
     if header.is_transactional and not partition.producers.has_open(header.producer_id, header.producer_epoch):
         # Else a late batch would open a transaction that nobody ends (KIP-890).
-        error_code = verify(header)
+        error_code = verify(partition, header)
         if error_code is not ErrorCode.none:
-            raise Refused(error_code, f"producer {header.producer_id} has not added the partition to a transaction")
+            detail = f"producer {header.producer_id} of epoch {header.producer_epoch} has no transaction open here"
+            raise Refused(error_code, detail)
     verdict = partition.producers.check(header, now_ms)
     if isinstance(verdict, Refuse):
         raise Refused(verdict.error_code, f"producer {header.producer_id}, sequence {header.base_sequence}")
     if isinstance(verdict, Duplicate):
         return Appended(verdict.base_offset, verdict.timestamp_ms if rules.log_append_time else -1)
     append_time_ms = now_ms if rules.log_append_time else None
+    if header.is_log_append_time:
+        records = bytearray(records)
+        set_create_time(records)
     base_offset = partition.append(records, append_time_ms=append_time_ms, now_ms=now_ms)
     return Appended(base_offset, now_ms if rules.log_append_time else -1)
 
 
-def check(records: bytes | None, rules: Rules, now_ms: int) -> BatchHeader:
+def refuse_zstd(records: bytes | None) -> None:
+    """For clients of versions that don't know zstd (KIP-110). Raises Refused."""
+    if records and len(records) >= HEADER_BYTES and records[ATTRIBUTES_AT] & COMPRESSION_MASK == ZSTD:
+        raise Refused(ErrorCode.unsupported_compression_type, "zstd needs Produce 7 or later")
+
+
+def check(records: bytes | bytearray | None, rules: Rules, now_ms: int) -> BatchHeader:
     """The header of the one batch that `records` must be. Raises Refused."""
     if not records:
         raise Refused(ErrorCode.invalid_record, "no batch")
+    header = _whole(records)
+    if header.size_bytes > rules.message_bytes_max:
+        raise Refused(
+            ErrorCode.message_too_large, f"{header.size_bytes} bytes, the topic takes {rules.message_bytes_max}"
+        )
+    if header.size_bytes > rules.segment_bytes:
+        raise Refused(
+            ErrorCode.record_list_too_large, f"{header.size_bytes} bytes, a segment has {rules.segment_bytes}"
+        )
+    _check_header(header, rules)
     try:
-        header = read_header(records)
-        if header.size_bytes > len(records):
-            raise CorruptBatch(f"a batch of {header.size_bytes} bytes in {len(records)}")
-        if header.size_bytes < len(records):
-            raise Refused(ErrorCode.invalid_record, "more than one batch for a partition")
-        if header.size_bytes > rules.message_bytes_max:
-            raise Refused(
-                ErrorCode.message_too_large, f"{header.size_bytes} bytes, the topic takes {rules.message_bytes_max}"
-            )
         check_crc(records)
-    except UnsupportedMagic as error:
-        raise Refused(ErrorCode.unsupported_for_message_format, str(error)) from error
+        body = body_of(records, DECODED_BYTES_MAX)
     except CorruptBatch as error:
         raise Refused(ErrorCode.corrupt_message, str(error)) from error
-    _check_header(header)
-    if not rules.log_append_time:
-        _check_time(header, rules, now_ms)
-    if rules.needs_keys or rules.before_ms_max < BEFORE_UNBOUNDED:
+    try:
+        check_lengths(body, header.record_count)
         _check_records(records, header, rules, now_ms)
+    except CorruptBatch as error:
+        raise Refused(ErrorCode.invalid_record, str(error)) from error
     return header
 
 
-def _check_header(header: BatchHeader) -> None:
+def _whole(records: bytes | bytearray) -> BatchHeader:
+    """The header, once there is one whole batch and nothing else."""
+    try:
+        header = read_header(records)
+    except UnsupportedMagic as error:
+        raise Refused(ErrorCode.invalid_record, f"{error} is not taken: only v2 is") from error
+    except CorruptBatch as error:
+        short = len(records) < HEADER_BYTES
+        raise Refused(ErrorCode.invalid_record if short else ErrorCode.corrupt_message, str(error)) from error
+    if header.size_bytes > len(records):
+        raise Refused(ErrorCode.invalid_record, f"a batch of {header.size_bytes} bytes in {len(records)}")
+    if header.size_bytes < len(records):
+        raise Refused(ErrorCode.invalid_record, "more than one batch for a partition")
+    return header
+
+
+def _check_header(header: BatchHeader, rules: Rules) -> None:
     if header.base_offset != 0:
         raise Refused(ErrorCode.invalid_record, f"base offset {header.base_offset}")
     if header.record_count <= 0 or header.last_offset_delta != header.record_count - 1:
@@ -132,22 +178,28 @@ def _check_header(header: BatchHeader) -> None:
         )
     if header.is_control:
         raise Refused(ErrorCode.invalid_record, "clients write no control batches")
-    if header.compression > 4:
+    if header.compression > ZSTD:
         raise Refused(ErrorCode.unsupported_compression_type, f"compression {header.compression}")
+    if header.is_log_append_time and rules.log_append_time:
+        raise Refused(ErrorCode.invalid_timestamp, "the time type is the broker's to set")
 
 
-def _check_time(header: BatchHeader, rules: Rules, now_ms: int) -> None:
-    if header.max_timestamp - now_ms > rules.after_ms_max:
-        raise Refused(ErrorCode.invalid_timestamp, f"{header.max_timestamp} is too far in the future")
-
-
-def _check_records(batch: bytes, header: BatchHeader, rules: Rules, now_ms: int) -> None:
-    try:
-        records = decode(batch, DECODED_BYTES_MAX)
-    except CorruptBatch as error:
-        raise Refused(ErrorCode.corrupt_message, str(error)) from error
-    for record in records:
+def _check_records(batch: bytes | bytearray, header: BatchHeader, rules: Rules, now_ms: int) -> None:
+    """The rules about keys and times; records are decoded only if one of them could be broken."""
+    bounded = not rules.log_append_time
+    too_late = bounded and header.max_timestamp - now_ms > rules.after_ms_max
+    too_early = bounded and rules.before_ms_max < BEFORE_UNBOUNDED
+    if not (rules.needs_keys or too_late or too_early):
+        return
+    error_code, found = ErrorCode.invalid_record, []
+    for place, record in enumerate(decode(batch, DECODED_BYTES_MAX)):
+        age_ms = now_ms - record.timestamp_ms
         if rules.needs_keys and record.key is None:
-            raise Refused(ErrorCode.invalid_record, "a compacted topic takes no record without a key")
-        if not rules.log_append_time and 0 <= record.timestamp_ms < now_ms - rules.before_ms_max:
-            raise Refused(ErrorCode.invalid_timestamp, f"{record.timestamp_ms} is too far in the past")
+            found.append(RecordError(place, "a compacted topic takes no record without a key"))
+        elif (
+            bounded and record.timestamp_ms != NO_TIMESTAMP and not -rules.after_ms_max <= age_ms <= rules.before_ms_max
+        ):
+            error_code = ErrorCode.invalid_timestamp
+            found.append(RecordError(place, f"the timestamp {record.timestamp_ms} is out of range"))
+    if found:
+        raise Refused(error_code, f"{len(found)} records break a rule: {found[0].message}", tuple(found))

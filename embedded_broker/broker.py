@@ -9,13 +9,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from embedded_broker import group_configs
 from embedded_broker.clock import Clock, SystemClock
 from embedded_broker.config import BrokerConfig
+from embedded_broker.fetch_sessions import FetchSessions
 from embedded_broker.groupcommit import GroupCommit
 from embedded_broker.log.fs import FileSystem, RealFileSystem
 from embedded_broker.metadata_log import MetadataLog
 from embedded_broker.partition import Partition
 from embedded_broker.retention import Retention
+from embedded_broker.room import Room
+from embedded_broker.security.compose import Security
 from embedded_broker.topics import INTERNAL, OFFSETS_TOPIC, TRANSACTION_TOPIC, Topics
 from embedded_broker.wire.batch import BatchHeader
 from embedded_broker.wire.records import decode
@@ -40,32 +44,39 @@ class Broker:
     transactions: TransactionCoordinator
     topics: Topics
     metadata: MetadataLog
+    security: Security
 
     def __init__(self, config: BrokerConfig, fs: FileSystem | None = None, clock: Clock | None = None) -> None:
         """Files and time come in from outside, so that tests can hold or break them."""
         self.config = config
         self.fs: FileSystem = fs or RealFileSystem()
         self.clock: Clock = clock or SystemClock()
-        self.port = config.port
+        self.port = config.listening[0].port
         self.commit = GroupCommit(config.fsync, config.fsync_interval_ms, self.fail)
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+        self.room = Room(self.fs, config.data_dir, self.fail)
         self._lock = -1
         self._metadata_log: Partition
+        self.fetch_sessions = FetchSessions()
         self._retention = Retention(self)
 
     async def start(self) -> None:
         """Recover everything, and finish what a crash left half done. Raises DataDirInUse, CorruptLog, OSError."""
         self._lock = lock_directory(self.config.data_dir)
+        self.room.start()
         self._recover_metadata()
         await self.metadata.start()
+        self.security = Security(self.config, self.metadata)
         directory = self.config.data_dir / "partitions"
-        self.topics = Topics(self.fs, directory, self.metadata, self.commit, self.config.partitions_max)
+        limit = self.config.partitions_max
+        self.topics = Topics(self.fs, directory, self.metadata, self.commit, self.room, limit, self.clock.now_ms)
         self._compose()
         self.topics.recover({TRANSACTION_TOPIC: self.transactions.replay, OFFSETS_TOPIC: self.groups.replay})
         async with self.topics.changing:
             for name in sorted(INTERNAL):
                 if self.topics.get(name) is None:
                     await self.topics.create(name, 1, INTERNAL_CONFIGS)
+        group_configs.load(self)
         await self.groups.start()
         await self.transactions.start()
         self._retention.start()
@@ -83,6 +94,8 @@ class Broker:
             0,
             leader_epoch=0,
             segment_bytes=METADATA_SEGMENT_BYTES,
+            room=self.room,
+            internal=True,
             on_batch=replay,
         )
         self.metadata = MetadataLog(self._metadata_log, self.commit, self.clock)
@@ -92,6 +105,7 @@ class Broker:
     def _compose(self) -> None:
         from embedded_broker.coordinators.compose import compose
         from embedded_broker.coordinators.ports import GroupConfig, Host, TransactionConfig
+        from embedded_broker.state.consumer_types import ConsumerGroupConfig
 
         config = self.config
         groups = GroupConfig(
@@ -100,6 +114,9 @@ class Broker:
             max_session_timeout_ms=config.group_session_timeout_ms_max,
             offset_metadata_max_bytes=config.offset_metadata_bytes_max,
             offsets_retention_ms=config.offsets_retention_ms,
+            consumer=ConsumerGroupConfig(
+                config.group_consumer_session_timeout_ms, config.group_consumer_heartbeat_interval_ms
+            ),
         )
         transactions = TransactionConfig(config.transaction_timeout_ms_max, config.transactional_id_expiration_ms)
         # Every partition they have is from here, so `durable` is given none of another kind.
@@ -115,6 +132,11 @@ class Broker:
         """Return when all that is appended to `partition` so far is on disk. Raises OSError."""
         await self.commit.durable(partition)
 
+    @property
+    def has_room(self) -> bool:
+        """Whether the disk isn't full."""
+        return not self.room.full
+
     async def trim(self, partition: Partition, offset: int) -> None:
         """Raise a partition's log start, durably. Raises OSError."""
         async with self.commit.exclusive():
@@ -128,6 +150,7 @@ class Broker:
 
     async def stop(self) -> None:
         """Let what is under way reach the disk, then close all files."""
+        await self.room.stop()
         await self._retention.stop()
         await self.transactions.stop()
         await self.groups.stop()

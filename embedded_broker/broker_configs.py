@@ -1,35 +1,108 @@
-"""The broker's settings under Kafka's names, as far as clients ask for them."""
+"""The broker's settings under Kafka's names: what clients are told of them, and setting them at the start."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 from embedded_broker.config import BrokerConfig
-from embedded_broker.topic_configs import CONFIGS, Kind
+from embedded_broker.topic_configs import CONFIGS, INT_MAX, LONG_MAX, InvalidConfig, Kind
+
+TRUTH = {"true": True, "false": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A field of `BrokerConfig` under Kafka's name; Kafka counts it in units of `unit`."""
+
+    kind: Kind
+    field: str
+    unit: int = 1
+    low: int = 0
+
+
+SETTINGS: Mapping[str, Setting] = {
+    "auto.create.topics.enable": Setting(Kind.BOOLEAN, "auto_create_topics"),
+    "fetch.max.bytes": Setting(Kind.INT, "fetch_bytes_max", low=1024),
+    "group.consumer.heartbeat.interval.ms": Setting(Kind.INT, "group_consumer_heartbeat_interval_ms", low=1),
+    "group.consumer.session.timeout.ms": Setting(Kind.INT, "group_consumer_session_timeout_ms", low=1),
+    "group.initial.rebalance.delay.ms": Setting(Kind.INT, "group_initial_rebalance_delay_ms"),
+    "group.max.session.timeout.ms": Setting(Kind.INT, "group_session_timeout_ms_max", low=1),
+    "group.min.session.timeout.ms": Setting(Kind.INT, "group_session_timeout_ms_min", low=1),
+    "log.retention.check.interval.ms": Setting(Kind.LONG, "retention_check_interval_ms", low=1),
+    "max.connections": Setting(Kind.INT, "connections_max", low=1),
+    "num.partitions": Setting(Kind.INT, "partitions_default", low=1),
+    "offset.metadata.max.bytes": Setting(Kind.INT, "offset_metadata_bytes_max"),
+    "offsets.retention.minutes": Setting(Kind.INT, "offsets_retention_ms", unit=60_000, low=1),
+    "producer.id.expiration.ms": Setting(Kind.INT, "producer_id_expiration_ms", low=1),
+    "socket.request.max.bytes": Setting(Kind.INT, "frame_bytes_max", low=1024),
+    "transaction.max.timeout.ms": Setting(Kind.INT, "transaction_timeout_ms_max", low=1),
+    "transactional.id.expiration.ms": Setting(Kind.INT, "transactional_id_expiration_ms", low=1),
+}
+
+# Of all topics that don't say otherwise; not to be set here.
+TOPIC_DEFAULTS: Mapping[str, str] = {
+    "log.cleanup.policy": "cleanup.policy",
+    "log.message.timestamp.after.max.ms": "message.timestamp.after.max.ms",
+    "log.message.timestamp.before.max.ms": "message.timestamp.before.max.ms",
+    "log.message.timestamp.type": "message.timestamp.type",
+    "log.retention.bytes": "retention.bytes",
+    "log.retention.ms": "retention.ms",
+    "log.segment.bytes": "segment.bytes",
+    "message.max.bytes": "max.message.bytes",
+    "min.insync.replicas": "min.insync.replicas",
+}
 
 
 def broker_configs(config: BrokerConfig) -> Mapping[str, tuple[Kind, str]]:
-    """Name → type and value."""
-    return {
-        "auto.create.topics.enable": (Kind.BOOLEAN, str(config.auto_create_topics).lower()),
-        "broker.id": (Kind.INT, str(config.node_id)),
+    """Name → type and value, in order of the names."""
+    found = {name: (setting.kind, _text(getattr(config, setting.field), setting)) for name, setting in SETTINGS.items()}
+    found |= {name: (CONFIGS[topic].kind, CONFIGS[topic].default) for name, topic in TOPIC_DEFAULTS.items()}
+    node = (Kind.INT, str(config.node_id))
+    found |= {
+        "broker.id": node,
         "default.replication.factor": (Kind.INT, "1"),
-        "group.max.session.timeout.ms": (Kind.INT, str(config.group_session_timeout_ms_max)),
-        "group.min.session.timeout.ms": (Kind.INT, str(config.group_session_timeout_ms_min)),
-        "log.cleanup.policy": (Kind.LIST, CONFIGS["cleanup.policy"].default),
+        "delete.topic.enable": (Kind.BOOLEAN, "true"),
+        "group.consumer.assignors": (Kind.LIST, "uniform,range"),
+        "group.consumer.migration.policy": (Kind.STRING, "disabled"),
+        "group.coordinator.rebalance.protocols": (Kind.LIST, "classic,consumer"),
         "log.dirs": (Kind.STRING, str(config.data_dir)),
-        "log.message.timestamp.after.max.ms": (Kind.LONG, CONFIGS["message.timestamp.after.max.ms"].default),
-        "log.message.timestamp.before.max.ms": (Kind.LONG, CONFIGS["message.timestamp.before.max.ms"].default),
-        "log.message.timestamp.type": (Kind.STRING, CONFIGS["message.timestamp.type"].default),
-        "log.retention.bytes": (Kind.LONG, CONFIGS["retention.bytes"].default),
-        "log.retention.ms": (Kind.LONG, CONFIGS["retention.ms"].default),
-        "message.max.bytes": (Kind.INT, CONFIGS["max.message.bytes"].default),
-        "min.insync.replicas": (Kind.INT, CONFIGS["min.insync.replicas"].default),
-        "num.partitions": (Kind.INT, str(config.partitions_default)),
-        "offset.metadata.max.bytes": (Kind.INT, str(config.offset_metadata_bytes_max)),
-        "offsets.retention.minutes": (Kind.INT, str(config.offsets_retention_ms // 60_000)),
-        "producer.id.expiration.ms": (Kind.INT, str(config.producer_id_expiration_ms)),
-        "socket.request.max.bytes": (Kind.INT, str(config.frame_bytes_max)),
-        "transaction.max.timeout.ms": (Kind.INT, str(config.transaction_timeout_ms_max)),
-        "transactional.id.expiration.ms": (Kind.INT, str(config.transactional_id_expiration_ms)),
+        "node.id": node,
+        "offsets.topic.num.partitions": (Kind.INT, "1"),
+        "offsets.topic.replication.factor": (Kind.INT, "1"),
+        "transaction.state.log.num.partitions": (Kind.INT, "1"),
+        "transaction.state.log.replication.factor": (Kind.INT, "1"),
     }
+    return {name: found[name] for name in sorted(found)}
+
+
+def _text(value: object, setting: Setting) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value // setting.unit) if isinstance(value, int) else str(value)
+
+
+def configured(config: BrokerConfig, settings: Mapping[str, str]) -> BrokerConfig:
+    """The configuration with settings under Kafka's names.
+
+    Raises:
+        InvalidConfig: a name that can't be set here, or a value that makes no sense.
+    """
+    changes: dict[str, Any] = {}
+    for name, text in settings.items():
+        if name not in SETTINGS:
+            raise InvalidConfig(f"{name} is no setting of this broker; those are: {', '.join(sorted(SETTINGS))}")
+        changes[SETTINGS[name].field] = _value(name, SETTINGS[name], text)
+    return replace(config, **changes)
+
+
+def _value(name: str, setting: Setting, text: str) -> bool | int:
+    if setting.kind is Kind.BOOLEAN:
+        if text not in TRUTH:
+            raise InvalidConfig(f"Invalid value {text} for configuration {name}: true or false")
+        return TRUTH[text]
+    high = INT_MAX if setting.kind is Kind.INT else LONG_MAX
+    if not text.isdecimal() or not setting.low <= int(text) <= high:
+        raise InvalidConfig(f"Invalid value {text} for configuration {name}: from {setting.low} to {high}")
+    return int(text) * setting.unit

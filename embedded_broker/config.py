@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from embedded_broker.security.listeners import MECHANISMS, Listener
+from embedded_broker.security.tls import TlsFiles
+
 MIB = 1024 * 1024
 
 
@@ -29,8 +32,19 @@ class BrokerConfig:
     host: str = "127.0.0.1"
     port: int = 9092
     """0: the operating system chooses; `Broker.port` is the real one."""
-    advertised_host: str | None = None
-    """What clients are told; `host` by default, or localhost when that is a wildcard."""
+    listeners: tuple[Listener, ...] = ()
+    """Instead of one in plain text on `host` and `port`. `Broker.port` is the real port of the first."""
+    allow_plain_text: bool = False
+    """Listen without TLS where others than this machine can listen in."""
+    tls: TlsFiles | None = None
+    sasl_mechanisms: tuple[str, ...] = MECHANISMS
+    users_file: Path | None = None
+    """Lines of `name:password`: who may log in by any mechanism."""
+    authorizer: bool = False
+    """Whether ACLs are enforced."""
+    super_users: frozenset[str] = frozenset()
+    """Principals (`User:name`) that may do everything."""
+    allow_everyone_if_no_acl_found: bool = False
     node_id: int = 1
     fsync: Fsync = Fsync.ALWAYS
     fsync_interval_ms: int = 200
@@ -40,12 +54,22 @@ class BrokerConfig:
     """Of all topics together: each holds an open file."""
     frame_bytes_max: int = 100 * MIB
     buffered_bytes_max: int = 256 * MIB
-    """Of requests not yet answered, over all connections."""
+    """Of requests not yet handled, over all connections."""
+    answers_bytes_max: int = 256 * MIB
+    """Of answers not yet read by the clients, over all connections."""
     frame_deadline_ms: int = 60_000
     """From a frame's first byte to its last."""
     requests_pending_max: int = 64
     """Of one connection; more stay in the socket."""
     connections_max: int = 4_096
+    connections_idle_ms: int = 600_000
+    """Those on which nothing moves for so long are closed."""
+    login_deadline_ms: int = 30_000
+    """From the connection to the end of the login, the TLS handshake included."""
+    login_frame_bytes_max: int = 64 * 1024
+    login_requests_pending_max: int = 4
+    login_failed_delay_ms: int = 100
+    """How long a failed login waits for its answer."""
     fetch_bytes_max: int = 55 * MIB
     retention_check_interval_ms: int = 10_000
     transaction_timeout_ms_max: int = 900_000
@@ -56,10 +80,10 @@ class BrokerConfig:
     group_session_timeout_ms_min: int = 6_000
     group_session_timeout_ms_max: int = 1_800_000
     group_initial_rebalance_delay_ms: int = 0
+    group_consumer_session_timeout_ms: int = 45_000
+    group_consumer_heartbeat_interval_ms: int = 5_000
 
     @property
-    def host_for_clients(self) -> str:
-        """The host that Metadata and FindCoordinator give."""
-        if self.advertised_host is not None:
-            return self.advertised_host
-        return "localhost" if self.host in ("0.0.0.0", "::", "") else self.host
+    def listening(self) -> tuple[Listener, ...]:
+        """At least one listener."""
+        return self.listeners or (Listener(self.host, self.port),)

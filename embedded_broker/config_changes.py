@@ -1,18 +1,23 @@
-"""Changing topic configs, as AlterConfigs and IncrementalAlterConfigs share it."""
+"""Changing the configs of topics and groups, as AlterConfigs and IncrementalAlterConfigs share it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker import topic_configs
+from embedded_broker import group_configs, topic_configs
+from embedded_broker.topic_names import name_problem
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
 
-TOPIC = 2
+TOPIC, GROUP = 2, 32
+DELETE = 1
+
+Change = Callable[[dict[str, str]], dict[str, str]]
 
 
 class Refused(Exception):
@@ -28,24 +33,69 @@ class Refused(Exception):
         return cls(ErrorCode.invalid_config, detail)
 
 
-async def change_topic(
-    broker: Broker, wanted: Any, change: Callable[[dict[str, str]], dict[str, str]], validate_only: bool
-) -> None:
-    """Make `change` of a topic's own configs durable. Raises Refused with nothing changed, or OSError."""
-    if wanted.resource_type != TOPIC:
-        raise Refused(ErrorCode.invalid_request, "only topics can be changed while the broker runs")
+async def change(broker: Broker, wanted: Any, make: Change, validate_only: bool) -> None:
+    """Make a topic's or group's own configs what `make` makes of them, durably.
+
+    Raises Refused with nothing changed, or OSError.
+    """
+    if wanted.resource_type == TOPIC:
+        await _change_topic(broker, wanted, make, validate_only)
+    elif wanted.resource_type == GROUP:
+        await _change_group(broker, wanted, make, validate_only)
+    else:
+        raise Refused(ErrorCode.invalid_request, "only topics and groups can be changed while the broker runs")
+
+
+async def _change_group(broker: Broker, wanted: Any, make: Change, validate_only: bool) -> None:
+    if not wanted.resource_name:
+        raise Refused(ErrorCode.invalid_request, "Default group resources are not allowed.")
+    async with broker.topics.changing:
+        changed = make(group_configs.own(broker, wanted.resource_name))
+        try:
+            group_configs.check(broker, changed)
+        except topic_configs.InvalidConfig as error:
+            raise Refused.invalid(str(error)) from error
+        if not validate_only:
+            await group_configs.save(broker, wanted.resource_name, changed)
+
+
+async def _change_topic(broker: Broker, wanted: Any, make: Change, validate_only: bool) -> None:
+    if not wanted.resource_name:
+        raise Refused(ErrorCode.invalid_request, "Default topic resources are not allowed.")
+    if (problem := name_problem(wanted.resource_name)) is not None:
+        raise Refused(ErrorCode.invalid_topic_exception, problem)
     async with broker.topics.changing:
         topic = broker.topics.get(wanted.resource_name)
         if topic is None:
             raise Refused(ErrorCode.unknown_topic_or_partition, "no such topic")
-        changed = change(topic.configs)
+        changed = make(topic.configs)
         try:
-            for name, text in changed.items():
-                topic_configs.check(name, text)
+            topic_configs.check_together(changed)
         except topic_configs.InvalidConfig as error:
             raise Refused.invalid(str(error)) from error
         if not validate_only:
             await broker.topics.configure(topic, changed)
+
+
+def check_request(resources: Sequence[Any]) -> dict[tuple[int, str], Refused]:
+    """Refusals of resources that can't be looked at one by one: those named twice, with a name twice or no value."""
+    times = Counter((each.resource_type, each.resource_name) for each in resources)
+    refused: dict[tuple[int, str], Refused] = {}
+    for each in resources:
+        key = (each.resource_type, each.resource_name)
+        names = [config.name for config in each.configs]
+        empty = [config.name for config in each.configs if config.value is None and not _deletes(config)]
+        if times[key] > 1:
+            refused[key] = Refused(ErrorCode.invalid_request, "Each resource must appear at most once.")
+        elif len(set(names)) < len(names):
+            refused[key] = Refused(ErrorCode.invalid_request, "Error due to duplicate config keys")
+        elif empty:
+            refused[key] = Refused(ErrorCode.invalid_request, f"Null value not supported for : {','.join(empty)}")
+    return refused
+
+
+def _deletes(config: Any) -> bool:
+    return getattr(config, "config_operation", None) == DELETE
 
 
 def refusal(wanted: Any, refused: Refused | None) -> dict[str, Any]:

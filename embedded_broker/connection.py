@@ -4,75 +4,149 @@ Invariants
 - A request is taken when its predecessor's handler has returned, so what a connection pipelines is appended in order.
   A handler that returns `Later` lets the next request begin while its fsync is under way.
 - Answers leave in the order of the requests.
-- At most `requests_pending_max` requests are held; then the socket is not read.
+- At most `requests_pending_max` requests are held; then the socket is not read. No request is taken while answers of
+  `Server.unsent_bytes_max` wait for the client to read, or any at all while those of all clients are over their limit.
+- Until the client has logged in, its frames are small, its requests few, and it must be done within a deadline.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections import deque
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, cast
 
+from embedded_broker.security.listeners import Endpoint, Protocol
+from embedded_broker.security.session import Session
+from embedded_broker.security.subject import principal_name
+from embedded_broker.security.tls import TlsStream
 from embedded_broker.wire.framing import BadFrame, Framer
 
 if TYPE_CHECKING:
     from embedded_broker.server import Server
 
+CHUNK_BYTES = 256 * 1024
+REQUEST_BYTES = 200
+"""What a request costs beside its bytes: thousands fit into one read."""
+
 
 class Connection(asyncio.Protocol):
     """See the module. `client_id` is that of the request under way."""
 
-    def __init__(self, server: Server) -> None:
-        self._server = server
+    session: Session
+
+    def __init__(self, server: Server, endpoint: Endpoint, context: ssl.SSLContext | None) -> None:
+        """`context`: TLS is spoken here."""
+        self._server, self._endpoint = server, endpoint
         config = server.broker.config
         self._framer = Framer(config.frame_bytes_max)
         self._pending_max, self._deadline_s = config.requests_pending_max, config.frame_deadline_ms / 1000
+        self._tls = None if context is None else TlsStream(context)
         self._transport: asyncio.Transport
         self._frames: deque[bytes] = deque()
-        self._arrived = asyncio.Event()
-        self._answers: asyncio.Queue[Awaitable[bytes | None] | bytes | None] = asyncio.Queue(self._pending_max)
+        self._taken_bytes = 0  # of the request under way
+        self._go = asyncio.Event()  # something has changed that the next request may have waited for
+        self._answers: asyncio.Queue[Awaitable[bytes | None] | bytes | None] = asyncio.Queue(
+            config.requests_pending_max
+        )
+        self._unsent_bytes = 0
         self._writable = asyncio.Event()
         self._writable.set()
         self._deadline: asyncio.TimerHandle | None = None
+        self._login_deadline: asyncio.TimerHandle | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._later: set[asyncio.Task[bytes | None]] = set()
         self._paused = False
-        self._held_bytes = 0
-        self.client_id = ""
-        self.client_host = ""
+        self._why_closed = ""
+        self.active_s = asyncio.get_running_loop().time()
+        """When something was last read or written."""
         self.closed = False
+
+    @property
+    def client_id(self) -> str:
+        """Of the request under way."""
+        return self.session.client_id
+
+    @property
+    def client_host(self) -> str:
+        """The client's address."""
+        return self.session.client_host
+
+    @property
+    def advertised(self) -> tuple[str, int]:
+        """(host, port) that this client knows the broker by."""
+        return self._endpoint.advertised
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio.Protocol."""
         self._transport = cast(asyncio.Transport, transport)
-        peer = self._transport.get_extra_info("peername")
-        self.client_host = peer[0] if peer else ""
+        host, port = (self._transport.get_extra_info("peername") or ("", 0))[:2]
+        self.session = Session(self._endpoint, host, port)
         if not self._server.admit(self):
+            self.closed = True
             self._transport.abort()
             return
+        self._limit()
         self._tasks = [
-            asyncio.create_task(self._handle_all(), name=f"handle {peer}"),
-            asyncio.create_task(self._answer_all(), name=f"answer {peer}"),
+            asyncio.create_task(self._handle_all(), name=f"handle {self.session}"),
+            asyncio.create_task(self._answer_all(), name=f"answer {self.session}"),
         ]
         for task in self._tasks:
             task.add_done_callback(self._task_done)
+
+    def _limit(self) -> None:
+        """Small limits until it is known who is there."""
+        if self.session.is_ready and (self._tls is None or self._tls.is_established):
+            return
+        config = self._server.broker.config
+        self._framer.bytes_max = config.login_frame_bytes_max
+        self._pending_max = config.login_requests_pending_max
+        self._login_deadline = asyncio.get_running_loop().call_later(
+            config.login_deadline_ms / 1000, self.refuse, "the login took too long"
+        )
+
+    def _unlimit(self) -> None:
+        """The client is known now."""
+        config = self._server.broker.config
+        self._framer.bytes_max, self._pending_max = config.frame_bytes_max, config.requests_pending_max
+        if self._login_deadline is not None:
+            self._login_deadline.cancel()
+            self._login_deadline = None
 
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol."""
         if self.closed:
             return
+        self.active_s = asyncio.get_running_loop().time()
         before = len(self._frames)
         try:
-            self._frames.extend(self._framer.feed(data))
+            self._frames.extend(self._framer.feed(data if self._tls is None else self._decrypt(self._tls, data)))
         except BadFrame as error:
             self.refuse(str(error))
             return
-        self._arrived.set()
+        except (ssl.SSLError, ValueError) as error:
+            self._transport.write(self._tls.take() if self._tls else b"")  # the alert
+            self.refuse(f"TLS: {error}", flush=True)
+            return
         self._account()
+        self._go.set()
         self._watch_frame(begun=len(self._frames) > before)
         if len(self._frames) >= self._pending_max:
             self._pause()
+
+    def _decrypt(self, tls: TlsStream, data: bytes) -> bytes:
+        before = tls.is_established
+        plain = tls.receive(data)
+        if out := tls.take():
+            self._transport.write(out)
+        if tls.is_established and not before:
+            certificate = tls.client_certificate()
+            if certificate is not None and self._endpoint.listener.protocol is Protocol.SSL:
+                self.session.principal = f"User:{principal_name(certificate)}"
+            if self.session.is_ready:
+                self._unlimit()
+        return plain
 
     def _watch_frame(self, begun: bool) -> None:
         """A deadline runs while a frame is incomplete; `begun`: it is another frame than before."""
@@ -86,9 +160,15 @@ class Connection(asyncio.Protocol):
 
     def _account(self) -> None:
         """Tell the server how many bytes this connection holds."""
-        held = self._framer.partial_bytes + sum(map(len, self._frames))
-        self._server.held(self, held - self._held_bytes)
-        self._held_bytes = held
+        if self.closed:
+            return
+        held = self._framer.partial_bytes + self._taken_bytes + sum(len(each) + REQUEST_BYTES for each in self._frames)
+        self._server.requests.held(self, held)
+
+    def _account_answers(self, change_bytes: int) -> None:
+        self._unsent_bytes += change_bytes
+        if not self.closed:
+            self._server.answers.held(self, self._unsent_bytes)
 
     def _pause(self) -> None:
         if not self._paused:
@@ -106,36 +186,70 @@ class Connection(asyncio.Protocol):
             self._paused = False
             self._transport.resume_reading()
 
+    def look_again(self) -> None:
+        """All connections' answers are below their limit again."""
+        self._go.set()
+
     def pause_writing(self) -> None:
         """See asyncio.Protocol."""
         self._writable.clear()
 
     def resume_writing(self) -> None:
         """See asyncio.Protocol."""
+        self.active_s = asyncio.get_running_loop().time()
         self._writable.set()
 
     async def _handle_all(self) -> None:
         while True:
-            while not self._frames:
-                self._arrived.clear()
-                await self._arrived.wait()
-            frame = self._frames.popleft()
-            self._account()
-            if self._paused and not self._server.full:
-                self.resume()
+            frame = await self._next_frame()
             answer = await self._server.dispatch(self, frame)
-            if isinstance(answer, asyncio.Task):
+            self._taken_bytes = 0
+            self._account()
+            if isinstance(answer, bytes):
+                self._account_answers(len(answer))
+            elif isinstance(answer, asyncio.Task):
                 self._later.add(answer)
                 answer.add_done_callback(self._later.discard)
             await self._answers.put(answer)
+            if self._login_deadline is not None and self.session.is_ready:
+                self._unlimit()
+            if self.session.failure:
+                await self._answers.join()
+                self.refuse(f"login failed: {self.session.failure}", flush=True)
+                return
+
+    async def _next_frame(self) -> bytes:
+        """Wait for a request, and for room for its answer."""
+        while not self._frames or self._unsent_bytes > self._server.unsent_bytes_max():
+            self._go.clear()
+            await self._go.wait()
+        frame = self._frames.popleft()
+        self._taken_bytes = len(frame)
+        self._account()
+        if self._paused and not self._server.requests.full:
+            self.resume()
+        return frame
 
     async def _answer_all(self) -> None:
         while True:
             answer = await self._answers.get()
-            data = answer if isinstance(answer, bytes) or answer is None else await answer
-            if data is not None:
-                await self._writable.wait()
-                self._transport.write(data)
+            if answer is not None:
+                data = answer if isinstance(answer, bytes) else await answer
+                if data is not None:
+                    if data is not answer:
+                        self._account_answers(len(data))
+                    await self._write(data)
+            self._answers.task_done()
+
+    async def _write(self, data: bytes) -> None:
+        """In pieces, so that little is copied for the socket while the client doesn't read."""
+        view = memoryview(data)
+        for at in range(0, len(data), CHUNK_BYTES):
+            await self._writable.wait()
+            piece = view[at : at + CHUNK_BYTES]
+            self._transport.write(piece if self._tls is None else self._tls.send(piece))
+            self._account_answers(-len(piece))
+        self._go.set()
 
     def _task_done(self, task: asyncio.Task[Any]) -> None:
         if task.cancelled():
@@ -144,24 +258,50 @@ class Connection(asyncio.Protocol):
         if error is not None and not self.closed:
             self._server.connection_failed(self, error)
 
-    def refuse(self, reason: str) -> None:
-        """Close at once; the client broke the protocol."""
+    def refuse(self, reason: str, flush: bool = False) -> None:
+        """Close because of what the client did; `flush`: send what is in the socket's buffer before."""
         if not self.closed:
-            self._server.log(f"{self.client_host}: {reason}; connection closed")
+            self._why_closed = self._why_closed or reason
+            self._release()
+            if flush:
+                self._transport.close()
+            else:
+                self._transport.abort()
+
+    def shed(self, what: str) -> None:
+        """See `budget.Holder`."""
+        self.refuse(what)
+
+    def expire(self, now_s: float, idle_s: float) -> None:
+        """Close it when nothing was read or written for `idle_s`."""
+        if now_s - self.active_s > idle_s:
+            self._why_closed = self._why_closed or "idle for too long"
+            self._release()
             self._transport.abort()
 
     def close(self) -> None:
         """Close; answers not yet written are lost."""
+        self._why_closed = self._why_closed or "the broker stops"
         self._transport.abort()
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        """See asyncio.Protocol. Whatever waits for this client ends; durable steps go on (`Background.finish`)."""
+    def _release(self) -> None:
+        """Hold nothing any more, and do nothing any more. Durable steps go on (`Background.finish`)."""
         self.closed = True
-        if self._deadline is not None:
-            self._deadline.cancel()
+        for timer in (self._deadline, self._login_deadline):
+            if timer is not None:
+                timer.cancel()
+        current = asyncio.current_task()
         for task in (*self._tasks, *self._later):
-            task.cancel()
+            if task is not current:
+                task.cancel()
         self._frames.clear()
         self._framer = Framer(8)
-        self._account()
-        self._server.gone(self)
+        self._server.requests.held(self, 0)
+        self._server.answers.held(self, 0)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See asyncio.Protocol. Whatever waits for this client ends."""
+        if exc is not None and not self._why_closed:
+            self._why_closed = f"{exc}"
+        self._release()
+        self._server.gone(self, self._why_closed or "by the client")

@@ -11,8 +11,10 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+from embedded_broker.checkpoints import Checkpoints
 from embedded_broker.config import Fsync
 from embedded_broker.partition import Partition
+from embedded_broker.room import suppress_full
 
 THREADS = 4
 
@@ -28,6 +30,7 @@ class GroupCommit:
         self._task: asyncio.Task[None] | None = None
         self._threads = ThreadPoolExecutor(THREADS, "fsync")
         self._round = asyncio.Lock()
+        self._checkpoints = Checkpoints()
         self.rounds = 0
 
     async def durable(self, *partitions: Partition) -> None:
@@ -71,15 +74,29 @@ class GroupCommit:
             live = [partition for partition in partitions if not partition.closed]
             flushes = [loop.run_in_executor(self._threads, partition.log.flush) for partition in live]
             ends = await asyncio.gather(*flushes, return_exceptions=True)
-        self.rounds += 1
-        failures = [end for end in ends if isinstance(end, BaseException)]
-        if failures:
-            self._fail(waiting, failures[0])
+            self.rounds += 1
+            failures = [end for end in ends if isinstance(end, BaseException)]
+            if failures:
+                self._fail(waiting, failures[0])
+                return
+            for partition, end in zip(live, ends, strict=True):
+                assert isinstance(end, int)
+                partition.advance(end)
+                self._checkpoints.note(partition)
+            waiting.set_result(None)
+            await self._write_checkpoint()
+
+    async def _write_checkpoint(self) -> None:
+        """If one is due. Nobody waits for it but the next round, and nobody may remove files meanwhile."""
+        partition = self._checkpoints.due()
+        if partition is None:
             return
-        for partition, end in zip(live, ends, strict=True):
-            assert isinstance(end, int)
-            partition.advance(end)
-        waiting.set_result(None)
+        work = asyncio.get_running_loop().run_in_executor
+        try:
+            with suppress_full():
+                await work(self._threads, partition.log.write_checkpoint, partition.capture())
+        except OSError as error:
+            self._on_failure(error)
 
     def _fail(self, waiting: asyncio.Future[None], failure: BaseException) -> None:
         if not isinstance(failure, OSError):

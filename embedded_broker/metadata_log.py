@@ -1,6 +1,7 @@
 """`__cluster_metadata`: what the broker durably knows of itself, a log of keyed records of which the latest counts.
 
-Keys: `topic:<id>` (name, partitions, configs), `cluster` (its id), `boot` (how often it was started).
+Keys: `topic:<id>` (name, partitions, configs), `group:<id>` (configs), `cluster` (its id), `boot` (how often it was
+started).
 """
 
 from __future__ import annotations
@@ -62,6 +63,10 @@ class MetadataLog:
     def cluster_id(self) -> str:
         """Made once, as Kafka makes it: a random UUID in URL-safe base64."""
         return str(self._entries[CLUSTER]["id"])
+
+    def get(self, key: str) -> Mapping[str, Any] | None:
+        """One entry."""
+        return self._entries.get(key)
 
     def items(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """All entries."""

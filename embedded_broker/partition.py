@@ -8,18 +8,34 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import errno
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.log.checkpoint import State
 from embedded_broker.log.fs import FileSystem
-from embedded_broker.log.partition_log import PartitionLog
-from embedded_broker.log.segment import OnBatch
+from embedded_broker.log.partition_log import Capture, PartitionLog
+from embedded_broker.log.segment import CorruptLog, OnBatch, Segment
+from embedded_broker.log.stopped_log import StoppedLog
+from embedded_broker.room import Room, suppress_full
 from embedded_broker.state.producers import PartitionProducers
 from embedded_broker.wire.batch import BatchHeader, iter_batches, read_header, stamp
 from embedded_broker.wire.records import marker_commits
+
+CLOSE_CHECKPOINT_BYTES = 1024 * 1024
+
+
+T = TypeVar("T")
+log = logging.getLogger("embedded_broker")
+
+
+class PartitionStopped(OSError):
+    """What was durable in the partition is wrong or can't be read: it takes and gives nothing any more."""
 
 
 class Waiter(Protocol):
@@ -32,12 +48,15 @@ class Waiter(Protocol):
 class Partition:
     """See the module."""
 
-    def __init__(self, topic: str, index: int, leader_epoch: int) -> None:
+    def __init__(self, topic: str, index: int, leader_epoch: int, room: Room | None, internal: bool) -> None:
         self.topic, self.index, self.leader_epoch = topic, index, leader_epoch
+        self._room, self._internal = room, internal
         self.configs: Mapping[str, str] = {}
         self.producers = PartitionProducers()
         self.high_watermark = 0
         self.closed = False
+        self.stopped: str | None = None
+        """Why nothing is served. A restart looks again."""
         self.log: PartitionLog
         self._waiters: set[Waiter] = set()
         self._epochs: list[tuple[int, int]] = []  # (leader epoch, its first offset), ascending
@@ -52,24 +71,83 @@ class Partition:
         *,
         leader_epoch: int,
         segment_bytes: int,
+        room: Room | None = None,
+        internal: bool = False,
+        now_ms: int | None = None,
         on_batch: OnBatch | None = None,
     ) -> Partition:
-        """Recover from `directory`; `on_batch` is shown every batch in order. Raises CorruptLog or OSError."""
-        partition = cls(topic, index, leader_epoch)
+        """Recover from `directory`. Raises CorruptLog or OSError.
+
+        Args:
+            fs: where it is.
+            directory: of the partition.
+            topic: its name.
+            index: of the partition in it.
+            leader_epoch: of this start of the broker.
+            segment_bytes: size at which a segment is closed.
+            room: on the disk; without it a full disk is an error as any other.
+            internal: only the broker writes there.
+            now_ms: from where the expiry of producers that are found in the log counts.
+            on_batch: is shown every batch in order. So the whole log is read, whatever a checkpoint says.
+        """
+        partition = cls(topic, index, leader_epoch, room, internal)
 
         def replay(header: BatchHeader, batch: memoryview) -> None:
-            partition._replay(header, batch)
+            partition._note_epoch(header)
+            partition.producers.apply(header, marker_commits(batch) if header.is_control else None, now_ms)
             if on_batch is not None:
                 on_batch(header, batch)
 
-        partition.log = PartitionLog.open(fs, directory, segment_bytes, replay)
-        partition.producers.drop_before(partition.log.log_start)
+        on_state = partition._restore if on_batch is None else None
+        partition.log = PartitionLog.open(fs, directory, segment_bytes, replay, on_state)
+        partition._forget_before_start()
         partition.high_watermark = partition.log.log_end
         return partition
 
-    def _replay(self, header: BatchHeader, batch: memoryview) -> None:
-        self._note_epoch(header)
-        self.producers.apply(header, marker_commits(batch) if header.is_control else None)
+    @classmethod
+    def unopened(
+        cls, fs: FileSystem, directory: Path, topic: str, index: int, *, leader_epoch: int, error: Exception
+    ) -> Partition:
+        """Stands for one that can't be opened because of `error`; its files stay as they are."""
+        partition = cls(topic, index, leader_epoch, None, False)
+        partition.log = StoppedLog(fs, directory, str(error))
+        partition.stop(error)
+        return partition
+
+    def stop(self, error: Exception) -> None:
+        """Serve nothing from now on; the other partitions go on. Readers that wait are told."""
+        if self.stopped is None:
+            self.stopped = str(error)
+            log.error("partition %s-%d is stopped: %s", self.topic, self.index, error)
+            self._wake()
+
+    def read(self, offset: int, bytes_max: int, up_to: int) -> bytes:
+        """See PartitionLog.read. Raises PartitionStopped."""
+        return self._look(lambda: self.log.read(offset, bytes_max, up_to))
+
+    def offset_for_time(self, timestamp_ms: int) -> tuple[int, int] | None:
+        """See PartitionLog.offset_for_time. Raises PartitionStopped."""
+        return self._look(lambda: self.log.offset_for_time(timestamp_ms))
+
+    def max_timestamp(self) -> tuple[int, int] | None:
+        """See PartitionLog.max_timestamp. Raises PartitionStopped."""
+        return self._look(self.log.max_timestamp)
+
+    def _look(self, read: Callable[[], T]) -> T:
+        if self.stopped is None:
+            try:
+                return read()
+            except (CorruptLog, OSError) as error:
+                self.stop(error)
+        raise PartitionStopped(errno.EIO, self.stopped)
+
+    def _restore(self, state: State) -> None:
+        self._epochs = [(epoch, start) for epoch, start in state["epochs"]]
+        self.producers.restore(state)
+
+    def capture(self) -> Capture:
+        """A checkpoint of this moment, for `PartitionLog.write_checkpoint`."""
+        return self.log.capture({"epochs": self._epochs, **self.producers.snapshot()})
 
     def _note_epoch(self, header: BatchHeader) -> None:
         if not self._epochs or header.leader_epoch > self._epochs[-1][0]:
@@ -102,18 +180,30 @@ class Partition:
         Args:
             batch: one whole batch that has passed all checks.
             append_time_ms: makes it a LogAppendTime batch with this time.
+            room: on the disk; without it a full disk is an error as any other.
+            internal: only the broker writes there.
             now_ms: from where the expiry of its producer counts.
 
-        Returns: the base offset. Raises OSError, nothing changed then.
+        Returns: the base offset. Raises NoRoom or another OSError, nothing changed then.
         """
+        if self.stopped is not None:
+            raise PartitionStopped(errno.EIO, self.stopped)
         stamped = bytearray(batch)
         stamp(stamped, self.log.log_end, self.leader_epoch, append_time_ms)
         header = read_header(stamped)
-        self.log.append(stamped)
+        self._write(partial(self.log.append, stamped), own=self._internal or header.is_control)
         self._note_epoch(header)
         if header.producer_id >= 0:
             self.producers.apply(header, marker_commits(stamped) if header.is_control else None, now_ms)
         return header.base_offset
+
+    def _write(self, write: Callable[[], None], own: bool = True) -> None:
+        if self._room is None:
+            write()
+        elif own:
+            self._room.own(write)
+        else:
+            self._room.of_client(write)
 
     def advance(self, durable_end: int) -> None:
         """The log is durable below `durable_end`: show that to readers."""
@@ -123,15 +213,37 @@ class Partition:
         self._wake()
 
     def delete_before(self, offset: int) -> None:
-        """Raise the log start (DeleteRecords, retention). Hold `GroupCommit.exclusive`; raises OSError."""
-        self.log.delete_before(offset)
+        """Raise the log start (DeleteRecords, retention). Hold `GroupCommit.exclusive`; raises OSError.
+
+        Producers stay known, over a restart, too: else a late retry of what was deleted would be taken for new.
+        """
+        if self.log.removes_segments(offset):
+            self._write(partial(self.log.write_checkpoint, self.capture()))
+        self._write(partial(self.log.delete_before, offset))
+        self._forget_before_start()
+        self._wake()
+
+    def exchange(self, groups: Sequence[tuple[list[Segment], Segment]], clean_end: int, markers_gone: set[int]) -> None:
+        """Put what compaction has written in the place of old segments. Hold `GroupCommit.exclusive`; raises OSError.
+
+        Nothing happens if some of them have gone meanwhile.
+        """
+        replaced = {segment for old, _ in groups for segment in old}
+        if self.closed or self.stopped is not None or not replaced <= set(self.log.segments):
+            self.log.discard([new for _, new in groups])
+            return
+        if markers_gone:  # no reader may be told of these, now or after a restart
+            self.producers.forget_aborted(markers_gone)
+            self._write(partial(self.log.write_checkpoint, self.capture()))
+        self._write(partial(self.log.replace, groups, clean_end))
+
+    def _forget_before_start(self) -> None:
         self.producers.drop_before(self.log.log_start)
         self._epochs = [
             (epoch, max(start, self.log_start))
             for number, (epoch, start) in enumerate(self._epochs)
             if number + 1 == len(self._epochs) or self._epochs[number + 1][1] > self.log_start
         ]
-        self._wake()
 
     def epoch_end(self, epoch: int) -> tuple[int, int]:
         """(epoch, offset after its last record) for the largest epoch not above `epoch`; (-1, -1) for one to come.
@@ -155,7 +267,9 @@ class Partition:
         return found
 
     def check_epoch(self, claimed: int) -> ErrorCode:
-        """Whether a client's leader epoch is the current one (KIP-320); -1 asks for no check."""
+        """Whether the partition is served, and a client's leader epoch the current one (KIP-320); -1: any epoch."""
+        if self.stopped is not None:
+            return ErrorCode.kafka_storage_error
         if claimed < 0 or claimed == self.leader_epoch:
             return ErrorCode.none
         return ErrorCode.fenced_leader_epoch if claimed < self.leader_epoch else ErrorCode.unknown_leader_epoch
@@ -182,8 +296,12 @@ class Partition:
             waiter.wake()
 
     def close(self) -> None:
-        """Flush and close the files."""
+        """Flush and close the files, with a checkpoint if there would be much to read at the next start."""
         self.closed = True
+        sound = self.stopped is None and not self.log.has_failed
+        if sound and self.log.scan_cost_bytes >= CLOSE_CHECKPOINT_BYTES:
+            with suppress_full():
+                self.log.write_checkpoint(self.capture())
         self.log.close()
         self._wake()
 

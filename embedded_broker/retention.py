@@ -1,4 +1,4 @@
-"""Deletes what a topic's retention.ms and retention.bytes no longer keep. Whole segments only, never the last.
+"""Deletes what a topic's retention.ms and retention.bytes no longer keep: whole segments only, the last one, too.
 
 Source: org.apache.kafka.storage.internals.log.UnifiedLog.deleteOldSegments.
 """
@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from embedded_broker.cleaner import Compaction
 from embedded_broker.partition import Partition
+from embedded_broker.room import suppress_full
 from embedded_broker.topic_configs import number, value
 
 if TYPE_CHECKING:
@@ -16,10 +18,11 @@ if TYPE_CHECKING:
 
 
 class Retention:
-    """A task that looks through all partitions now and then."""
+    """A task that looks through all partitions now and then, for what can be deleted or compacted."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self._compaction = Compaction(broker)
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -37,6 +40,7 @@ class Retention:
             while True:
                 await asyncio.sleep(self._broker.config.retention_check_interval_ms / 1000)
                 await self.enforce()
+                await self._compaction.run_once()
         except OSError as error:
             self._broker.fail(error)
 
@@ -44,15 +48,17 @@ class Retention:
         """Look through all partitions once. Raises OSError."""
         now_ms = self._broker.clock.now_ms()
         for topic in self._broker.topics.all():
+            has_retention = not topic.is_internal and "delete" in value(topic.configs, "cleanup.policy")
             for partition in topic.partitions:
                 partition.producers.expire(now_ms, self._broker.config.producer_id_expiration_ms)
-                if topic.is_internal or value(topic.configs, "cleanup.policy") == "compact":
+                if partition.stopped is not None or not has_retention:
                     continue
                 offset = keep_from(partition, now_ms)
                 if offset > partition.log_start:
                     async with self._broker.commit.exclusive():
                         if not partition.closed:
-                            partition.delete_before(offset)
+                            with suppress_full():  # later, when something else has made room
+                                partition.delete_before(offset)
 
 
 def keep_from(partition: Partition, now_ms: int) -> int:
@@ -61,10 +67,10 @@ def keep_from(partition: Partition, now_ms: int) -> int:
     retention_bytes = number(partition.configs, "retention.bytes")
     keep = partition.log_start
     excess_bytes = partition.log.size_bytes - retention_bytes if retention_bytes >= 0 else 0
-    for segment in partition.log.segments[:-1]:
+    for segment in partition.log.segments:
         expired = 0 <= retention_ms < now_ms - segment.max_timestamp
         excess_bytes -= segment.size_bytes
-        if not expired and (retention_bytes < 0 or excess_bytes < 0):
+        if not segment.size_bytes or (not expired and (retention_bytes < 0 or excess_bytes < 0)):
             break
         keep = segment.end_offset
     return min(keep, partition.last_stable)

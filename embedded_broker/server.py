@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import io
+import resource
 import struct
 import sys
+import time
 from collections.abc import Awaitable, Mapping
+from functools import partial
 from typing import Any
 
 from embedded_broker.api.registry import Answer, Api, Later, load_all
 from embedded_broker.broker import Broker
+from embedded_broker.budget import Budget
 from embedded_broker.connection import Connection
+from embedded_broker.security.compose import tls_context
+from embedded_broker.security.listeners import Endpoint, refuse_open
+from embedded_broker.security.session import API_VERSIONS, LOGIN
+from embedded_broker.wire.framing import PREFIX, read_header
 
-API_VERSIONS = 18
-_PREFIX = struct.Struct(">hhi")
 UNSUPPORTED_VERSION = 35
+SWEEP_S_MAX = 10.0
+UNSENT_BYTES_MAX = 1024 * 1024
 
 
 class Refused(Exception):
@@ -28,64 +36,99 @@ class Server:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self.apis: Mapping[int, Api] = load_all()
-        self._server: asyncio.Server | None = None
+        self.endpoints: list[Endpoint] = []
+        self._servers: list[asyncio.Server] = []
         self._connections: set[Connection] = set()
-        self._held_bytes = 0
+        config = broker.config
+        self.requests = Budget[Connection]("requests", config.buffered_bytes_max, self._requests_full)
+        self.answers = Budget[Connection]("unread answers", config.answers_bytes_max, self._answers_full)
+        self.connections_max = min(config.connections_max, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
+        """Half of the files that may be open: the other half is the logs'."""
         self._empty = asyncio.Event()
         self._empty.set()
-        self.full = False
+        self._sweep: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:
-        """Listen. Afterwards `Broker.port` is the real port. Raises OSError."""
-        config = self.broker.config
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: Connection(self), config.host, config.port, backlog=256)
-        self.broker.port = self._server.sockets[0].getsockname()[1]
+        """Listen everywhere. Afterwards `Broker.port` is the first listener's real port.
+
+        Raises OSError, ValueError (BadListener, or TLS files that can't be used).
+        """
+        config, loop = self.broker.config, asyncio.get_running_loop()
+        if not config.allow_plain_text:
+            refuse_open(config.listening)
+        context = tls_context(config)
+        for listener in config.listening:
+            tls = context if listener.protocol.is_encrypted else None
+            endpoint = Endpoint(listener)
+            accept = partial(Connection, self, endpoint, tls)
+            server = await loop.create_server(accept, listener.host, listener.port, backlog=1024)
+            endpoint.port = server.sockets[0].getsockname()[1]
+            self._servers.append(server)
+            self.endpoints.append(endpoint)
+        self.broker.port = self.endpoints[0].port
+        self._sweep_idle()
 
     async def stop(self) -> None:
         """Stop listening and close all connections."""
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers:
+            server.close()
+        if self._sweep is not None:
+            self._sweep.cancel()
         for connection in list(self._connections):
             connection.close()
         await self._empty.wait()
 
     def admit(self, connection: Connection) -> bool:
         """Whether there is room for one more."""
-        if len(self._connections) >= self.broker.config.connections_max:
-            self.log("too many connections; one refused")
+        if len(self._connections) >= self.connections_max:
+            self.log(f"{connection.session} refused: there are {self.connections_max} connections already")
             return False
         self._connections.add(connection)
         self._empty.clear()
-        if self.full:
+        if self.requests.full:
             connection.pause()
         return True
 
-    def gone(self, connection: Connection) -> None:
+    def gone(self, connection: Connection, why: str) -> None:
         """A connection has closed."""
+        if connection in self._connections:
+            self.log(f"{connection.session} closed: {why}")
         self._connections.discard(connection)
         if not self._connections:
             self._empty.set()
 
-    def held(self, connection: Connection, change_bytes: int) -> None:
-        """Bound what all connections hold together: over the limit nobody is read until half of it is free.
+    def _requests_full(self, full: bool) -> None:
+        """Nobody is read while requests are over their limit.
 
         Frames that are whole are handled meanwhile; those that aren't meet their deadline.
         """
-        self._held_bytes += change_bytes
-        bytes_max = self.broker.config.buffered_bytes_max
-        if not self.full and self._held_bytes > bytes_max:
-            self.full = True
+        for each in self._connections:
+            each.pause() if full else each.resume()
+
+    def unsent_bytes_max(self) -> int:
+        """How much one client may leave unread and still get further answers."""
+        return 0 if self.answers.full else UNSENT_BYTES_MAX
+
+    def _answers_full(self, full: bool) -> None:
+        """See `unsent_bytes_max`."""
+        if not full:
             for each in self._connections:
-                each.pause()
-        elif self.full and self._held_bytes <= bytes_max // 2:
-            self.full = False
-            for each in self._connections:
-                each.resume()
+                each.look_again()
+
+    def _sweep_idle(self) -> None:
+        """Close who has been silent for too long, now and then."""
+        loop, idle_s = asyncio.get_running_loop(), self.broker.config.connections_idle_ms / 1000
+        for connection in list(self._connections):
+            connection.expire(loop.time(), idle_s)
+        self._sweep = loop.call_later(min(idle_s / 2, SWEEP_S_MAX), self._sweep_idle)
 
     async def dispatch(self, connection: Connection, frame: bytes) -> Awaitable[bytes | None] | bytes | None:
         """Handle one request: its answer, a task that will have it, or None. Raises Refused to end the connection."""
-        key, version, correlation_id = _PREFIX.unpack_from(frame)
+        key, version, correlation_id = PREFIX.unpack_from(frame)
+        session = connection.session
+        if not session.admits(key):
+            name = self.apis[key].name if key in self.apis else f"API {key}"
+            raise Refused(f"{name} {session.state.value}")
         api = self.apis.get(key)
         if api is None:
             raise Refused(f"unknown API key {key}")
@@ -96,6 +139,9 @@ class Server:
         from embedded_broker.wire import schema
 
         request = self._decode(api, version, frame, connection)
+        if not session.is_announced and key not in LOGIN:
+            session.is_announced = True
+            self.log(f"{session} connected: {session.describe()}")
         answer = await self._answer(api, connection, request, version)
         if answer is None:
             return None
@@ -105,17 +151,28 @@ class Server:
         return encode(codec, correlation_id, answer)
 
     async def _answer(self, api: Api, connection: Connection, request: Any, version: int) -> Answer:
-        return await api.handle(self.broker, connection, request, version)
+        authorizer = self.broker.security.authorizer
+        if authorizer is None:
+            return await api.handle(self.broker, connection, request, version)
+        from embedded_broker.security.enforcing import ClientRights, NoRule, Unanswerable, enforce
+
+        rights = ClientRights(authorizer, connection.session, self.broker.topics)
+        try:
+            return await enforce(
+                rights, api.name, request, lambda cut: api.handle(self.broker, connection, cut, version)
+            )
+        except (NoRule, Unanswerable) as error:
+            raise Refused(f"no right, and no way to say so: {error}") from error
 
     def _decode(self, api: Api, version: int, frame: bytes, connection: Connection) -> Any:
         from kio.serial.errors import SerialError
 
-        from embedded_broker.wire import schema
+        from embedded_broker.wire import schema, skim
 
         try:
-            read_header = schema.header_reader(schema.request_header_version(api.name, version))
-            header, at = read_header(frame, 0)
-            connection.client_id = header.client_id or ""
+            client_id, at = read_header(frame, schema.request_header_version(api.name, version) == 2)
+            frame = skim.admit(api.name, version, frame, at)
+            connection.session.client_id = client_id
             return schema.load(api.name, version).read(frame, at)
         except (SerialError, ValueError, struct.error, EOFError, OverflowError) as error:
             raise Refused(f"{api.name} v{version} cannot be decoded: {error}") from error
@@ -144,8 +201,10 @@ class Server:
         )
 
     def log(self, line: str) -> None:
-        """One line on stderr."""
-        print(line, file=sys.stderr, flush=True)
+        """One line on stderr, with the time. What clients put into it stays on that line."""
+        line = "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in line)
+        now = time.gmtime(self.broker.clock.now_ms() / 1000)
+        print(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', now)} {line}", file=sys.stderr, flush=True)
 
 
 def encode(codec: Any, correlation_id: int, answer: Mapping[str, Any]) -> bytes:
@@ -159,16 +218,16 @@ def encode(codec: Any, correlation_id: int, answer: Mapping[str, Any]) -> bytes:
     return out.getvalue()
 
 
-async def serve(broker: Broker, ready: asyncio.Future[int], stop: asyncio.Event) -> BaseException | None:
+async def serve(broker: Broker, ready: asyncio.Future[list[Endpoint]], stop: asyncio.Event) -> BaseException | None:
     """Run a broker until `stop` is set or it fails; the failure, if there was one.
 
-    `ready` gets the port once connections are accepted. Raises whatever keeps it from starting.
+    `ready` gets the listeners once connections are accepted. Raises whatever keeps it from starting.
     """
     await broker.start()
     server = Server(broker)
     try:
         await server.start()
-        ready.set_result(broker.port)
+        ready.set_result(server.endpoints)
         broker.failed.add_done_callback(lambda _: stop.set())
         await stop.wait()
     finally:

@@ -1,12 +1,14 @@
 """Topic configs: names, types, defaults and checks. All that Kafka 4 knows are stored and described.
 
-What they do here: cleanup.policy=delete with retention.ms and retention.bytes, segment.bytes, max.message.bytes,
-message.timestamp.*; null keys are refused where cleanup.policy has compact. The others are kept for whoever reads them.
+What they do here: cleanup.policy=delete with retention.ms and retention.bytes; cleanup.policy=compact with
+delete.retention.ms, {min,max}.compaction.lag.ms and min.cleanable.dirty.ratio, and then null keys are refused;
+segment.bytes, segment.ms, max.message.bytes, message.timestamp.*. The others are kept for whoever reads them.
 Defaults are those of org.apache.kafka.storage.internals.log.LogConfig.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
@@ -91,20 +93,52 @@ def check(name: str, value: str) -> None:
     config = CONFIGS.get(name)
     if config is None:
         raise InvalidConfig(f"Unknown topic config name: {name}")
+    problem = _problem(name, config, value.strip())
+    if problem is not None:
+        raise InvalidConfig(f"Invalid value {value} for configuration {name}: {problem}")
+
+
+def _problem(name: str, config: Config, value: str) -> str | None:
+    if config.kind is Kind.LIST:
+        parts = parts_of(value)
+        if name in REPLICA_LISTS:
+            return None if parts == ["*"] or all(map(_REPLICA.fullmatch, parts)) else "* or partition:broker, …"
+        return None if config.allowed.issuperset(parts) else f"out of {sorted(config.allowed)}"
     if config.allowed:
-        parts = [part.strip() for part in value.split(",")] if config.kind is Kind.LIST else [value]
-        if not all(part in config.allowed for part in parts):
-            raise InvalidConfig(f"Invalid value {value} for configuration {name}: one of {sorted(config.allowed)}")
-    elif config.kind in _PARSERS:
-        try:
-            number = _PARSERS[config.kind](value)
-        except ValueError as error:
-            raise InvalidConfig(f"Invalid value {value} for configuration {name}: not a number") from error
-        if not config.low <= number <= config.high:
-            raise InvalidConfig(f"Invalid value {value} for configuration {name}: from {config.low} to {config.high}")
+        given = value.lower() if config.kind is Kind.BOOLEAN else value
+        return None if given in config.allowed else f"one of {sorted(config.allowed)}"
+    if config.kind not in _PARSERS:
+        return None
+    try:
+        number = _PARSERS[config.kind](value)
+    except ValueError:
+        return "not a number"
+    if "_" in value or not config.low <= number <= config.high or (name, number) == ("compression.gzip.level", 0):
+        return f"a number from {config.low} to {config.high}"
+    return None
 
 
 _PARSERS: Mapping[Kind, Callable[[str], float]] = {Kind.INT: int, Kind.LONG: int, Kind.DOUBLE: float}
+REPLICA_LISTS = ("follower.replication.throttled.replicas", "leader.replication.throttled.replicas")
+_REPLICA = re.compile(r"[0-9]+:[0-9]+")
+
+
+def parts_of(value: str) -> list[str]:
+    """The elements of a list."""
+    return [part.strip() for part in value.split(",") if part.strip()]
+
+
+def check_together(configs: Mapping[str, str]) -> None:
+    """Raises InvalidConfig if a topic can't have all of these, each of which is right by itself."""
+    for name, text in configs.items():
+        check(name, text)
+    lags = number(configs, "min.compaction.lag.ms"), number(configs, "max.compaction.lag.ms")
+    if lags[0] > lags[1]:
+        raise InvalidConfig(
+            f"conflict topic config setting min.compaction.lag.ms ({lags[0]}) > max.compaction.lag.ms ({lags[1]})"
+        )
+    if value(configs, "remote.storage.enable").lower() == "true":
+        raise InvalidConfig("Tiered Storage functionality is disabled in the broker.")
 
 
 def value(configs: Mapping[str, str], name: str) -> str:
@@ -120,6 +154,12 @@ def number(configs: Mapping[str, str], name: str) -> int:
 def segment_bytes(configs: Mapping[str, str]) -> int:
     """Size at which a segment is closed."""
     return number(configs, "segment.bytes")
+
+
+def segment_ms(configs: Mapping[str, str]) -> int:
+    """Time after which a segment is closed. Source: LogConfig.maxSegmentMs."""
+    wanted = number(configs, "segment.ms")
+    return min(wanted, number(configs, "max.compaction.lag.ms")) if is_compacted(configs) else wanted
 
 
 def is_compacted(configs: Mapping[str, str]) -> bool:

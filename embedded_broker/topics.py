@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from embedded_broker.groupcommit import GroupCommit
 from embedded_broker.log.fs import FileSystem
-from embedded_broker.log.segment import OnBatch
+from embedded_broker.log.segment import CorruptLog, OnBatch
 from embedded_broker.metadata_log import MetadataLog
 from embedded_broker.partition import Partition
-from embedded_broker.topic_configs import segment_bytes
+from embedded_broker.room import Room
+from embedded_broker.topic_configs import segment_bytes, segment_ms
 
 PREFIX = "topic:"
 TRANSACTION_TOPIC, OFFSETS_TOPIC = "__transaction_state", "__consumer_offsets"
@@ -51,13 +53,23 @@ class Topics:
     """All topics by name and by id."""
 
     def __init__(
-        self, fs: FileSystem, directory: Path, metadata: MetadataLog, commit: GroupCommit, partitions_max: int
+        self,
+        fs: FileSystem,
+        directory: Path,
+        metadata: MetadataLog,
+        commit: GroupCommit,
+        room: Room,
+        partitions_max: int,
+        now_ms: Callable[[], int],
     ) -> None:
+        self._now_ms, self._disk = now_ms, room
         self._partitions_max = partitions_max
         self._fs, self._directory = fs, directory
         self.metadata, self._commit = metadata, commit
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[uuid.UUID, Topic] = {}
+        self.version = 0
+        """Grows when a topic comes, goes, or gets partitions."""
         self.changing = asyncio.Lock()
 
     def get(self, name: str) -> Topic | None:
@@ -71,6 +83,10 @@ class Topics:
     def all(self) -> list[Topic]:
         """All topics in order of their names."""
         return [self._by_name[name] for name in sorted(self._by_name)]
+
+    def names(self) -> Collection[str]:
+        """Of all topics."""
+        return self._by_name.keys()
 
     def partition(self, name: str, index: int) -> Partition | None:
         """A partition, if it exists."""
@@ -88,7 +104,7 @@ class Topics:
     def recover(self, replay: Mapping[str, OnBatch]) -> None:
         """Open every topic that the metadata log names; remove directories that it doesn't.
 
-        `replay` says who is shown the batches of a topic. Raises CorruptLog or OSError.
+        `replay` says who is shown the batches of a topic. Raises CorruptLog for an internal topic, or OSError.
         """
         known: set[str] = set()
         for key, body in self.metadata.items():
@@ -96,12 +112,25 @@ class Topics:
                 continue
             topic = Topic(body["name"], uuid.UUID(key.removeprefix(PREFIX)), dict(body["configs"]))
             for index in range(body["partitions"]):
-                topic.partitions.append(self._open(topic, index, replay.get(topic.name)))
+                topic.partitions.append(self._recover(topic, index, replay.get(topic.name)))
                 known.add(self._path(topic, index).name)
             self._add(topic)
         for name in self._fs.names(self._directory):
             if name not in known:
                 self._remove_left_over(self._directory / name)
+
+    def _recover(self, topic: Topic, index: int, on_batch: OnBatch | None) -> Partition:
+        """A partition of what is on disk. One that is damaged is stopped and the others go on.
+
+        Raises CorruptLog for the internal ones, which the broker can't be without.
+        """
+        try:
+            return self._open(topic, index, on_batch)
+        except CorruptLog as error:
+            if topic.is_internal:
+                raise
+            path, epoch = self._path(topic, index), self.metadata.boot_epoch
+            return Partition.unopened(self._fs, path, topic.name, index, leader_epoch=epoch, error=error)
 
     def _remove_left_over(self, directory: Path) -> None:
         for name in self._fs.names(directory):
@@ -119,28 +148,38 @@ class Topics:
             index,
             leader_epoch=self.metadata.boot_epoch,
             segment_bytes=segment_bytes(topic.configs),
+            room=self._disk,
+            internal=topic.is_internal,
+            now_ms=self._now_ms(),
             on_batch=on_batch,
         )
         partition.configs = topic.configs
+        partition.log.segment_ms = segment_ms(topic.configs)
         return partition
+
+    def _make(self, topic: Topic, index: int) -> Partition:
+        """A new partition's files, from the reserve if the disk is found full now; once it is, nobody gets here."""
+        return self._disk.own(partial(self._open, topic, index))
 
     def _add(self, topic: Topic) -> None:
         self._by_name[topic.name] = topic
         self._by_id[topic.topic_id] = topic
+        self.version += 1
 
     async def create(self, name: str, partitions: int, configs: Mapping[str, str]) -> Topic:
         """Create a topic durably. The name and the configs have been checked; hold `changing`. Raises OSError."""
         topic = Topic(name, uuid.uuid4(), dict(configs))
-        topic.partitions = [self._open(topic, index) for index in range(partitions)]
+        topic.partitions = [self._make(topic, index) for index in range(partitions)]
         await self._save(topic, partitions)
         self._add(topic)
         return topic
 
     async def grow(self, topic: Topic, partitions: int) -> None:
         """Add partitions up to that count; hold `changing`. Raises OSError."""
-        added = [self._open(topic, index) for index in range(len(topic.partitions), partitions)]
+        added = [self._make(topic, index) for index in range(len(topic.partitions), partitions)]
         await self._save(topic, partitions)
         topic.partitions.extend(added)
+        self.version += 1
 
     async def configure(self, topic: Topic, configs: Mapping[str, str]) -> None:
         """Replace the topic's own configs; hold `changing`. Raises OSError."""
@@ -149,12 +188,14 @@ class Topics:
         topic.configs.update(configs)
         for partition in topic.partitions:
             partition.log.segment_bytes = segment_bytes(topic.configs)
+            partition.log.segment_ms = segment_ms(topic.configs)
 
     async def delete(self, topic: Topic) -> None:
         """Delete a topic durably, then its files; hold `changing`. Raises OSError."""
         await self.metadata.put(f"{PREFIX}{topic.topic_id.hex}", None)
         del self._by_name[topic.name]
         del self._by_id[topic.topic_id]
+        self.version += 1
         async with self._commit.exclusive():
             for partition in topic.partitions:
                 partition.destroy()

@@ -6,6 +6,7 @@ import re
 import shlex
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -44,6 +45,9 @@ def test_every_command_exists_and_takes_its_options(document: str, line: str) ->
         return
     assert program == "eos-replicate", f"{document}: {line}"
     command = main.LazyGroup(name="eos-replicate").get_command(None, arguments[0])  # type: ignore[arg-type]
+    if isinstance(command, click.Group):
+        arguments = arguments[1:]
+        command = command.get_command(None, arguments[0])  # type: ignore[arg-type]
     assert command is not None, f"{document}: no command {arguments[0]}"
     known = {option for parameter in command.params for option in [*parameter.opts, *parameter.secondary_opts]}
     used = {word.partition("=")[0] for word in arguments[1:] if word.startswith("-")}

@@ -5,20 +5,31 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import resource
 import signal
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
+if TYPE_CHECKING:
+    from embedded_broker.config import BrokerConfig
+    from embedded_broker.security.listeners import Endpoint, Listener
+    from embedded_broker.security.tls import TlsFiles
+
 FAILED = 70
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.command(
     epilog="""\b
 Examples:
   eos-replicate broker --data-dir /tmp/kafka
-  eos-replicate broker --data-dir /tmp/kafka --listen 0.0.0.0:9092 --advertise my-host
   eos-replicate broker --data-dir /tmp/kafka --listen 127.0.0.1:0 --json
+  eos-replicate broker --data-dir /tmp/kafka --listen 0.0.0.0:9092 --advertise my-host --allow-plain-text
+  eos-replicate broker --data-dir /tmp/kafka --listen 127.0.0.1:9092 --listen SASL_SSL://0.0.0.0:9093 \\
+      --tls-certificate broker.pem --tls-key broker.key --users users.txt --authorizer --super-user User:admin
 
 \b
 Says `listening on HOST:PORT` once it accepts connections. SIGTERM stops it; a kill at any moment
@@ -31,8 +42,39 @@ loses nothing that was acknowledged.
     type=click.Path(file_okay=False, path_type=Path),
     help="Where everything is kept; created if missing.",
 )
-@click.option("--listen", default="127.0.0.1:9092", show_default=True, help="HOST:PORT; port 0 takes a free one.")
-@click.option("--advertise", metavar="HOST", help="Host that clients are told, if not the one listened on.")
+@click.option(
+    "--listen",
+    multiple=True,
+    metavar="[PROTOCOL://]HOST:PORT",
+    default=["127.0.0.1:9092"],
+    show_default=True,
+    help="PLAINTEXT (the default), SSL, SASL_PLAINTEXT or SASL_SSL; port 0 takes a free one. May be repeated.",
+)
+@click.option(
+    "--advertise",
+    multiple=True,
+    metavar="HOST[:PORT]",
+    help="What clients are told, if not the address listened on. Once for all listeners, or once for each.",
+)
+@click.option("--allow-plain-text", is_flag=True, help="Listen without TLS where other machines can listen in.")
+@click.option("--tls-certificate", type=FILE, help="PEM file: the broker's certificate and those above it.")
+@click.option("--tls-key", type=FILE, help="PEM file: its private key. A password is taken from $EOS_TLS_KEY_PASSWORD.")
+@click.option("--tls-client-ca", type=FILE, help="PEM file: who may sign certificates of clients.")
+@click.option(
+    "--tls-client-auth",
+    type=click.Choice(["none", "requested", "required"]),
+    help="Whether clients show a certificate; required when --tls-client-ca is given.",
+)
+@click.option(
+    "--sasl-mechanism",
+    multiple=True,
+    type=click.Choice(["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]),
+    help="How clients may log in; all by default. May be repeated.",
+)
+@click.option("--users", type=FILE, help="Lines of name:password. SCRAM users can also be made by kafka-configs.")
+@click.option("--authorizer", is_flag=True, help="Enforce ACLs, as made by kafka-acls.")
+@click.option("--super-user", multiple=True, metavar="User:NAME", help="May do everything. May be repeated.")
+@click.option("--allow-everyone-if-no-acl-found", is_flag=True, help="What has no ACL at all is open to everybody.")
 @click.option(
     "--fsync",
     type=click.Choice(["always", "interval", "never"]),
@@ -41,46 +83,112 @@ loses nothing that was acknowledged.
     help="When data is forced to disk: before each acknowledgement, 5 times a second, or when the system likes.",
 )
 @click.option("--auto-create/--no-auto-create", default=False, help="Create topics that clients ask for.")
+@click.option(
+    "--config",
+    "settings",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="A setting under the name it has in Kafka, such as offsets.retention.minutes=60. May be given often.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Say the address as one JSON object.")
-def broker(data_dir: Path, listen: str, advertise: str | None, fsync: str, auto_create: bool, as_json: bool) -> int:
+def broker(
+    data_dir: Path, fsync: str, auto_create: bool, settings: tuple[str, ...], as_json: bool, **options: Any
+) -> int:
     """Run the built-in Kafka broker alone.
 
     It speaks Kafka's protocol to any client: idempotent and transactional producers, consumer groups, admin tools.
     """
     from embedded_broker.config import BrokerConfig, Fsync
+    from embedded_broker.security.listeners import MECHANISMS
 
-    host, port = _address(listen)
     config = BrokerConfig(
-        data_dir, host, port, advertised_host=advertise, fsync=Fsync(fsync), auto_create_topics=auto_create
+        data_dir,
+        listeners=_listeners(options["listen"], options["advertise"], options["allow_plain_text"]),
+        allow_plain_text=options["allow_plain_text"],
+        tls=_tls(options),
+        sasl_mechanisms=options["sasl_mechanism"] or MECHANISMS,
+        users_file=options["users"],
+        authorizer=options["authorizer"],
+        super_users=frozenset(options["super_user"]),
+        allow_everyone_if_no_acl_found=options["allow_everyone_if_no_acl_found"],
+        fsync=Fsync(fsync),
+        auto_create_topics=auto_create,
     )
-    return asyncio.run(_run(config, as_json))
+    if config.tls is None and any(listener.protocol.is_encrypted for listener in config.listening):
+        raise click.UsageError("a listener with TLS needs --tls-certificate and --tls-key")
+    return asyncio.run(_run(_configured(config, settings), as_json))
 
 
-def _address(listen: str) -> tuple[str, int]:
-    host, colon, port = listen.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > 65_535:
-        raise click.BadParameter(f"{listen!r} is not HOST:PORT", param_hint="--listen")
-    return host.strip("[]") or "0.0.0.0", int(port)
+def _configured(config: BrokerConfig, settings: tuple[str, ...]) -> BrokerConfig:
+    from embedded_broker.broker_configs import configured
+    from embedded_broker.topic_configs import InvalidConfig
+
+    pairs = [setting.partition("=") for setting in settings]
+    for name, equals, _ in pairs:
+        if not equals:
+            raise click.BadParameter(f"{name!r} is not NAME=VALUE", param_hint="--config")
+    try:
+        return configured(config, {name.strip(): value.strip() for name, _, value in pairs})
+    except InvalidConfig as error:
+        raise click.BadParameter(str(error), param_hint="--config") from error
 
 
-async def _run(config: object, as_json: bool) -> int:
+def _listeners(listen: tuple[str, ...], advertise: tuple[str, ...], allow_plain_text: bool) -> tuple[Listener, ...]:
+    from embedded_broker.security.listeners import BadListener, parse, refuse_open
+
+    try:
+        listeners = tuple(parse(text) for text in listen)
+        if not allow_plain_text:
+            refuse_open(listeners)
+    except BadListener as error:
+        raise click.BadParameter(str(error), param_hint="--listen") from error
+    if not advertise:
+        return listeners
+    if len(advertise) not in (1, len(listeners)):
+        raise click.BadParameter(f"{len(advertise)} for {len(listeners)} listeners", param_hint="--advertise")
+    names = advertise * len(listeners) if len(advertise) == 1 else advertise
+    return tuple(_advertised(listener, name) for listener, name in zip(listeners, names, strict=True))
+
+
+def _advertised(listener: Listener, name: str) -> Listener:
+    host, colon, port = name.rpartition(":")
+    if colon and port.isdecimal() and (":" not in host or host.startswith("[")):
+        return replace(listener, advertised_host=host.strip("[]"), advertised_port=int(port))
+    return replace(listener, advertised_host=name.strip("[]"))
+
+
+def _tls(options: dict[str, Any]) -> TlsFiles | None:
+    from embedded_broker.security.tls import ClientAuth, TlsFiles
+
+    certificate, key, authorities = options["tls_certificate"], options["tls_key"], options["tls_client_ca"]
+    if (certificate is None) != (key is None):
+        raise click.UsageError("--tls-certificate and --tls-key belong together")
+    if certificate is None:
+        return None
+    client_auth = ClientAuth(options["tls_client_auth"] or ("none" if authorities is None else "required"))
+    if client_auth is not ClientAuth.NONE and authorities is None:
+        raise click.UsageError(f"--tls-client-auth {client_auth} needs --tls-client-ca")
+    return TlsFiles(certificate, key, os.environ.get("EOS_TLS_KEY_PASSWORD"), authorities, client_auth)
+
+
+async def _run(config: BrokerConfig, as_json: bool) -> int:
     """Serve until a signal comes. A second one ends the process at once: what is acknowledged is on disk."""
     from embedded_broker.broker import Broker, DataDirInUse
-    from embedded_broker.config import BrokerConfig
     from embedded_broker.log.segment import CorruptLog
+    from embedded_broker.security.users import BadUsers
     from embedded_broker.server import serve
 
-    assert isinstance(config, BrokerConfig)
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, lambda: os._exit(0) if stop.is_set() else stop.set())
-    ready: asyncio.Future[int] = loop.create_future()
-    ready.add_done_callback(lambda done: _say(config.host, done.result(), as_json))
+    ready: asyncio.Future[list[Endpoint]] = loop.create_future()
+    ready.add_done_callback(lambda done: _say(done.result(), as_json))
+    _allow_files()
     try:
         failure = await serve(Broker(config), ready, stop)
-    except DataDirInUse as error:
+    except (DataDirInUse, BadUsers) as error:
         raise click.ClickException(str(error)) from error
-    except (CorruptLog, OSError) as error:
+    except (CorruptLog, OSError, ValueError) as error:
         raise click.ClickException(f"the broker cannot start: {error}") from error
     if failure is not None:
         click.echo(f"the broker cannot go on: {failure!r}", err=True)
@@ -88,9 +196,18 @@ async def _run(config: object, as_json: bool) -> int:
     return 0
 
 
-def _say(host: str, port: int, as_json: bool) -> None:
-    address = f"{host}:{port}"
-    click.echo(json.dumps({"event": "listening", "address": address}) if as_json else f"listening on {address}")
+def _allow_files() -> None:
+    """As many open files as the system lets this process have: connections and segments each take one."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _say(endpoints: list[Endpoint], as_json: bool) -> None:
+    addresses = [str(endpoint) for endpoint in endpoints]
+    if as_json:
+        click.echo(json.dumps({"event": "listening", "address": addresses[0], "addresses": addresses}))
+    else:
+        click.echo(f"listening on {', '.join(addresses)}")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """AddPartitionsToTxn (24).
 
-Behaviour: all partitions or none: if one doesn't exist, the others are answered OPERATION_NOT_ATTEMPTED.
-Version notes: v2 answers PRODUCER_FENCED where earlier versions know INVALID_PRODUCER_EPOCH only; v4 is for brokers
-among each other (several transactions, verification), and there are none here.
+Behaviour: all partitions or none: if one doesn't exist or is internal, the others are answered OPERATION_NOT_ATTEMPTED.
+Version notes: v2 answers PRODUCER_FENCED where earlier versions know INVALID_PRODUCER_EPOCH only; v4 carries several
+transactions, each to be added to or only verified (KIP-890): a form for brokers among each other; v5 is as v4.
 """
 
 from __future__ import annotations
@@ -12,43 +12,83 @@ from typing import TYPE_CHECKING, Any
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.registry import Answer, api
+from embedded_broker.state.transactions import TopicPartition
+from embedded_broker.topics import INTERNAL
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
     from embedded_broker.connection import Connection
 
+BATCHED_SINCE = 4
 
-@api(24, "add_partitions_to_txn", range(4))
+
+@api(24, "add_partitions_to_txn", range(6))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
     """See the module."""
-    named = {topic.name: topic.partitions for topic in request.v3_and_below_topics}
-    wanted = [(name, index) for name, indexes in named.items() for index in indexes]
-    missing = {partition for partition in wanted if broker.topics.partition(*partition) is None}
-    if missing:
-        errors = {
-            partition: ErrorCode.unknown_topic_or_partition
-            if partition in missing
-            else ErrorCode.operation_not_attempted
-            for partition in wanted
-        }
+    if version >= BATCHED_SINCE:
+        return {"results_by_transaction": [await _batched(broker, each) for each in request.transactions]}
+    claim = (
+        request.v3_and_below_transactional_id,
+        request.v3_and_below_producer_id,
+        request.v3_and_below_producer_epoch,
+    )
+    wanted = _wanted(request.v3_and_below_topics)
+    forbidden = {partition for partition in wanted if partition[0] in INTERNAL}
+    if forbidden:
+        errors = _unadded(wanted, forbidden, ErrorCode.topic_authorization_failed)
     else:
-        error_code = await broker.transactions.add_partitions(
-            request.v3_and_below_transactional_id,
-            request.v3_and_below_producer_id,
-            request.v3_and_below_producer_epoch,
-            wanted,
-        )
-        if version < 2 and error_code is ErrorCode.producer_fenced:
-            error_code = ErrorCode.invalid_producer_epoch
-        errors = dict.fromkeys(wanted, error_code)
-    return {
-        "results_by_topic_v3_and_below": [
-            {
-                "name": name,
-                "results_by_partition": [
-                    {"partition_index": index, "partition_error_code": errors[name, index]} for index in indexes
-                ],
-            }
-            for name, indexes in named.items()
-        ]
-    }
+        errors = await _add(broker, claim, wanted, client_version=0)
+    if version < 2:
+        errors = {
+            partition: ErrorCode.invalid_producer_epoch if error_code is ErrorCode.producer_fenced else error_code
+            for partition, error_code in errors.items()
+        }
+    return {"results_by_topic_v3_and_below": _by_topic(request.v3_and_below_topics, errors)}
+
+
+async def _batched(broker: Broker, each: Any) -> dict[str, Any]:
+    """The answer for one of several transactions."""
+    claim = each.transactional_id, each.producer_id, each.producer_epoch
+    wanted = _wanted(each.topics)
+    if each.verify_only and not _missing(broker, wanted):
+        errors = {partition: broker.transactions.verify(*claim, partition) for partition in wanted}
+    else:
+        errors = await _add(broker, claim, wanted, client_version=2)
+    return {"transactional_id": each.transactional_id, "topic_results": _by_topic(each.topics, errors)}
+
+
+async def _add(
+    broker: Broker, claim: tuple[str, int, int], wanted: list[TopicPartition], client_version: int
+) -> dict[TopicPartition, ErrorCode]:
+    missing = _missing(broker, wanted)
+    if missing:
+        return _unadded(wanted, missing, ErrorCode.unknown_topic_or_partition)
+    error_code = await broker.transactions.add_partitions(*claim, wanted, client_version=client_version)
+    return dict.fromkeys(wanted, error_code)
+
+
+def _unadded(
+    wanted: list[TopicPartition], wrong: set[TopicPartition], error_code: ErrorCode
+) -> dict[TopicPartition, ErrorCode]:
+    return {partition: error_code if partition in wrong else ErrorCode.operation_not_attempted for partition in wanted}
+
+
+def _wanted(topics: Any) -> list[TopicPartition]:
+    return [(topic.name, index) for topic in topics for index in topic.partitions]
+
+
+def _missing(broker: Broker, wanted: list[TopicPartition]) -> set[TopicPartition]:
+    return {partition for partition in wanted if broker.topics.partition(*partition) is None}
+
+
+def _by_topic(topics: Any, errors: dict[TopicPartition, ErrorCode]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": topic.name,
+            "results_by_partition": [
+                {"partition_index": index, "partition_error_code": errors[topic.name, index]}
+                for index in topic.partitions
+            ],
+        }
+        for topic in topics
+    ]

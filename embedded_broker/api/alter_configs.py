@@ -1,6 +1,7 @@
 """AlterConfigs (33).
 
-Behaviour: replaces all of a topic's own configs; durable before it is answered. Clients prefer IncrementalAlterConfigs.
+Behaviour: replaces all of a topic's or consumer group's own configs; durable before it is answered. Clients prefer
+IncrementalAlterConfigs.
 Version notes: none that matter here.
 """
 
@@ -10,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from embedded_broker.api.registry import Answer, api
-from embedded_broker.config_changes import Refused, change_topic, refusal
+from embedded_broker.config_changes import Refused, change, check_request, refusal
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
@@ -21,10 +22,15 @@ if TYPE_CHECKING:
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
     """See the module."""
     answers = []
+    refused_before = check_request(request.resources)
     for wanted in request.resources:
-        configs = {config.name: config.value for config in wanted.configs if config.value is not None}
+        refused = refused_before.get((wanted.resource_type, wanted.resource_name))
+        if refused is not None:
+            answers.append(refusal(wanted, refused))
+            continue
+        configs = {config.name: config.value for config in wanted.configs}
         try:
-            await change_topic(broker, wanted, partial(_replace, configs), request.validate_only)
+            await change(broker, wanted, partial(_replace, configs), request.validate_only)
             answers.append(refusal(wanted, None))
         except Refused as refused:
             answers.append(refusal(wanted, refused))

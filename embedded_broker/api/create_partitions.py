@@ -6,6 +6,8 @@ Version notes: none that matter here.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
@@ -17,11 +19,16 @@ if TYPE_CHECKING:
     from embedded_broker.broker import Broker
     from embedded_broker.connection import Connection
 
+DUPLICATE: Mapping[str, Any] = {"error_code": ErrorCode.invalid_request, "error_message": "Duplicate topic name."}
+
 
 @api(37, "create_partitions", range(4))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
     """See the module."""
-    return {"results": [await _grow(broker, wanted, request.validate_only) for wanted in request.topics]}
+    times = Counter(wanted.name for wanted in request.topics)
+    twice = [{"name": name, **DUPLICATE} for name, count in times.items() if count > 1]
+    once = [wanted for wanted in request.topics if times[wanted.name] == 1]
+    return {"results": [*twice, *[await _grow(broker, wanted, request.validate_only) for wanted in once]]}
 
 
 async def _grow(broker: Broker, wanted: Any, validate_only: bool) -> dict[str, Any]:

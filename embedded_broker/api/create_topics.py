@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from kio.schema.errors import ErrorCode
 
@@ -52,17 +53,20 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
 
 async def _create(broker: Broker, wanted: Any, validate_only: bool) -> dict[str, Any]:
     """Create one topic. Raises Refused."""
-    configs = {config.name: config.value for config in wanted.configs if config.value is not None}
+    if empty := [config.name for config in wanted.configs if config.value is None]:
+        raise Refused(ErrorCode.invalid_config, f"Null value not supported for topic configs: {','.join(empty)}")
+    configs = {config.name: config.value for config in wanted.configs}
     async with broker.topics.changing:
         _check_name(broker, wanted.name)
         count = _count_partitions(broker, wanted)
-        for name, value in configs.items():
-            try:
-                topic_configs.check(name, value)
-            except topic_configs.InvalidConfig as error:
-                raise Refused(ErrorCode.invalid_config, str(error)) from error
+        try:
+            topic_configs.check_together(configs)
+        except topic_configs.InvalidConfig as error:
+            raise Refused(ErrorCode.invalid_config, str(error)) from error
         answer: dict[str, Any] = {"name": wanted.name, "num_partitions": count, "replication_factor": 1}
         answer["configs"] = [_config(name, configs) for name in topic_configs.CONFIGS]
+        # As in Kafka, a topic that is only tried out has an id, too; it isn't kept.
+        answer["topic_id"] = uuid4()
         if not validate_only:
             topic = await broker.topics.create(wanted.name, count, configs)
             answer["topic_id"] = topic.topic_id

@@ -21,6 +21,6 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
     return {
         "results": [
             {"group_id": group_id, "error_code": await broker.groups.delete(group_id)}
-            for group_id in request.groups_names
+            for group_id in dict.fromkeys(request.groups_names)
         ]
     }

@@ -39,6 +39,8 @@ async def _delete(broker: Broker, name: str, wanted: Any) -> dict[str, Any]:
         return {**answer, "error_code": ErrorCode.invalid_topic_exception}
     if "delete" not in value(topic.configs, "cleanup.policy"):
         return {**answer, "error_code": ErrorCode.policy_violation}
+    if partition.stopped is not None:
+        return {**answer, "error_code": ErrorCode.kafka_storage_error}
     async with broker.commit.exclusive():
         if partition.closed:
             return {**answer, "error_code": ErrorCode.unknown_topic_or_partition}

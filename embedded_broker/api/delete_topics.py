@@ -7,6 +7,7 @@ Version notes: v6 names topics by name or by id.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -23,8 +24,28 @@ if TYPE_CHECKING:
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
     """See the module."""
     if version < 6:
-        return {"responses": [await _delete(broker, name, None) for name in request.topic_names]}
-    return {"responses": [await _delete(broker, each.name, each.topic_id) for each in request.topics]}
+        wanted = [(name, None) for name in request.topic_names]
+    else:
+        wanted = [(each.name, each.topic_id) for each in request.topics]
+    times = Counter(wanted)
+    answers = []
+    for (name, topic_id), count in times.items():
+        problem = _problem(name, topic_id, count)
+        if problem is None:
+            answers.append(await _delete(broker, name, topic_id))
+        else:
+            named = {"name": name, "topic_id": topic_id}
+            answers.append({**named, "error_code": ErrorCode.invalid_request, "error_message": problem})
+    return {"responses": answers}
+
+
+def _problem(name: str | None, topic_id: UUID | None, count: int) -> str | None:
+    """Why a topic can't even be looked for."""
+    if name is not None and topic_id is not None:
+        return "You may not specify both topic name and topic id."
+    if name is None and topic_id is None:
+        return "Neither topic name nor id were specified."
+    return "Duplicate topic." if count > 1 else None
 
 
 async def _delete(broker: Broker, name: str | None, topic_id: UUID | None) -> dict[str, Any]:

@@ -29,5 +29,5 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
         "endpoint_type": BROKERS,
         "cluster_id": broker.metadata.cluster_id,
         "controller_id": broker.config.node_id,
-        "brokers": [{"broker_id": broker.config.node_id, "host": broker.config.host_for_clients, "port": broker.port}],
+        "brokers": [{"broker_id": broker.config.node_id, "host": conn.advertised[0], "port": conn.advertised[1]}],
     }

@@ -1,6 +1,7 @@
 """DescribeConfigs (32).
 
-Behaviour: every topic config with its value and where that comes from; of the broker those that clients ask for.
+Behaviour: every config of a topic with its value and where that comes from; of the broker those that clients ask for;
+of a group those of consumer groups.
 Version notes: v1+ synonyms; v3+ types and documentation (none is given).
 """
 
@@ -10,16 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker import group_configs
 from embedded_broker.api.registry import Answer, api
 from embedded_broker.broker_configs import broker_configs
 from embedded_broker.topic_configs import CONFIGS, Kind, value
+from embedded_broker.topic_names import name_problem
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
     from embedded_broker.connection import Connection
 
-TOPIC, BROKER = 2, 4
-DEFAULT_SOURCE, TOPIC_SOURCE, STATIC_SOURCE = 5, 1, 4
+TOPIC, BROKER, GROUP = 2, 4, 32
+DEFAULT_SOURCE, TOPIC_SOURCE, STATIC_SOURCE, GROUP_SOURCE = 5, 1, 4, 8
 
 
 @api(32, "describe_configs", range(1, 5))
@@ -30,8 +33,10 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
 
 def _resource(broker: Broker, wanted: Any, request: Any) -> dict[str, Any]:
     answer: dict[str, Any] = {"resource_type": wanted.resource_type, "resource_name": wanted.resource_name}
-    answer.update(error_message=None, configs=[])
+    answer.update(error_message="", configs=[])
     if wanted.resource_type == TOPIC:
+        if (problem := name_problem(wanted.resource_name)) is not None:
+            return {**answer, "error_code": ErrorCode.invalid_topic_exception, "error_message": problem}
         topic = broker.topics.get(wanted.resource_name)
         if topic is None:
             return {**answer, "error_code": ErrorCode.unknown_topic_or_partition, "error_message": "no such topic"}
@@ -39,11 +44,17 @@ def _resource(broker: Broker, wanted: Any, request: Any) -> dict[str, Any]:
     elif wanted.resource_type == BROKER:
         if wanted.resource_name not in ("", str(broker.config.node_id)):
             return {**answer, "error_code": ErrorCode.invalid_request, "error_message": "no such broker"}
-        configs = [_broker_config(name, *entry) for name, entry in broker_configs(broker.config).items()]
+        # Without a name, what is set for all brokers while they run: nothing.
+        entries = broker_configs(broker.config) if wanted.resource_name else {}
+        configs = [_broker_config(name, *entry) for name, entry in entries.items()]
+    elif wanted.resource_type == GROUP:
+        if not wanted.resource_name:
+            return {**answer, "error_code": ErrorCode.invalid_request, "error_message": "which group?"}
+        configs = _group_configs(broker, wanted.resource_name)
     else:
-        return {**answer, "error_code": ErrorCode.invalid_request, "error_message": "only topics and brokers"}
+        return {**answer, "error_code": ErrorCode.invalid_request, "error_message": "only topics, brokers and groups"}
     asked = wanted.configuration_keys
-    return {**answer, "configs": [config for config in configs if asked is None or config["name"] in asked]}
+    return {**answer, "configs": [config for config in configs if not asked or config["name"] in asked]}
 
 
 def _topic_config(name: str, configs: dict[str, str], request: Any) -> dict[str, Any]:
@@ -63,6 +74,15 @@ def _topic_config(name: str, configs: dict[str, str], request: Any) -> dict[str,
         "config_type": CONFIGS[name].kind,
         "documentation": None,
     }
+
+
+def _group_configs(broker: Broker, group_id: str) -> list[dict[str, Any]]:
+    own, defaults = group_configs.own(broker, group_id), group_configs.defaults(broker)
+    return [
+        _broker_config(name, Kind.INT, own.get(name, text))
+        | {"read_only": False, "config_source": GROUP_SOURCE if name in own else STATIC_SOURCE}
+        for name, text in defaults.items()
+    ]
 
 
 def _broker_config(name: str, kind: Kind, text: str) -> dict[str, Any]:

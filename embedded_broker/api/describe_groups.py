@@ -1,7 +1,8 @@
 """DescribeGroups (15).
 
 Behaviour: members show their metadata only while the group is stable.
-Version notes: a group that doesn't exist is Dead up to v5 and GROUP_ID_NOT_FOUND from v6 on (KIP-1043).
+Version notes: a group that doesn't exist, or isn't a classic one, is Dead; from v6 on GROUP_ID_NOT_FOUND is said, too
+(KIP-1043).
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.registry import Answer, api
+from embedded_broker.state.groups import Group
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
     from embedded_broker.connection import Connection
-    from embedded_broker.state.groups import Group
+    from embedded_broker.coordinators.group_registry import AnyGroup
 
 
 @api(15, "describe_groups", range(7))
@@ -24,10 +26,11 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
     return {"groups": [_describe(group_id, broker.groups.get(group_id), version) for group_id in request.groups]}
 
 
-def _describe(group_id: str, group: Group | None, version: int) -> dict[str, Any]:
-    if group is None:
+def _describe(group_id: str, group: AnyGroup | None, version: int) -> dict[str, Any]:
+    if not isinstance(group, Group):
         missing = ErrorCode.group_id_not_found if version >= 6 else ErrorCode.none
-        message = f"Group {group_id} not found." if version >= 6 else None
+        reason = "not found" if group is None else "is not a classic group"
+        message = f"Group {group_id} {reason}." if version >= 6 else None
         return {"error_code": missing, "error_message": message, "group_id": group_id, "group_state": "Dead"}
     stable = group.state == "Stable"
     return {

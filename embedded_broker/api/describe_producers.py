@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.registry import Answer, api
+from embedded_broker.topic_names import name_problem
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
@@ -34,7 +35,9 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
 def _describe(broker: Broker, name: str, index: int) -> dict[str, Any]:
     partition = broker.topics.partition(name, index)
     if partition is None:
-        return {"partition_index": index, "error_code": ErrorCode.unknown_topic_or_partition, "error_message": None}
+        problem = name_problem(name)
+        error_code = ErrorCode.invalid_topic_exception if problem else ErrorCode.unknown_topic_or_partition
+        return {"partition_index": index, "error_code": error_code, "error_message": problem}
     return {
         "partition_index": index,
         "error_code": ErrorCode.none,

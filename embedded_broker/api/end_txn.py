@@ -3,7 +3,8 @@
 Behaviour: answered once the decision is on disk; markers and offsets become visible shortly after. A repeated request
 gets the same answer once all is done, and CONCURRENT_TRANSACTIONS until then.
 Version notes: v2 answers PRODUCER_FENCED where earlier versions know INVALID_PRODUCER_EPOCH only; v5 (transaction
-version 2, bumps the epoch) is not offered.
+version 2, KIP-890) bumps the epoch and tells the client its new identity, so a late request can't end the next
+transaction.
 """
 
 from __future__ import annotations
@@ -19,13 +20,20 @@ if TYPE_CHECKING:
     from embedded_broker.connection import Connection
 
 
-@api(26, "end_txn", range(5))
+BUMP_SINCE = 5
+
+
+@api(26, "end_txn", range(6))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
     """See the module."""
     identity = await broker.transactions.end(
-        request.transactional_id, request.producer_id, request.producer_epoch, request.committed
+        request.transactional_id,
+        request.producer_id,
+        request.producer_epoch,
+        request.committed,
+        bump=version >= BUMP_SINCE,
     )
     error_code = identity.error_code
     if version < 2 and error_code is ErrorCode.producer_fenced:
         error_code = ErrorCode.invalid_producer_epoch
-    return {"error_code": error_code}
+    return {"error_code": error_code, "producer_id": identity.producer_id, "producer_epoch": identity.epoch}

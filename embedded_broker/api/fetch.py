@@ -4,8 +4,9 @@ Behaviour: long poll; waits until min_bytes can be read, something is wrong with
 A request without partitions is answered at once (`ReplicaManager.fetchMessages`): the Java client ends with one.
 Whole batches only, at least one (KIP-74): the first batch of the first partition with data is given whatever its size.
 read_committed readers get data below the last stable offset and the list of aborted transactions in it.
-Fetch sessions are not kept: session id 0 tells the client to send whole requests, as KIP-227 allows.
-Version notes: v12 fetched epochs are for followers; v13+ name topics by id; v15+ add tagged fields only.
+Version notes: v7 knows sessions (KIP-227; `fetch_sessions`); v10 zstd, which earlier ones are given all the same; v11 a
+rack, which doesn't matter here; v12 fetched epochs are for followers; v13+ name topics by id; v15+ add tagged fields
+only.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.registry import Answer, api
+from embedded_broker.fetch_sessions import Asked, Fetching, SessionError, TopicKey
+from embedded_broker.partition import PartitionStopped
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
@@ -24,14 +27,12 @@ if TYPE_CHECKING:
     from embedded_broker.partition import Partition
 
 READ_COMMITTED = 1
-FIRST_EPOCHS = frozenset({-1, 0})
 
 
 @dataclass(slots=True)
 class _Wanted:
-    """One partition of a request."""
+    """One partition to read."""
 
-    number: int  # of its topic in the request
     data: Any
     partition: Partition | None
     error_code: ErrorCode
@@ -48,19 +49,18 @@ class _Wake:
         self.event.set()
 
 
-@api(1, "fetch", range(4, 18))
+@api(1, "fetch", range(4, 19))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
     """See the module."""
-    if version >= 7 and request.session_epoch not in FIRST_EPOCHS:
-        return {"error_code": ErrorCode.fetch_session_id_not_found, "responses": []}
-    wanted = [
-        _find(broker, topic, data, number, version)
-        for number, topic in enumerate(request.topics)
-        for data in topic.partitions
-    ]
+    loop = asyncio.get_running_loop()
+    try:
+        fetching = broker.fetch_sessions.begin(request, version, loop.time())
+    except SessionError as error:
+        return {"error_code": error.error_code, "responses": []}
+    wanted = [_find(broker, each, version) for each in fetching.asked]
     committed = request.isolation_level == READ_COMMITTED
     bytes_max = min(request.max_bytes, broker.config.fetch_bytes_max)
-    deadline = asyncio.get_running_loop().time() + request.max_wait.total_seconds()
+    deadline = loop.time() + request.max_wait.total_seconds()
     wake = _Wake()
     live = [each.partition for each in wanted if each.partition is not None]
     for partition in live:
@@ -74,7 +74,11 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
     finally:
         for partition in live:
             partition.remove_waiter(wake)
-    return {"responses": _by_topic(request, wanted, answers, version)}
+    if fetching.session is not None:
+        session_id = fetching.session.session_id
+    else:
+        session_id = broker.fetch_sessions.open(request, version, fetching, answers, loop.time())
+    return {"session_id": session_id, "responses": _by_topic(fetching, answers, version)}
 
 
 async def _woken(wake: _Wake, deadline: float) -> bool:
@@ -87,16 +91,17 @@ async def _woken(wake: _Wake, deadline: float) -> bool:
     return True
 
 
-def _find(broker: Broker, named: Any, data: Any, number: int, version: int) -> _Wanted:
+def _find(broker: Broker, each: Asked, version: int) -> _Wanted:
     """The partition that is meant, or why it can't be read. Leader epochs as in KIP-320."""
-    topic = broker.topics.by_id(named.topic_id) if version >= 13 else broker.topics.get(named.topic)
+    data = each.data
+    topic = broker.topics.get(each.topic) if isinstance(each.topic, str) else broker.topics.by_id(each.topic)
     if topic is None:
         missing = ErrorCode.unknown_topic_id if version >= 13 else ErrorCode.unknown_topic_or_partition
-        return _Wanted(number, data, None, missing)
+        return _Wanted(data, None, missing)
     partition = topic.partition(data.partition)
     if partition is None:
-        return _Wanted(number, data, None, ErrorCode.unknown_topic_or_partition)
-    return _Wanted(number, data, partition, partition.check_epoch(getattr(data, "current_leader_epoch", -1)))
+        return _Wanted(data, None, ErrorCode.unknown_topic_or_partition)
+    return _Wanted(data, partition, partition.check_epoch(getattr(data, "current_leader_epoch", -1)))
 
 
 def _read(wanted: list[_Wanted], bytes_max: int, committed: bool) -> tuple[list[dict[str, Any]], int, bool]:
@@ -109,7 +114,11 @@ def _read(wanted: list[_Wanted], bytes_max: int, committed: bool) -> tuple[list[
             failed = True
             answers.append(_nothing(each, error_code))
             continue
-        answer = _one(each.partition, each.data, max(bytes_max - got_bytes, 0), committed, first=got_bytes == 0)
+        try:
+            answer = _one(each.partition, each.data, max(bytes_max - got_bytes, 0), committed, first=got_bytes == 0)
+        except PartitionStopped:
+            failed = True
+            answer = _nothing(each, ErrorCode.kafka_storage_error)
         got_bytes += len(answer["records"])
         answers.append(answer)
     return answers, got_bytes, failed
@@ -121,6 +130,8 @@ def _wrong(each: _Wanted) -> ErrorCode:
         return each.error_code
     if each.partition.closed:
         return ErrorCode.unknown_topic_or_partition
+    if each.partition.stopped is not None:
+        return ErrorCode.kafka_storage_error
     if not each.partition.log_start <= each.data.fetch_offset <= each.partition.log_end:
         return ErrorCode.offset_out_of_range
     return ErrorCode.none
@@ -144,7 +155,7 @@ def _one(partition: Partition, data: Any, left_bytes: int, committed: bool, firs
     size = min(data.partition_max_bytes, left_bytes)
     records = b""
     if offset < limit and (size > 0 or first):
-        records = partition.log.read(offset, max(size, 1), limit)
+        records = partition.read(offset, max(size, 1), limit)
         if not first and len(records) > size:
             records = b""
     aborted = None
@@ -161,12 +172,10 @@ def _one(partition: Partition, data: Any, left_bytes: int, committed: bool, firs
     }
 
 
-def _by_topic(request: Any, wanted: list[_Wanted], answers: list[dict[str, Any]], version: int) -> list[dict[str, Any]]:
-    """Answers in the request's order of topics."""
-    topics: list[dict[str, Any]] = [
-        {"topic_id": topic.topic_id, "partitions": []} if version >= 13 else {"topic": topic.topic, "partitions": []}
-        for topic in request.topics
-    ]
-    for each, answer in zip(wanted, answers, strict=True):
-        topics[each.number]["partitions"].append(answer)
-    return topics
+def _by_topic(fetching: Fetching, answers: list[dict[str, Any]], version: int) -> list[dict[str, Any]]:
+    """What the client is told, by topic in the order in which they were read."""
+    topics: dict[TopicKey, list[dict[str, Any]]] = {}
+    for topic, answer in fetching.tell(answers):
+        topics.setdefault(topic, []).append(answer)
+    name = "topic_id" if version >= 13 else "topic"
+    return [{name: topic, "partitions": partitions} for topic, partitions in topics.items()]

@@ -26,8 +26,8 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
     here = {
         "error_code": ErrorCode.none,
         "node_id": broker.config.node_id,
-        "host": broker.config.host_for_clients,
-        "port": broker.port,
+        "host": conn.advertised[0],
+        "port": conn.advertised[1],
     }
     nowhere = {
         "error_code": ErrorCode.invalid_request,

@@ -19,5 +19,7 @@ if TYPE_CHECKING:
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
     """See the module."""
     instance_id = request.group_instance_id if version >= 3 else None
-    error_code = broker.groups.heartbeat(request.group_id, request.member_id, instance_id, request.generation_id)
+    error_code = broker.groups.classic.heartbeat(
+        request.group_id, request.member_id, instance_id, request.generation_id
+    )
     return {"error_code": error_code}

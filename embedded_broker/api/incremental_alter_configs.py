@@ -1,7 +1,7 @@
 """IncrementalAlterConfigs (44).
 
-Behaviour: sets, deletes, appends to or subtracts from topic configs; durable before it is answered. All of a topic's
-changes are made, or none. The broker's own settings can't be changed while it runs.
+Behaviour: sets, deletes, appends to or subtracts from configs of topics and consumer groups; durable before it is
+answered. All of a topic's changes are made, or none. The broker's own settings can't be changed while it runs.
 Version notes: none that matter here.
 """
 
@@ -10,9 +10,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from kio.schema.errors import ErrorCode
+
 from embedded_broker.api.registry import Answer, api
-from embedded_broker.config_changes import Refused, change_topic, refusal
-from embedded_broker.topic_configs import CONFIGS, Kind, value
+from embedded_broker.config_changes import Refused, change, check_request, refusal
+from embedded_broker.topic_configs import CONFIGS, Kind, parts_of, value
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
@@ -25,9 +27,14 @@ SET, DELETE, APPEND, SUBTRACT = range(4)
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
     """See the module."""
     answers = []
+    refused_before = check_request(request.resources)
     for wanted in request.resources:
+        refused = refused_before.get((wanted.resource_type, wanted.resource_name))
+        if refused is not None:
+            answers.append(refusal(wanted, refused))
+            continue
         try:
-            await change_topic(broker, wanted, partial(_apply, wanted), request.validate_only)
+            await change(broker, wanted, partial(_apply, wanted), request.validate_only)
             answers.append(refusal(wanted, None))
         except Refused as refused:
             answers.append(refusal(wanted, refused))
@@ -40,8 +47,6 @@ def _apply(wanted: Any, own: dict[str, str]) -> dict[str, str]:
     for config in wanted.configs:
         if config.config_operation == DELETE:
             changed.pop(config.name, None)
-        elif config.value is None:
-            raise Refused.invalid(f"{config.name} has no value")
         elif config.config_operation == SET:
             changed[config.name] = config.value
         else:
@@ -54,10 +59,9 @@ def _listed(changed: dict[str, str], config: Any) -> str:
     known = CONFIGS.get(config.name)
     if known is None or known.kind is not Kind.LIST:
         raise Refused.invalid(f"{config.name} is not a list")
-    parts = [part for part in value(changed, config.name).split(",") if part]
-    given = config.value.split(",")
+    parts, given = parts_of(value(changed, config.name)), parts_of(config.value)
     if config.config_operation == APPEND:
         return ",".join([*parts, *(part for part in given if part not in parts)])
     if config.config_operation == SUBTRACT:
         return ",".join(part for part in parts if part not in given)
-    raise Refused.invalid(f"unknown operation {config.config_operation}")
+    raise Refused(ErrorCode.invalid_request, f"unknown operation {config.config_operation}")

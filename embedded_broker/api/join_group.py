@@ -43,7 +43,7 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
             new_member_id=f"{instance_id or client_id}-{suffix}",
         )
 
-    answer = await broker.groups.join(request.group_id, make)
+    answer = await broker.groups.classic.join(request.group_id, make)
     protocol_name = answer.protocol_name
     return {
         "error_code": answer.error_code,

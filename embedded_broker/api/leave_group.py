@@ -1,6 +1,7 @@
 """LeaveGroup (13).
 
-Behaviour: members leave at once and the rest rebalances.
+Behaviour: members leave at once and the rest rebalances. Admin clients may take members out of groups of either
+protocol by it.
 Version notes: up to v2 one member leaves, and its error is the answer's; from v3 many may, each with its own error.
 """
 
@@ -11,20 +12,24 @@ from typing import TYPE_CHECKING, Any
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.registry import Answer, api
+from embedded_broker.state.consumer_groups import ConsumerGroup
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
     from embedded_broker.connection import Connection
 
 
+Leaving = list[tuple[str, str | None]]
+
+
 @api(13, "leave_group", range(6))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
     """See the module."""
     if version < 3:
-        error_code, results = broker.groups.leave(request.group_id, [(request.member_id, None)])
+        error_code, results = await _leave(broker, request.group_id, [(request.member_id, None)])
         return {"error_code": results[0] if error_code is ErrorCode.none else error_code}
     leaving = [(member.member_id, member.group_instance_id) for member in request.members]
-    error_code, results = broker.groups.leave(request.group_id, leaving)
+    error_code, results = await _leave(broker, request.group_id, leaving)
     return {
         "error_code": error_code,
         "members": [
@@ -32,3 +37,10 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
             for (member_id, instance_id), result in zip(leaving, results, strict=False)
         ],
     }
+
+
+async def _leave(broker: Broker, group_id: str, leaving: Leaving) -> tuple[ErrorCode, list[ErrorCode]]:
+    group = broker.groups.get(group_id)
+    if isinstance(group, ConsumerGroup):
+        return ErrorCode.none, await broker.groups.consumer.remove(group, leaving)
+    return broker.groups.classic.leave(group_id, leaving)

@@ -1,7 +1,8 @@
 """ListOffsets (2).
 
 Behaviour: -1 latest (read_committed: the last stable offset), -2 earliest, -3 the record with the highest timestamp,
--4 earliest local (as -2: nothing is tiered), -5 latest tiered (none); else the first record at or after a time.
+-4 earliest local (as -2: nothing is tiered), -5 latest tiered and -6 earliest that is yet to be tiered (none); else the
+first record at or after a time.
 An answer by time at or above the reader's limit is none.
 Version notes: v4+ check the leader epoch and give the record's.
 """
@@ -13,17 +14,20 @@ from typing import TYPE_CHECKING, Any
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.registry import Answer, api
+from embedded_broker.partition import PartitionStopped
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
     from embedded_broker.connection import Connection
     from embedded_broker.partition import Partition
 
-LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = -1, -2, -3, -4, -5, -6
+SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING: 11}
+"""The versions that know these; others are answered UNSUPPORTED_VERSION."""
 NONE = (-1, -1)
 
 
-@api(2, "list_offsets", range(1, 11))
+@api(2, "list_offsets", range(1, 12))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
     """See the module."""
     committed = getattr(request, "isolation_level", 0) == 1
@@ -31,7 +35,7 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
         "topics": [
             {
                 "name": topic.name,
-                "partitions": [_one(broker.topics.partition(topic.name, each.partition_index), each, committed)
+                "partitions": [_one(broker.topics.partition(topic.name, each.partition_index), each, committed, version)
                                for each in topic.partitions],
             }
             for topic in request.topics
@@ -39,13 +43,19 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
     }  # fmt: skip
 
 
-def _one(partition: Partition | None, wanted: Any, committed: bool) -> dict[str, Any]:
+def _one(partition: Partition | None, wanted: Any, committed: bool, version: int) -> dict[str, Any]:
     error_code = ErrorCode.unknown_topic_or_partition
-    if partition is not None:
+    if version < SINCE.get(wanted.timestamp, 0):
+        error_code = ErrorCode.unsupported_version
+    elif partition is not None:
         error_code = partition.check_epoch(getattr(wanted, "current_leader_epoch", -1))
     if partition is None or error_code is not ErrorCode.none:
         return {"partition_index": wanted.partition_index, "error_code": error_code, "timestamp": -1, "offset": -1}
-    offset, timestamp_ms = _find(partition, wanted.timestamp, partition.limit(committed))
+    try:
+        offset, timestamp_ms = _find(partition, wanted.timestamp, partition.limit(committed))
+    except PartitionStopped:
+        error_code = ErrorCode.kafka_storage_error
+        return {"partition_index": wanted.partition_index, "error_code": error_code, "timestamp": -1, "offset": -1}
     return {
         "partition_index": wanted.partition_index,
         "timestamp": timestamp_ms,
@@ -61,9 +71,9 @@ def _find(partition: Partition, timestamp: int, limit: int) -> tuple[int, int]:
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return partition.log_start, -1
     if timestamp == MAX_TIMESTAMP:
-        found = partition.log.max_timestamp()
+        found = partition.max_timestamp()
     elif timestamp < 0:
         return NONE
     else:
-        found = partition.log.offset_for_time(timestamp)
+        found = partition.offset_for_time(timestamp)
     return NONE if found is None or found[0] >= limit else found

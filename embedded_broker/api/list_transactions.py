@@ -1,7 +1,8 @@
 """ListTransactions (66).
 
 Behaviour: all transactional ids that pass every filter; an unknown state in the filter is named in the answer.
-Version notes: v1 adds the duration filter, v2 the pattern for transactional ids.
+Version notes: v1 adds the duration filter, which counts from the last transaction's start, be it over or not; v2 adds
+the pattern for transactional ids.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from embedded_broker.connection import Connection
 
 LABELS = frozenset(state.label for state in TxnState)
-RUNNING = frozenset({TxnState.ONGOING, TxnState.PREPARE_COMMIT, TxnState.PREPARE_ABORT})
 
 
 @api(66, "list_transactions", range(3))
@@ -37,7 +37,7 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
             return False
         if request.producer_id_filters and transaction.producer_id not in request.producer_id_filters:
             return False
-        if duration_ms >= 0 and (transaction.state not in RUNNING or now_ms - transaction.start_ms <= duration_ms):
+        if duration_ms >= 0 and now_ms - transaction.start_ms <= duration_ms:
             return False
         return pattern.fullmatch(transaction.transactional_id) is not None
 

@@ -19,6 +19,7 @@ from embedded_broker.topics import INTERNAL, Topic
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
     from embedded_broker.connection import Connection
+    from embedded_broker.partition import Partition
 
 NO_ID = UUID(int=0)
 
@@ -28,7 +29,7 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
     """See the module."""
     node = broker.config.node_id
     return {
-        "brokers": [{"node_id": node, "host": broker.config.host_for_clients, "port": broker.port, "rack": None}],
+        "brokers": [{"node_id": node, "host": conn.advertised[0], "port": conn.advertised[1], "rack": None}],
         "cluster_id": broker.metadata.cluster_id,
         "controller_id": node,
         "topics": await _topics(broker, request, version),
@@ -62,7 +63,8 @@ async def _by_name(broker: Broker, name: str, may_create: bool) -> dict[str, Any
         return _known(broker, topic)
     if name_problem(name) is not None:
         return {"error_code": ErrorCode.invalid_topic_exception, "name": name, "topic_id": NO_ID}
-    if not may_create or name in INTERNAL or broker.topics.room() < broker.config.partitions_default:
+    may_create = may_create and broker.has_room and broker.topics.room() >= broker.config.partitions_default
+    if not may_create or name in INTERNAL:
         return {"error_code": ErrorCode.unknown_topic_or_partition, "name": name, "topic_id": NO_ID}
     async with broker.topics.changing:
         topic = broker.topics.get(name) or await broker.topics.create(name, broker.config.partitions_default, {})
@@ -75,14 +77,19 @@ def _known(broker: Broker, topic: Topic) -> dict[str, Any]:
         "name": topic.name,
         "topic_id": topic.topic_id,
         "is_internal": topic.is_internal,
-        "partitions": [
-            {
-                "partition_index": partition.index,
-                "leader_id": node,
-                "leader_epoch": partition.leader_epoch,
-                "replica_nodes": [node],
-                "isr_nodes": [node],
-            }
-            for partition in topic.partitions
-        ],
+        "partitions": [_partition(node, partition) for partition in topic.partitions],
+    }
+
+
+def _partition(node: int, partition: Partition) -> dict[str, Any]:
+    """One that is stopped has no leader, as in Kafka one on a failed disk."""
+    stopped = partition.stopped is not None
+    return {
+        "error_code": ErrorCode.leader_not_available if stopped else ErrorCode.none,
+        "partition_index": partition.index,
+        "leader_id": -1 if stopped else node,
+        "leader_epoch": partition.leader_epoch,
+        "replica_nodes": [node],
+        "isr_nodes": [] if stopped else [node],
+        "offline_replicas": [node] if stopped else [],
     }

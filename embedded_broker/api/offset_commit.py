@@ -3,7 +3,9 @@
 Behaviour: answered when the offsets are on disk. A group without members takes commits from anybody; its first
 commit makes it. A topic that doesn't exist is refused.
 Version notes: v2 to v4 carry a retention time, which is not kept (as in Kafka without it, offsets.retention.minutes
-counts); v6 adds the leader epoch, v7 static members; v9 says GROUP_ID_NOT_FOUND for a member's unknown group.
+counts); v6 adds the leader epoch, v7 static members; v9 is the first for members of the new consumer protocol, who are
+answered STALE_MEMBER_EPOCH when their epoch isn't the current one, and says GROUP_ID_NOT_FOUND for a member's unknown
+group; v10 names topics by id.
 """
 
 from __future__ import annotations
@@ -19,41 +21,57 @@ if TYPE_CHECKING:
     from embedded_broker.broker import Broker
     from embedded_broker.connection import Connection
 
+FIRST_WITH_IDS = 10
 
-@api(8, "offset_commit", range(2, 10))
+
+@api(8, "offset_commit", range(2, 11))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
     """See the module."""
-    generation = request.generation_id_or_member_epoch
-    instance_id = request.group_instance_id if version >= 7 else None
-    who = Committer(request.group_id, request.member_id, instance_id, generation)
-    group = broker.groups.get(request.group_id)
+    names = [_name(broker, topic, version) for topic in request.topics]
     results: Results = {}
     commits: list[Commit] = []
-    for topic in request.topics:
+    for name, topic in zip(names, request.topics, strict=True):
+        if name is None:
+            continue
         for each in topic.partitions:
-            partition = (topic.name, each.partition_index)
+            partition = (name, each.partition_index)
             if broker.topics.partition(*partition) is None:
                 results[partition] = ErrorCode.unknown_topic_or_partition
                 continue
             leader_epoch = each.committed_leader_epoch if version >= 6 else -1
             commits.append(Commit(partition, each.committed_offset, leader_epoch, each.committed_metadata or ""))
+    if commits:
+        results |= await _commit(broker, request, version, commits)
+    topics = [
+        {
+            **({"topic_id": topic.topic_id} if version >= FIRST_WITH_IDS else {"name": name}),
+            "partitions": [
+                {
+                    "partition_index": each.partition_index,
+                    "error_code": ErrorCode.unknown_topic_id if name is None else results[name, each.partition_index],
+                }
+                for each in topic.partitions
+            ],
+        }
+        for name, topic in zip(names, request.topics, strict=True)
+    ]
+    return {"topics": topics}
+
+
+def _name(broker: Broker, topic: Any, version: int) -> str | None:
+    """The topic's name; None if there is no topic with its id."""
+    if version < FIRST_WITH_IDS:
+        return str(topic.name)
+    found = broker.topics.by_id(topic.topic_id)
+    return None if found is None else found.name
+
+
+async def _commit(broker: Broker, request: Any, version: int, commits: list[Commit]) -> Results:
+    generation = request.generation_id_or_member_epoch
+    group = broker.groups.get(request.group_id)
     if version >= 9 and group is None and generation >= 0:
-        results |= {commit.partition: ErrorCode.group_id_not_found for commit in commits}
-    elif commits:
-        broker.groups.touch(request.group_id, request.member_id)
-        results |= await broker.groups.offsets.commit(who, group, commits)
-    return {
-        "topics": [
-            {
-                "name": topic.name,
-                "partitions": [
-                    {
-                        "partition_index": each.partition_index,
-                        "error_code": results[topic.name, each.partition_index],
-                    }
-                    for each in topic.partitions
-                ],
-            }
-            for topic in request.topics
-        ]
-    }
+        return {commit.partition: ErrorCode.group_id_not_found for commit in commits}
+    broker.groups.classic.touch(request.group_id, request.member_id)
+    instance_id = request.group_instance_id if version >= 7 else None
+    who = Committer(request.group_id, request.member_id, instance_id, generation, version)
+    return await broker.groups.offsets.commit(who, group, commits)

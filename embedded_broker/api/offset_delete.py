@@ -1,8 +1,7 @@
 """OffsetDelete (47).
 
-Behaviour: deletes offsets of a group. As long as the group has members, none of a topic that a consumer group may be
-subscribed to goes (GROUP_SUBSCRIBED_TO_TOPIC; Kafka looks into the subscriptions, this broker takes all topics for
-subscribed); a group of another kind is refused as a whole (NON_EMPTY_GROUP).
+Behaviour: deletes offsets of a group, but for topics that a member is subscribed to (GROUP_SUBSCRIBED_TO_TOPIC). A
+classic group with members that are no consumers is refused as a whole (NON_EMPTY_GROUP).
 Version notes: only v0 exists.
 """
 
@@ -14,34 +13,45 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.registry import Answer, api
 from embedded_broker.state.group_types import GroupState
+from embedded_broker.state.groups import Group
+from embedded_broker.state.transactions import TopicPartition
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
     from embedded_broker.connection import Connection
+    from embedded_broker.coordinators.group_registry import AnyGroup
 
 
 @api(47, "offset_delete", range(1))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
     """See the module."""
+    if not request.group_id:
+        return {"error_code": ErrorCode.invalid_group_id}
     group = broker.groups.get(request.group_id)
     if group is None:
         return {"error_code": ErrorCode.group_id_not_found}
-    has_members = group.state is not GroupState.EMPTY
-    if has_members and group.protocol_type != "consumer":
+    if isinstance(group, Group) and group.state is not GroupState.EMPTY and not group.is_consumers:
         return {"error_code": ErrorCode.non_empty_group}
     wanted = [(topic.name, each.partition_index) for topic in request.topics for each in topic.partitions]
-    error_code = ErrorCode.group_subscribed_to_topic if has_members else ErrorCode.none
-    if not has_members:
-        await broker.groups.offsets.delete(request.group_id, wanted)
+    refusals = {partition: _refusal(broker, group, partition) for partition in wanted}
+    allowed = [partition for partition in wanted if refusals[partition] is ErrorCode.none]
+    await broker.groups.offsets.delete(request.group_id, allowed)
     return {
         "error_code": ErrorCode.none,
         "topics": [
             {
                 "name": topic.name,
                 "partitions": [
-                    {"partition_index": each.partition_index, "error_code": error_code} for each in topic.partitions
+                    {"partition_index": each.partition_index, "error_code": refusals[topic.name, each.partition_index]}
+                    for each in topic.partitions
                 ],
             }
             for topic in request.topics
         ],
     }
+
+
+def _refusal(broker: Broker, group: AnyGroup, partition: TopicPartition) -> ErrorCode:
+    if broker.topics.partition(*partition) is None:
+        return ErrorCode.unknown_topic_or_partition
+    return ErrorCode.group_subscribed_to_topic if broker.groups.is_subscribed(group, partition[0]) else ErrorCode.none

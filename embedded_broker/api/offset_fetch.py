@@ -3,7 +3,8 @@
 Behaviour: a partition without an offset has -1 and no error. With require_stable, a partition that an open transaction
 will change is answered UNSTABLE_OFFSET_COMMIT, and the client comes back.
 Version notes: v2 may ask for all partitions (null), v5 adds leader epochs, v7 require_stable, v8 many groups at once,
-v9 member id and epoch (for the new consumer protocol; not looked at). v10 names topics by id and is not offered.
+v9 member id and epoch, which are checked in groups of the new consumer protocol (UNKNOWN_MEMBER_ID,
+STALE_MEMBER_EPOCH); v10 names topics by id.
 """
 
 from __future__ import annotations
@@ -13,38 +14,72 @@ from typing import TYPE_CHECKING, Any
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.registry import Answer, api
+from embedded_broker.coordinators.offsets import FetchedOffset
+from embedded_broker.state.consumer_groups import ConsumerGroup
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
     from embedded_broker.connection import Connection
 
+FIRST_WITH_IDS = 10
 
-@api(9, "offset_fetch", range(1, 10))
+
+@api(9, "offset_fetch", range(1, 11))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
     """See the module."""
     require_stable = request.require_stable if version >= 7 else False
     if version < 8:
-        error_code, topics = _fetch(broker, request.group_id, request.topics, require_stable)
-        return {"error_code": error_code, "topics": topics}
+        return {"topics": _by_name(broker, request.group_id, request.topics, require_stable)}
     groups = []
     for group in request.groups:
-        error_code, topics = _fetch(broker, group.group_id, group.topics, require_stable)
-        groups.append({"group_id": group.group_id, "topics": topics, "error_code": error_code})
+        answer: dict[str, Any] = {"group_id": group.group_id, "error_code": _refusal(broker, group, version)}
+        if answer["error_code"] is ErrorCode.none:
+            fetch = _by_id if version >= FIRST_WITH_IDS else _by_name
+            answer["topics"] = fetch(broker, group.group_id, group.topics, require_stable)
+        groups.append(answer)
     return {"groups": groups}
 
 
-def _fetch(broker: Broker, group_id: str, topics: Any, require_stable: bool) -> tuple[ErrorCode, list[dict[str, Any]]]:
+def _refusal(broker: Broker, wanted: Any, version: int) -> ErrorCode:
+    group = broker.groups.get(wanted.group_id)
+    if version < 9 or not isinstance(group, ConsumerGroup):
+        return ErrorCode.none
+    return group.validate_fetch(wanted.member_id, wanted.member_epoch)
+
+
+def _by_name(broker: Broker, group_id: str, topics: Any, require_stable: bool) -> list[dict[str, Any]]:
     by_topic: dict[str, list[dict[str, Any]]] = {topic.name: [] for topic in topics or ()}
     wanted = [(topic.name, index) for topic in topics or () for index in topic.partition_indexes]
     fetched = broker.groups.offsets.fetch(group_id, None if topics is None else wanted, require_stable)
     for (name, index), found in fetched.items():
-        by_topic.setdefault(name, []).append(
-            {
-                "partition_index": index,
-                "committed_offset": found.offset,
-                "committed_leader_epoch": found.leader_epoch,
-                "metadata": found.metadata,
-                "error_code": found.error_code,
-            }
-        )
-    return ErrorCode.none, [{"name": name, "partitions": partitions} for name, partitions in by_topic.items()]
+        by_topic.setdefault(name, []).append(_partition(index, found))
+    return [{"name": name, "partitions": partitions} for name, partitions in by_topic.items()]
+
+
+def _by_id(broker: Broker, group_id: str, topics: Any, require_stable: bool) -> list[dict[str, Any]]:
+    if topics is None:
+        every = _by_name(broker, group_id, None, require_stable)
+        known = [(broker.topics.get(each["name"]), each["partitions"]) for each in every]
+        return [{"topic_id": topic.topic_id, "partitions": found} for topic, found in known if topic is not None]
+    answers = []
+    for wanted in topics:
+        topic = broker.topics.by_id(wanted.topic_id)
+        if topic is None:
+            unknown = FetchedOffset(error_code=ErrorCode.unknown_topic_id)
+            partitions = [_partition(index, unknown) for index in wanted.partition_indexes]
+        else:
+            asked = [(topic.name, index) for index in wanted.partition_indexes]
+            fetched = broker.groups.offsets.fetch(group_id, asked, require_stable)
+            partitions = [_partition(index, found) for (_, index), found in fetched.items()]
+        answers.append({"topic_id": wanted.topic_id, "partitions": partitions})
+    return answers
+
+
+def _partition(index: int, found: FetchedOffset) -> dict[str, Any]:
+    return {
+        "partition_index": index,
+        "committed_offset": found.offset,
+        "committed_leader_epoch": found.leader_epoch,
+        "metadata": found.metadata,
+        "error_code": found.error_code,
+    }

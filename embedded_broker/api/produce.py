@@ -3,8 +3,9 @@
 Behaviour: one batch per partition; checked, given offsets, appended, and answered once it is durable (acks=-1 and
 acks=1 alike), so a connection's next request is taken while the fsync is under way. acks=0 has no answer; an error then
 closes the connection, as in Kafka. A duplicate is answered with its first offset.
-Version notes: v10 leader hints are never needed (one broker); v12 is as v11 (no implicit partitions, as long as the
-feature transaction.version isn't finalized); v13 names topics by id.
+Version notes: v7 knows zstd; v8 names the records that break a rule; v10 leader hints are never needed (one broker);
+from v12 on a transaction's first batch in a partition adds it to the transaction (transaction version 2, KIP-890);
+v13 names topics by id.
 """
 
 from __future__ import annotations
@@ -15,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.registry import Answer, Fields, Later, api
-from embedded_broker.appending import Refused, Verify, append
-from embedded_broker.coordinators.transactions import verification_error
-from embedded_broker.wire.batch import BatchHeader
+from embedded_broker.appending import Refused, append, refuse_zstd
+from embedded_broker.verifying import Verify, verifier
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from embedded_broker.topics import Topic
 
 ACKS = frozenset({-1, 0, 1})
-ABORTABLE_SINCE = 11
+ZSTD_SINCE = 7
 
 
 @api(0, "produce", range(3, 14))
@@ -34,13 +34,14 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
     """See the module."""
     now_ms = broker.clock.now_ms()
     by_id = version >= 13
+    verify = await verifier(broker, request, version)
     answers: list[dict[str, Any]] = []
     dirty: list[Partition] = []
     for named in request.topic_data:
         topic = broker.topics.by_id(named.topic_id) if by_id else broker.topics.get(named.name)
         taken = []
         for data in named.partition_data:
-            answer = _take(broker, topic, data, request, version, now_ms, dirty)
+            answer = _take(topic, data, request, version, verify, now_ms, dirty)
             if topic is None and by_id:
                 answer["error_code"] = ErrorCode.unknown_topic_id
             taken.append(answer)
@@ -53,7 +54,7 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
 
 
 def _take(
-    broker: Broker, topic: Topic | None, data: Any, request: Any, version: int, now_ms: int, dirty: list[Partition]
+    topic: Topic | None, data: Any, request: Any, version: int, verify: Verify, now_ms: int, dirty: list[Partition]
 ) -> dict[str, Any]:
     """Append one partition's batch and note the partition in `dirty`, or say why not."""
     partition = topic.partition(data.index) if topic is not None else None
@@ -64,10 +65,12 @@ def _take(
     if request.acks not in ACKS:
         return _refusal(data.index, ErrorCode.invalid_required_acks, f"acks={request.acks}")
     try:
-        verify = _verifier(broker, request, version, (topic.name, data.index))
+        if version < ZSTD_SINCE:
+            refuse_zstd(data.records)
         appended = append(partition, data.records, now_ms, request.transactional_id, verify)
     except Refused as refused:
-        return _refusal(data.index, refused.error_code, str(refused))
+        records = [{"batch_index": each.place, "batch_index_error_message": each.message} for each in refused.records]
+        return {**_refusal(data.index, refused.error_code, str(refused)), "record_errors": records}
     except OSError as error:
         return _refusal(data.index, ErrorCode.kafka_storage_error, str(error))
     dirty.append(partition)
@@ -77,19 +80,6 @@ def _take(
         "log_append_time": appended.append_time_ms if appended.append_time_ms >= 0 else None,
         "log_start_offset": partition.log_start,
     }
-
-
-def _verifier(broker: Broker, request: Any, version: int, partition: tuple[str, int]) -> Verify:
-    def verify(header: BatchHeader) -> ErrorCode:
-        found = broker.transactions.verify(
-            request.transactional_id, header.producer_id, header.producer_epoch, partition
-        )
-        if found is ErrorCode.concurrent_transactions:
-            # Producers retry this one without fetching metadata first.
-            return ErrorCode.not_enough_replicas
-        return verification_error(found, abortable=version >= ABORTABLE_SINCE)
-
-    return verify
 
 
 def _refusal(index: int, error_code: ErrorCode, detail: str) -> dict[str, Any]:

@@ -13,7 +13,10 @@ import importlib
 import pkgutil
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import wraps
 from typing import TYPE_CHECKING, Any
+
+from embedded_broker.full_disk import REFUSALS
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
@@ -53,10 +56,25 @@ def api(key: int, name: str, versions: range) -> Callable[[Handler], Handler]:
     def register(handle: Handler) -> Handler:
         if key in APIS and APIS[key].handle.__module__ != handle.__module__:
             raise ValueError(f"API {key} has two handlers: {APIS[key].handle.__module__}, {handle.__module__}")
-        APIS[key] = Api(key, name, versions, handle)
+        APIS[key] = Api(key, name, versions, _refusing_on_a_full_disk(name, handle))
         return handle
 
     return register
+
+
+def _refusing_on_a_full_disk(name: str, handle: Handler) -> Handler:
+    """The handler, which is not asked while there is no room for what it would write."""
+    refuse = REFUSALS.get(name)
+    if refuse is None:
+        return handle
+
+    @wraps(handle)
+    async def guarded(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+        if broker.has_room:
+            return await handle(broker, conn, request, version)
+        return refuse(request, version)
+
+    return guarded
 
 
 def load_all() -> Mapping[int, Api]:

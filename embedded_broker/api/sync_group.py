@@ -1,12 +1,14 @@
 """SyncGroup (14).
 
 Behaviour: answered when the leader's assignment is on disk.
-Version notes: v3 adds static members; v5 checks the protocol and tells it.
+Version notes: v3 adds static members; v5 must name the protocol, checks it and tells it.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+
+from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.registry import Answer, api
 from embedded_broker.state.group_types import SyncRequest
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 @api(14, "sync_group", range(6))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
     """See the module."""
+    if version >= 5 and (request.protocol_type is None or request.protocol_name is None):
+        return {"error_code": ErrorCode.inconsistent_group_protocol}
 
     def make(ticket: object) -> SyncRequest:
         return SyncRequest(
@@ -31,7 +35,7 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
             assignment={each.member_id: each.assignment for each in request.assignments},
         )
 
-    answer = await broker.groups.sync(request.group_id, make)
+    answer = await broker.groups.classic.sync(request.group_id, make)
     return {
         "error_code": answer.error_code,
         "protocol_type": answer.protocol_type,

@@ -2,8 +2,8 @@
 
 Behaviour: offsets that a group gets if the transaction commits. The group need have no members; if it has, and the
 request names a member or generation, they must be current. Partitions that don't exist are refused one by one.
-Version notes: v3 names member and generation (KIP-447); v4 knows TRANSACTION_ABORTABLE; v5 (transaction version 2, adds
-the offsets to the transaction by itself) is not offered.
+Version notes: v3 names member and generation (KIP-447); v4 knows TRANSACTION_ABORTABLE; v5 (transaction version 2) adds
+the offsets to the transaction by itself.
 """
 
 from __future__ import annotations
@@ -22,7 +22,11 @@ if TYPE_CHECKING:
     from embedded_broker.connection import Connection
 
 
-@api(28, "txn_offset_commit", range(5))
+ABORTABLE_SINCE = 4
+IMPLICIT_SINCE = 5
+
+
+@api(28, "txn_offset_commit", range(6))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
     """See the module."""
     results: Results = {}
@@ -58,12 +62,12 @@ async def _commit(broker: Broker, request: Any, version: int, commits: list[Comm
         return {}
     producers = broker.internal_log(OFFSETS_TOPIC).producers
     if not producers.has_open(request.producer_id, request.producer_epoch):
-        error_code = verification_error(
-            broker.transactions.verify(
-                request.transactional_id, request.producer_id, request.producer_epoch, OFFSETS_PARTITION
-            ),
-            abortable=version >= 4,
-        )
+        claim = request.transactional_id, request.producer_id, request.producer_epoch
+        if version >= IMPLICIT_SINCE:
+            found = await broker.transactions.add_partitions(*claim, [OFFSETS_PARTITION], client_version=2)
+        else:
+            found = broker.transactions.verify(*claim, OFFSETS_PARTITION)
+        error_code = verification_error(found, abortable=version >= ABORTABLE_SINCE)
         if error_code is not ErrorCode.none:
             return {commit.partition: error_code for commit in commits}
     who = Committer(request.group_id)

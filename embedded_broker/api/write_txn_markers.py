@@ -3,7 +3,7 @@
 Behaviour: for operators who abort a hanging transaction (`kafka-transactions.sh abort`); the coordinator here writes
 its markers itself. A partition that doesn't exist is answered UNKNOWN_TOPIC_OR_PARTITION, an outdated epoch
 INVALID_PRODUCER_EPOCH.
-Version notes: v2 (which adds the transaction version) is not offered.
+Version notes: v2 names the transaction version; from 2 on a marker must have a later epoch than what it ends.
 """
 
 from __future__ import annotations
@@ -19,19 +19,24 @@ if TYPE_CHECKING:
     from embedded_broker.connection import Connection
 
 
-@api(27, "write_txn_markers", range(1, 2))
+@api(27, "write_txn_markers", range(1, 3))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
     """See the module."""
-    return {"markers": [await _write(broker, marker) for marker in request.markers]}
+    return {"markers": [await _write(broker, marker, version) for marker in request.markers]}
 
 
-async def _write(broker: Broker, marker: Any) -> dict[str, Any]:
+async def _write(broker: Broker, marker: Any, version: int) -> dict[str, Any]:
+    bumped = version >= 2 and marker.transaction_version >= 2
     topics = []
     for topic in marker.topics:
         partitions = []
         for index in topic.partition_indexes:
             error_code: ErrorCode = await broker.transactions.markers.write_one(
-                (topic.name, index), marker.producer_id, marker.producer_epoch, marker.transaction_result
+                (topic.name, index),
+                marker.producer_id,
+                marker.producer_epoch,
+                marker.transaction_result,
+                bumped=bumped,
             )
             partitions.append({"partition_index": index, "error_code": error_code})
         topics.append({"name": topic.name, "partitions": partitions})

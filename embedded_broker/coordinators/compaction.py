@@ -40,7 +40,7 @@ class Compactor:
         """Compact if most of the log is dead; called again by itself."""
         interval_ms = CHECK_INTERVAL_MS
         log = self._host.internal_log(self._topic)
-        if log.log_end - log.log_start >= 2 * self._live_count + RECORDS_DEAD_MAX:
+        if self._host.has_room and log.log_end - log.log_start >= 2 * self._live_count + RECORDS_DEAD_MAX:
             records = self._live()
             if records is None:
                 interval_ms = RETRY_INTERVAL_MS

@@ -1,40 +1,28 @@
-"""The group coordinator: carries out what the groups' machines ask for, and keeps their records.
+"""The group coordinator: groups of both protocols, their offsets, and the log that holds all of it.
 
-Source: Kafka `GroupCoordinatorService`, `GroupMetadataManager`. A group's record is written when its leader's
-assignment arrives and when it becomes empty, so a restart finds consumers in their group and they just go on.
+Source: Kafka `GroupCoordinatorService`.
 """
 
 from __future__ import annotations
 
-import asyncio
-import uuid
 from collections.abc import Callable
 
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.coordinators.background import Background
+from embedded_broker.coordinators.classic_groups import ClassicGroups
 from embedded_broker.coordinators.compaction import Compactor, Records
+from embedded_broker.coordinators.consumer_groups import ConsumerGroups, TopicCatalog
+from embedded_broker.coordinators.expiry import Expiry, is_subscribed
+from embedded_broker.coordinators.group_registry import AnyGroup, GroupRegistry, is_empty
 from embedded_broker.coordinators.offsets import OffsetManager
 from embedded_broker.coordinators.ports import OFFSETS_TOPIC, GroupConfig, Host
 from embedded_broker.state import group_log
-from embedded_broker.state.group_types import (
-    Cancel,
-    Effect,
-    GroupState,
-    JoinAnswer,
-    JoinRequest,
-    Reply,
-    Schedule,
-    Store,
-    StoredEvent,
-    SyncAnswer,
-    SyncRequest,
-    TimerEvent,
-)
-from embedded_broker.state.groups import Group
+from embedded_broker.state.consumer_types import ConsumerGroupConfig
 from embedded_broker.state.offsets import OffsetRecord
+from embedded_broker.state.transactions import TopicPartition
 from embedded_broker.wire.batch import BatchHeader, Buffer
-from embedded_broker.wire.records import decode, encode, marker_commits
+from embedded_broker.wire.records import decode, marker_commits
 
 SWEEP_INTERVAL_MS = 600_000
 
@@ -43,13 +31,14 @@ class GroupCoordinator:
     """All groups of the broker. Called on the event loop only."""
 
     def __init__(self, host: Host, config: GroupConfig | None = None) -> None:
-        self._host = host
-        self._config = config or GroupConfig()
-        self._groups: dict[str, Group] = {}
-        # The value of each group's last record, and when it was written; a group without members expires by that.
-        self._stored: dict[str, tuple[bytes, int]] = {}
+        config = config or GroupConfig()
+        self._host, self._config = host, config
+        self._registry = GroupRegistry(host, config)
         self._background = Background(host.fail)
-        self.offsets = OffsetManager(host, self._background, self._config, self._find_or_create)
+        self.classic = ClassicGroups(host, self._background, config, self._registry)
+        self.consumer = ConsumerGroups(self._background, self._registry, TopicCatalog(lambda: host.topics))
+        self.offsets = OffsetManager(host, self._background, config, self._registry.find_or_create)
+        self._expiry = Expiry(self._registry, self.offsets, self.consumer.catalog, config)
         self._compactor = Compactor(host, self._background, OFFSETS_TOPIC, self._live)
 
     def replay(self, header: BatchHeader, batch: Buffer) -> None:
@@ -65,16 +54,11 @@ class GroupCoordinator:
             found = group_log.decode(record.key or b"", record.value, record.offset)
             if isinstance(found, OffsetRecord):
                 self.offsets.replay(found, header.producer_id if header.is_transactional else -1)
-            elif isinstance(found, group_log.GroupRecord):
-                group = self._groups[found.group_id] = self._new_group(found.group_id)
-                group_log.restore(group, found)
-                self._stored[found.group_id] = record.value or b"", found.state_ms
-            elif isinstance(found, group_log.GroupForgotten):
-                self._groups.pop(found.group_id, None)
-                self._stored.pop(found.group_id, None)
+            elif found is not None:
+                self._registry.replay(found, record.value)
 
     async def start(self) -> None:
-        """Give the members found at recovery one session timeout to show that they live.
+        """Give the members found at recovery time to show that they live.
 
         Offsets on topics that don't exist are dropped: a crash came between a topic's deletion and theirs.
         """
@@ -82,10 +66,9 @@ class GroupCoordinator:
             if self._host.topics.get(topic) is None:
                 await self.offsets.forget_topic(topic)
         for group_id in self.offsets.state.group_ids():
-            self._find_or_create(group_id)
-        for group in self._groups.values():
-            for member in group.members:
-                self._run(group, group.touch(member.member_id))
+            self._registry.find_or_create(group_id)
+        self.classic.resume()
+        self.consumer.resume()
         self._background.schedule("sweep", SWEEP_INTERVAL_MS, self._sweep)
         self._compactor.check()
 
@@ -93,164 +76,57 @@ class GroupCoordinator:
         """Let the records under way reach the disk."""
         await self._background.stop()
 
-    async def join(self, group_id: str, make: Callable[[object, str], JoinRequest]) -> JoinAnswer:
-        """JoinGroup; returns when the rebalance is over.
+    def get(self, group_id: str) -> AnyGroup | None:
+        """A group, to be looked at. Read only."""
+        return self._registry.get(group_id)
 
-        Args:
-            group_id: which group.
-            make: the request, given a ticket and a suffix that makes a new member id unique.
-        """
-        ticket: asyncio.Future[JoinAnswer] = asyncio.get_running_loop().create_future()
-        request = make(ticket, str(uuid.uuid4()))
-        if not group_id:
-            return JoinAnswer(ErrorCode.invalid_group_id, request.member_id)
-        limits = self._config.min_session_timeout_ms, self._config.max_session_timeout_ms
-        if not limits[0] <= request.session_timeout_ms <= limits[1]:
-            return JoinAnswer(ErrorCode.invalid_session_timeout, request.member_id)
-        group = self._groups.get(group_id)
-        if group is None:
-            if request.member_id:
-                return JoinAnswer(ErrorCode.unknown_member_id, request.member_id)
-            group = self._find_or_create(group_id)
-        self._run(group, group.join(request))
-        return await ticket
-
-    async def sync(self, group_id: str, make: Callable[[object], SyncRequest]) -> SyncAnswer:
-        """SyncGroup; returns when the leader has brought the assignment.
-
-        Args:
-            group_id: which group.
-            make: the request, given a ticket.
-        """
-        if not group_id:
-            return SyncAnswer(ErrorCode.invalid_group_id)
-        group = self._groups.get(group_id)
-        if group is None:
-            return SyncAnswer(ErrorCode.unknown_member_id)
-        ticket: asyncio.Future[SyncAnswer] = asyncio.get_running_loop().create_future()
-        self._run(group, group.sync(make(ticket)))
-        return await ticket
-
-    def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """Heartbeat: a member lives."""
-        if not group_id:
-            return ErrorCode.invalid_group_id
-        group = self._groups.get(group_id)
-        if group is None:
-            return ErrorCode.unknown_member_id
-        error_code, effects = group.heartbeat(member_id, instance_id, generation)
-        self._run(group, effects)
-        return error_code
-
-    def leave(self, group_id: str, members: list[tuple[str, str | None]]) -> tuple[ErrorCode, list[ErrorCode]]:
-        """LeaveGroup by (member id, instance id): an error for the request, and one for each member."""
-        if not group_id:
-            return ErrorCode.invalid_group_id, []
-        group = self._groups.get(group_id)
-        if group is None:
-            return ErrorCode.none, [ErrorCode.unknown_member_id for _ in members]
-        results, effects = group.leave(members)
-        self._run(group, effects)
-        return ErrorCode.none, results
-
-    def touch(self, group_id: str, member_id: str) -> None:
-        """A member has committed offsets, so it lives."""
-        group = self._groups.get(group_id)
-        if group is not None and member_id in group.members:
-            self._run(group, group.touch(member_id))
-
-    def get(self, group_id: str) -> Group | None:
-        """A group, for DescribeGroups. Read only."""
-        return self._groups.get(group_id)
-
-    def all(self) -> list[Group]:
+    def all(self) -> list[AnyGroup]:
         """All groups, for ListGroups. Read only."""
-        return list(self._groups.values())
+        return self._registry.all()
+
+    def configure(self, group_id: str, change: Callable[[ConsumerGroupConfig], ConsumerGroupConfig]) -> None:
+        """Let a consumer group have what `change` makes of the broker's config, now and whenever it is made."""
+        self._registry.configure(group_id, change(self._config.consumer))
 
     async def delete(self, group_id: str) -> ErrorCode:
         """Delete a group without members, and its offsets."""
-        group = self._groups.get(group_id)
+        group = self._registry.get(group_id)
         if group is None:
             return ErrorCode.group_id_not_found
-        if group.state is not GroupState.EMPTY:
+        if not is_empty(group):
             return ErrorCode.non_empty_group
         await self._background.finish(f"delete group {group_id}", self._delete(group))
         return ErrorCode.none
+
+    def is_subscribed(self, group: AnyGroup, topic: str) -> bool:
+        """Whether a member of the group is, or has to be taken for, subscribed to a topic."""
+        return is_subscribed(group, topic, self.consumer.catalog)
 
     async def on_topic_deleted(self, topic: str) -> None:
         """A topic is gone: so are the offsets that groups have on it. Call it after the topic's own record."""
         await self._background.finish(f"offsets of {topic}", self.offsets.forget_topic(topic))
 
-    async def _delete(self, group: Group) -> None:
-        group.die()
-        del self._groups[group.group_id]
-        self._stored.pop(group.group_id, None)
-        log = self._host.internal_log(OFFSETS_TOPIC)
-        log.append(encode([(group_log.encode_key(group.group_id), None)], self._host.clock.now_ms()))
+    async def _delete(self, group: AnyGroup) -> None:
+        self._registry.append(self._registry.retire(group))
         await self.offsets.forget_group(group.group_id)
-        await self._host.durable(log)
-
-    def _new_group(self, group_id: str) -> Group:
-        return Group(group_id, self._config.initial_rebalance_delay_ms, self._config.new_member_join_timeout_ms)
-
-    def _find_or_create(self, group_id: str) -> Group:
-        group = self._groups.get(group_id)
-        if group is None:
-            group = self._groups[group_id] = self._new_group(group_id)
-        return group
-
-    def _run(self, group: Group, effects: list[Effect]) -> None:
-        """Carry out what the machine asks for, in its order."""
-        for effect in effects:
-            if isinstance(effect, Reply):
-                _answer(effect)
-            elif isinstance(effect, Schedule):
-                key, event = (group.group_id, effect.key), effect.event
-                self._background.schedule(key, effect.delay_ms, self._expiry(group, event))
-            elif isinstance(effect, Cancel):
-                self._background.cancel((group.group_id, effect.key))
-            else:
-                self._store(group, effect)
-
-    def _expiry(self, group: Group, event: TimerEvent) -> Callable[[], None]:
-        return lambda: self._run(group, group.expired(event))
-
-    def _store(self, group: Group, effect: Store) -> None:
-        now_ms = self._host.clock.now_ms()
-        log = self._host.internal_log(OFFSETS_TOPIC)
-        value = group_log.encode_group(group, effect.assignment, now_ms)
-        log.append(encode([(group_log.encode_key(group.group_id), value)], now_ms))
-        self._stored[group.group_id] = value, now_ms
-        if effect.then is not None:
-            self._background.spawn(f"store group {group.group_id}", self._go_on(group, effect.then))
-
-    async def _go_on(self, group: Group, event: StoredEvent) -> None:
-        await self._host.durable(self._host.internal_log(OFFSETS_TOPIC))
-        self._run(group, group.stored(event))
+        await self._registry.durable()
 
     def _live(self) -> Records | None:
-        """What the log must hold: each group's latest record, and the committed offsets."""
+        """What the log must hold: all that groups are made of, and the committed offsets."""
         committed = self.offsets.live()
-        if committed is None:
-            return None
-        return [(group_log.encode_key(group_id), value) for group_id, (value, _) in self._stored.items()] + committed
+        return None if committed is None else self._registry.live() + committed
 
     def _sweep(self) -> None:
-        """Forget offsets of groups that have had no members for `offsets.retention.minutes`, then empty groups."""
+        """Forget offsets that have had their time, and groups of which nothing is left."""
         now_ms = self._host.clock.now_ms()
         for group in self.all():
-            if group.state is not GroupState.EMPTY:
-                continue
-            # A group that never had members counts from each commit alone.
-            _, stored_ms = self._stored.get(group.group_id, (b"", 0))
-            empty_since_ms = stored_ms if group.protocol_type else 0
-            if self.offsets.expire(group.group_id, empty_since_ms, now_ms):
-                self._background.spawn(f"expire group {group.group_id}", self._delete(group))
+            partitions = self._expiry.expired(group, now_ms)
+            if partitions or self._expiry.is_over(group):
+                self._background.spawn(f"expire {group.group_id}", self._expire(group, partitions))
         self._background.schedule("sweep", SWEEP_INTERVAL_MS, self._sweep)
 
-
-def _answer(reply: Reply) -> None:
-    ticket = reply.ticket
-    # The client may have hung up, which cancels its future.
-    if isinstance(ticket, asyncio.Future) and not ticket.done():
-        ticket.set_result(reply.answer)
+    async def _expire(self, group: AnyGroup, partitions: list[TopicPartition]) -> None:
+        await self.offsets.delete(group.group_id, partitions)
+        # Somebody may have joined, committed or deleted meanwhile.
+        if self._registry.get(group.group_id) is group and self._expiry.is_over(group):
+            await self._delete(group)

@@ -35,17 +35,30 @@ class MarkerWriter:
             *(self.write_one(partition, prepared.producer_id, prepared.epoch, commit) for partition in partitions)
         )
 
-    async def write_one(self, name: TopicPartition, producer_id: int, epoch: int, commit: bool) -> ErrorCode:
+    async def write_one(
+        self, name: TopicPartition, producer_id: int, epoch: int, commit: bool, *, bumped: bool = False
+    ) -> ErrorCode:
         """Write one marker and wait for the disk.
 
+        Args:
+            name: where.
+            producer_id: whose transaction ends.
+            epoch: the marker's.
+            commit: commit or abort.
+            bumped: see `PartitionProducers.check_marker`.
+
         Returns:
-            UNKNOWN_TOPIC_OR_PARTITION if the partition is gone; INVALID_PRODUCER_EPOCH if a later epoch has written
+            UNKNOWN_TOPIC_OR_PARTITION if the partition is gone; KAFKA_STORAGE_ERROR if it is damaged;
+            INVALID_PRODUCER_EPOCH if a later epoch has written
             there, so that its transaction is over already.
         """
         partition = find_partition(self._host.topics, *name)
         if partition is None:
             return ErrorCode.unknown_topic_or_partition
-        if error_code := partition.producers.check_marker(producer_id, epoch):
+        if partition.stopped is not None:
+            # Nobody can read there. If its files come back, the transaction is open there, and somebody has to end it.
+            return ErrorCode.kafka_storage_error
+        if error_code := partition.producers.check_marker(producer_id, epoch, bumped=bumped):
             return error_code
         now_ms = self._host.clock.now_ms()
         partition.append(marker(producer_id, epoch, commit=commit, timestamp_ms=now_ms))

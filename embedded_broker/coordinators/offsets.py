@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.coordinators.background import Background
+from embedded_broker.coordinators.group_registry import AnyGroup
 from embedded_broker.coordinators.ports import OFFSETS_TOPIC, GroupConfig, Host, Partition
 from embedded_broker.state import offsets
-from embedded_broker.state.groups import Group
 from embedded_broker.state.offsets import CommittedOffset, OffsetRecord, Offsets
 from embedded_broker.state.producers import Refuse
 from embedded_broker.state.transactions import TopicPartition
@@ -31,6 +31,9 @@ class Committer:
     member_id: str = ""
     instance_id: str | None = None
     generation: int = -1
+    """Or the member's epoch, in a consumer group."""
+    version: int = 2
+    """Of OffsetCommit; members of a consumer group need 9."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,7 @@ class OffsetManager:
     """See the module. Called on the event loop only."""
 
     def __init__(
-        self, host: Host, background: Background, config: GroupConfig, find_or_create: Callable[[str], Group]
+        self, host: Host, background: Background, config: GroupConfig, find_or_create: Callable[[str], AnyGroup]
     ) -> None:
         self._host = host
         self._background = background
@@ -72,6 +75,11 @@ class OffsetManager:
         # Batches that are appended but not yet in `state`, because they are not on disk yet.
         self._under_way = 0
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether `state` holds all that has been appended."""
+        return self._under_way == 0
+
     def replay(self, record: OffsetRecord, producer_id: int) -> None:
         """A record found at recovery; `producer_id` of a transactional batch, else -1."""
         self.state.apply(record, producer_id)
@@ -80,7 +88,7 @@ class OffsetManager:
         """A marker stands in `__consumer_offsets`."""
         self.state.end_transaction(producer_id, commit)
 
-    async def commit(self, who: Committer, group: Group | None, commits: Sequence[Commit]) -> Results:
+    async def commit(self, who: Committer, group: AnyGroup | None, commits: Sequence[Commit]) -> Results:
         """OffsetCommit. Must not return before what succeeded is on disk."""
         error_code = self._validate(who, group, transactional=False)
         if error_code is ErrorCode.none and group is None:
@@ -91,7 +99,7 @@ class OffsetManager:
         return results
 
     async def commit_in_transaction(
-        self, who: Committer, group: Group | None, producer_id: int, epoch: int, commits: Sequence[Commit]
+        self, who: Committer, group: AnyGroup | None, producer_id: int, epoch: int, commits: Sequence[Commit]
     ) -> Results:
         """TxnOffsetCommit, once the coordinator has verified the transaction. Must not return before it is on disk."""
         error_code = self._validate(who, group, transactional=True)
@@ -147,22 +155,13 @@ class OffsetManager:
 
     def live(self) -> list[tuple[bytes, bytes | None]] | None:
         """A record for every committed offset; None while others are pending or under way."""
-        if self._under_way or self.state.has_pending():
+        if not self.is_settled or self.state.has_pending():
             return None
         return [
             (offsets.encode_key(group_id, partition), offsets.encode_value(committed))
             for group_id in sorted(self.state.group_ids())
             for partition, committed in self.state.committed(group_id).items()
         ]
-
-    def expire(self, group_id: str, empty_since_ms: int, now_ms: int) -> bool:
-        """Whether every offset of a group without members is past its retention, and none is pending."""
-        if self.state.has_pending(group_id):
-            return False
-        return all(
-            now_ms - max(committed.commit_ms, empty_since_ms) >= self._config.offsets_retention_ms
-            for committed in self.state.committed(group_id).values()
-        )
 
     async def _forget(self, gone: list[tuple[str, TopicPartition]]) -> None:
         if not gone:
@@ -182,14 +181,14 @@ class OffsetManager:
             self.state.apply(_placed(record, base_offset + delta))
         self._under_way -= 1
 
-    def _validate(self, who: Committer, group: Group | None, *, transactional: bool) -> ErrorCode:
+    def _validate(self, who: Committer, group: AnyGroup | None, *, transactional: bool) -> ErrorCode:
         if transactional and not who.group_id:
             # A plain commit may name the empty group.
             return ErrorCode.invalid_group_id
         if group is None:
             # Anybody may commit to a group that doesn't exist; a member of one that is gone may not.
             return ErrorCode.none if who.generation < 0 else ErrorCode.illegal_generation
-        return group.validate_commit(who.member_id, who.instance_id, who.generation, transactional)
+        return group.validate_commit(who.member_id, who.instance_id, who.generation, transactional, who.version)
 
     def _sort_out(
         self, group_id: str, commits: Sequence[Commit], error_code: ErrorCode

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
+from uuid import UUID
 
+from embedded_broker.state.consumer_types import ConsumerGroupConfig
 from embedded_broker.state.producers import PartitionProducers
 
 TRANSACTION_TOPIC = "__transaction_state"
@@ -31,6 +33,8 @@ class Partition(Protocol):
     def log_start(self) -> int: ...
     @property
     def log_end(self) -> int: ...
+    @property
+    def stopped(self) -> str | None: ...
 
     def append(self, batch: bytes | bytearray | memoryview, *, now_ms: int | None = None) -> int:
         """Stamp the batch, append it and apply it to `producers`; returns its base offset. Not durable yet."""
@@ -41,12 +45,17 @@ class Topic(Protocol):
     """A topic's partitions, by index."""
 
     @property
+    def topic_id(self) -> UUID: ...
+    @property
     def partitions(self) -> Sequence[Partition]: ...
 
 
 class Topics(Protocol):
-    """The topics by name, internal ones included."""
+    """The topics by name, internal ones included. `version` grows when one comes, goes, or gets partitions."""
 
+    @property
+    def version(self) -> int: ...
+    def names(self) -> Collection[str]: ...
     def get(self, name: str) -> Topic | None: ...
 
 
@@ -60,6 +69,11 @@ class Host(Protocol):
 
     def internal_log(self, name: str) -> Partition:
         """The only partition of an internal topic."""
+        ...
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the disk isn't full. While it is, what is not urgent must wait."""
         ...
 
     async def durable(self, partition: Partition) -> None:
@@ -93,6 +107,7 @@ class GroupConfig:
     new_member_join_timeout_ms: int = 300_000
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_ms: int = 7 * 24 * 3_600_000
+    consumer: ConsumerGroupConfig = field(default_factory=ConsumerGroupConfig)
 
 
 def find_partition(topics: Topics, name: str, index: int) -> Partition | None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kio.schema.errors import ErrorCode
 
@@ -32,6 +32,9 @@ from embedded_broker.wire.records import decode, encode
 
 SWEEP_INTERVAL_MS = 3_600_000
 RETRY_DELAY_MS = 100
+ENDING_PATIENCE_S = 0.1
+"""How long the next transaction waits for the last one's markers. In Kafka only batches of transaction version 2 wait
+(`add.partitions.to.txn.retry.backoff.max.ms`), not those who add partitions by request."""
 NOT_THE_OWNER = frozenset({ErrorCode.invalid_producer_id_mapping, ErrorCode.producer_fenced})
 
 
@@ -43,6 +46,16 @@ class Slot:
     transaction: Transaction
     # The step that is on its way to the disk; meanwhile everybody else is told to come back.
     pending: Transaction | None = None
+    # Set while neither a step is pending nor markers are: the next step can be made.
+    settled: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.settle()
+
+    def settle(self) -> None:
+        """Let those go on who wait, if the next step can be made."""
+        if self.pending is None and self.transaction.state not in transactions.PREPARED:
+            self.settled.set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +141,48 @@ class TransactionCoordinator:
         return Identity(ErrorCode.none, made.producer_id, made.epoch)
 
     async def add_partitions(
-        self, transactional_id: str, producer_id: int, epoch: int, partitions: Iterable[TopicPartition]
+        self,
+        transactional_id: str | None,
+        producer_id: int,
+        epoch: int,
+        partitions: Iterable[TopicPartition],
+        client_version: int = 0,
     ) -> ErrorCode:
-        """Make partitions part of the open transaction, or open one."""
-        slot = self._slots.get(transactional_id)
+        """Make partitions part of the open transaction, or open one.
+
+        Clients begin their next transaction right behind the end of the last one. CONCURRENT_TRANSACTIONS would make
+        them wait for 20 ms or more; the markers are written sooner, so they are waited for, up to `ENDING_PATIENCE_S`.
+
+        Args:
+            transactional_id: whose.
+            producer_id: as the client believes.
+            epoch: as the client believes.
+            partitions: all or none of them are added.
+            client_version: 2 if it is the first batch or offset that adds its partition, else 0.
+        """
+        names = frozenset(partitions)
+        deadline = asyncio.get_running_loop().time() + ENDING_PATIENCE_S
+        while True:
+            error_code = await self._add(transactional_id, producer_id, epoch, names, client_version)
+            if error_code is not ErrorCode.concurrent_transactions:
+                return error_code
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await self._slots[transactional_id or ""].settled.wait()
+            except TimeoutError:
+                return error_code
+
+    async def _add(
+        self,
+        transactional_id: str | None,
+        producer_id: int,
+        epoch: int,
+        partitions: frozenset[TopicPartition],
+        client_version: int,
+    ) -> ErrorCode:
         if not transactional_id:
             return ErrorCode.invalid_request
+        slot = self._slots.get(transactional_id)
         if slot is None or slot.transaction.producer_id != producer_id:
             return ErrorCode.invalid_producer_id_mapping
         if slot.transaction.epoch != epoch:
@@ -141,7 +190,7 @@ class TransactionCoordinator:
         if slot.pending is not None:
             return ErrorCode.concurrent_transactions
         decision = transactions.add_partitions(
-            slot.transaction, producer_id, epoch, frozenset(partitions), self._host.clock.now_ms()
+            slot.transaction, producer_id, epoch, partitions, self._host.clock.now_ms(), client_version
         )
         if isinstance(decision, Refuse):
             return decision.error_code
@@ -211,6 +260,7 @@ class TransactionCoordinator:
             return slot.transaction
         made = decision.next
         slot.pending = made
+        slot.settled.clear()
         await self._background.finish(f"transaction {made.transactional_id}", self._store(slot, made))
         return made
 
@@ -218,6 +268,7 @@ class TransactionCoordinator:
         log = self._append(made)
         await self._host.durable(log)
         slot.transaction, slot.pending = made, None
+        slot.settle()
         self._watch(slot)
         if made.state in transactions.PREPARED:
             self._background.spawn(f"markers {made.transactional_id}", self._carry_out(slot))
@@ -233,6 +284,7 @@ class TransactionCoordinator:
         await self.markers.write(prepared)
         slot.transaction = transactions.complete(prepared, self._host.clock.now_ms())
         self._append(slot.transaction)
+        slot.settle()
 
     def _live(self) -> Records:
         """What the log must hold: the reservation of producer ids, and each id's latest record."""

@@ -5,16 +5,31 @@ from __future__ import annotations
 from crc32c import crc32c
 
 SEGMENT_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+CHECKPOINT = "checkpoint"
+"""Replaced atomically and durably: see `log.checkpoint`."""
+COMPACTED = "compacted"
+"""Replaced atomically and durably: below the offset in it compaction may have left gaps between batches."""
 LOG_START = "log-start"
 """Replaced atomically and durably: offsets below the number in it are deleted."""
 DURABLE = "durable"
 """Written in place after each flush, without an fsync of its own: offsets below the number were on disk. It can lag
 after a power cut, but it is never ahead."""
 
+CLEAN = "clean"
+"""Written in place after a compaction: below the offset in it nothing is left to do. It can lag."""
+CLEANED_SUFFIX = ".cleaned"
+"""A segment that compaction is writing."""
+
 
 def segment_name(base_offset: int) -> str:
     """Name of the segment that begins at `base_offset`."""
     return f"{base_offset:020d}{SEGMENT_SUFFIX}"
+
+
+def index_name(base_offset: int) -> str:
+    """Name of the index file of the segment that begins at `base_offset`."""
+    return f"{base_offset:020d}{INDEX_SUFFIX}"
 
 
 def base_offset_of(name: str) -> int | None:

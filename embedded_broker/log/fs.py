@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Protocol
 
 Data = bytes | bytearray | memoryview
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""Error numbers that say that there is no room, and that nothing else is wrong."""
 
 
 class File(Protocol):
@@ -54,6 +56,12 @@ class FileSystem(Protocol):
 
     def overwrite(self, path: Path, data: bytes) -> None:
         """Write a small file in place, not durably: after a power cut it may hold anything."""
+
+    def allocate(self, path: Path, size: int) -> None:
+        """Make a file of zeros that takes up `size` bytes on the disk."""
+
+    def rename(self, path: Path, to: Path) -> None:
+        """Give a file another's name, in its place. Durable once their directory is synced."""
 
     def remove(self, path: Path) -> None:
         """Remove a file; missing is fine. Durable once its directory is synced."""
@@ -150,10 +158,15 @@ class RealFileSystem:
     def write_atomically(self, path: Path, data: bytes) -> None:
         """See FileSystem."""
         beside = path.with_name(f"{path.name}.tmp")
-        with open(beside, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+        try:
+            with open(beside, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError:
+            with contextlib.suppress(OSError):  # it takes up room; the next attempt replaces it anyway
+                os.unlink(beside)
+            raise
         os.replace(beside, path)
         self.sync_directory(path.parent)
 
@@ -164,6 +177,18 @@ class RealFileSystem:
             os.pwrite(fd, data, 0)
         finally:
             os.close(fd)
+
+    def allocate(self, path: Path, size: int) -> None:
+        """See FileSystem."""
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            os.posix_fallocate(fd, 0, size)
+        finally:
+            os.close(fd)
+
+    def rename(self, path: Path, to: Path) -> None:
+        """See FileSystem."""
+        os.replace(path, to)
 
     def remove(self, path: Path) -> None:
         """See FileSystem."""

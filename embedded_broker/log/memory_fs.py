@@ -6,6 +6,7 @@ n-th operation fail, in part or with a power cut.
 
 from __future__ import annotations
 
+import errno
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -76,6 +77,8 @@ class MemoryFileSystem:
     def __init__(self) -> None:
         self.operations = 0
         """How many there have been: the range for `power_cut`."""
+        self.size_bytes_max: int | None = None
+        """How much all files may hold together."""
         self._inodes: dict[Path, _Inode] = {}
         self._directories: set[Path] = set()
         self._durable: dict[Path, _Inode] = {}  # names as of the last sync of their directories
@@ -120,7 +123,15 @@ class MemoryFileSystem:
             if done:
                 inode.change(at, done)  # `crash` decides how much of it a power cut has left
             raise fault.error
+        growth = at + len(data) - len(inode.data)
+        if self.size_bytes_max is not None and growth > 0 and self.size_bytes + growth > self.size_bytes_max:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         inode.change(at, data)
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all files together."""
+        return sum(len(inode.data) for inode in self._inodes.values())
 
     def crash(self, random: Random | None = None) -> None:
         """Lose what was not synced; with `random`, a choice of it. Names, too: of files created, renamed, removed."""
@@ -172,6 +183,15 @@ class MemoryFileSystem:
     def overwrite(self, path: Path, data: bytes) -> None:
         """See FileSystem."""
         self.write("write", self._inodes.setdefault(path, _Inode()), 0, data)
+
+    def allocate(self, path: Path, size: int) -> None:
+        """See FileSystem."""
+        self.write("write", self._inodes.setdefault(path, _Inode()), 0, bytes(size))
+
+    def rename(self, path: Path, to: Path) -> None:
+        """See FileSystem."""
+        self.step("rename")
+        self._inodes[to] = self._inodes.pop(path)
 
     def remove(self, path: Path) -> None:
         """See FileSystem."""

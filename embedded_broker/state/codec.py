@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from uuid import UUID
 
 
 class Truncated(Exception):
@@ -39,6 +40,11 @@ def put_compact_string(text: str) -> bytes:
     """An unsigned varint of length plus one, and UTF-8."""
     raw = text.encode()
     return put_uvarint(len(raw) + 1) + raw
+
+
+def put_nullable_compact_string(text: str | None) -> bytes:
+    """As `put_compact_string`; length zero for None."""
+    return b"\0" if text is None else put_compact_string(text)
 
 
 def put_tags(tags: dict[int, bytes]) -> bytes:
@@ -99,6 +105,22 @@ class Reader:
     def compact_string(self) -> str:
         """A string with a varint of length plus one."""
         return self._take(self.uvarint() - 1).decode()
+
+    def nullable_compact_string(self) -> str | None:
+        """A string with a varint of length plus one, None for zero."""
+        size = self.uvarint()
+        return None if size == 0 else self._take(size - 1).decode()
+
+    def count(self) -> int:
+        """Elements of a flexible array, which has a varint of their number plus one; each takes a byte at least."""
+        count = self.uvarint() - 1
+        if not 0 <= count <= len(self._raw) - self._position:
+            raise Truncated(f"{count} elements in {len(self._raw) - self._position} bytes")
+        return count
+
+    def uuid(self) -> UUID:
+        """Sixteen bytes."""
+        return UUID(bytes=self._take(16))
 
     def tags(self) -> dict[int, bytes]:
         """The tagged fields at the end of a flexible structure."""

@@ -1,4 +1,7 @@
-"""Records of `__consumer_offsets` about groups, in Kafka's own format: GroupMetadataKey 2, GroupMetadataValue 3."""
+"""Records of `__consumer_offsets` about groups, in Kafka's own format: GroupMetadataKey 2, GroupMetadataValue 3.
+
+Those of the new consumer protocol are in `consumer_log`.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,9 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from embedded_broker.state import offsets
+from embedded_broker.state import consumer_log, offsets
 from embedded_broker.state.codec import Reader, Truncated, put_bytes, put_nullable_string, put_string
+from embedded_broker.state.consumer_log import ConsumerRecord
 from embedded_broker.state.group_members import Member
 from embedded_broker.state.group_types import GroupState
 from embedded_broker.state.groups import Group
@@ -64,7 +68,10 @@ def encode_group(group: Group, assignment: Mapping[str, bytes], now_ms: int) -> 
     return b"".join(parts)
 
 
-def decode(key: bytes, value: bytes | None, record_offset: int) -> OffsetRecord | GroupRecord | GroupForgotten | None:
+Found = OffsetRecord | GroupRecord | GroupForgotten | ConsumerRecord
+
+
+def decode(key: bytes, value: bytes | None, record_offset: int) -> Found | None:
     """Read any record of `__consumer_offsets`; None for a kind that this version doesn't know.
 
     Raises:
@@ -74,6 +81,8 @@ def decode(key: bytes, value: bytes | None, record_offset: int) -> OffsetRecord 
     kind = reader.number("h")
     if kind in (0, offsets.OFFSET_KEY):
         return offsets.decode(reader, value, record_offset)
+    if kind in consumer_log.KEYS:
+        return consumer_log.decode(kind, reader, value)
     if kind != GROUP_KEY:
         return None
     group_id = reader.string()

@@ -1,15 +1,16 @@
 """Producer state of one partition: idempotence, epochs, open and aborted transactions, last stable offset.
 
-Source: Kafka `ProducerStateManager`, `ProducerAppendInfo`, KIP-98, KIP-360. Nothing here is written to disk: the state
-is a function of the partition's log and is rebuilt by applying every batch header when the log is opened.
+Source: Kafka `ProducerStateManager`, `ProducerAppendInfo`, KIP-98, KIP-360. The state is a function of the partition's
+log, batches that retention has removed included: a snapshot and the batch headers behind it rebuild it.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from kio.schema.errors import ErrorCode
 
@@ -92,6 +93,14 @@ class ProducerEntry:
         """Sequence of the last record appended in this epoch, or -1."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
+    @property
+    def last_data_offset(self) -> int | None:
+        """Offset of the last record appended in this epoch."""
+        if not self.batches:
+            return None
+        last = self.batches[-1]
+        return last.base_offset + (last.last_sequence - last.first_sequence) % (SEQUENCE_MAX + 1)
+
     def enter_epoch(self, epoch: int) -> None:
         """Forget the batches of another epoch: their sequences mean nothing in this one."""
         if epoch != self.epoch:
@@ -149,19 +158,30 @@ class PartitionProducers:
             return Refuse(ErrorCode.invalid_txn_state)
         return ACCEPT
 
-    def check_marker(self, producer_id: int, epoch: int) -> ErrorCode:
+    def check_marker(self, producer_id: int, epoch: int, *, bumped: bool = False) -> ErrorCode:
         """Say whether a marker may be written.
 
-        Source: `ProducerAppendInfo.appendEndTxnMarker`; an equal epoch is in order, a lower one comes from a zombie.
+        Args:
+            producer_id: whose transaction ends.
+            epoch: the marker's. A lower one than the producer's comes from a zombie.
+            bumped: the marker must have a later epoch than what it ends (transaction version 2); then one of the same
+                epoch would end the wrong transaction, or is a repetition if none is open.
+
+        Source: `ProducerAppendInfo.appendEndTxnMarker`.
         """
         entry = self._entries.get(producer_id)
-        if entry is not None and epoch < entry.epoch:
-            return ErrorCode.invalid_producer_epoch
-        return ErrorCode.none
+        lowest = 0
+        if entry is not None:
+            lowest = entry.epoch + int(bumped and entry.first_offset_open is not None)
+        return ErrorCode.invalid_producer_epoch if epoch < lowest else ErrorCode.none
 
     def has_open(self, producer_id: int, epoch: int) -> bool:
         """Whether this epoch has a transaction open here; if not, the coordinator must verify it (KIP-890)."""
         return producer_id in self._open and self._entries[producer_id].epoch == epoch
+
+    def knows(self, producer_id: int) -> bool:
+        """Whether the producer has written here, and not expired since."""
+        return producer_id in self._entries
 
     def apply(self, header: Header, commit: bool | None = None, now_ms: int | None = None) -> None:
         """Take note of a batch that has been appended, or that is found in the log at recovery.
@@ -169,7 +189,7 @@ class PartitionProducers:
         Args:
             header: with the offsets it has in the log.
             commit: what a control batch decides; None for a data batch.
-            now_ms: when it was appended; None at recovery, when only the records' own time is known. Expiry counts from
+            now_ms: when it was appended, or found at recovery; None takes the records' own time. Expiry counts from
                 here, because producers that copy old records would otherwise expire at once.
         """
         if header.producer_id < 0:
@@ -246,6 +266,45 @@ class PartitionProducers:
         """Forget aborted transactions that lie wholly below the log start."""
         index = bisect_left(self._aborted, log_start, key=lambda transaction: transaction.marker_offset)
         del self._aborted[:index]
+
+    def aborted_transactions(self) -> list[AbortedTransaction]:
+        """All that readers of the log are told of."""
+        return list(self._aborted)
+
+    def forget_aborted(self, marker_offsets: Set[int]) -> None:
+        """Compaction removes these markers, after all records of their transactions.
+
+        A reader that were told of such a transaction would wait for its marker, and drop what its producer
+        committed later.
+        """
+        self._aborted = [each for each in self._aborted if each.marker_offset not in marker_offsets]
+
+    def snapshot(self) -> dict[str, Any]:
+        """All of it as plain JSON, for `restore`. Transactions whose marker is in the log count as ended."""
+        return {
+            "producers": [
+                [
+                    entry.producer_id,
+                    entry.epoch,
+                    entry.last_timestamp_ms,
+                    entry.coordinator_epoch,
+                    entry.first_offset_open,
+                    [[b.first_sequence, b.last_sequence, b.base_offset, b.timestamp_ms] for b in entry.batches],
+                ]
+                for entry in self._entries.values()
+            ],
+            "aborted": [[a.producer_id, a.first_offset, a.marker_offset, a.stable_offset] for a in self._aborted],
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Be what `snapshot` said; everything in the log up to there must be durable."""
+        for producer_id, epoch, last_timestamp_ms, coordinator_epoch, first_offset_open, batches in state["producers"]:
+            entry = ProducerEntry(producer_id, epoch, last_timestamp_ms, coordinator_epoch, first_offset_open)
+            entry.batches.extend(_Batch(*numbers) for numbers in batches)
+            self._entries[producer_id] = entry
+            if first_offset_open is not None:
+                self._open[producer_id] = first_offset_open
+        self._aborted.extend(AbortedTransaction(*numbers) for numbers in state["aborted"])
 
     def _find_duplicate(self, entry: ProducerEntry, header: Header) -> Duplicate | None:
         if header.producer_epoch != entry.epoch:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.state.codec import Truncated
+from embedded_broker.state.consumer_protocol import PROTOCOL_TYPE, subscribed_topics
 from embedded_broker.state.group_members import Member, Members
 from embedded_broker.state.group_types import (
     NO_MEMBER_ID,
@@ -67,9 +69,9 @@ class Rebalancing:
         return ErrorCode.none if member_id in self.members else ErrorCode.unknown_member_id
 
     def validate_commit(
-        self, member_id: str, instance_id: str | None, generation: int, transactional: bool
+        self, member_id: str, instance_id: str | None, generation: int, transactional: bool, version: int = 2
     ) -> ErrorCode:
-        """Whether offsets may be committed. Source: `ClassicGroup.validateOffsetCommit`."""
+        """Whether offsets may be committed, whatever the version. Source: `ClassicGroup.validateOffsetCommit`."""
         if self.state is GroupState.DEAD:
             return ErrorCode.coordinator_not_available
         if generation < 0 and self.state is GroupState.EMPTY:
@@ -84,6 +86,24 @@ class Rebalancing:
         if not transactional and self.state is GroupState.COMPLETING_REBALANCE:
             return ErrorCode.rebalance_in_progress
         return ErrorCode.none
+
+    @property
+    def is_consumers(self) -> bool:
+        """Whether the group has members, and they are consumers."""
+        return self.state is not GroupState.EMPTY and self.protocol_type == PROTOCOL_TYPE
+
+    def subscribed_topics(self) -> frozenset[str] | None:
+        """Topics that the members are subscribed to; None if that can't be told. Source: `ClassicGroup`."""
+        if len(self.members) == 0:
+            return frozenset()
+        if not self.is_consumers or self.protocol_name is None:
+            return None
+        try:
+            return frozenset().union(
+                *(subscribed_topics(member.metadata(self.protocol_name)) for member in self.members)
+            )
+        except Truncated:
+            return None
 
     def supports(self, protocol_type: str, protocols: tuple[tuple[str, bytes], ...]) -> bool:
         """Whether a member with these protocols can be in the group."""

@@ -80,7 +80,8 @@ class Transaction:
     partitions: frozenset[TopicPartition] = frozenset()
     start_ms: int = NO_TIMESTAMP_MS
     update_ms: int = NO_TIMESTAMP_MS
-    # 2 if the client ended its last transaction by EndTxn 5 or later, else 0.
+    # The transaction version in which the transaction was opened, or last ended. 2 means that its end bumps the epoch,
+    # so that an EndTxn with the epoch before is a retry.
     client_version: int = 0
 
 
@@ -155,16 +156,15 @@ def init_producer_id(
         "start_ms": NO_TIMESTAMP_MS,
         "timeout_ms": timeout_ms,
         "update_ms": now_ms,
-        "client_version": 0,
     }
-    if is_exhausted(transaction.epoch) and (expected is None or expected[1] == transaction.epoch):
+    if _needs_new_id(transaction, expected):
         return step(
             transaction,
             TxnState.EMPTY,
             producer_id=allocate(),
             previous_producer_id=transaction.producer_id,
             epoch=0,
-            last_epoch=NO_EPOCH if expected is None else transaction.epoch,
+            last_epoch=NO_EPOCH if expected is None else expected[1],
             **fresh,
         )
     fresh["previous_producer_id"] = transaction.producer_id
@@ -180,6 +180,13 @@ def init_producer_id(
     return Refuse(ErrorCode.producer_fenced)
 
 
+def _needs_new_id(transaction: Transaction, expected: tuple[int, int] | None) -> bool:
+    if expected is None or expected[1] == transaction.epoch:
+        return is_exhausted(transaction.epoch)
+    # Its holder was fenced in the last epoch that a client may hold: the one made for that can't be handed out.
+    return transaction.epoch == EPOCH_MAX and expected[1] == transaction.last_epoch
+
+
 def _knows_itself(transaction: Transaction, expected: tuple[int, int]) -> bool:
     producer_id, epoch = expected
     return (
@@ -193,7 +200,7 @@ def fence(transaction: Transaction, now_ms: int) -> Decision:
     """Abort an ongoing transaction against its producer's will: the markers carry the next epoch.
 
     That epoch is nobody's. InitProducerId bumps once more, unless the aborted producer itself comes back first, by
-    naming its id and epoch: it may have the new one (as in Kafka 4).
+    naming its id and epoch or by an abort of its own in version 2: it may have the new one (as in Kafka 4).
     """
     if transaction.state is not TxnState.ONGOING:
         return Refuse(ErrorCode.invalid_txn_state)
@@ -203,7 +210,7 @@ def fence(transaction: Transaction, now_ms: int) -> Decision:
         epoch=transaction.epoch + 1,
         last_epoch=transaction.epoch,
         update_ms=now_ms,
-        client_version=0,
+        client_version=2,
     )
 
 
@@ -218,9 +225,17 @@ def _check_owner(transaction: Transaction, producer_id: int, epoch: int) -> Erro
 
 
 def add_partitions(
-    transaction: Transaction, producer_id: int, epoch: int, partitions: frozenset[TopicPartition], now_ms: int
+    transaction: Transaction,
+    producer_id: int,
+    epoch: int,
+    partitions: frozenset[TopicPartition],
+    now_ms: int,
+    client_version: int = 0,
 ) -> Decision:
-    """AddPartitionsToTxn, AddOffsetsToTxn: these partitions will get a marker when the transaction ends."""
+    """These partitions will get a marker when the transaction ends.
+
+    Up to version 1 a client says so (AddPartitionsToTxn, AddOffsetsToTxn); in version 2 its first batch or offset does.
+    """
     if error_code := _check_owner(transaction, producer_id, epoch):
         return Refuse(error_code)
     ongoing = transaction.state is TxnState.ONGOING
@@ -233,6 +248,7 @@ def add_partitions(
         partitions=known | partitions,
         start_ms=transaction.start_ms if ongoing else now_ms,
         update_ms=now_ms,
+        client_version=client_version,
     )
 
 
@@ -307,6 +323,9 @@ def end_v2(
     if not retried and (transaction.epoch != epoch or transaction.state in PREPARED):
         return Refuse(ErrorCode.producer_fenced)
     if retried:
+        if transaction.epoch == EPOCH_MAX and transaction.state in COMPLETED:
+            # The coordinator aborted in the last epoch: there is none to go on with (KAFKA-20090).
+            return Refuse(ErrorCode.producer_fenced)
         return _repeated_end(transaction, commit)
     if commit and transaction.state is not TxnState.ONGOING:
         return Refuse(ErrorCode.invalid_txn_state)

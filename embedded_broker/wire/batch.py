@@ -67,8 +67,8 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record; wraps from 2^31-1 to 0."""
-        return (self.base_sequence + self.record_count - 1) % SEQUENCES
+        """Sequence of the last record (also if compaction removed it); wraps from 2^31-1 to 0."""
+        return (self.base_sequence + self.last_offset_delta) % SEQUENCES
 
     @property
     def is_transactional(self) -> bool:
@@ -135,6 +135,13 @@ def stamp(batch: bytearray, base_offset: int, leader_epoch: int, append_time_ms:
         batch[21:23] = attributes.to_bytes(2, "big")
         _INT64.pack_into(batch, 35, append_time_ms)
         _CRC.pack_into(batch, 17, crc32c(memoryview(batch)[CRC_START:]))
+
+
+def set_create_time(batch: bytearray) -> None:
+    """Take LogAppendTime off a batch: the records' own times hold."""
+    attributes = int.from_bytes(batch[21:23], "big") & ~TIMESTAMP_TYPE
+    batch[21:23] = attributes.to_bytes(2, "big")
+    _CRC.pack_into(batch, 17, crc32c(memoryview(batch)[CRC_START:]))
 
 
 def seal(

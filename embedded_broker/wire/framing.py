@@ -1,13 +1,21 @@
-"""Frames: a signed 32-bit size, then that many bytes. Sans-I/O.
+"""Frames: a signed 32-bit size, then that many bytes, which begin with a request header. Sans-I/O.
 
 Nothing is allocated for a claimed size: bytes are kept as they come, and a size out of bounds ends the connection.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 
+from embedded_broker.wire.skim import BadRequest, skip_tagged
+
 SIZE_BYTES = 4
+TLS_RECORDS = range(0x14030000, 0x18000000)
+"""What the first four bytes of TLS are, taken for a size."""
+PREFIX = struct.Struct(">hhi")
+"""API key, version, correlation id."""
+_CLIENT_ID = struct.Struct(">h")
 
 
 class BadFrame(ValueError):
@@ -15,9 +23,9 @@ class BadFrame(ValueError):
 
 
 class Framer:
-    """Cuts a byte stream into frames."""
+    """Cuts a byte stream into frames. `bytes_max` may change between two frames."""
 
-    def __init__(self, bytes_max: int, bytes_min: int = 8) -> None:
+    def __init__(self, bytes_max: int, bytes_min: int = PREFIX.size) -> None:
         """Frames are `bytes_min` (key, version and correlation id) to `bytes_max` bytes without their size."""
         self.bytes_max, self.bytes_min = bytes_max, bytes_min
         self._buffer = bytearray()
@@ -48,5 +56,22 @@ class Framer:
     def _size(self) -> int:
         size = int.from_bytes(self._buffer[:SIZE_BYTES], "big", signed=True)
         if not self.bytes_min <= size <= self.bytes_max:
-            raise BadFrame(f"frame of {size} bytes; allowed are {self.bytes_min} to {self.bytes_max}")
+            hint = " (TLS, where plain text is spoken?)" if size in TLS_RECORDS else ""
+            raise BadFrame(f"frame of {size} bytes{hint}; allowed are {self.bytes_min} to {self.bytes_max}")
         return size
+
+
+def read_header(frame: bytes, flexible: bool) -> tuple[str, int]:
+    """(client id, where the body begins) of a request; `flexible`: its header is of version 2.
+
+    Raises BadRequest, or UnicodeDecodeError.
+    """
+    try:
+        length = _CLIENT_ID.unpack_from(frame, PREFIX.size)[0]
+        at = PREFIX.size + _CLIENT_ID.size
+        end = at + max(length, 0)
+        if length < -1 or end > len(frame):
+            raise BadRequest("the client id is longer than the request")
+        return frame[at:end].decode(), skip_tagged(frame, end) if flexible else end
+    except (struct.error, IndexError) as error:
+        raise BadRequest("the header ends too early") from error

@@ -18,6 +18,8 @@ _CONTROL_KEY = Struct(">hh")
 _CONTROL_VALUE = Struct(">hi")
 ABORT, COMMIT = 0, 1
 DECODED_BYTES_MAX = 256 * 1024 * 1024
+RUN_MAX = 256
+"""Bounds what is compared in vain when lengths alternate."""
 
 
 class Record(NamedTuple):
@@ -30,7 +32,8 @@ class Record(NamedTuple):
     headers: tuple[tuple[bytes, bytes | None], ...] = ()
 
 
-def _varint(value: int) -> bytes:
+def varint(value: int) -> bytes:
+    """A number as records have them."""
     zigzag = (value << 1) ^ (value >> 63)
     zigzag &= (1 << 64) - 1
     out = bytearray()
@@ -41,15 +44,16 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
-def _bytes(value: bytes | None) -> bytes:
-    return _varint(-1) if value is None else _varint(len(value)) + value
+def field(value: bytes | None) -> bytes:
+    """A byte string behind its length; -1 stands for none."""
+    return varint(-1) if value is None else varint(len(value)) + value
 
 
 class _Cursor:
     """Reads varints and byte strings; refuses lengths beyond the bytes left."""
 
-    def __init__(self, data: bytes) -> None:
-        self.data, self.at = data, 0
+    def __init__(self, data: bytes, at: int = 0) -> None:
+        self.data, self.at = data, at
 
     def varint(self) -> int:
         """The next number, which has 64 bits at most."""
@@ -106,8 +110,8 @@ def encode(records: Sequence[tuple[bytes | None, bytes | None]], timestamp_ms: i
     """
     out = bytearray()
     for delta, (key, value) in enumerate(records):
-        body = b"\x00" + _varint(0) + _varint(delta) + _bytes(key) + _bytes(value) + _varint(0)
-        out += _varint(len(body)) + body
+        body = b"\x00" + varint(0) + varint(delta) + field(key) + field(value) + varint(0)
+        out += varint(len(body)) + body
     return batches.seal(
         bytes(out), count=len(records), base_timestamp=timestamp_ms, max_timestamp=timestamp_ms, **header
     )
@@ -134,6 +138,50 @@ def marker_commits(batch: Buffer) -> bool:
     return bool(_CONTROL_KEY.unpack_from(key)[1] == COMMIT)
 
 
+def body_of(batch: Buffer, bytes_max: int = DECODED_BYTES_MAX) -> bytes:
+    """What follows a batch's header, decompressed: at most `bytes_max`. Raises CorruptBatch when it can't be."""
+    header = read_header(batch)
+    body = memoryview(batch)[batches.HEADER_BYTES : header.size_bytes]
+    return bytes(decompress(header.compression, body, bytes_max) if header.compression else body)
+
+
+def check_lengths(body: bytes, count: int) -> None:
+    """Raises CorruptBatch unless `body` is `count` records by their lengths; what is inside them isn't looked at.
+
+    Every batch goes through here. Lengths of one or two bytes, nearly all, are read in place, and records of one length
+    that follow each other are compared column by column.
+    """
+    at, left, size = 0, count, len(body)
+    while left:
+        if at >= size:
+            raise CorruptBatch(f"{count} records do not fit into {size} bytes")
+        first, begin = body[at], at
+        if first < 0x80:
+            zigzag, head = first, 1
+        elif at + 1 < size and body[at + 1] < 0x80:
+            zigzag, head = first & 0x7F | body[at + 1] << 7, 2
+        else:
+            cursor = _Cursor(body, at)
+            zigzag, head = 2 * cursor.varint(), cursor.at - at
+        if zigzag <= 0 or zigzag & 1:
+            raise CorruptBatch(f"record without a length at {at}")
+        stride = head + (zigzag >> 1)
+        at += stride
+        left -= 1
+        if left and at < size and body[at] == first:
+            run = _run(body, at, body[begin : begin + head], stride, min(left, RUN_MAX))
+            at, left = at + run * stride, left - run
+    if at != size:
+        raise CorruptBatch(f"{count} records do not fill {size} bytes")
+
+
+def _run(body: bytes, at: int, prefix: bytes, stride: int, most: int) -> int:
+    """How many of the next records, up to `most`, begin with the same length and are whole but for the last."""
+    end = at + stride * most
+    columns = (body[at + number : end : stride] for number in range(len(prefix)))
+    return min(len(column) - len(column.lstrip(prefix[number : number + 1])) for number, column in enumerate(columns))
+
+
 def decode(batch: Buffer, bytes_max: int = DECODED_BYTES_MAX) -> list[Record]:
     """All records of one batch, with absolute offsets and timestamps.
 
@@ -144,8 +192,7 @@ def decode(batch: Buffer, bytes_max: int = DECODED_BYTES_MAX) -> list[Record]:
     Raises CorruptBatch when the records don't fill the body exactly. Source: DefaultRecordBatch and DefaultRecord.
     """
     header = read_header(batch)
-    body = memoryview(batch)[batches.HEADER_BYTES : header.size_bytes]
-    data = bytes(decompress(header.compression, body, bytes_max) if header.compression else body)
+    data = body_of(batch, bytes_max)
     if header.record_count < 0 or header.record_count > len(data):
         raise CorruptBatch(f"{header.record_count} records in {len(data)} bytes")
     cursor, records = _Cursor(data), []

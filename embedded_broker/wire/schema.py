@@ -56,13 +56,6 @@ def load(name: str, version: int) -> Api:
 
 
 @cache
-def header_reader(request_header_version: int) -> Callable[[bytes, int], tuple[Any, int]]:
-    """Reader of a request header; gives the header and how many bytes it took."""
-    module = importlib.import_module(f"kio.schema.request_header.v{request_header_version}.header")
-    return typing.cast(Callable[[bytes, int], tuple[Any, int]], entity_reader(module.RequestHeader))
-
-
-@cache
 def request_header_version(name: str, version: int) -> int:
     """1, or 2 for flexible versions."""
     return int(entity(name, version, "request").__header_schema__.__version__)

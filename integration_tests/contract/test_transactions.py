@@ -180,7 +180,7 @@ def test_a_commit_whose_request_or_reply_is_lost_happens_once(topic: str, proxy:
     lost = proxy.rule("EndTxn", side, Action.CUT)
     writer.commit_transaction(clients.TIMEOUT_S)
     lost.wait_hit()
-    assert proxy.count("EndTxn") == 2, "librdkafka resends by itself and reports success"
+    assert proxy.count("EndTxn") >= 2, "librdkafka resends by itself and reports success"
     writer.begin_transaction()
     clients.put(writer, topic, b"3")
     writer.commit_transaction(clients.TIMEOUT_S)

@@ -45,7 +45,7 @@ def squeezed(source: BrokerHandle, cramped: Cramped, tmp_path: Path) -> Iterator
 
 @pytest.mark.timeout(400)
 def test_a_full_disk_at_the_target_costs_time_and_nothing_else(squeezed: Copying, cramped: Cramped) -> None:
-    """The broker dies of it; nothing piles up in the worker until it is back."""
+    """Kafka dies of it, the embedded broker refuses writes; nothing piles up in the worker until it is back."""
     worker = squeezed.running()
     squeezed.load.mixed(5_000)
     squeezed.wait_copied()
@@ -55,6 +55,7 @@ def test_a_full_disk_at_the_target_costs_time_and_nothing_else(squeezed: Copying
     worker.wait_any(lambda event: event.get("event") in ("aborted", "restarted"), "reaction to the full disk", mark)
     squeezed.load.plain(1_000)
     grown = worker.memory_bytes() - before
+    assert cramped.alive() or not cramped.survives()
     cramped.free_disk()
     if not cramped.alive():
         cramped.restart()

@@ -17,6 +17,11 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 Kind = Literal["embedded", "kafka"]
 READY_S_MAX = 60.0
+# Both brokers of a session are started with these: Kafka's own values would have tests wait for most of a minute.
+SHORT_SESSIONS = {
+    "group.consumer.session.timeout.ms": "2000",
+    "group.consumer.heartbeat.interval.ms": "200",
+}
 LOOK_S, ANSWER_S_MAX = 0.05, 5.0
 
 

@@ -1,12 +1,14 @@
 """Brokers whose disk can be filled up and emptied again.
 
-A full disk kills Kafka at the first write. The embedded broker refuses records and dies at the first write of its own:
-a marker, a transaction's state, a position. After `free_disk` they can be started again.
+A full disk kills Kafka at the first write; after `free_disk` it can be started again. The embedded broker refuses
+writes until then.
 """
 
 from __future__ import annotations
 
+import contextlib
 import resource
+import subprocess
 import uuid
 from typing import Any, Protocol
 
@@ -20,6 +22,9 @@ DISK_MIB = 96
 class Cramped(BrokerHandle, Protocol):
     """A broker on a disk of its own."""
 
+    def survives(self) -> bool:
+        """Whether the broker must outlive a full disk."""
+
     def fill_disk(self) -> None:
         """From now on no file can grow."""
 
@@ -28,16 +33,44 @@ class Cramped(BrokerHandle, Protocol):
 
 
 class CrampedEmbedded(EmbeddedBroker):
-    """The operating system's limit on the size of files stands in for the disk: writes fail in the same calls."""
+    """A filesystem in memory stands in for the disk. Who may not mount one gets a limit on files' sizes."""
+
+    _mounted = False
+
+    def start(self) -> None:
+        """See `BrokerHandle`."""
+        if not self._mounted:
+            self._data.mkdir(parents=True, exist_ok=True)
+            options = ["-t", "tmpfs", "-o", f"size={DISK_MIB}m", "tmpfs"]
+            self._mounted = not subprocess.run(["mount", *options, str(self._data)], stderr=subprocess.PIPE).returncode
+        super().start()
+
+    def survives(self) -> bool:
+        """Whether the broker must outlive a full disk: its reserve is of no use against a limit."""
+        return self._mounted
 
     def fill_disk(self) -> None:
         """See `Cramped`. The limit is that of the running process: the next start has none."""
-        self._limit(1)
+        if not self._mounted:
+            self._limit(1)
+            return
+        with open(self._data / "filler", "wb", buffering=0) as filler, contextlib.suppress(OSError):
+            while True:
+                filler.write(bytes(4096))
 
     def free_disk(self) -> None:
         """See `Cramped`."""
-        if self.alive():
+        if self._mounted:
+            (self._data / "filler").unlink()
+        elif self.alive():
             self._limit(resource.RLIM_INFINITY)
+
+    def stop(self) -> None:
+        """See `BrokerHandle`."""
+        super().stop()
+        if self._mounted:
+            subprocess.run(["umount", str(self._data)], check=True)
+            self._mounted = False
 
     def _limit(self, file_bytes_max: int) -> None:
         _, hard = resource.prlimit(self._running.pid, resource.RLIMIT_FSIZE)
@@ -62,6 +95,10 @@ class CrampedKafka(KafkaContainer):
         mounted = {self._volume: {"bind": DATA, "mode": "rw"}}
         self._keeper = client.containers.run(IMAGE, entrypoint=command, volumes=mounted, detach=True, user="root")
         super().start()
+
+    def survives(self) -> bool:
+        """See `Cramped`."""
+        return False
 
     def fill_disk(self) -> None:
         """See `Cramped`."""

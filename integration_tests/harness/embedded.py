@@ -8,7 +8,7 @@ import threading
 import uuid
 from pathlib import Path
 
-from integration_tests.harness.broker import Kind, free_port, wait_ready
+from integration_tests.harness.broker import SHORT_SESSIONS, Kind, free_port, wait_ready
 from integration_tests.harness.cutting import FIRST_SEGMENT, batches_below
 
 START_S_MAX = 30.0
@@ -37,6 +37,7 @@ class EmbeddedBroker:
         """See `BrokerHandle`."""
         command = [sys.executable, "-m", "cli.main", "broker", "--data-dir", str(self._data)]
         command += ["--listen", self.bootstrap, *self._options]
+        command += [f"--config={name}={value}" for name, value in SHORT_SESSIONS.items()]
         with self._log.open("a") as log:
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         self._wait_listening(self._process)

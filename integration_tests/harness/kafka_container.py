@@ -22,7 +22,7 @@ from testcontainers.core.config import testcontainers_config
 from testcontainers.core.container import DockerContainer
 
 from integration_tests.harness import raw
-from integration_tests.harness.broker import Kind, free_port, wait_leaders, wait_ready
+from integration_tests.harness.broker import SHORT_SESSIONS, Kind, free_port, wait_leaders, wait_ready
 from integration_tests.harness.cutting import FIRST_SEGMENT, batches_below
 
 IMAGE = "apache/kafka:4.3.0"
@@ -50,6 +50,9 @@ SETTINGS = {
     "KAFKA_TRANSACTION_STATE_LOG_MIN_ISR": "1",
     "KAFKA_TRANSACTION_STATE_LOG_NUM_PARTITIONS": "4",
     "KAFKA_TRANSACTION_MAX_TIMEOUT_MS": "900000",
+    **{f"KAFKA_{name.upper().replace('.', '_')}": value for name, value in SHORT_SESSIONS.items()},
+    "KAFKA_GROUP_CONSUMER_MIN_SESSION_TIMEOUT_MS": "1000",
+    "KAFKA_GROUP_CONSUMER_MIN_HEARTBEAT_INTERVAL_MS": "100",
     # how often Kafka looks for transactions that are past their timeout; its default of 10 s would be waited for
     "KAFKA_TRANSACTION_ABORT_TIMED_OUT_TRANSACTION_CLEANUP_INTERVAL_MS": "200",
 }

@@ -14,6 +14,8 @@ from kio.records.writers import write_new_batch
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
+from embedded_broker.wire import schema
+
 PRODUCE, VERSION, UNREGISTER_BROKER = 0, 7, 64
 TIMEOUT_S = 10.0
 EPOCH = datetime.fromtimestamp(0, UTC)
@@ -67,6 +69,11 @@ def unregister_broker(controller: str, broker_id: int) -> None:
     module: Any = load_payload_module(UNREGISTER_BROKER, 0, EntityType.request)
     reply: Any = _roundtrip(controller, module.UnregisterBrokerRequest(broker_id=broker_id))
     assert reply.error_code == 0, f"broker {broker_id}: {reply.error_code}: {reply.error_message}"
+
+
+def call(bootstrap: str, name: str, version: int, **fields: Any) -> Any:
+    """Any request, by the API's name in snake case and its fields' names, nested ones as dicts; the response."""
+    return _roundtrip(bootstrap, schema.builder(schema.entity(name, version, "request"))(fields))
 
 
 def _roundtrip(address: str, body: Any) -> object:

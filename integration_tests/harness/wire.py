@@ -26,6 +26,9 @@ TIMEOUT_S = 30.0
 MILLISECOND = timedelta(milliseconds=1)
 KEYS = {
     "produce": 0,
+    "fetch": 1,
+    "list_offsets": 2,
+    "metadata": 3,
     "offset_commit": 8,
     "offset_fetch": 9,
     "find_coordinator": 10,
@@ -34,13 +37,19 @@ KEYS = {
     "leave_group": 13,
     "sync_group": 14,
     "describe_groups": 15,
+    "api_versions": 18,
     "init_producer_id": 22,
+    "offset_for_leader_epoch": 23,
     "add_partitions_to_txn": 24,
     "add_offsets_to_txn": 25,
     "end_txn": 26,
+    "write_txn_markers": 27,
     "txn_offset_commit": 28,
     "delete_groups": 42,
     "offset_delete": 47,
+    "describe_producers": 61,
+    "describe_transactions": 65,
+    "list_transactions": 66,
 }
 COME_BACK = frozenset(
     {

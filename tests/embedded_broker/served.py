@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -104,9 +105,10 @@ class Served:
         self.broker, self.server = broker, server
         self._clients: list[Client] = []
 
-    async def client(self) -> Client:
-        """A new connection."""
-        client = Client(*await asyncio.open_connection("127.0.0.1", self.broker.port, limit=1 << 26))
+    async def client(self, port: int | None = None, tls: ssl.SSLContext | None = None) -> Client:
+        """A new connection, to the first listener or to `port`."""
+        port = self.broker.port if port is None else port
+        client = Client(*await asyncio.open_connection("127.0.0.1", port, limit=1 << 26, ssl=tls))
         self._clients.append(client)
         return client
 

@@ -53,15 +53,20 @@ def test_the_command_refuses_a_data_dir_in_use_and_stops_on_sigterm(tmp_path: Pa
     assert first.terminate() == 0
 
 
-def test_retention_by_time_takes_whole_segments_but_never_the_last(tmp_path: Path) -> None:
+def test_retention_by_time_takes_whole_segments_and_the_last_one_too(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(tmp_path) as served:
             await served.topic("t", segment_bytes=SEGMENT_BYTES, retention_ms="1000")
             await _append(served, *(batch(LARGE, timestamp_ms=NOW_MS - age_ms) for age_ms in (5_000, 4_000, 500, 0)))
             assert keep_from(_partition(served), NOW_MS) == 2
-            assert keep_from(_partition(served), NOW_MS + 10_000) == 3
+            assert keep_from(_partition(served), NOW_MS + 10_000) == 4
             _partition(served).delete_before(2)
             assert (_partition(served).log_start, len(_partition(served).log.segments)) == (2, 2)
+            _partition(served).delete_before(4)
+            assert (_partition(served).log_start, _partition(served).log.size_bytes) == (4, 0)
+            await _append(served, batch(b"more", timestamp_ms=NOW_MS))
+        async with serving(tmp_path) as served:
+            assert (_partition(served).log_start, _partition(served).log_end) == (4, 5)
 
     asyncio.run(main())
 
@@ -72,6 +77,54 @@ def test_retention_by_size_keeps_at_least_that_much(tmp_path: Path) -> None:
             await served.topic("t", segment_bytes=SEGMENT_BYTES, retention_bytes="1500000", retention_ms="-1")
             await _append(served, *(batch(LARGE, timestamp_ms=0) for _ in range(5)))
             assert keep_from(_partition(served), NOW_MS) == 2
+
+    asyncio.run(main())
+
+
+def test_a_segment_is_closed_after_its_time_by_the_clock_of_the_records(tmp_path: Path) -> None:
+    """From the first batch on, at the first append behind it; what comes late closes nothing."""
+
+    async def main() -> None:
+        async with serving(tmp_path) as served:
+            await served.topic("t", segment_ms="1000")
+
+            async def bases(*ages_ms: int) -> list[int]:
+                await _append(served, *(batch(b"x", timestamp_ms=NOW_MS + age_ms) for age_ms in ages_ms))
+                return [segment.base_offset for segment in _partition(served).log.segments]
+
+            assert await bases(0, 1_000, -9_000) == [0]
+            assert await bases(1_001) == [0, 3]
+            topic = served.broker.topics.get("t")
+            assert topic is not None
+            async with served.broker.topics.changing:
+                await served.broker.topics.configure(topic, {"cleanup.policy": "compact", "max.compaction.lag.ms": "5"})
+            assert await bases(1_006) == [0, 3]
+            assert await bases(1_007) == [0, 3, 5]
+        async with serving(tmp_path) as served:
+            assert await bases(1_012) == [0, 3, 5]
+            assert await bases(1_013) == [0, 3, 5, 7]
+
+    asyncio.run(main())
+
+
+def test_both_policies_together(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with serving(tmp_path, retention_check_interval_ms=10) as served:
+            both = {"cleanup_policy": "compact,delete", "min_cleanable_dirty_ratio": "0", "retention_ms": "-1"}
+            await served.topic("t", segment_bytes=SEGMENT_BYTES, **both)
+            await _append(served, *(batch(LARGE, timestamp_ms=0) for _ in range(4)))
+            partition = _partition(served)
+            async with asyncio.timeout(5):
+                while partition.log.size_bytes > 2 * len(batch(LARGE)):  # noqa: ASYNC110 - nobody is told
+                    await asyncio.sleep(0.01)
+            assert partition.log.log_start == 0
+            topic = served.broker.topics.get("t")
+            assert topic is not None
+            topic.configs["retention.ms"] = "1"
+            async with asyncio.timeout(5):
+                while partition.log.log_start < 4:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+            assert not served.broker.failed.done()
 
     asyncio.run(main())
 
@@ -97,7 +150,7 @@ def test_the_task_enforces_retention(tmp_path: Path) -> None:
 
             class Mover:
                 def wake(self) -> None:
-                    if _partition(served).log_start == 2:
+                    if _partition(served).log_start == 3:
                         moved.set()
 
             mover = Mover()

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from embedded_broker import checkpoints
 from embedded_broker.broker import Broker
 from embedded_broker.config import BrokerConfig
 from embedded_broker.log.memory_fs import MemoryFileSystem
@@ -175,7 +176,13 @@ async def _visible(client: Client, partition: int) -> list[bytes]:
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_what_was_acknowledged_survives_and_transactions_are_whole(tmp_path: Path, seed: int) -> None:
+def test_what_was_acknowledged_survives_and_transactions_are_whole(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if seed % 2:  # a checkpoint every other round
+        monkeypatch.setattr(checkpoints, "SCAN_COST_BYTES_MAX", 50_000)
+        monkeypatch.setattr(checkpoints, "WORTH", 0)
+
     async def main() -> None:
         fs, random, outcome = DyingDisk(), Random(seed), Outcome()
         await _until_the_cut(tmp_path, fs, random, outcome)
@@ -218,7 +225,7 @@ def test_the_broker_dies_of_a_failed_fsync_and_acknowledges_nothing_of_it(tmp_pa
     asyncio.run(main())
 
 
-def test_a_full_disk_refuses_and_takes_records_again_when_there_is_room(tmp_path: Path) -> None:
+def test_half_a_batch_on_a_full_disk_is_no_batch(tmp_path: Path) -> None:
     async def main() -> None:
         fs = MemoryFileSystem()
         async with serving(tmp_path, fs) as served:
@@ -233,6 +240,7 @@ def test_a_full_disk_refuses_and_takes_records_again_when_there_is_room(tmp_path
             assert await put() == (NONE, 0)
             fs.fail("append", ENOSPC, bytes_written=10)
             assert await put() == (ErrorCode.kafka_storage_error, -1)
+            served.broker.room.look()
             assert await put() == (NONE, 1)
 
     asyncio.run(main())

@@ -202,7 +202,8 @@ def test_epochs_sessions_and_missing_partitions_are_told_apart(tmp_path: Path) -
             response = await client.call("fetch", 12, **fetch("t", 0, session_id=5, session_epoch=1))
             assert response.error_code is ErrorCode.fetch_session_id_not_found
             response = await client.call("fetch", 12, **fetch("t", 0, session_id=0, session_epoch=0))
-            assert (response.error_code, response.session_id) == (NONE, 0)
+            assert response.error_code is NONE
+            assert response.session_id > 0
 
     asyncio.run(main())
 
@@ -229,7 +230,7 @@ def test_every_version_is_answered(tmp_path: Path) -> None:
             assert topic is not None
             await _append(served, batch(b"x"))
             client = await served.client()
-            for version in range(4, 18):
+            for version in range(4, 19):
                 fields = fetch("t", 0)
                 fields["topics"][0]["topic_id"] = topic.topic_id
                 assert _bases((await _one(client, version, **fields)).records) == [0]

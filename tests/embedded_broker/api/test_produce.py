@@ -25,11 +25,11 @@ def _with(data: bytes, at: int, new: bytes) -> bytes:
 GOOD = batch(b"a", b"b")
 REFUSED: dict[str, tuple[bytes, ErrorCode]] = {
     "nothing": (b"", ErrorCode.invalid_record),
-    "too short for a header": (GOOD[:40], ErrorCode.corrupt_message),
-    "cut off": (GOOD[:-1], ErrorCode.corrupt_message),
+    "too short for a header": (GOOD[:40], ErrorCode.invalid_record),
+    "cut off": (GOOD[:-1], ErrorCode.invalid_record),
     "two batches": (GOOD + GOOD, ErrorCode.invalid_record),
     "one bit wrong": (_with(GOOD, 65, bytes([GOOD[65] ^ 1])), ErrorCode.corrupt_message),
-    "old format": (_with(GOOD, 16, b"\1"), ErrorCode.unsupported_for_message_format),
+    "old format": (_with(GOOD, 16, b"\1"), ErrorCode.invalid_record),
     "unknown format": (_with(GOOD, 16, b"\3"), ErrorCode.corrupt_message),
     "base offset": (_with(GOOD, 0, (5).to_bytes(8, "big")), ErrorCode.invalid_record),
     "no records": (bytes(seal(b"", count=0, base_timestamp=0, max_timestamp=0)), ErrorCode.invalid_record),
@@ -90,7 +90,7 @@ def test_partitions_of_one_request_stand_for_themselves(tmp_path: Path) -> None:
             await served.topic("t", 2)
             response = await (await served.client()).call("produce", 9, **produce("t", GOOD, GOOD[:-1], GOOD))
             codes = [each.error_code for each in response.responses[0].partition_responses]
-            assert codes == [ErrorCode.none, ErrorCode.corrupt_message, ErrorCode.unknown_topic_or_partition]
+            assert codes == [ErrorCode.none, ErrorCode.invalid_record, ErrorCode.unknown_topic_or_partition]
 
     asyncio.run(main())
 

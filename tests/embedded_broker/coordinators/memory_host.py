@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from uuid import UUID, uuid5
 
 from embedded_broker.coordinators.compose import compose
 from embedded_broker.coordinators.groups import GroupCoordinator
@@ -20,6 +21,7 @@ from embedded_broker.wire.batch import TRANSACTIONAL, read_header, stamp
 from embedded_broker.wire.records import decode, encode, marker_commits
 
 NEVER = 10**9
+NAMESPACE = UUID(int=7)
 
 
 class Crashed(Exception):
@@ -34,6 +36,7 @@ class MemoryPartition:
         self.batches = batches
         self.durable = len(batches)
         self.log_start = 0
+        self.stopped: str | None = None
         self.log_end = 0
         self.producers = PartitionProducers()
         for batch in batches:
@@ -78,10 +81,18 @@ class MemoryPartition:
 @dataclass
 class MemoryTopic:
     partitions: list[MemoryPartition]
+    topic_id: UUID = NAMESPACE
 
 
 class MemoryTopics(dict[str, MemoryTopic]):
     """Topics by name."""
+
+    @property
+    def version(self) -> int:
+        return sum(len(topic.partitions) for topic in self.values())
+
+    def names(self) -> Collection[str]:
+        return self.keys()
 
 
 class LoopClock:
@@ -100,6 +111,8 @@ class MemoryHost:
     groups_config: GroupConfig = field(default_factory=lambda: GroupConfig(min_session_timeout_ms=1))
     transactions_config: TransactionConfig = field(default_factory=TransactionConfig)
 
+    has_room = True
+
     def __post_init__(self) -> None:
         self.clock = LoopClock()
         self.events = 0
@@ -107,7 +120,9 @@ class MemoryHost:
         self.failures: list[BaseException] = []
         self.topics = MemoryTopics(
             {
-                name: MemoryTopic([MemoryPartition(self, list(batches)) for batches in partitions])
+                name: MemoryTopic(
+                    [MemoryPartition(self, list(batches)) for batches in partitions], uuid5(NAMESPACE, name)
+                )
                 for name, partitions in self.disk.items()
             }
         )

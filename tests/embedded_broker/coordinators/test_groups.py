@@ -3,93 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.coordinators.offsets import Commit, Committer
+from embedded_broker.coordinators.offsets import Committer
 from embedded_broker.coordinators.ports import OFFSETS_TOPIC, GroupConfig
-from embedded_broker.state.group_types import GroupState, JoinAnswer, JoinRequest, SyncAnswer, SyncRequest
-from tests.embedded_broker.coordinators.memory_host import MemoryHost, MemoryTopic, empty_disk
-
-P0, P1 = ("t", 0), ("t", 1)
-
-
-async def join(host: MemoryHost, member_id: str = "", session_timeout_ms: int = 10_000) -> JoinAnswer:
-    def make(ticket: object, suffix: str) -> JoinRequest:
-        return JoinRequest(
-            ticket=ticket,
-            member_id=member_id,
-            instance_id=None,
-            client_id="c",
-            client_host="h",
-            session_timeout_ms=session_timeout_ms,
-            rebalance_timeout_ms=500,
-            protocol_type="consumer",
-            protocols=(("range", b""),),
-            must_know_member_id=False,
-            can_skip_assignment=True,
-            new_member_id=suffix,
-        )
-
-    return await host.groups.join("g", make)
-
-
-async def sync(host: MemoryHost, answer: JoinAnswer, assignment: dict[str, bytes] | None = None) -> SyncAnswer:
-    def make(ticket: object) -> SyncRequest:
-        return SyncRequest(ticket, answer.member_id, None, answer.generation, "consumer", "range", assignment or {})
-
-    return await host.groups.sync("g", make)
-
-
-async def stable_member(host: MemoryHost, session_timeout_ms: int = 10_000) -> JoinAnswer:
-    answer = await join(host, session_timeout_ms=session_timeout_ms)
-    assert answer.error_code is ErrorCode.none
-    synced = await sync(host, answer, {answer.member_id: b"mine"})
-    assert synced.assignment == b"mine"
-    return answer
-
-
-def commit_of(offset: int, partition: tuple[str, int] = P0, metadata: str = "") -> Commit:
-    return Commit(partition, offset, -1, metadata)
-
-
-async def commit(host: MemoryHost, offset: int, who: Committer | None = None, **changes: Any) -> ErrorCode:
-    who = who or Committer("g")
-    results = await host.groups.offsets.commit(who, host.groups.get(who.group_id), [commit_of(offset, **changes)])
-    (error_code,) = results.values()
-    return error_code
-
-
-def fetched(host: MemoryHost) -> int:
-    return host.groups.offsets.fetch("g", [P0], True)[P0].offset
-
-
-def scenario(run: Callable[[MemoryHost], Coroutine[Any, Any, None]], config: GroupConfig | None = None) -> MemoryHost:
-    """Run against a fresh broker; nothing may fail behind its back."""
-
-    async def whole() -> MemoryHost:
-        host = MemoryHost(empty_disk(), groups_config=config or GroupConfig(min_session_timeout_ms=1))
-        await host.start()
-        await run(host)
-        await host.stop()
-        assert host.failures == []
-        return host
-
-    return asyncio.run(whole())
-
-
-def restarted(host: MemoryHost, run: Callable[[MemoryHost], Coroutine[Any, Any, None]]) -> None:
-    async def whole() -> None:
-        again = MemoryHost(host.what_survives(all_appended=False), groups_config=host.groups_config)
-        await again.start()
-        await run(again)
-        await again.stop()
-        assert again.failures == []
-
-    asyncio.run(whole())
+from embedded_broker.state.group_types import GroupState, JoinAnswer
+from tests.embedded_broker.coordinators.members import (
+    commit,
+    fetched,
+    join,
+    restarted,
+    scenario,
+    stable_member,
+    sync,
+)
+from tests.embedded_broker.coordinators.memory_host import MemoryHost, MemoryTopic
 
 
 def test_two_members_share_a_group_and_one_leaves() -> None:
@@ -97,7 +27,7 @@ def test_two_members_share_a_group_and_one_leaves() -> None:
         first = await stable_member(host)
         second = asyncio.ensure_future(join(host))
         await asyncio.sleep(0.01)
-        error_code = host.groups.heartbeat("g", first.member_id, None, first.generation)
+        error_code = host.groups.classic.heartbeat("g", first.member_id, None, first.generation)
         assert error_code is ErrorCode.rebalance_in_progress
         again, other = await asyncio.gather(join(host, first.member_id), second)
         assert again.leader_id == other.leader_id == first.member_id
@@ -106,7 +36,7 @@ def test_two_members_share_a_group_and_one_leaves() -> None:
         assignment = {again.member_id: b"1", other.member_id: b"2"}
         assert (await sync(host, again, assignment)).assignment == b"1"
         assert (await waiting).assignment == b"2"
-        assert host.groups.leave("g", [(other.member_id, None)]) == (ErrorCode.none, [ErrorCode.none])
+        assert host.groups.classic.leave("g", [(other.member_id, None)]) == (ErrorCode.none, [ErrorCode.none])
         assert (await join(host, first.member_id)).generation == 3
 
     scenario(run)
@@ -120,7 +50,7 @@ def test_members_and_assignments_survive_a_restart() -> None:
 
     async def after(host: MemoryHost) -> None:
         (member,) = members
-        assert host.groups.heartbeat("g", member.member_id, None, member.generation) is ErrorCode.none
+        assert host.groups.classic.heartbeat("g", member.member_id, None, member.generation) is ErrorCode.none
         assert (await sync(host, member)).assignment == b"mine"
         who = Committer("g", member.member_id, None, member.generation)
         assert await commit(host, 5, who) is ErrorCode.none
@@ -147,9 +77,11 @@ def test_heartbeats_keep_a_session_alive() -> None:
         member = await stable_member(host, session_timeout_ms=80)
         for _ in range(4):
             await asyncio.sleep(0.04)
-            assert host.groups.heartbeat("g", member.member_id, None, member.generation) is ErrorCode.none
+            assert host.groups.classic.heartbeat("g", member.member_id, None, member.generation) is ErrorCode.none
         await asyncio.sleep(0.15)
-        assert host.groups.heartbeat("g", member.member_id, None, member.generation) is ErrorCode.unknown_member_id
+        assert (
+            host.groups.classic.heartbeat("g", member.member_id, None, member.generation) is ErrorCode.unknown_member_id
+        )
 
     scenario(run)
 
@@ -250,28 +182,3 @@ def test_offsets_of_a_topic_whose_deletion_was_cut_short_go_at_the_next_start() 
         assert fetched(host) == -1
 
     restarted(scenario(run), after)
-
-
-def test_offsets_of_an_empty_group_expire_together_and_members_keep_them() -> None:
-    async def run(host: MemoryHost) -> None:
-        member = await stable_member(host)
-        await commit(host, 5, Committer("g", member.member_id, None, member.generation))
-        host.groups._sweep()
-        assert fetched(host) == 5
-        host.groups.leave("g", [(member.member_id, None)])
-        host.groups._sweep()
-        await asyncio.sleep(0.01)
-        assert fetched(host) == -1
-        assert host.groups.get("g") is None
-
-    scenario(run, GroupConfig(min_session_timeout_ms=1, offsets_retention_ms=0))
-
-
-def test_young_offsets_do_not_expire() -> None:
-    async def run(host: MemoryHost) -> None:
-        await commit(host, 5)
-        host.groups._sweep()
-        await asyncio.sleep(0.01)
-        assert fetched(host) == 5
-
-    scenario(run)

@@ -12,7 +12,7 @@ from embedded_broker.coordinators import compaction
 from embedded_broker.coordinators.offsets import Commit, Committer
 from embedded_broker.coordinators.ports import OFFSETS_PARTITION, OFFSETS_TOPIC, TransactionConfig
 from embedded_broker.coordinators.transactions import Identity, verification_error
-from embedded_broker.state.transactions import PREPARED, TxnState
+from embedded_broker.state.transactions import PREPARED, Transaction, TxnState
 from tests.embedded_broker.coordinators.memory_host import Crashed, MemoryHost, empty_disk
 
 P0, P1 = ("t", 0), ("t", 1)
@@ -372,3 +372,43 @@ def test_a_pending_offset_holds_off_readers_that_require_stable_ones() -> None:
         await host.stop()
 
     asyncio.run(run())
+
+
+def test_a_transaction_right_behind_the_last_one_waits_for_its_markers() -> None:
+    async def main() -> None:
+        host = MemoryHost(empty_disk())
+        await host.start()
+        producer = await begin(host, b"a")
+        ended = await host.transactions.end("id", *producer, True, bump=True)
+        assert host.transactions.all()[0].state in PREPARED
+        following = ended.producer_id, ended.epoch
+        assert await host.transactions.add_partitions("id", *following, [P0]) is ErrorCode.none
+        assert await host.transactions.add_partitions("id", *producer, [P0]) is ErrorCode.producer_fenced
+        assert (
+            await host.transactions.add_partitions("nobody", *producer, [P0]) is ErrorCode.invalid_producer_id_mapping
+        )
+        await host.stop()
+
+    asyncio.run(main())
+
+
+def test_it_waits_only_so_long() -> None:
+    async def main() -> None:
+        host = MemoryHost(empty_disk())
+        await host.start()
+        producer = await begin(host, b"a")
+        release, write = asyncio.Event(), host.transactions.markers.write
+
+        async def held(prepared: Transaction) -> None:
+            await release.wait()
+            await write(prepared)
+
+        host.transactions.markers.write = held  # type: ignore[method-assign]
+        ended = await host.transactions.end("id", *producer, True, bump=True)
+        following = ended.producer_id, ended.epoch
+        assert await host.transactions.add_partitions("id", *following, [P0]) is ErrorCode.concurrent_transactions
+        release.set()
+        assert await host.transactions.add_partitions("id", *following, [P0]) is ErrorCode.none
+        await host.stop()
+
+    asyncio.run(main())

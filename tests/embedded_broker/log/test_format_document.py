@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
+import struct
 from pathlib import Path
 
+from embedded_broker.log import checkpoint, index
+from embedded_broker.log.checkpoint import Checkpoint
 from embedded_broker.log.format import base_offset_of, encode_offset, segment_name
+from embedded_broker.state.producers import PartitionProducers
 from embedded_broker.wire.batch import HEADER, stamp
 from embedded_broker.wire.records import encode
 
@@ -24,15 +29,27 @@ def test_the_example_offset() -> None:
     assert f"```text\n{encode_offset(43).decode()}```" in TEXT
 
 
-def test_the_table_of_fields() -> None:
-    rows = re.findall(r"^(?:byte)? +(\d+)  (\w[\w -]*?\w) +([iu]\d+)", TEXT, re.MULTILINE)
+def _fields(text: str) -> tuple[str, list[int]]:
+    """(format, positions) of a table of fields."""
+    rows = re.findall(r"^(?:byte)? +(\d+)  (\w[\w -]*?\w) +([iu]\d+)", text, re.MULTILINE)
     codes = {"i64": "q", "i32": "i", "i16": "h", "i8": "b", "u32": "I"}
-    assert ">" + "".join(codes[kind] for _, _, kind in rows) == HEADER.format
-    positions = [0]
-    for _, _, kind in rows:
-        positions.append(positions[-1] + int(kind[1:]) // 8)
-    assert [int(at) for at, _, _ in rows] == positions[:-1]
-    assert positions[-1] == HEADER.size
+    return "".join(codes[kind] for _, _, kind in rows), [int(at) for at, _, _ in rows]
+
+
+def test_the_tables_of_fields() -> None:
+    batch, _, file = TEXT.partition("## Checkpoint and index files")
+    for text, fixed, codes in ((batch, "", HEADER.format[1:]), (file, "4s", index.HEAD.format[3:])):
+        positions = [struct.calcsize(f">{fixed}{codes[:number]}") for number in range(len(codes))]
+        assert _fields(text) == (codes, positions)
+
+
+def test_the_example_checkpoint() -> None:
+    shown = json.loads(TEXT.partition("```json\n")[2].partition("```")[0])
+    made = checkpoint.encode(Checkpoint(shown["offset"], shown["state"]))
+    assert json.loads(made[9:]) == shown
+    restored = PartitionProducers()
+    restored.restore(shown["state"])
+    assert restored.snapshot() == {name: shown["state"][name] for name in ("producers", "aborted")}
 
 
 def test_the_names_of_segments() -> None:

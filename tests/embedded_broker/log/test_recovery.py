@@ -123,7 +123,8 @@ def test_the_new_segment_may_be_lost_when_all_before_it_was_deleted(tmp_path: Pa
     log, _ = opened(RealFileSystem(), tmp_path / "p")
     log.delete_before(5)
     log.close()
-    (tmp_path / "p" / segment_name(0)).unlink()
+    assert [path.name for path in (tmp_path / "p").glob("*.log")] == [segment_name(5)]
+    (tmp_path / "p" / segment_name(5)).unlink()
     log, shown = opened(RealFileSystem(), tmp_path / "p")
     assert (shown, log.log_start, log.log_end) == ([], 5, 5)
     log.close()

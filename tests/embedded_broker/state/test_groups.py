@@ -1,9 +1,8 @@
-"""The classic group machine: rebalances, static members, expiry, and which requests are refused."""
+"""The classic group machine: joining, rebalances, leaving and expiry."""
 
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -11,120 +10,29 @@ from kio.schema.errors import ErrorCode
 from embedded_broker.state.group_types import (
     TRANSITIONS,
     AssignmentStored,
-    Cancel,
-    Effect,
     GroupState,
     HeartbeatExpired,
     IllegalTransition,
     InitialDelayOver,
     JoinAnswer,
     JoinExpired,
-    JoinRequest,
     Reply,
     Schedule,
-    StaticMemberStored,
     Store,
     SyncAnswer,
     SyncExpired,
-    SyncRequest,
 )
-from embedded_broker.state.groups import Group
-
-RANGE = (("range", b"r"),)
-numbers = itertools.count()
-
-
-def joining(member_id: str = "", *, instance_id: str | None = None, **changes: object) -> JoinRequest:
-    number = next(numbers)
-    request = JoinRequest(
-        ticket=f"join {number}",
-        member_id=member_id,
-        instance_id=instance_id,
-        client_id="c",
-        client_host="h",
-        session_timeout_ms=10_000,
-        rebalance_timeout_ms=3_000,
-        protocol_type="consumer",
-        protocols=RANGE,
-        must_know_member_id=True,
-        can_skip_assignment=True,
-        new_member_id=f"m{number}",
-    )
-    return replace(request, **changes)  # type: ignore[arg-type]
-
-
-def syncing(
-    member_id: str, generation: int, assignment: dict[str, bytes] | None = None, **changes: object
-) -> SyncRequest:
-    request = SyncRequest(
-        ticket=f"sync {next(numbers)}",
-        member_id=member_id,
-        instance_id=None,
-        generation=generation,
-        protocol_type="consumer",
-        protocol_name="range",
-        assignment=assignment or {},
-    )
-    return replace(request, **changes)  # type: ignore[arg-type]
-
-
-def joined(effects: list[Effect]) -> list[JoinAnswer]:
-    return [e.answer for e in effects if isinstance(e, Reply) and isinstance(e.answer, JoinAnswer)]
-
-
-def synced(effects: list[Effect]) -> list[SyncAnswer]:
-    return [e.answer for e in effects if isinstance(e, Reply) and isinstance(e.answer, SyncAnswer)]
-
-
-def timer(effects: list[Effect], key: str) -> Schedule | None:
-    """The timer that is set under a key once all effects are carried out."""
-    found: Schedule | None = None
-    for effect in effects:
-        if isinstance(effect, Schedule) and effect.key == key:
-            found = effect
-        if isinstance(effect, Cancel) and effect.key == key:
-            found = None
-    return found
-
-
-def new_group(initial_delay_ms: int = 0) -> Group:
-    return Group("g", initial_delay_ms, 300_000)
-
-
-def member_of(group: Group, **changes: object) -> str:
-    """Take a dynamic member through the first JoinGroup, which tells it its id."""
-    (answer,) = joined(group.join(joining(**changes)))  # type: ignore[arg-type]
-    assert answer.error_code is ErrorCode.member_id_required
-    return answer.member_id
-
-
-def stable(*instance_ids: str | None) -> tuple[Group, list[str]]:
-    """A stable group; the first member leads. Members with an instance id are static."""
-    group = new_group()
-    members: list[str] = []
-    for instance_id in instance_ids:
-        if instance_id is None:
-            member_id = member_of(group)
-            group.join(joining(member_id))
-        else:
-            request = joining(instance_id=instance_id)
-            member_id = request.new_member_id
-            group.join(request)
-        members.append(member_id)
-    group.expired(InitialDelayOver(0, 0))
-    settle(group, members)
-    return group, members
-
-
-def settle(group: Group, members: list[str]) -> None:
-    """From completing to stable; each member is assigned its own name."""
-    for member_id in reversed(members):
-        instance_id = group.members[member_id].instance_id
-        assignment = {each: each.encode() for each in members} if member_id == group.members.leader_id else {}
-        for effect in group.sync(syncing(member_id, group.generation, assignment, instance_id=instance_id)):
-            if isinstance(effect, Store) and effect.then is not None:
-                group.stored(effect.then)
-    assert group.state is GroupState.STABLE
+from tests.embedded_broker.state.classic import (
+    joined,
+    joining,
+    member_of,
+    new_group,
+    numbers,
+    stable,
+    synced,
+    syncing,
+    timer,
+)
 
 
 def test_every_step_of_the_table_can_be_made_and_no_other() -> None:
@@ -282,19 +190,6 @@ def test_members_that_never_ask_for_their_assignment_are_removed() -> None:
     assert (lazy in group.members, group.state) == (False, GroupState.PREPARING_REBALANCE)
 
 
-@pytest.mark.parametrize(
-    ("changes", "error_code"),
-    [
-        ({"protocol_type": "connect"}, ErrorCode.inconsistent_group_protocol),
-        ({"protocols": (("sticky", b""),)}, ErrorCode.inconsistent_group_protocol),
-    ],
-)
-def test_members_without_a_common_protocol_are_refused(changes: dict[str, object], error_code: ErrorCode) -> None:
-    group, _ = stable(None)
-    (answer,) = joined(group.join(joining(**changes)))  # type: ignore[arg-type]
-    assert answer.error_code is error_code
-
-
 def test_the_protocol_is_the_common_one_that_most_prefer() -> None:
     group = new_group()
     for protocols in (
@@ -323,98 +218,3 @@ def test_the_initial_delay_is_prolonged_while_members_come() -> None:
     assert second is not None
     assert second.event == InitialDelayOver(1_000, 1_000)
     assert len(joined(group.expired(second.event))) == 2
-
-
-def test_a_static_member_comes_back_without_a_rebalance() -> None:
-    group, (old,) = stable("i")
-    request = joining(instance_id="i")
-    (store,) = [effect for effect in group.join(request) if isinstance(effect, Store)]
-    assert store.then == StaticMemberStored(request.new_member_id, old, True)
-    (answer,) = joined(group.stored(store.then))
-    assert (answer.generation, answer.skip_assignment, answer.leader_id) == (1, True, request.new_member_id)
-    assert group.heartbeat(old, "i", 1)[0] is ErrorCode.fenced_instance_id
-    assert synced(group.sync(syncing(request.new_member_id, 1, instance_id="i")))[0].assignment == old.encode()
-
-
-def test_an_old_client_that_leads_is_told_it_does_not() -> None:
-    group, (old,) = stable("i")
-    request = joining(instance_id="i", can_skip_assignment=False)
-    (store,) = [effect for effect in group.join(request) if isinstance(effect, Store)]
-    assert store.then is not None
-    (answer,) = joined(group.stored(store.then))
-    assert (answer.leader_id, answer.skip_assignment, answer.members) == (old, False, ())
-
-
-def test_a_static_member_that_comes_twice_fences_the_first() -> None:
-    group, (leader, _) = stable(None, "i")
-    group.join(joining(leader))
-    group.join(joining(instance_id="i"))
-    assert group.state is GroupState.COMPLETING_REBALANCE
-    group, (leader, other, _) = stable(None, None, "i")
-    group.join(joining(leader))
-    first = joining(instance_id="i")
-    group.join(first)
-    (answer,) = joined(group.join(joining(instance_id="i")))
-    assert (answer.error_code, answer.member_id) == (ErrorCode.fenced_instance_id, first.new_member_id)
-    assert other in group.members
-
-
-def test_absent_static_members_keep_their_places_in_a_rebalance() -> None:
-    group, (leader, static) = stable(None, "i")
-    group.join(joining(leader))
-    (answer,) = joined(group.expired(JoinExpired()))
-    assert len(answer.members) == 2
-    assert static in group.members
-
-
-COMMITS = [
-    # state, member, generation, transactional, expected
-    (GroupState.EMPTY, "", -1, False, ErrorCode.none),
-    (GroupState.EMPTY, "ghost", -1, False, ErrorCode.none),
-    (GroupState.EMPTY, "ghost", 1, False, ErrorCode.unknown_member_id),
-    (GroupState.STABLE, "", -1, False, ErrorCode.unknown_member_id),
-    (GroupState.STABLE, "", -1, True, ErrorCode.none),
-    (GroupState.STABLE, "me", 1, False, ErrorCode.none),
-    (GroupState.STABLE, "me", 0, False, ErrorCode.illegal_generation),
-    (GroupState.STABLE, "me", 0, True, ErrorCode.illegal_generation),
-    (GroupState.STABLE, "ghost", 1, True, ErrorCode.unknown_member_id),
-    (GroupState.COMPLETING_REBALANCE, "me", 1, False, ErrorCode.rebalance_in_progress),
-    (GroupState.COMPLETING_REBALANCE, "me", 1, True, ErrorCode.none),
-    (GroupState.PREPARING_REBALANCE, "me", 1, False, ErrorCode.none),
-    (GroupState.DEAD, "me", 1, False, ErrorCode.coordinator_not_available),
-]
-
-
-@pytest.mark.parametrize(("state", "who", "generation", "transactional", "error_code"), COMMITS)
-def test_who_may_commit_offsets(
-    state: GroupState, who: str, generation: int, transactional: bool, error_code: ErrorCode
-) -> None:
-    group, (member_id,) = stable(None)
-    if state is GroupState.EMPTY:
-        group.members.remove(member_id)
-    group.state = state
-    found = group.validate_commit(member_id if who == "me" else who, None, generation, transactional)
-    assert found is error_code
-
-
-def test_sync_is_refused_by_a_wrong_generation_or_protocol() -> None:
-    group, (leader,) = stable(None)
-    for changes, error_code in (
-        ({"generation": 9}, ErrorCode.illegal_generation),
-        ({"protocol_name": "sticky"}, ErrorCode.inconsistent_group_protocol),
-        ({"protocol_type": "connect"}, ErrorCode.inconsistent_group_protocol),
-        ({"instance_id": "i"}, ErrorCode.unknown_member_id),
-        ({"member_id": "ghost"}, ErrorCode.unknown_member_id),
-    ):
-        (answer,) = synced(group.sync(replace(syncing(leader, 1), **changes)))  # type: ignore[arg-type]
-        assert answer == SyncAnswer(error_code)
-
-
-def test_a_dead_group_answers_nobody() -> None:
-    group = new_group()
-    group.die()
-    (answer,) = joined(group.join(joining()))
-    assert answer.error_code is ErrorCode.coordinator_not_available
-    assert synced(group.sync(syncing("m", 1)))[0].error_code is ErrorCode.coordinator_not_available
-    assert group.heartbeat("m", None, 1)[0] is ErrorCode.coordinator_not_available
-    assert group.leave([("m", None)])[0] == [ErrorCode.coordinator_not_available]

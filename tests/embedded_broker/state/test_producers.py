@@ -118,6 +118,7 @@ def test_markers_of_older_epochs_are_refused() -> None:
     assert producers.check_marker(PID, 2) is ErrorCode.invalid_producer_epoch
     assert producers.check_marker(PID, 3) is ErrorCode.none
     assert producers.check_marker(99, 0) is ErrorCode.none
+    assert producers.check_marker(99, -1) is ErrorCode.invalid_producer_epoch
 
 
 def test_plain_batches_may_not_come_between_transactional_ones() -> None:

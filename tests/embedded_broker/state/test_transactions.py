@@ -255,6 +255,15 @@ def test_version_two_takes_a_new_producer_id_when_epochs_are_used_up() -> None:
     assert transactions.end_v2(done, PID, last, True, NOW, never) == Answer(77, 0)
 
 
+def test_an_owner_fenced_in_its_last_epoch_gets_a_new_producer_id_and_nothing_else() -> None:
+    last = EPOCH_MAX - 1
+    fenced = transactions.complete(stepped(transactions.fence(made(TxnState.ONGOING, epoch=last), NOW)), NOW)
+    assert transactions.end_v2(fenced, PID, last, False, NOW, never) == Refuse(ErrorCode.producer_fenced)
+    back = stepped(init(fenced, (PID, last), give=lambda: 78))
+    assert (back.producer_id, back.epoch, back.last_epoch) == (78, 0, last)
+    assert stepped(init(back, (PID, last))) == back
+
+
 def test_only_an_ongoing_transaction_has_a_deadline() -> None:
     assert transactions.deadline_ms(made(TxnState.ONGOING)) == 65_000
     assert all(transactions.deadline_ms(made(state)) is None for state in TxnState if state is not TxnState.ONGOING)
@@ -273,6 +282,7 @@ MOVES: dict[str, Move] = {
     "init": lambda t, who: transactions.init_producer_id(t, None, 60_000, NOW, allocate),
     "bump": lambda t, who: transactions.init_producer_id(t, who, 60_000, NOW, allocate),
     "add": lambda t, who: transactions.add_partitions(t, *who, frozenset({P0}), NOW),
+    "add2": lambda t, who: transactions.add_partitions(t, *who, frozenset({P0}), NOW, 2),
     "commit": lambda t, who: transactions.end(t, *who, True, NOW),
     "abort": lambda t, who: transactions.end(t, *who, False, NOW),
     "commit2": lambda t, who: transactions.end_v2(t, *who, True, NOW, allocate),
@@ -296,6 +306,7 @@ def test_all_short_histories_of_two_producers_keep_the_rules(epoch: int) -> None
                     decision = move(transaction, beliefs[mover])
                     after, belief = _outcome(transaction, decision, name, beliefs[mover])
                     _check_rules(transaction, after)
+                    assert belief[1] < EPOCH_MAX, "the coordinator could not fence this one any more"
                     held = [belief if mover == 0 else beliefs[0], belief if mover == 1 else beliefs[1]]
                     key = (replace(after, producer_id=0 if after.producer_id == PID else 1), held[0], held[1])
                     if key not in seen:

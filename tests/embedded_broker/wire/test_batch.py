@@ -39,7 +39,7 @@ def test_a_clients_header_is_read_field_by_field() -> None:
     ("base", "count", "last"), [(0, 1, 0), (2**31 - 1, 1, 2**31 - 1), (2**31 - 1, 2, 0), (2**31 - 3, 5, 1)]
 )
 def test_sequences_wrap_to_zero(base: int, count: int, last: int) -> None:
-    header = read_header(by_aiokafka(RECORDS))._replace(base_sequence=base, record_count=count)
+    header = read_header(by_aiokafka(RECORDS))._replace(base_sequence=base, last_offset_delta=count - 1)
     assert header.last_sequence == last
 
 

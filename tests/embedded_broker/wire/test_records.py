@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Sequence
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from embedded_broker.wire.batch import CorruptBatch, check_crc, iter_batches, read_header, seal
-from embedded_broker.wire.records import Record, decode, encode, marker, marker_commits
+from embedded_broker.wire.records import Record, check_lengths, decode, encode, marker, marker_commits, varint
 from tests.embedded_broker.wire.batches import CODECS, by_aiokafka, by_librdkafka
 
 HEADERS = st.lists(st.tuples(st.text(max_size=9).map(str.encode), st.none() | st.binary(max_size=20)), max_size=4)
@@ -142,3 +143,33 @@ def test_negative_timestamps_and_deltas() -> None:
     records = [Record(0, 10**12, b"", b""), Record(1, 5, b"", b""), Record(2, 10**13, b"", b"")]
     assert decode(by_aiokafka(records)) == records
     assert decode(encode([(b"", b"")], -1))[0].timestamp_ms == -1
+
+
+SIZES = st.lists(st.tuples(st.integers(1, 300), st.integers(1, 400)), min_size=1, max_size=6)
+"""Runs: length of a record, and how many there are of it."""
+
+
+@settings(max_examples=200, deadline=None)
+@given(runs=SIZES, change=st.sampled_from([-1, 0, 1]), extra=st.sampled_from([b"", b"\x00", b"\x02"]))
+def test_records_are_counted_by_their_lengths(runs: list[tuple[int, int]], change: int, extra: bytes) -> None:
+    data = b"".join((varint(size) + b"\x01" * size) * times for size, times in runs) + extra
+    count = sum(times for _, times in runs) + change
+    if change == 0 and not extra:
+        check_lengths(data, count)
+        return
+    with pytest.raises(CorruptBatch):
+        check_lengths(data, count)
+
+
+@given(st.binary(max_size=60), st.integers(1, 2**31 - 1))
+def test_any_bytes_are_told_from_records(data: bytes, count: int) -> None:
+    with contextlib.suppress(CorruptBatch):
+        check_lengths(data, count)
+        assert count <= len(data)
+
+
+def test_alternating_lengths_cost_no_more_than_they_must() -> None:
+    data = (varint(1) + b"x" + varint(2) + b"xx") * 100_000
+    begun = time.process_time()
+    check_lengths(data, 200_000)
+    assert time.process_time() - begun < 5

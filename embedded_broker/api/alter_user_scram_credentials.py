@@ -1,0 +1,80 @@
+"""AlterUserScramCredentials (51).
+
+Behaviour: each user's credential is stored or removed durably before the answer. Clients send salted passwords; the
+broker keeps only what RFC 5802 has a server keep. Checks as in ScramControlManager: a user may be altered once in a
+request, and iterations are bounded.
+Version notes: there is v0 only.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.errors import ErrorCode
+
+from embedded_broker.api.registry import Answer, api
+from embedded_broker.security.credentials import (
+    ITERATIONS_MAX,
+    ITERATIONS_MIN,
+    SALT_BYTES_MIN,
+    TYPES,
+    Credentials,
+    of_salted_password,
+)
+
+if TYPE_CHECKING:
+    from embedded_broker.broker import Broker
+    from embedded_broker.connection import Connection
+
+
+class Refused(Exception):
+    """A change that isn't made."""
+
+    def __init__(self, error_code: ErrorCode, detail: str) -> None:
+        super().__init__(detail)
+        self.error_code = error_code
+
+
+@api(51, "alter_user_scram_credentials", range(1))
+async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+    """See the module."""
+    credentials = broker.security.credentials
+    times = Counter(each.name for each in (*request.deletions, *request.upsertions))
+    results: dict[str, dict[str, Any]] = {}
+    for wanted in (*request.deletions, *request.upsertions):
+        try:
+            if times[wanted.name] > 1:
+                message = "A user credential cannot be altered twice in the same request"
+                raise Refused(ErrorCode.duplicate_resource, message)
+            await _change(credentials, wanted)
+            results[wanted.name] = {"user": wanted.name, "error_message": None}
+        except Refused as refused:
+            results[wanted.name] = {
+                "user": wanted.name,
+                "error_code": refused.error_code,
+                "error_message": str(refused),
+            }
+    return {"results": list(results.values())}
+
+
+async def _change(credentials: Credentials, wanted: Any) -> None:
+    """Raises Refused, or OSError."""
+    if not wanted.name:
+        raise Refused(ErrorCode.unacceptable_credential, "Username must not be empty")
+    mechanism = TYPES.get(wanted.mechanism)
+    if mechanism is None:
+        raise Refused(ErrorCode.unsupported_sasl_mechanism, "Unknown SCRAM mechanism")
+    if not hasattr(wanted, "salted_password"):
+        if not credentials.has(mechanism, wanted.name):
+            message = "Attempt to delete a user credential that does not exist"
+            raise Refused(ErrorCode.resource_not_found, message)
+        await credentials.delete(mechanism, wanted.name)
+        return
+    if not ITERATIONS_MIN <= wanted.iterations <= ITERATIONS_MAX:
+        many = "few" if wanted.iterations < ITERATIONS_MIN else "many"
+        raise Refused(ErrorCode.unacceptable_credential, f"Too {many} iterations")
+    if len(wanted.salt) < SALT_BYTES_MIN:
+        raise Refused(ErrorCode.unacceptable_credential, f"The salt has less than {SALT_BYTES_MIN} bytes")
+    made = of_salted_password(mechanism, wanted.salted_password, wanted.salt, wanted.iterations)
+    await credentials.put(mechanism, wanted.name, made)

@@ -1,0 +1,73 @@
+"""ConsumerGroupDescribe (69), for groups of the new consumer protocol (KIP-848).
+
+Behaviour: epochs, members, what each has and shall have. A group that doesn't exist, or is a classic one, is answered
+GROUP_ID_NOT_FOUND. Topics that are gone are left out of assignments.
+Version notes: v1 adds the kind of member; all are of the consumer protocol.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.errors import ErrorCode
+
+from embedded_broker.api.registry import Answer, api
+from embedded_broker.state.consumer_groups import ConsumerGroup
+from embedded_broker.state.consumer_members import ConsumerMember
+from embedded_broker.state.consumer_types import NOTHING, Partitions
+
+if TYPE_CHECKING:
+    from embedded_broker.broker import Broker
+    from embedded_broker.connection import Connection
+
+CONSUMER_MEMBER = 1
+
+
+@api(69, "consumer_group_describe", range(2))
+async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+    """See the module."""
+    return {"groups": [_describe(broker, group_id) for group_id in request.group_ids]}
+
+
+def _describe(broker: Broker, group_id: str) -> dict[str, Any]:
+    if not group_id:
+        return {"group_id": group_id, "error_code": ErrorCode.invalid_group_id}
+    group = broker.groups.get(group_id)
+    if not isinstance(group, ConsumerGroup):
+        message = f"Group {group_id} not found." if group is None else f"Group {group_id} is not a consumer group."
+        return {"group_id": group_id, "error_code": ErrorCode.group_id_not_found, "error_message": message}
+    members = group.members
+    return {
+        "group_id": group_id,
+        "group_state": group.state.value,
+        "group_epoch": members.epoch,
+        "assignment_epoch": members.assignment_epoch,
+        "assignor_name": members.assignor(),
+        "members": [_member(broker, member, members.targets.get(member.member_id, NOTHING)) for member in members],
+    }
+
+
+def _member(broker: Broker, member: ConsumerMember, target: Partitions) -> dict[str, Any]:
+    return {
+        "member_id": member.member_id,
+        "instance_id": member.instance_id,
+        "rack_id": member.rack_id,
+        "member_epoch": member.epoch,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "subscribed_topic_names": sorted(member.topic_names),
+        "subscribed_topic_regex": member.topic_regex,
+        "assignment": _assignment(broker, member.assigned),
+        "target_assignment": _assignment(broker, target),
+        "member_type": CONSUMER_MEMBER,
+    }
+
+
+def _assignment(broker: Broker, partitions: Partitions) -> dict[str, Any]:
+    topics = []
+    for topic_id in sorted({topic_id for topic_id, _ in partitions}):
+        topic = broker.topics.by_id(topic_id)
+        if topic is not None:
+            indexes = sorted(index for each, index in partitions if each == topic_id)
+            topics.append({"topic_id": topic_id, "topic_name": topic.name, "partitions": indexes})
+    return {"topic_partitions": topics}

@@ -1,0 +1,64 @@
+"""ConsumerGroupHeartbeat (68), the new consumer protocol (KIP-848).
+
+Behaviour: joins, keeps alive, hands partitions over, leaves (epoch -1) and lets a static member go for a while (-2).
+The broker assigns, by `uniform` or `range`; patterns of topic names have RE2's syntax, without flags inside and word
+boundaries. Answered when what it changed is on disk. A group that has members of the classic protocol takes
+none of this one and the other way round, as Kafka with group.consumer.migration.policy=disabled; an empty one changes.
+Version notes: from v1 on the member makes its own id, and may subscribe by a pattern.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from embedded_broker.api.registry import Answer, api
+from embedded_broker.state.consumer_types import ConsumerHeartbeat, Partitions
+
+if TYPE_CHECKING:
+    from embedded_broker.broker import Broker
+    from embedded_broker.connection import Connection
+
+MILLISECOND = timedelta(milliseconds=1)
+
+
+@api(68, "consumer_group_heartbeat", range(2))
+async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+    """See the module."""
+    rebalance_timeout_ms = request.rebalance_timeout // MILLISECOND
+    names = request.subscribed_topic_names
+    heartbeat = ConsumerHeartbeat(
+        request.member_id,
+        request.member_epoch,
+        conn.client_id,
+        conn.client_host,
+        request.instance_id,
+        request.rack_id,
+        None if rebalance_timeout_ms == -1 else rebalance_timeout_ms,
+        None if names is None else frozenset(names),
+        request.subscribed_topic_regex if version >= 1 else None,
+        request.server_assignor,
+        None if request.topic_partitions is None else _owned(request.topic_partitions),
+    )
+    answer = await broker.groups.consumer.heartbeat(request.group_id, heartbeat, version)
+    assignment = answer.assignment
+    return {
+        "error_code": answer.error_code,
+        "error_message": answer.error_message,
+        "member_id": answer.member_id or None,
+        "member_epoch": answer.member_epoch,
+        "heartbeat_interval": answer.heartbeat_interval_ms,
+        "assignment": None if assignment is None else {"topic_partitions": _by_topic(assignment)},
+    }
+
+
+def _owned(topics: Any) -> Partitions:
+    return frozenset((topic.topic_id, index) for topic in topics for index in topic.partitions)
+
+
+def _by_topic(partitions: Partitions) -> list[dict[str, Any]]:
+    topic_ids = sorted({topic_id for topic_id, _ in partitions})
+    return [
+        {"topic_id": topic_id, "partitions": sorted(index for each, index in partitions if each == topic_id)}
+        for topic_id in topic_ids
+    ]

@@ -1,0 +1,77 @@
+"""CreateAcls (30).
+
+Behaviour: each ACL is durable before the answer, and holds from then on; one that is there already is no error.
+Without an authorizer: SECURITY_DISABLED. Checks and messages as in AclApis and AclControlManager.
+Version notes: all versions are alike.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.errors import ErrorCode
+
+from embedded_broker.api.registry import Answer, api
+from embedded_broker.security.acls import CLUSTER_NAME, Acl, Operation, Pattern, Permission, Resource
+
+if TYPE_CHECKING:
+    from embedded_broker.broker import Broker
+    from embedded_broker.connection import Connection
+
+DISABLED = "No Authorizer is configured."
+NO_COLON = "(no colon is present separating the principal type from the principal name)"
+KINDS = frozenset(map(int, Resource))
+
+
+@api(30, "create_acls", range(1, 4))
+async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+    """See the module."""
+    authorizer = broker.security.authorizer
+    if authorizer is None:
+        refused = {"error_code": ErrorCode.security_disabled, "error_message": DISABLED}
+        return {"results": [refused for _ in request.creations]}
+    results: list[dict[str, Any]] = []
+    for wanted in request.creations:
+        try:
+            acl = _acl(wanted)
+        except ValueError as error:
+            results.append({"error_code": ErrorCode.invalid_request, "error_message": str(error)})
+            continue
+        if _is_filter(acl):
+            results.append({"error_code": ErrorCode.unknown_server_error, "error_message": None})
+            continue
+        await authorizer.add(acl)
+        results.append({"error_message": None})
+    return {"results": results}
+
+
+def _acl(wanted: Any) -> Acl:
+    """Raises ValueError."""
+    if wanted.resource_type == Resource.CLUSTER and wanted.resource_name != CLUSTER_NAME:
+        raise ValueError(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
+    if not wanted.resource_name:
+        raise ValueError("Invalid empty resource name")
+    kind, colon, name = wanted.principal.partition(":")
+    if not (kind and colon and name):
+        raise ValueError(f"Could not parse principal from `{wanted.principal}` {NO_COLON}")
+    if wanted.resource_type not in KINDS:
+        raise ValueError("Invalid resourceType UNKNOWN")
+    return Acl(
+        Resource(wanted.resource_type),
+        wanted.resource_name,
+        Pattern(wanted.resource_pattern_type),
+        wanted.principal,
+        wanted.host,
+        Operation(wanted.operation),
+        Permission(wanted.permission_type),
+    )
+
+
+def _is_filter(acl: Acl) -> bool:
+    """Whether it has a type that only filters may have; Kafka fails over these."""
+    return (
+        acl.resource is Resource.ANY
+        or acl.pattern not in (Pattern.LITERAL, Pattern.PREFIXED)
+        or acl.operation is Operation.ANY
+        or acl.permission is Permission.ANY
+    )

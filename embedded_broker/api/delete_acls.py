@@ -1,0 +1,44 @@
+"""DeleteAcls (31).
+
+Behaviour: the ACLs that each filter means are gone, durably, before the answer, which names them. Without an
+authorizer: SECURITY_DISABLED.
+Version notes: all versions are alike.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.errors import ErrorCode
+
+from embedded_broker.api.create_acls import DISABLED
+from embedded_broker.api.describe_acls import entry, filter_of
+from embedded_broker.api.registry import Answer, api
+
+if TYPE_CHECKING:
+    from embedded_broker.broker import Broker
+    from embedded_broker.connection import Connection
+
+
+@api(31, "delete_acls", range(1, 4))
+async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+    """See the module."""
+    authorizer = broker.security.authorizer
+    results: list[dict[str, Any]] = []
+    for wanted in request.filters:
+        if authorizer is None:
+            results.append({"error_code": ErrorCode.security_disabled, "error_message": DISABLED, "matching_acls": []})
+            continue
+        try:
+            found = authorizer.find(filter_of(wanted))
+        except ValueError as error:
+            results.append({"error_code": ErrorCode.invalid_request, "error_message": str(error), "matching_acls": []})
+            continue
+        await authorizer.remove(found)
+        matching = [
+            {"resource_type": int(acl.resource), "resource_name": acl.name, "pattern_type": int(acl.pattern),
+             "error_message": None, **entry(acl)}
+            for acl in found
+        ]  # fmt: skip
+        results.append({"error_message": None, "matching_acls": matching})
+    return {"filter_results": results}

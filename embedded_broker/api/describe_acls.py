@@ -1,0 +1,64 @@
+"""DescribeAcls (29).
+
+Behaviour: the ACLs that a filter means, by resource. Without an authorizer: SECURITY_DISABLED.
+Version notes: all versions are alike.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.errors import ErrorCode
+
+from embedded_broker.api.registry import Answer, api
+from embedded_broker.security.acls import Acl, Filter, Operation, Pattern, Permission, Resource
+
+if TYPE_CHECKING:
+    from embedded_broker.broker import Broker
+    from embedded_broker.connection import Connection
+
+DISABLED = "No Authorizer is configured on the broker"
+
+
+@api(29, "describe_acls", range(1, 4))
+async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+    """See the module."""
+    if broker.security.authorizer is None:
+        return {"error_code": ErrorCode.security_disabled, "error_message": DISABLED, "resources": []}
+    try:
+        wanted = filter_of(request)
+    except ValueError as error:
+        return {"error_code": ErrorCode.invalid_request, "error_message": str(error), "resources": []}
+    found = groupby(broker.security.authorizer.find(wanted), lambda acl: (acl.resource, acl.name, acl.pattern))
+    return {
+        "error_message": None,
+        "resources": [
+            {"resource_type": int(resource), "resource_name": name, "pattern_type": int(pattern),
+             "acls": [entry(acl) for acl in acls]}
+            for (resource, name, pattern), acls in found
+        ],
+    }  # fmt: skip
+
+
+def filter_of(request: Any) -> Filter:
+    """The filter that a request or an item of it describes. Raises ValueError for a type that doesn't exist."""
+    return Filter(
+        Resource(request.resource_type_filter),
+        request.resource_name_filter,
+        Pattern(request.pattern_type_filter),
+        request.principal_filter,
+        request.host_filter,
+        Operation(request.operation),
+        Permission(request.permission_type),
+    )
+
+
+def entry(acl: Acl) -> dict[str, Any]:
+    """What an ACL says, beside what it is about."""
+    return {
+        "principal": acl.principal,
+        "host": acl.host,
+        "operation": int(acl.operation),
+        "permission_type": int(acl.permission),
+    }

@@ -1,0 +1,21 @@
+"""DescribeClientQuotas (48).
+
+Behaviour: this broker has no quotas: an empty list.
+Version notes: v1 is flexible.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from embedded_broker.api.registry import Answer, api
+
+if TYPE_CHECKING:
+    from embedded_broker.broker import Broker
+    from embedded_broker.connection import Connection
+
+
+@api(48, "describe_client_quotas", range(2))
+async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+    """See the module."""
+    return {"error_message": None, "entries": []}

@@ -1,0 +1,49 @@
+"""DescribeLogDirs (35).
+
+Behaviour: the one data directory, the size of each partition's log, and how much of the volume is left.
+Version notes: v2 is flexible, v3 adds an error for all, v4 the volume's sizes, v5 whether the directory is cordoned
+(it never is).
+"""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Any
+
+from embedded_broker.api.registry import Answer, api
+
+if TYPE_CHECKING:
+    from embedded_broker.broker import Broker
+    from embedded_broker.connection import Connection
+    from embedded_broker.partition import Partition
+
+
+@api(35, "describe_log_dirs", range(1, 6))
+async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+    """See the module."""
+    if request.topics is None:
+        wanted = {topic.name: list(range(len(topic.partitions))) for topic in broker.topics.all()}
+    else:
+        wanted = {topic.topic: list(topic.partitions) for topic in request.topics}
+    topics = []
+    for name, indexes in wanted.items():
+        found = [broker.topics.partition(name, index) for index in indexes]
+        partitions = [_partition(partition) for partition in found if partition is not None]
+        if partitions:
+            topics.append({"name": name, "partitions": partitions})
+    volume = shutil.disk_usage(broker.config.data_dir)
+    directory = {
+        "log_dir": str(broker.config.data_dir.absolute()),
+        "topics": topics,
+        "total_bytes": volume.total,
+        "usable_bytes": volume.free,
+    }
+    return {"results": [directory]}
+
+
+def _partition(partition: Partition) -> dict[str, Any]:
+    return {
+        "partition_index": partition.index,
+        "partition_size": partition.log.size_bytes,
+        "offset_lag": partition.log_end - partition.high_watermark,
+    }

@@ -1,0 +1,82 @@
+"""DescribeTopicPartitions (75), how the Java admin client describes topics (KIP-966).
+
+Behaviour: topics in order of their names, from the cursor on, until the limit of partitions is reached; then a cursor
+says where to go on. No topics named means all. A named topic that doesn't exist, or can't, is said so; a topic of the
+cursor that is gone meanwhile is passed over.
+Version notes: only v0 exists.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.errors import ErrorCode
+
+from embedded_broker.api.registry import Answer, api
+from embedded_broker.topic_names import name_problem
+
+if TYPE_CHECKING:
+    from embedded_broker.broker import Broker
+    from embedded_broker.connection import Connection
+    from embedded_broker.partition import Partition
+
+PARTITIONS_MAX = 2_000
+
+
+@api(75, "describe_topic_partitions", range(1))
+async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+    """See the module."""
+    named = {topic.name for topic in request.topics}
+    names = sorted(named or broker.topics.names())
+    first, start = "", 0
+    if request.cursor is not None:
+        first, start = request.cursor.topic_name, request.cursor.partition_index
+        if start < 0 or (named and first not in named):
+            return _invalid(named)
+    left = max(1, min(request.response_partition_limit, PARTITIONS_MAX))
+    topics: list[dict[str, Any]] = []
+    for name in (each for each in names if each >= first):
+        at = start if name == first else 0
+        if left == 0:
+            return {"topics": topics, "next_cursor": {"topic_name": name, "partition_index": at}}
+        topic = broker.topics.get(name)
+        if topic is None:
+            if named:
+                topics.append(_missing(name))
+            continue
+        shown = topic.partitions[at : at + left]
+        partitions = [_partition(broker.config.node_id, partition) for partition in shown]
+        topics.append(
+            {
+                "name": name,
+                "topic_id": topic.topic_id,
+                "is_internal": topic.is_internal,
+                "partitions": partitions,
+            }
+        )
+        left -= len(shown)
+        if at + len(shown) < len(topic.partitions):
+            return {"topics": topics, "next_cursor": {"topic_name": name, "partition_index": at + len(shown)}}
+    return {"topics": topics, "next_cursor": None}
+
+
+def _missing(name: str) -> dict[str, Any]:
+    impossible = name_problem(name) is not None
+    error_code = ErrorCode.invalid_topic_exception if impossible else ErrorCode.unknown_topic_or_partition
+    return {"name": name, "error_code": error_code}
+
+
+def _invalid(names: set[str]) -> dict[str, Any]:
+    return {"topics": [{"name": name, "error_code": ErrorCode.invalid_request} for name in sorted(names)]}
+
+
+def _partition(node: int, partition: Partition) -> dict[str, Any]:
+    return {
+        "partition_index": partition.index,
+        "leader_id": node,
+        "leader_epoch": partition.leader_epoch,
+        "replica_nodes": [node],
+        "isr_nodes": [node],
+        "eligible_leader_replicas": [],
+        "last_known_elr": [],
+    }

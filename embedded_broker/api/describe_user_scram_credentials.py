@@ -1,0 +1,44 @@
+"""DescribeUserScramCredentials (50).
+
+Behaviour: which mechanisms a user has stored credentials for, and with how many iterations; nothing else of them.
+Users that only the users file names are not among them. A user named twice: DUPLICATE_RESOURCE; one without a
+credential: RESOURCE_NOT_FOUND.
+Version notes: there is v0 only.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.errors import ErrorCode
+
+from embedded_broker.api.registry import Answer, api
+from embedded_broker.security.credentials import TYPES
+
+if TYPE_CHECKING:
+    from embedded_broker.broker import Broker
+    from embedded_broker.connection import Connection
+
+NUMBERS = {name: number for number, name in TYPES.items()}
+
+
+@api(50, "describe_user_scram_credentials", range(1))
+async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+    """See the module."""
+    stored = broker.security.credentials.stored()
+    times = Counter(each.name for each in request.users or ()) or Counter(stored.keys())
+    return {"error_message": None, "results": [_one(name, times[name], stored.get(name, ())) for name in sorted(times)]}
+
+
+def _one(name: str, times: int, found: Any) -> dict[str, Any]:
+    if times > 1:
+        message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
+        return {"user": name, "error_code": ErrorCode.duplicate_resource, "error_message": message,
+                "credential_infos": []}  # fmt: skip
+    if not found:
+        message = f"Attempt to describe a user credential that does not exist: {name}"
+        return {"user": name, "error_code": ErrorCode.resource_not_found, "error_message": message,
+                "credential_infos": []}  # fmt: skip
+    infos = [{"mechanism": NUMBERS[mechanism], "iterations": iterations} for mechanism, iterations in found]
+    return {"user": name, "error_message": None, "credential_infos": infos}

@@ -1,0 +1,46 @@
+"""ElectLeaders (43).
+
+Behaviour: the one broker leads every partition already: ELECTION_NOT_NEEDED for each that exists.
+Version notes: v1 adds the kind of election and an error for all; no partitions named means all, of which those that
+need no election aren't listed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.errors import ErrorCode
+
+from embedded_broker.api.registry import Answer, api
+
+if TYPE_CHECKING:
+    from embedded_broker.broker import Broker
+    from embedded_broker.connection import Connection
+
+
+@api(43, "elect_leaders", range(3))
+async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+    """See the module."""
+    return {
+        "replica_election_results": [
+            {
+                "topic": topic.topic,
+                "partition_result": [_result(broker, topic.topic, index) for index in topic.partitions],
+            }
+            for topic in request.topic_partitions or ()
+        ]
+    }
+
+
+def _result(broker: Broker, topic: str, index: int) -> dict[str, Any]:
+    if broker.topics.partition(topic, index) is None:
+        return {
+            "partition_id": index,
+            "error_code": ErrorCode.unknown_topic_or_partition,
+            "error_message": "no such partition",
+        }
+    return {
+        "partition_id": index,
+        "error_code": ErrorCode.election_not_needed,
+        "error_message": "the one broker leads it already",
+    }

@@ -1,0 +1,31 @@
+"""ListConfigResources (74).
+
+Behaviour: topics and this broker; there are no client metrics here, and no groups with configs of their own.
+Version notes: v0 lists client metrics only; v1 takes the kinds to list, none meaning all.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.errors import ErrorCode
+
+from embedded_broker.api.registry import Answer, api
+
+if TYPE_CHECKING:
+    from embedded_broker.broker import Broker
+    from embedded_broker.connection import Connection
+
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
+KINDS = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
+
+
+@api(74, "list_config_resources", range(2))
+async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+    """See the module."""
+    kinds = (tuple(request.resource_types) or KINDS) if version >= 1 else (CLIENT_METRICS,)
+    if not set(kinds) <= set(KINDS):
+        return {"error_code": ErrorCode.unsupported_version}
+    names = {TOPIC: sorted(broker.topics.names()), BROKER: [str(broker.config.node_id)]}
+    found = [{"resource_type": kind, "resource_name": name} for kind in kinds for name in names.get(kind, ())]
+    return {"config_resources": found}

@@ -1,0 +1,21 @@
+"""ListPartitionReassignments (46).
+
+Behaviour: there is one broker, so nothing is ever moved: an empty list.
+Version notes: only v0 exists.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from embedded_broker.api.registry import Answer, api
+
+if TYPE_CHECKING:
+    from embedded_broker.broker import Broker
+    from embedded_broker.connection import Connection
+
+
+@api(46, "list_partition_reassignments", range(1))
+async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+    """See the module."""
+    return {"error_message": None, "topics": []}

@@ -1,0 +1,191 @@
+"""Compaction of topics with cleanup.policy=compact: when, what, and how the result gets into the log.
+
+Source: Kafka `LogCleaner`, `LogCleanerManager`. Only whole segments are cleaned, never the last one, and nothing at or
+above the last stable offset. The work is done in a thread on files of its own; only the exchange at the end is a step
+of the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from embedded_broker.log.cleaning import Aborted, Cleaner, Last, Transactions, latest_offsets
+from embedded_broker.log.format import CLEANED_SUFFIX, segment_name
+from embedded_broker.log.fs import FileSystem
+from embedded_broker.log.partition_log import PartitionLog
+from embedded_broker.log.segment import CorruptLog, Segment
+from embedded_broker.partition import Partition
+from embedded_broker.room import suppress_full
+from embedded_broker.topic_configs import is_compacted, number, value
+from embedded_broker.wire.batch import CorruptBatch, read_header
+
+if TYPE_CHECKING:
+    from embedded_broker.broker import Broker
+
+KEYS_MAX = 1_000_000
+"""In memory at a time, some 100 bytes each; a log with more takes several passes."""
+Group = tuple[list[Segment], Segment]
+"""Segments that follow each other, and the new one that stands for them."""
+log = logging.getLogger("embedded_broker")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A pass over one partition, as of one moment on the event loop."""
+
+    clean: list[Segment]
+    dirty: list[Segment]
+    end_offset: int
+    """Where the segment behind them begins."""
+    aborted: list[Aborted]
+    producers: dict[int, Last]
+    segment_bytes: int
+    delete_retention_ms: int
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a pass has written."""
+
+    groups: list[Group]
+    clean_end: int
+    markers_gone: set[int]
+
+
+class Compaction:
+    """Looks through all compacted topics."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._uncleanable: set[Partition] = set()
+
+    async def run_once(self) -> None:
+        """Clean what is dirty enough. Raises OSError."""
+        for topic in self._broker.topics.all():
+            if topic.is_internal or not is_compacted(topic.configs):
+                continue
+            for partition in topic.partitions:
+                if self._broker.has_room and partition not in self._uncleanable:
+                    await self.clean(partition)
+
+    async def clean(self, partition: Partition) -> None:
+        """Clean a partition if it is worth while. Raises OSError."""
+        job = find_job(partition, self._broker.clock.now_ms())
+        if job is None:
+            return
+        segments = job.clean + job.dirty
+        for segment in segments:
+            segment.hold()
+        try:
+            with suppress_full():
+                result = await asyncio.to_thread(write_clean, self._broker.fs, partition.log, job)
+                async with self._broker.commit.exclusive():
+                    partition.exchange(result.groups, result.clean_end, result.markers_gone)
+        except CorruptBatch as error:
+            self._uncleanable.add(partition)
+            log.error("partition %s-%d can't be compacted: %s", partition.topic, partition.index, error)
+        except CorruptLog as error:
+            partition.stop(error)
+        finally:
+            for segment in segments:
+                segment.release()
+
+
+def find_job(partition: Partition, now_ms: int) -> Job | None:
+    """What there is to do in a partition, if it is worth while. Source: `LogToClean`, `LogCleanerManager`."""
+    if partition.closed or partition.stopped is not None:
+        return None
+    configs, segments = partition.configs, partition.log.segments[:-1]
+    clean = [segment for segment in segments if segment.end_offset <= partition.log.clean_end]
+    dirty = []
+    lag_ms = number(configs, "min.compaction.lag.ms")
+    for segment in segments[len(clean) :]:
+        is_young = lag_ms > 0 and segment.max_timestamp > now_ms - lag_ms
+        if segment.end_offset > partition.last_stable or is_young:
+            break
+        dirty.append(segment)
+    dirty_bytes = sum(segment.size_bytes for segment in dirty)
+    if not dirty_bytes:
+        return None
+    share = dirty_bytes / (dirty_bytes + sum(segment.size_bytes for segment in clean))
+    overdue_ms = now_ms - number(configs, "max.compaction.lag.ms")
+    is_overdue = (dirty[0].first_timestamp() or 0) < overdue_ms
+    if share <= float(value(configs, "min.cleanable.dirty.ratio")) and not is_overdue:
+        return None
+    return Job(
+        clean,
+        dirty,
+        partition.log.segments[len(clean) + len(dirty)].base_offset,
+        [Aborted(a.producer_id, a.first_offset, a.marker_offset) for a in partition.producers.aborted_transactions()],
+        {e.producer_id: Last(e.last_data_offset, e.epoch) for e in partition.producers.entries()},
+        number(configs, "segment.bytes"),
+        number(configs, "delete.retention.ms"),
+        now_ms,
+    )
+
+
+def write_clean(fs: FileSystem, partition_log: PartitionLog, job: Job) -> Result:
+    """Write new segments beside the old ones. Called in a thread.
+
+    Raises CorruptBatch when records can't be read though the CRC is right; CorruptLog; OSError.
+    """
+    partition_log.flush()  # what is replaced must not be younger than what replaces it
+    latest, count = latest_offsets(job.dirty, job.aborted, KEYS_MAX)
+    rest = job.dirty[count:]
+    clean_end = rest[0].base_offset if rest else job.end_offset
+    transactions = Transactions(job.aborted)
+    cleaner = Cleaner(latest, transactions, job.producers, job.now_ms, job.delete_retention_ms)
+    writer = _Writer(fs, partition_log, clean_end, job.segment_bytes)
+    try:
+        for segment in job.clean + job.dirty[:count]:
+            writer.begin(segment)
+            for batch in cleaner.kept(segment):
+                writer.add(batch)
+        return Result(writer.finish(), clean_end, cleaner.markers_gone)
+    except BaseException:
+        partition_log.discard([new for _, new in writer.groups])
+        raise
+
+
+class _Writer:
+    """Writes new segments, each in the place of one or, if they are small, several."""
+
+    def __init__(self, fs: FileSystem, partition_log: PartitionLog, gaps_below: int, segment_bytes: int) -> None:
+        self.groups: list[Group] = []
+        self._fs, self._log = fs, partition_log
+        self._gaps_below, self._segment_bytes = gaps_below, segment_bytes
+        self._changed: list[bool] = []
+
+    def begin(self, segment: Segment) -> None:
+        """What follows is of `segment`."""
+        if self.groups and self.groups[-1][1].size_bytes + segment.size_bytes <= self._segment_bytes:
+            self.groups[-1][0].append(segment)
+            self._changed[-1] = True
+            return
+        name = segment_name(segment.base_offset) + CLEANED_SUFFIX
+        self._fs.remove(self._log.directory / name)  # of a pass that has failed
+        new = Segment(self._fs, self._log.directory, segment.base_offset, self._gaps_below, name)
+        self.groups.append(([segment], new))
+        self._changed.append(False)
+
+    def add(self, batch: bytes | memoryview) -> None:
+        """A batch that stays; one that was made anew is bytes."""
+        self._changed[-1] |= isinstance(batch, bytes)
+        self.groups[-1][1].append(read_header(batch), bytes(batch))
+
+    def finish(self) -> list[Group]:
+        """Make them durable; those that are as they were are left out. Raises OSError."""
+        for _, new in self.groups:
+            new.sync()
+        as_before = [
+            (old, new)
+            for (old, new), changed in zip(self.groups, self._changed, strict=True)
+            if not changed and new.size_bytes == old[0].size_bytes
+        ]
+        self._log.discard([new for _, new in as_before])
+        self.groups = [group for group in self.groups if group not in as_before]
+        return self.groups

@@ -1,0 +1,147 @@
+"""The coordinator of classic groups: carries out what their machines ask for, and holds the requests that wait.
+
+Source: Kafka `GroupCoordinatorService`, `GroupMetadataManager`. A group's record is written when its leader's
+assignment arrives and when it becomes empty, so a restart finds consumers in their group and they just go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable
+
+from kio.schema.errors import ErrorCode
+
+from embedded_broker.coordinators.background import Background
+from embedded_broker.coordinators.group_registry import GroupRegistry
+from embedded_broker.coordinators.ports import GroupConfig, Host
+from embedded_broker.state import group_log
+from embedded_broker.state.group_types import (
+    Cancel,
+    Effect,
+    JoinAnswer,
+    JoinRequest,
+    Reply,
+    Schedule,
+    Store,
+    StoredEvent,
+    SyncAnswer,
+    SyncRequest,
+    TimerEvent,
+)
+from embedded_broker.state.groups import Group
+
+
+class ClassicGroups:
+    """See the module. Called on the event loop only."""
+
+    def __init__(self, host: Host, background: Background, config: GroupConfig, registry: GroupRegistry) -> None:
+        self._host, self._background, self._config, self._registry = host, background, config, registry
+
+    def resume(self) -> None:
+        """Give the members found at recovery one session timeout to show that they live."""
+        for group in self._registry.all():
+            if isinstance(group, Group):
+                for member in group.members:
+                    self._run(group, group.touch(member.member_id))
+
+    async def join(self, group_id: str, make: Callable[[object, str], JoinRequest]) -> JoinAnswer:
+        """JoinGroup; returns when the rebalance is over.
+
+        Args:
+            group_id: which group.
+            make: the request, given a ticket and a suffix that makes a new member id unique.
+        """
+        ticket: asyncio.Future[JoinAnswer] = asyncio.get_running_loop().create_future()
+        request = make(ticket, str(uuid.uuid4()))
+        if not group_id:
+            return JoinAnswer(ErrorCode.invalid_group_id, request.member_id)
+        limits = self._config.min_session_timeout_ms, self._config.max_session_timeout_ms
+        if not limits[0] <= request.session_timeout_ms <= limits[1]:
+            return JoinAnswer(ErrorCode.invalid_session_timeout, request.member_id)
+        group = self._registry.classic(group_id)
+        if group is None:
+            if request.member_id:
+                return JoinAnswer(ErrorCode.unknown_member_id, request.member_id)
+            group = self._registry.find_or_create_classic(group_id)
+            if group is None:
+                return JoinAnswer(ErrorCode.inconsistent_group_protocol, request.member_id)
+        self._run(group, group.join(request))
+        return await ticket
+
+    async def sync(self, group_id: str, make: Callable[[object], SyncRequest]) -> SyncAnswer:
+        """SyncGroup; returns when the leader has brought the assignment.
+
+        Args:
+            group_id: which group.
+            make: the request, given a ticket.
+        """
+        if not group_id:
+            return SyncAnswer(ErrorCode.invalid_group_id)
+        group = self._registry.classic(group_id)
+        if group is None:
+            return SyncAnswer(ErrorCode.unknown_member_id)
+        ticket: asyncio.Future[SyncAnswer] = asyncio.get_running_loop().create_future()
+        self._run(group, group.sync(make(ticket)))
+        return await ticket
+
+    def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        """Heartbeat: a member lives."""
+        if not group_id:
+            return ErrorCode.invalid_group_id
+        group = self._registry.classic(group_id)
+        if group is None:
+            return ErrorCode.unknown_member_id
+        error_code, effects = group.heartbeat(member_id, instance_id, generation)
+        self._run(group, effects)
+        return error_code
+
+    def leave(self, group_id: str, members: list[tuple[str, str | None]]) -> tuple[ErrorCode, list[ErrorCode]]:
+        """LeaveGroup by (member id, instance id): an error for the request, and one for each member."""
+        if not group_id:
+            return ErrorCode.invalid_group_id, []
+        group = self._registry.classic(group_id)
+        if group is None:
+            return ErrorCode.none, [ErrorCode.unknown_member_id for _ in members]
+        results, effects = group.leave(members)
+        self._run(group, effects)
+        return ErrorCode.none, results
+
+    def touch(self, group_id: str, member_id: str) -> None:
+        """A member has committed offsets, so it lives."""
+        group = self._registry.classic(group_id)
+        if group is not None and member_id in group.members:
+            self._run(group, group.touch(member_id))
+
+    def _run(self, group: Group, effects: list[Effect]) -> None:
+        """Carry out what the machine asks for, in its order."""
+        for effect in effects:
+            if isinstance(effect, Reply):
+                _answer(effect)
+            elif isinstance(effect, Schedule):
+                key, event = (group.group_id, effect.key), effect.event
+                self._background.schedule(key, effect.delay_ms, self._expiry(group, event))
+            elif isinstance(effect, Cancel):
+                self._background.cancel((group.group_id, effect.key))
+            else:
+                self._store(group, effect)
+
+    def _expiry(self, group: Group, event: TimerEvent) -> Callable[[], None]:
+        return lambda: self._run(group, group.expired(event))
+
+    def _store(self, group: Group, effect: Store) -> None:
+        now_ms = self._host.clock.now_ms()
+        self._registry.store(group, group_log.encode_group(group, effect.assignment, now_ms), now_ms)
+        if effect.then is not None:
+            self._background.spawn(f"store group {group.group_id}", self._go_on(group, effect.then))
+
+    async def _go_on(self, group: Group, event: StoredEvent) -> None:
+        await self._registry.durable()
+        self._run(group, group.stored(event))
+
+
+def _answer(reply: Reply) -> None:
+    ticket = reply.ticket
+    # The client may have hung up, which cancels its future.
+    if isinstance(ticket, asyncio.Future) and not ticket.done():
+        ticket.set_result(reply.answer)

@@ -1,0 +1,116 @@
+"""The coordinator of consumer groups (KIP-848): writes what their machines ask for before it answers, keeps timers.
+
+Source: Kafka `GroupMetadataManager.consumerGroupHeartbeat`.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Collection
+from dataclasses import replace
+
+from kio.schema.errors import ErrorCode
+
+from embedded_broker.coordinators.background import Background
+from embedded_broker.coordinators.group_registry import GroupRegistry, Record, is_empty
+from embedded_broker.coordinators.ports import Topics
+from embedded_broker.state import consumer_log, subscriptions
+from embedded_broker.state.consumer_groups import ConsumerEffects, ConsumerGroup
+from embedded_broker.state.consumer_types import (
+    JOIN_EPOCH,
+    ConsumerAnswer,
+    ConsumerHeartbeat,
+    ConsumerTimer,
+    Refused,
+    TopicInfo,
+    Unwatch,
+)
+
+
+class TopicCatalog:
+    """The broker's topics, as groups look at them."""
+
+    def __init__(self, topics: Callable[[], Topics]) -> None:
+        self._topics = topics
+
+    @property
+    def version(self) -> int:
+        """See `Catalog`."""
+        return self._topics().version
+
+    def names(self) -> Collection[str]:
+        """See `Catalog`."""
+        return self._topics().names()
+
+    def info(self, name: str) -> TopicInfo | None:
+        """See `Catalog`."""
+        topic = self._topics().get(name)
+        return None if topic is None else TopicInfo(topic.topic_id, len(topic.partitions))
+
+
+class ConsumerGroups:
+    """See the module. Called on the event loop only."""
+
+    def __init__(self, background: Background, registry: GroupRegistry, catalog: TopicCatalog) -> None:
+        self._background, self._registry, self.catalog = background, registry, catalog
+
+    def resume(self) -> None:
+        """Give the members found at recovery one session timeout to show that they live."""
+        for group in self._registry.all():
+            if isinstance(group, ConsumerGroup):
+                self._carry_out(group, group.resume())
+
+    async def heartbeat(self, group_id: str, request: ConsumerHeartbeat, version: int) -> ConsumerAnswer:
+        """ConsumerGroupHeartbeat. Must not return before what it changed, and what was changed before, is on disk.
+
+        Args:
+            group_id: which group.
+            request: the heartbeat.
+            version: of the API.
+        """
+        try:
+            subscriptions.check(group_id, request, version)
+            group, is_new = self._find(group_id, request)
+        except Refused as refused:
+            return ConsumerAnswer(refused.error_code, str(refused))
+        if not request.member_id:
+            request = replace(request, member_id=str(uuid.uuid4()))
+        answer, effects = group.heartbeat(request, self.catalog)
+        tombstones: list[Record] = []
+        if is_new and answer.error_code is ErrorCode.none:
+            tombstones = self._registry.adopt(group)
+        self._carry_out(group, effects, tombstones)
+        await self._registry.durable()
+        return answer
+
+    async def remove(self, group: ConsumerGroup, leaving: list[tuple[str, str | None]]) -> list[ErrorCode]:
+        """LeaveGroup by (member id, instance id), for an admin client. Must not return before it is on disk."""
+        results, effects = group.remove(leaving)
+        self._carry_out(group, effects)
+        await self._registry.durable()
+        return results
+
+    def _find(self, group_id: str, request: ConsumerHeartbeat) -> tuple[ConsumerGroup, bool]:
+        """The group, and whether nobody knows of it yet. Raises Refused."""
+        group = self._registry.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            return group, False
+        if group is None and request.member_epoch != JOIN_EPOCH:
+            raise Refused(ErrorCode.group_id_not_found, f"Consumer group {group_id} not found.")
+        if group is not None and (request.member_epoch != JOIN_EPOCH or not is_empty(group)):
+            raise Refused(ErrorCode.group_id_not_found, f"Group {group_id} is not a consumer group.")
+        return self._registry.new_consumer(group_id), True
+
+    def _carry_out(self, group: ConsumerGroup, effects: ConsumerEffects, before: list[Record] | None = None) -> None:
+        """One batch of records, then the timers."""
+        records = [consumer_log.encode(group.group_id, change) for change in effects.records]
+        self._registry.append([*(before or []), *records])
+        for timer in effects.timers:
+            key = (group.group_id, timer.key)
+            if isinstance(timer, Unwatch):
+                self._background.cancel(key)
+            else:
+                self._background.schedule(key, timer.delay_ms, self._expiry(group, timer.event))
+
+    def _expiry(self, group: ConsumerGroup, event: ConsumerTimer) -> Callable[[], None]:
+        return lambda: self._carry_out(group, group.expired(event))

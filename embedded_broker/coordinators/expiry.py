@@ -1,0 +1,57 @@
+"""Expiry of committed offsets, every ten minutes, as Kafka does it.
+
+An offset goes `offsets.retention.minutes` after it was committed, or, in a classic group whose members have left, after
+they left; but never while a member is subscribed to its topic, or a transaction is open over it. A group goes with its
+last offset, once it has no members. Source: `OffsetMetadataManager.cleanupExpiredOffsets`, KIP-211, KIP-496.
+"""
+
+from __future__ import annotations
+
+from embedded_broker.coordinators.group_registry import AnyGroup, GroupRegistry, is_empty
+from embedded_broker.coordinators.offsets import OffsetManager
+from embedded_broker.coordinators.ports import GroupConfig
+from embedded_broker.state.consumer_groups import ConsumerGroup
+from embedded_broker.state.consumer_types import Catalog
+from embedded_broker.state.group_types import GroupState
+from embedded_broker.state.offsets import CommittedOffset
+from embedded_broker.state.transactions import TopicPartition
+
+
+class Expiry:
+    """See the module."""
+
+    def __init__(self, registry: GroupRegistry, offsets: OffsetManager, catalog: Catalog, config: GroupConfig) -> None:
+        self._registry, self._offsets, self._catalog, self._config = registry, offsets, catalog, config
+
+    def expired(self, group: AnyGroup, now_ms: int) -> list[TopicPartition]:
+        """Partitions whose offsets have had their time."""
+        committed = self._offsets.state.committed(group.group_id)
+        return [
+            partition
+            for partition, offset in committed.items()
+            if (since_ms := self._since_ms(group, offset)) is not None
+            and now_ms - since_ms >= self._config.offsets_retention_ms
+            and not self._offsets.state.is_unstable(group.group_id, partition)
+            and not is_subscribed(group, partition[0], self._catalog)
+        ]
+
+    def is_over(self, group: AnyGroup) -> bool:
+        """Whether a group has neither members nor offsets, nor will get any from a transaction."""
+        return is_empty(group) and self._offsets.is_settled and not self._offsets.state.known(group.group_id)
+
+    def _since_ms(self, group: AnyGroup, offset: CommittedOffset) -> int | None:
+        """Since when an offset's time counts; None: it doesn't."""
+        if isinstance(group, ConsumerGroup) or group.protocol_type is None:
+            return offset.commit_ms
+        if group.state is GroupState.EMPTY:
+            return self._registry.stored_ms(group)
+        knows_topics = group.state is GroupState.STABLE and group.subscribed_topics() is not None
+        return offset.commit_ms if knows_topics else None
+
+
+def is_subscribed(group: AnyGroup, topic: str, catalog: Catalog) -> bool:
+    """Whether a member of the group is, or has to be taken for, subscribed to a topic."""
+    if isinstance(group, ConsumerGroup):
+        return topic in group.subscribed_topics(catalog)
+    topics = group.subscribed_topics()
+    return group.is_consumers if topics is None else topic in topics

@@ -1,0 +1,151 @@
+"""All groups by id, of either protocol, and their records in `__consumer_offsets`.
+
+A group has one kind at a time: classic, or consumer (KIP-848). An empty group changes its kind when a member of the
+other one joins; one with members doesn't, as in Kafka with `group.consumer.migration.policy=disabled`.
+"""
+
+from __future__ import annotations
+
+from embedded_broker.coordinators.ports import OFFSETS_TOPIC, GroupConfig, Host
+from embedded_broker.state import consumer_log, group_log
+from embedded_broker.state.consumer_groups import ConsumerGroup
+from embedded_broker.state.consumer_log import ConsumerRecord
+from embedded_broker.state.consumer_members import Change, GroupEpoch, is_tombstone
+from embedded_broker.state.consumer_types import ConsumerGroupConfig
+from embedded_broker.state.group_types import GroupState
+from embedded_broker.state.groups import Group
+from embedded_broker.wire.records import encode
+
+AnyGroup = Group | ConsumerGroup
+Record = tuple[bytes, bytes | None]
+
+
+class GroupRegistry:
+    """See the module. Called on the event loop only."""
+
+    def __init__(self, host: Host, config: GroupConfig) -> None:
+        self._host, self._config = host, config
+        self._groups: dict[str, AnyGroup] = {}
+        # Of groups that have a config of their own; they need not exist.
+        self._consumer_configs: dict[str, ConsumerGroupConfig] = {}
+        # The value of each classic group's last record, and when it was written: since when a group is empty.
+        self._stored: dict[str, tuple[bytes, int]] = {}
+
+    def get(self, group_id: str) -> AnyGroup | None:
+        """A group of either kind."""
+        return self._groups.get(group_id)
+
+    def classic(self, group_id: str) -> Group | None:
+        """A group of the classic protocol."""
+        group = self._groups.get(group_id)
+        return group if isinstance(group, Group) else None
+
+    def all(self) -> list[AnyGroup]:
+        """All groups."""
+        return list(self._groups.values())
+
+    def find_or_create(self, group_id: str) -> AnyGroup:
+        """A group of either kind; a new one is classic and holds nothing but offsets."""
+        group = self._groups.get(group_id)
+        if group is None:
+            group = self._groups[group_id] = self._new_classic(group_id)
+        return group
+
+    def find_or_create_classic(self, group_id: str) -> Group | None:
+        """A classic group, perhaps in the place of an empty consumer group; None if that has members."""
+        group = self._groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            if not is_empty(group):
+                return None
+            self.append(self.retire(group))
+        found = self.find_or_create(group_id)
+        assert isinstance(found, Group)
+        return found
+
+    def new_consumer(self, group_id: str) -> ConsumerGroup:
+        """A consumer group that nobody knows of before `adopt`."""
+        return ConsumerGroup(group_id, self._consumer_configs.get(group_id, self._config.consumer))
+
+    def configure(self, group_id: str, config: ConsumerGroupConfig) -> None:
+        """Let a group, now and whenever it is made, have a config of its own."""
+        self._consumer_configs[group_id] = config
+        group = self._groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            group.config = config
+
+    def adopt(self, group: ConsumerGroup) -> list[Record]:
+        """Make a new consumer group known, perhaps in the place of an empty classic one; tombstones of that."""
+        former = self._groups.get(group.group_id)
+        tombstones = self.retire(former) if isinstance(former, Group) else []
+        self._groups[group.group_id] = group
+        return tombstones
+
+    def retire(self, group: AnyGroup) -> list[Record]:
+        """Forget an empty group; its tombstones, to be appended in the same step. Its offsets stay."""
+        del self._groups[group.group_id]
+        self._stored.pop(group.group_id, None)
+        if isinstance(group, ConsumerGroup):
+            return [consumer_log.encode(group.group_id, change) for change in group.die()]
+        group.die()
+        return [(group_log.encode_key(group.group_id), None)]
+
+    def append(self, records: list[Record]) -> None:
+        """Write records as one batch: all of them or none survive."""
+        if records:
+            self._host.internal_log(OFFSETS_TOPIC).append(encode(records, self._host.clock.now_ms()))
+
+    async def durable(self) -> None:
+        """Must not return before all that was appended is on disk."""
+        await self._host.durable(self._host.internal_log(OFFSETS_TOPIC))
+
+    def store(self, group: Group, value: bytes, now_ms: int) -> None:
+        """Write a classic group's record."""
+        self.append([(group_log.encode_key(group.group_id), value)])
+        self._stored[group.group_id] = value, now_ms
+
+    def stored_ms(self, group: Group) -> int:
+        """When a classic group was stored last: one without members, when it became so."""
+        return self._stored.get(group.group_id, (b"", 0))[1]
+
+    def replay(self, found: group_log.Found, value: bytes | None) -> None:
+        """Take over a record that says something about a group itself."""
+        if isinstance(found, group_log.GroupRecord):
+            group = self._groups[found.group_id] = self._new_classic(found.group_id)
+            group_log.restore(group, found)
+            self._stored[found.group_id] = value or b"", found.state_ms
+        elif isinstance(found, group_log.GroupForgotten):
+            if self.classic(found.group_id) is not None:
+                del self._groups[found.group_id]
+            self._stored.pop(found.group_id, None)
+        elif isinstance(found, ConsumerRecord):
+            self._replay_consumer(found.group_id, found.change)
+
+    def _replay_consumer(self, group_id: str, change: Change) -> None:
+        group = self._groups.get(group_id)
+        if isinstance(change, GroupEpoch) and change.epoch is None:
+            if isinstance(group, ConsumerGroup):
+                del self._groups[group_id]
+            return
+        if not isinstance(group, ConsumerGroup):
+            if is_tombstone(change):
+                return
+            group = self._groups[group_id] = self.new_consumer(group_id)
+        group.replay(change)
+
+    def live(self) -> list[Record]:
+        """What the log must hold of the groups themselves."""
+        records: list[Record] = [
+            (group_log.encode_key(group_id), value) for group_id, (value, _) in self._stored.items()
+        ]
+        for group in self._groups.values():
+            if isinstance(group, ConsumerGroup):
+                records += [consumer_log.encode(group.group_id, change) for change in group.members.records()]
+        return records
+
+    def _new_classic(self, group_id: str) -> Group:
+        return Group(group_id, self._config.initial_rebalance_delay_ms, self._config.new_member_join_timeout_ms)
+
+
+def is_empty(group: AnyGroup) -> bool:
+    """Whether a group has no members."""
+    return len(group.members) == 0 if isinstance(group, ConsumerGroup) else group.state is GroupState.EMPTY

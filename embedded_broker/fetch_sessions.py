@@ -1,0 +1,167 @@
+"""Fetch sessions: a client names its partitions once, and then only what changes (KIP-227).
+
+Source: org.apache.kafka FetchSession, FetchSessionCache. A session belongs to whoever knows its id, on any connection.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+INITIAL, FINAL = 0, -1
+"""Epochs of whole requests: the first wants a session, the last none."""
+EPOCH_MAX = 2**31 - 1
+TOPIC_IDS_SINCE = 13
+SLOTS_MAX = 1_000
+PARTITIONS_MAX = 200_000
+"""Of all sessions together; they need not exist, so nothing else bounds them."""
+IDLE_S_MIN = 120.0
+"""A session that was idle for that long gives way to another (`min.incremental.fetch.session.eviction.ms`)."""
+
+TopicKey = str | UUID
+Answers = list[dict[str, Any]]
+
+
+class SessionError(Exception):
+    """The request must be sent again, whole; `error_code` says why."""
+
+    def __init__(self, error_code: ErrorCode) -> None:
+        super().__init__(error_code.name)
+        self.error_code = error_code
+
+
+@dataclass(slots=True)
+class Asked:
+    """One partition that is fetched: its topic by name or id, and the request's own entry for it."""
+
+    topic: TopicKey
+    data: Any
+    # What the client was last told; -1 until then, and after an error, so that it is told again.
+    high_watermark: int = -1
+    log_start: int = -1
+
+    def is_news(self, answer: Mapping[str, Any]) -> bool:
+        """Whether the client must be told; takes note of what it is told."""
+        failed = answer.get("error_code", ErrorCode.none) is not ErrorCode.none
+        moved = (self.high_watermark, self.log_start) != (answer["high_watermark"], answer["log_start_offset"])
+        self.high_watermark = -1 if failed else answer["high_watermark"]
+        self.log_start = answer["log_start_offset"]
+        return bool(answer["records"]) or moved or failed
+
+
+Partitions = dict[tuple[TopicKey, int], Asked]
+
+
+@dataclass(slots=True)
+class Session:
+    """What a client has asked for so far."""
+
+    session_id: int
+    by_id: bool
+    # In the order in which they are read: those that had data go to the end, so that all have their turn.
+    partitions: Partitions
+    used_s: float
+    # Invariant: that of the next request; a request with any other one is late, lost or doubled.
+    epoch: int = INITIAL + 1
+
+
+@dataclass(slots=True)
+class Fetching:
+    """One request: the partitions to read, and then what of the answers is told."""
+
+    asked: list[Asked]
+    session: Session | None = None
+
+    def tell(self, answers: Answers) -> Iterator[tuple[TopicKey, dict[str, Any]]]:
+        """Those answers, in the order of `asked`, that the client needs, with their topics."""
+        for each, answer in zip(self.asked, answers, strict=True):
+            if self.session is None:
+                yield each.topic, answer
+            elif each.is_news(answer):
+                self._to_the_end(self.session.partitions, each, answer)
+                yield each.topic, answer
+
+    @staticmethod
+    def _to_the_end(partitions: Partitions, each: Asked, answer: Mapping[str, Any]) -> None:
+        key = each.topic, each.data.partition
+        if answer["records"] and partitions.get(key) is each:
+            partitions[key] = partitions.pop(key)
+
+
+@dataclass(slots=True)
+class FetchSessions:
+    """All sessions, the one used longest ago first."""
+
+    slots_max: int = SLOTS_MAX
+    partitions_max: int = PARTITIONS_MAX
+    sessions: dict[int, Session] = field(default_factory=dict)
+
+    def begin(self, request: Any, version: int, now_s: float) -> Fetching:
+        """What a request is for. Raises SessionError."""
+        by_id = version >= TOPIC_IDS_SINCE
+        named = _named(request, by_id)
+        epoch = getattr(request, "session_epoch", FINAL)
+        if epoch in (INITIAL, FINAL):
+            self.sessions.pop(getattr(request, "session_id", 0), None)
+            return Fetching(named)
+        session = self.sessions.get(request.session_id)
+        if session is None:
+            raise SessionError(ErrorCode.fetch_session_id_not_found)
+        if session.epoch != epoch:
+            raise SessionError(ErrorCode.invalid_fetch_session_epoch)
+        if session.by_id != by_id:
+            raise SessionError(ErrorCode.fetch_session_topic_id_error)
+        self._update(session, named, request.forgotten_topics_data)
+        if not session.partitions:
+            del self.sessions[session.session_id]
+            return Fetching([])
+        if named and not self._fits(0):
+            del self.sessions[session.session_id]
+            raise SessionError(ErrorCode.fetch_session_id_not_found)
+        session.epoch = epoch + 1 if epoch < EPOCH_MAX else INITIAL + 1
+        session.used_s = now_s
+        self.sessions[session.session_id] = self.sessions.pop(session.session_id)
+        return Fetching(list(session.partitions.values()), session)
+
+    @staticmethod
+    def _update(session: Session, named: list[Asked], forgotten: Any) -> None:
+        for each in named:
+            known = session.partitions.setdefault((each.topic, each.data.partition), each)
+            known.data = each.data
+        for topic in forgotten:
+            for index in topic.partitions:
+                session.partitions.pop((topic.topic_id if session.by_id else topic.topic, index), None)
+
+    def open(self, request: Any, version: int, fetching: Fetching, answers: Answers, now_s: float) -> int:
+        """The id of a new session, if the request wants one and there is room, after all of it was answered; else 0."""
+        if getattr(request, "session_epoch", FINAL) != INITIAL or not self._room(len(fetching.asked), now_s):
+            return 0
+        while (session_id := uuid.uuid4().int & EPOCH_MAX) in self.sessions or not session_id:
+            pass
+        partitions = {(each.topic, each.data.partition): each for each in fetching.asked}
+        for each, answer in zip(fetching.asked, answers, strict=True):
+            each.high_watermark, each.log_start = answer["high_watermark"], answer["log_start_offset"]
+        self.sessions[session_id] = Session(session_id, version >= TOPIC_IDS_SINCE, partitions, now_s)
+        return session_id
+
+    def _fits(self, more: int) -> bool:
+        return more + sum(len(session.partitions) for session in self.sessions.values()) <= self.partitions_max
+
+    def _room(self, more: int, now_s: float) -> bool:
+        while len(self.sessions) >= self.slots_max or not self._fits(more):
+            oldest = next(iter(self.sessions.values()), None)
+            if oldest is None or now_s - oldest.used_s < IDLE_S_MIN:
+                return False
+            del self.sessions[oldest.session_id]
+        return True
+
+
+def _named(request: Any, by_id: bool) -> list[Asked]:
+    return [
+        Asked(topic.topic_id if by_id else topic.topic, data) for topic in request.topics for data in topic.partitions
+    ]

@@ -1,0 +1,97 @@
+"""What clients are told while the disk is full, API by API.
+
+Produce refuses by itself, partition by partition. Coordinators answer NOT_COORDINATOR, after which clients ask again:
+so does Kafka when the log of a coordinator's topic can't be written (TransactionStateManager.appendTransactionToLog,
+CoordinatorOperationExceptionHelper). The rest is KAFKA_STORAGE_ERROR, which clients retry, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+Refusal = Callable[[Any, int], Mapping[str, Any]]
+
+COORDINATOR, STORAGE = ErrorCode.not_coordinator, ErrorCode.kafka_storage_error
+MESSAGE = "The disk is full."
+
+
+def _whole(**others: Any) -> Refusal:
+    """One error for all of the request."""
+    return lambda request, version: {"error_code": COORDINATOR, **others}
+
+
+def _offsets(request: Any, version: int) -> Mapping[str, Any]:
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [
+                    {"partition_index": each.partition_index, "error_code": COORDINATOR} for each in topic.partitions
+                ],
+            }
+            for topic in request.topics
+        ]
+    }
+
+
+def _partitions_of_transactions(request: Any, version: int) -> Mapping[str, Any]:
+    if version >= 4:
+        return {
+            "error_code": ErrorCode.none,
+            "results_by_transaction": [
+                {"transactional_id": each.transactional_id, "topic_results": _by_topic(each.topics)}
+                for each in request.transactions
+            ],
+        }
+    return {"results_by_topic_v3_and_below": _by_topic(request.v3_and_below_topics)}
+
+
+def _by_topic(topics: Any) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": topic.name,
+            "results_by_partition": [
+                {"partition_index": index, "partition_error_code": COORDINATOR} for index in topic.partitions
+            ],
+        }
+        for topic in topics
+    ]
+
+
+def _topics(key: str) -> Refusal:
+    return lambda request, version: {
+        key: [{"name": topic.name, "error_code": STORAGE, "error_message": MESSAGE} for topic in request.topics]
+    }
+
+
+def _resources(request: Any, version: int) -> Mapping[str, Any]:
+    return {
+        "responses": [
+            {
+                "error_code": STORAGE,
+                "error_message": MESSAGE,
+                "resource_type": each.resource_type,
+                "resource_name": each.resource_name,
+            }
+            for each in request.resources
+        ]
+    }
+
+
+REFUSALS: Mapping[str, Refusal] = {
+    "init_producer_id": _whole(producer_id=-1, producer_epoch=-1),
+    "add_partitions_to_txn": _partitions_of_transactions,
+    "add_offsets_to_txn": _whole(),
+    "end_txn": _whole(),
+    "txn_offset_commit": _offsets,
+    "offset_commit": _offsets,
+    "create_topics": _topics("topics"),
+    "create_partitions": _topics("results"),
+    "alter_configs": _resources,
+    "incremental_alter_configs": _resources,
+}
+"""API → its refusal. Not here, because there is the reserve: what makes room (DeleteTopics, DeleteRecords,
+DeleteGroups, OffsetDelete), and what a group of readers needs to go on (JoinGroup, SyncGroup)."""

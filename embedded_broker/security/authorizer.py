@@ -1,0 +1,85 @@
+"""Who may do what: ACLs in the metadata log, super users, and what holds where no ACL is."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from embedded_broker.metadata_log import MetadataLog
+from embedded_broker.security.acls import Acl, AclSet, Filter, Operation, Pattern, Permission, Resource
+
+if TYPE_CHECKING:
+    from embedded_broker.config import BrokerConfig
+    from embedded_broker.security.session import Session
+
+PREFIX = "acl:"
+
+
+class Authorizer:
+    """Kafka's StandardAuthorizer.
+
+    Invariant: an ACL holds once it is durable, and no longer once its tombstone is.
+    """
+
+    def __init__(self, config: BrokerConfig, metadata: MetadataLog) -> None:
+        self._metadata = metadata
+        self._super_users = config.super_users
+        self._default = config.allow_everyone_if_no_acl_found
+        self._keys = {
+            Acl(
+                Resource(body["resource"]),
+                body["name"],
+                Pattern(body["pattern"]),
+                body["principal"],
+                body["host"],
+                Operation(body["operation"]),
+                Permission(body["permission"]),
+            ): key
+            for key, body in metadata.items()
+            if key.startswith(PREFIX)
+        }
+        self._acls = AclSet(self._keys)
+
+    def may(self, session: Session, operation: Operation, resource: Resource, name: str) -> bool:
+        """Whether whoever is at the other end may do that."""
+        if session.principal in self._super_users:
+            return True
+        return self._acls.allows(session.principal, session.client_host, operation, resource, name, self._default)
+
+    def may_with_some(self, session: Session, operation: Operation, resource: Resource) -> bool:
+        """Whether they may do it with any resource of a type."""
+        if session.principal in self._super_users:
+            return True
+        if self._default and not any(acl.resource is resource for acl in self._acls):
+            return True
+        return self._acls.allows_some(session.principal, session.client_host, operation, resource)
+
+    def find(self, wanted: Filter) -> list[Acl]:
+        """The ACLs that a filter means, in order."""
+        return sorted(acl for acl in self._acls if wanted.matches(acl))
+
+    async def add(self, acl: Acl) -> None:
+        """Make an ACL hold, durably; one that does already stays as it is. Raises OSError."""
+        if acl in self._keys:
+            return
+        key = f"{PREFIX}{uuid.uuid4().hex}"
+        self._keys[acl] = key
+        body = {
+            "resource": int(acl.resource),
+            "name": acl.name,
+            "pattern": int(acl.pattern),
+            "principal": acl.principal,
+            "host": acl.host,
+            "operation": int(acl.operation),
+            "permission": int(acl.permission),
+        }
+        await self._metadata.put(key, body)
+        self._acls.add(acl)
+
+    async def remove(self, acls: Iterable[Acl]) -> None:
+        """End ACLs, durably. Raises OSError."""
+        for acl in acls:
+            if acl in self._keys:
+                await self._metadata.put(self._keys.pop(acl), None)
+                self._acls.remove(acl)

@@ -1,0 +1,89 @@
+"""Every request of a client is cut down to what it may do, here and nowhere else, when ACLs are enforced."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from embedded_broker.api.registry import Answer, Fields, Later
+from embedded_broker.security import rules_admin, rules_data
+from embedded_broker.security.acls import Operation, Resource
+from embedded_broker.security.authorizer import Authorizer
+from embedded_broker.security.rules import Denied, Merge, Rights, Rule
+from embedded_broker.security.session import Session
+from embedded_broker.topics import Topics
+
+RULES: Mapping[str, tuple[Rule, ...]] = {**rules_data.RULES, **rules_admin.RULES}
+"""By kio's name of the API. One that isn't here is refused: a test finds it."""
+
+
+class NoRule(Exception):
+    """Nobody has said who may call this API."""
+
+
+class Unanswerable(Exception):
+    """A request that wants no answer (Produce with acks=0) is refused: only closing the connection says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientRights:
+    """See `rules.Rights`."""
+
+    authorizer: Authorizer
+    session: Session
+    topics: Topics
+
+    def may(self, operation: Operation, resource: Resource, name: str) -> bool:
+        """See `rules.Rights`."""
+        return self.authorizer.may(self.session, operation, resource, name)
+
+    def may_with_some(self, operation: Operation, resource: Resource) -> bool:
+        """See `rules.Rights`."""
+        return self.authorizer.may_with_some(self.session, operation, resource)
+
+    def topic_name(self, item: Any) -> str | None:
+        """See `rules.Rights`."""
+        name = getattr(item, "name", None) or getattr(item, "topic", None)
+        if name is not None:
+            return str(name)
+        topic = self.topics.by_id(getattr(item, "topic_id", None))
+        return None if topic is None else topic.name
+
+
+async def enforce(rights: Rights, name: str, request: Any, handle: Callable[[Any], Awaitable[Answer]]) -> Answer:
+    """The answer to a request of API `name`, of which `handle` sees only what may be done.
+
+    Raises NoRule or Unanswerable.
+    """
+    if name not in RULES:
+        raise NoRule(name)
+    merges: list[Merge] = []
+    wants_no_answer = getattr(request, "acks", None) == 0
+    try:
+        for rule in RULES[name]:
+            request, merge = rule.before(rights, request)
+            if merge is not None:
+                merges.insert(0, merge)
+    except Denied as denied:
+        if wants_no_answer:
+            raise Unanswerable(name) from denied
+        return denied.answer
+    answer = await handle(request)
+    if merges and wants_no_answer:
+        raise Unanswerable(name)
+    if not merges or answer is None:
+        return answer
+    if isinstance(answer, Later):
+        return Later(_merged_later(answer.answer, merges))
+    return _merged(answer, merges)
+
+
+def _merged(answer: Fields, merges: list[Merge]) -> Fields:
+    for merge in merges:
+        answer = merge(answer)
+    return answer
+
+
+async def _merged_later(answer: Awaitable[Fields], merges: list[Merge]) -> Fields:
+    return _merged(await answer, merges)

@@ -1,0 +1,332 @@
+"""Rights that metadata, groups and administration need. Source: kafka.server.KafkaApis, ControllerApis, AclApis."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from embedded_broker.security.acls import CLUSTER_NAME, Operation, Resource
+from embedded_broker.security.rules import (
+    REFUSAL,
+    After,
+    Denied,
+    Each,
+    Fields,
+    Merge,
+    Rights,
+    Rule,
+    Special,
+    Whole,
+    cluster,
+    code_only,
+    partition_errors,
+    topic_key,
+    topics,
+)
+from embedded_broker.security.rules_data import offsets_of_group
+
+NO_ID = UUID(int=0)
+TRANSACTION = 1
+TOPIC_RESOURCE, BROKER_RESOURCE, GROUP_RESOURCE = 2, 4, 32
+_RESOURCES = {TOPIC_RESOURCE: Resource.TOPIC, GROUP_RESOURCE: Resource.GROUP}
+
+
+def _metadata(rights: Rights, request: Any) -> tuple[Any, Merge | None]:
+    """What was asked for by name is refused by name; of all topics those that may not be seen are left out."""
+    asks_all = request.topics is None or (type(request).__version__ == 0 and not request.topics)
+    if asks_all:
+        return request, lambda answer: {**answer, "topics": [
+            each for each in answer["topics"] if rights.may(Operation.DESCRIBE, Resource.TOPIC, each["name"])
+        ]}  # fmt: skip
+    allowed, refused = [], []
+    for item in request.topics:
+        name = rights.topic_name(item)
+        asked = name if name is not None else getattr(item, "name", None)
+        if asked is None or rights.may(Operation.DESCRIBE, Resource.TOPIC, asked):
+            allowed.append(item)
+        else:
+            refused.append(_not_shown(item))
+    creates = getattr(request, "allow_auto_topic_creation", True) and not _may_create_all(rights, allowed)
+    cut = dataclasses.replace(request, topics=tuple(allowed))
+    if creates and hasattr(request, "allow_auto_topic_creation"):
+        cut = dataclasses.replace(cut, allow_auto_topic_creation=False)
+    if not refused and cut == request:
+        return request, None
+    if not allowed and type(request).__version__ == 0:
+        return cut, lambda answer: {**answer, "topics": refused}
+    return cut, lambda answer: {**answer, "topics": [*map(_hide_missing(rights, creates), answer["topics"]), *refused]}
+
+
+def _may_create_all(rights: Rights, items: list[Any]) -> bool:
+    """Whether every topic of a request could be created by whoever asks."""
+    if rights.may(Operation.CREATE, Resource.CLUSTER, CLUSTER_NAME):
+        return True
+    names = [item.name for item in items if item.name is not None]
+    return all(rights.may(Operation.CREATE, Resource.TOPIC, name) for name in names)
+
+
+def _hide_missing(rights: Rights, creates: bool) -> Callable[[Fields], Fields]:
+    """A topic that would have been created, had its reader the right to."""
+
+    def hide(topic: Fields) -> Fields:
+        missing = topic.get("error_code") is ErrorCode.unknown_topic_or_partition
+        if creates and missing and not _may_create_all(rights, [_Name(topic["name"])]):
+            return {**topic, "error_code": REFUSAL[Resource.TOPIC]}
+        return topic
+
+    return hide
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Name:
+    name: str
+
+
+def _not_shown(item: Any) -> Fields:
+    """Neither name nor id of a topic is told to who named it by the other."""
+    by_id = getattr(item, "topic_id", None) not in (None, NO_ID)
+    identity = {"name": None, "topic_id": item.topic_id} if by_id else {"name": item.name, "topic_id": NO_ID}
+    return {**identity, "error_code": REFUSAL[Resource.TOPIC], "partitions": []}
+
+
+def _create_topics(rights: Rights, request: Any) -> tuple[Any, Merge | None]:
+    if rights.may(Operation.CREATE, Resource.CLUSTER, CLUSTER_NAME):
+        return request, None
+    each = topics(Operation.CREATE, _named("Authorization failed.", num_partitions=-1, replication_factor=-1))
+    return dataclasses.replace(each, name=lambda rights, item: item.name).before(rights, request)
+
+
+def _delete_topics(rights: Rights, request: Any) -> tuple[Any, Merge | None]:
+    """By id, a topic that may not be seen is told of no more than that."""
+    if hasattr(request, "topic_names"):
+        return Each(Operation.DELETE, Resource.TOPIC, "topic_names", "responses",
+                    lambda item, code: {"name": item, "error_code": code, "error_message": "Authorization failed."},
+                    lambda rights, item: str(item)).before(rights, request)  # fmt: skip
+
+    def refused(item: Any, code: ErrorCode) -> Fields:
+        key = topic_key(item)
+        return {"name": None, **key, "error_code": code, "error_message": "Authorization failed."}
+
+    each = topics(Operation.DELETE, refused, "topics", "responses")
+    return dataclasses.replace(
+        each, name=lambda rights, item: rights.topic_name(item) if item.name is None else item.name
+    ).before(rights, request)
+
+
+def _named(message: str | None = None, **more: Any) -> Callable[[Any, ErrorCode], Fields]:
+    """A topic's refusal by its name alone."""
+    return lambda item, code: {"name": item.name, "error_code": code, "error_message": message, **more}
+
+
+def _configs(operation: Operation, answers: str) -> Special:
+    """Topics' and groups' configs need a right for these, all others one for the cluster."""
+
+    def decide(rights: Rights, request: Any) -> tuple[Any, Merge | None]:
+        allowed, refused = [], []
+        for item in request.resources:
+            resource = _RESOURCES.get(item.resource_type, Resource.CLUSTER)
+            name = CLUSTER_NAME if resource is Resource.CLUSTER else item.resource_name
+            if rights.may(operation, resource, name):
+                allowed.append(item)
+            else:
+                key = {"resource_type": item.resource_type, "resource_name": item.resource_name}
+                more: Fields = {"configs": []} if answers == "results" else {}
+                refused.append({**key, **more, "error_code": REFUSAL[resource], "error_message": None})
+        cut = dataclasses.replace(request, resources=tuple(allowed))
+        return cut, lambda answer: {**answer, answers: [*answer[answers], *refused]}
+
+    return Special(decide)
+
+
+def _find_coordinator(rights: Rights, request: Any) -> tuple[Any, Merge | None]:
+    resource = Resource.TRANSACTIONAL_ID if getattr(request, "key_type", 0) == TRANSACTION else Resource.GROUP
+    nowhere = {"error_code": REFUSAL[resource], "error_message": None, "node_id": -1, "host": "", "port": -1}
+    if hasattr(request, "key"):
+        if not rights.may(Operation.DESCRIBE, resource, request.key):
+            raise Denied(nowhere)
+        return request, None
+    return Each(Operation.DESCRIBE, resource, "coordinator_keys", "coordinators",
+                lambda item, code: {**nowhere, "key": item}, lambda rights, item: str(item)
+                ).before(rights, request)  # fmt: skip
+
+
+def _offset_fetch(rights: Rights, request: Any) -> tuple[Any, Merge | None]:
+    if not hasattr(request, "groups"):
+        cut, refused, may = offsets_of_group(rights, request)
+        if not may:
+            raise Denied({"error_code": REFUSAL[Resource.GROUP], "topics": []})
+        return cut, lambda answer: _seen(rights, answer, refused)
+    groups, added, extra = [], [], {}
+    for group in request.groups:
+        cut, refused, may = offsets_of_group(rights, group)
+        if may:
+            groups.append(cut)
+            extra[group.group_id] = refused
+        else:
+            added.append({"group_id": group.group_id, "error_code": REFUSAL[Resource.GROUP], "topics": []})
+
+    def merge(answer: Fields) -> Fields:
+        seen = [_seen(rights, group, extra.get(group["group_id"], [])) for group in answer["groups"]]
+        return {**answer, "groups": [*seen, *added]}
+
+    return dataclasses.replace(request, groups=tuple(groups)), merge
+
+
+def _seen(rights: Rights, group: Fields, refused: list[Fields]) -> Fields:
+    """Of all offsets of a group only those of topics that may be seen."""
+    shown = [each for each in group["topics"] if rights.may(Operation.DESCRIBE, Resource.TOPIC, each["name"])]
+    return {**group, "topics": [*shown, *refused]}
+
+
+def _list_groups(rights: Rights, request: Any, answer: Fields) -> Fields:
+    if rights.may(Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME):
+        return answer
+    shown = [each for each in answer["groups"] if rights.may(Operation.DESCRIBE, Resource.GROUP, each["group_id"])]
+    return {**answer, "groups": shown}
+
+
+def _unseen_topics(rights: Rights, request: Any, answer: Fields) -> Fields:
+    """Of all topics those that may not be seen are left out; those asked for by name have been refused."""
+    asked = {item.name for item in request.topics or ()}
+    shown = [
+        each
+        for each in answer.get("topics", ())
+        if each["name"] in asked or rights.may(Operation.DESCRIBE, Resource.TOPIC, each["name"])
+    ]
+    return {**answer, "topics": shown}
+
+
+def _unseen_assignments(rights: Rights, request: Any, answer: Fields) -> Fields:
+    """A group that reads a topic that may not be seen isn't described."""
+    return {**answer, "groups": [_described_group(rights, group) for group in answer.get("groups", ())]}
+
+
+def _described_group(rights: Rights, group: Fields) -> Fields:
+    names = {
+        part["topic_name"]
+        for member in group.get("members", ())
+        for which in ("assignment", "target_assignment")
+        for part in (member.get(which) or {}).get("topic_partitions", ())
+    }
+    if all(rights.may(Operation.DESCRIBE, Resource.TOPIC, name) for name in names):
+        return group
+    message = "The group has described topic(s) that the client is not authorized to describe."
+    return {"group_id": group["group_id"], "error_code": REFUSAL[Resource.TOPIC], **_NO_CONSUMER_GROUP,
+            "error_message": message}  # fmt: skip
+
+
+def _group(operation: Operation, **more: Any) -> Whole:
+    return Whole(operation, Resource.GROUP, lambda request: request.group_id,
+                 lambda request, code: {"error_code": code, **more})  # fmt: skip
+
+
+def _groups(operation: Operation, items: str, answers: str, **more: Any) -> Each:
+    return Each(operation, Resource.GROUP, items, answers,
+                lambda item, code: {"group_id": item, "error_code": code, **more},
+                lambda rights, item: str(item))  # fmt: skip
+
+
+def _subscription(rights: Rights, request: Any) -> tuple[Any, Merge | None]:
+    """KIP-848: whoever subscribes must be allowed to see each topic that is named."""
+    for name in request.subscribed_topic_names or ():
+        if not rights.may(Operation.DESCRIBE, Resource.TOPIC, name):
+            raise Denied({"error_code": REFUSAL[Resource.TOPIC]})
+    return request, None
+
+
+def _of_list(
+    items: str, answer: Callable[[Any, ErrorCode], Fields], answers: str
+) -> Callable[[Any, ErrorCode], Fields]:
+    """A whole request's refusal, said of each item."""
+    return lambda request, code: {answers: [answer(item, code) for item in getattr(request, items)]}
+
+
+_FREE: tuple[Rule, ...] = ()
+_NO_GROUP: Fields = {"protocol_type": "", "protocol_data": "", "group_state": "", "members": []}
+_NO_CONSUMER_GROUP: Fields = {"error_message": None, "group_state": "", "group_epoch": 0, "assignment_epoch": 0,
+                      "assignor_name": "", "members": []}  # fmt: skip
+
+RULES: Mapping[str, tuple[Rule, ...]] = {
+    "api_versions": _FREE,
+    "sasl_handshake": _FREE,
+    "sasl_authenticate": _FREE,
+    "describe_cluster": _FREE,
+    "metadata": (Special(_metadata),),
+    "describe_topic_partitions": (
+        After(_unseen_topics),
+        topics(Operation.DESCRIBE, lambda item, code: _not_shown(item)),
+    ),
+    "find_coordinator": (Special(_find_coordinator),),
+    "create_topics": (Special(_create_topics),),
+    "delete_topics": (Special(_delete_topics),),
+    "create_partitions": (topics(Operation.ALTER, _named(), "topics", "results"),),
+    "describe_configs": (_configs(Operation.DESCRIBE_CONFIGS, "results"),),
+    "alter_configs": (_configs(Operation.ALTER_CONFIGS, "responses"),),
+    "incremental_alter_configs": (_configs(Operation.ALTER_CONFIGS, "responses"),),
+    "describe_log_dirs": (cluster(Operation.DESCRIBE, lambda request, code: {"error_code": code, "results": []}),),
+    "offset_fetch": (Special(_offset_fetch),),
+    "join_group": (_group(Operation.READ, generation_id=-1, protocol_name="", leader="", member_id="", members=[]),),
+    "sync_group": (_group(Operation.READ, assignment=b""),),
+    "heartbeat": (_group(Operation.READ),),
+    "leave_group": (_group(Operation.READ, members=[]),),
+    "consumer_group_heartbeat": (_group(Operation.READ), Special(_subscription)),
+    "describe_groups": (_groups(Operation.DESCRIBE, "groups", "groups", **_NO_GROUP),),
+    "consumer_group_describe": (
+        After(_unseen_assignments),
+        _groups(Operation.DESCRIBE, "group_ids", "groups", **_NO_CONSUMER_GROUP),
+    ),
+    "list_groups": (After(_list_groups),),
+    "delete_groups": (_groups(Operation.DELETE, "groups_names", "results"),),
+    "offset_delete": (_group(Operation.DELETE), topics(Operation.READ, partition_errors())),
+    "describe_acls": (cluster(Operation.DESCRIBE, lambda request, code: {"error_code": code, "resources": []}),),
+    "create_acls": (cluster(Operation.ALTER, _of_list("creations", code_only, "results")),),
+    "delete_acls": (cluster(Operation.ALTER, _of_list("filters", code_only, "filter_results")),),
+    "describe_user_scram_credentials": (
+        cluster(Operation.DESCRIBE, lambda request, code: {"error_code": code, "results": []}),
+    ),
+    "alter_user_scram_credentials": (
+        cluster(
+            Operation.ALTER,
+            lambda request, code: {
+                "results": [
+                    {"user": name, "error_code": code}
+                    for name in sorted({item.name for item in (*request.deletions, *request.upsertions)})
+                ]
+            },
+        ),
+    ),
+    "list_config_resources": (
+        cluster(Operation.DESCRIBE_CONFIGS, lambda request, code: {"error_code": code, "config_resources": []}),
+    ),
+    "elect_leaders": (
+        cluster(Operation.ALTER, lambda request, code: {"error_code": code, "replica_election_results": []}),
+    ),
+    "alter_partition_reassignments": (
+        cluster(Operation.ALTER, lambda request, code: {"error_code": code, "responses": []}),
+    ),
+    "list_partition_reassignments": (
+        cluster(Operation.DESCRIBE, lambda request, code: {"error_code": code, "topics": []}),
+    ),
+    "describe_client_quotas": (
+        cluster(Operation.DESCRIBE_CONFIGS, lambda request, code: {"error_code": code, "entries": None}),
+    ),
+    "alter_client_quotas": (
+        cluster(
+            Operation.ALTER_CONFIGS,
+            _of_list(
+                "entries",
+                lambda item, code: {
+                    "error_code": code,
+                    "entity": [
+                        {"entity_type": each.entity_type, "entity_name": each.entity_name} for each in item.entity
+                    ],
+                },
+                "entries",
+            ),
+        ),
+    ),
+}

@@ -1,0 +1,99 @@
+"""TLS between a socket and a connection. Sans-I/O: bytes go in, plain text and bytes for the socket come out.
+
+A TLS transport of asyncio would shake hands before the broker knows of the connection; here handshakes are counted,
+bounded and timed like everything else.
+"""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+
+class ClientAuth(StrEnum):
+    """Whether clients show certificates: Kafka's `ssl.client.auth`."""
+
+    NONE = "none"
+    REQUESTED = "requested"
+    REQUIRED = "required"
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """PEM files of a broker."""
+
+    certificate: Path
+    """The broker's, followed by those between it and its authority."""
+    key: Path
+    key_password: str | None = field(default=None, repr=False)
+    client_authorities: Path | None = None
+    """Who may have signed clients' certificates."""
+    client_auth: ClientAuth = ClientAuth.NONE
+
+
+def server_context(files: TlsFiles) -> ssl.SSLContext:
+    """TLS 1.2 and 1.3. Raises OSError (with the file's name) or ValueError."""
+    if files.client_auth is not ClientAuth.NONE and files.client_authorities is None:
+        raise ValueError("client certificates can't be checked without the authorities that may have signed them")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    for path in (files.certificate, files.key, files.client_authorities):
+        if path is not None:
+            path.open("rb").close()  # OpenSSL's own error doesn't name the file
+    try:
+        context.load_cert_chain(files.certificate, files.key, files.key_password or "")
+        if files.client_authorities is not None:
+            context.load_verify_locations(files.client_authorities)
+    except ssl.SSLError as error:
+        raise ValueError(f"the certificate, its key or the authorities cannot be used: {error}") from error
+    context.verify_mode = {
+        ClientAuth.NONE: ssl.CERT_NONE,
+        ClientAuth.REQUESTED: ssl.CERT_OPTIONAL,
+        ClientAuth.REQUIRED: ssl.CERT_REQUIRED,
+    }[files.client_auth]
+    return context
+
+
+class TlsStream:
+    """One connection's TLS."""
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self.is_established = False
+        """Whether the handshake is done, and with it the client's certificate checked."""
+
+    def receive(self, data: bytes) -> bytes:
+        """Bytes from the socket → plain text. Afterwards `take` what the socket should get.
+
+        Raises ssl.SSLError when the client doesn't speak TLS, or has no good certificate.
+        """
+        self._incoming.write(data)
+        plain = bytearray()
+        try:
+            if not self.is_established:
+                self._tls.do_handshake()
+                self.is_established = True
+            while part := self._tls.read(max(self._incoming.pending, 16_384)):
+                plain += part
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLZeroReturnError:
+            pass  # the client has said that it closes; the socket will tell
+        return bytes(plain)
+
+    def send(self, plain: bytes | memoryview) -> bytes:
+        """Plain text → bytes for the socket. Only once `is_established`."""
+        self._tls.write(plain)
+        return self.take()
+
+    def take(self) -> bytes:
+        """What the socket should get: handshake messages, alerts."""
+        return self._outgoing.read()
+
+    def client_certificate(self) -> bytes | None:
+        """What the client has shown, checked, as DER."""
+        return self._tls.getpeercert(binary_form=True)

@@ -1,0 +1,170 @@
+"""Records of `__consumer_offsets` about consumer groups (KIP-848), in Kafka's own formats.
+
+Keys: ConsumerGroupMetadata 3, ConsumerGroupMemberMetadata 5, ConsumerGroupTargetAssignmentMetadata 6,
+ConsumerGroupTargetAssignmentMember 7, ConsumerGroupCurrentMemberAssignment 8; all values have version 0. The hash of
+the metadata is this broker's own: another one's would only cost one rebalance.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import defaultdict
+from dataclasses import dataclass
+from uuid import UUID
+
+from embedded_broker.state.codec import (
+    Reader,
+    Truncated,
+    put_compact_string,
+    put_nullable_compact_string,
+    put_string,
+    put_tags,
+    put_uvarint,
+)
+from embedded_broker.state.consumer_members import (
+    Change,
+    ConsumerMember,
+    Current,
+    GroupEpoch,
+    Subscription,
+    Target,
+    TargetEpoch,
+)
+from embedded_broker.state.consumer_types import MemberState, Partitions
+
+GROUP_EPOCH, SUBSCRIPTION, TARGET_EPOCH, TARGET, CURRENT = 3, 5, 6, 7, 8
+KEYS = frozenset({GROUP_EPOCH, SUBSCRIPTION, TARGET_EPOCH, TARGET, CURRENT})
+METADATA_HASH_TAG = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerRecord:
+    """A record about one consumer group."""
+
+    group_id: str
+    change: Change
+
+
+def encode(group_id: str, change: Change) -> tuple[bytes, bytes | None]:
+    """Key and value of a record."""
+    if isinstance(change, GroupEpoch):
+        return _key(GROUP_EPOCH, group_id), None if change.epoch is None else _epoch(change.epoch, change.metadata_hash)
+    if isinstance(change, TargetEpoch):
+        return _key(TARGET_EPOCH, group_id), None if change.epoch is None else _epoch(change.epoch)
+    if isinstance(change, Subscription):
+        return (
+            _key(SUBSCRIPTION, group_id, change.member_id),
+            None if change.member is None else _subscription(change.member),
+        )
+    if isinstance(change, Target):
+        value = None if change.partitions is None else _version_0(_partitions(change.partitions), {})
+        return _key(TARGET, group_id, change.member_id), value
+    return _key(CURRENT, group_id, change.member_id), None if change.member is None else _current(change.member)
+
+
+def decode(kind: int, key: Reader, value: bytes | None) -> ConsumerRecord:
+    """Read a record whose key's version, `kind`, has been read already.
+
+    Raises:
+        Truncated: the record is not whole, or its version is unknown.
+    """
+    group_id = key.string()
+    member_id = key.string() if kind in (SUBSCRIPTION, TARGET, CURRENT) else ""
+    fields = None if value is None else Reader(value)
+    if fields is not None and (version := fields.number("h")) != 0:
+        raise Truncated(f"consumer group value of key {kind} and version {version}")
+    return ConsumerRecord(group_id, _change(kind, member_id, fields))
+
+
+def _change(kind: int, member_id: str, fields: Reader | None) -> Change:
+    if kind == GROUP_EPOCH:
+        if fields is None:
+            return GroupEpoch(None)
+        epoch = fields.number("i")
+        return GroupEpoch(epoch, int.from_bytes(fields.tags().get(METADATA_HASH_TAG, b"\0"), "big", signed=True))
+    if kind == TARGET_EPOCH:
+        return TargetEpoch(None if fields is None else fields.number("i"))
+    if kind == SUBSCRIPTION:
+        return Subscription(member_id, None if fields is None else _read_subscription(member_id, fields))
+    if kind == TARGET:
+        return Target(member_id, None if fields is None else _read_partitions(fields))
+    return Current(member_id, None if fields is None else _read_current(member_id, fields))
+
+
+def _key(kind: int, *names: str) -> bytes:
+    return struct.pack(">h", kind) + b"".join(map(put_string, names))
+
+
+def _version_0(body: bytes, tags: dict[int, bytes]) -> bytes:
+    return struct.pack(">h", 0) + body + put_tags(tags)
+
+
+def _epoch(epoch: int, metadata_hash: int = 0) -> bytes:
+    tags = {METADATA_HASH_TAG: struct.pack(">q", metadata_hash)} if metadata_hash else {}
+    return _version_0(struct.pack(">i", epoch), tags)
+
+
+def _subscription(member: ConsumerMember) -> bytes:
+    names = sorted(member.topic_names)
+    parts = [
+        put_nullable_compact_string(member.instance_id),
+        put_nullable_compact_string(member.rack_id),
+        put_compact_string(member.client_id),
+        put_compact_string(member.client_host),
+        put_uvarint(len(names) + 1),
+        *map(put_compact_string, names),
+        put_nullable_compact_string(member.topic_regex),
+        struct.pack(">i", member.rebalance_timeout_ms),
+        put_nullable_compact_string(member.assignor),
+    ]
+    return _version_0(b"".join(parts), {})
+
+
+def _read_subscription(member_id: str, fields: Reader) -> ConsumerMember:
+    return ConsumerMember(
+        member_id,
+        instance_id=fields.nullable_compact_string(),
+        rack_id=fields.nullable_compact_string(),
+        client_id=fields.compact_string(),
+        client_host=fields.compact_string(),
+        topic_names=frozenset(fields.compact_string() for _ in range(fields.count())),
+        topic_regex=fields.nullable_compact_string(),
+        rebalance_timeout_ms=fields.number("i"),
+        assignor=fields.nullable_compact_string(),
+    )
+
+
+def _current(member: ConsumerMember) -> bytes:
+    epochs = struct.pack(">iib", member.epoch, member.previous_epoch, member.state)
+    return _version_0(epochs + _partitions(member.assigned) + _partitions(member.revoking), {})
+
+
+def _read_current(member_id: str, fields: Reader) -> ConsumerMember:
+    return ConsumerMember(
+        member_id,
+        epoch=fields.number("i"),
+        previous_epoch=fields.number("i"),
+        state=MemberState(fields.number("b")),
+        assigned=_read_partitions(fields),
+        revoking=_read_partitions(fields),
+    )
+
+
+def _partitions(partitions: Partitions) -> bytes:
+    by_topic: dict[UUID, list[int]] = defaultdict(list)
+    for topic_id, index in sorted(partitions, key=lambda each: (each[0].int, each[1])):
+        by_topic[topic_id].append(index)
+    parts = [put_uvarint(len(by_topic) + 1)]
+    for topic_id, indexes in by_topic.items():
+        numbers = struct.pack(f">{len(indexes)}i", *indexes)
+        parts += [topic_id.bytes, put_uvarint(len(indexes) + 1), numbers, put_tags({})]
+    return b"".join(parts)
+
+
+def _read_partitions(fields: Reader) -> Partitions:
+    found: set[tuple[UUID, int]] = set()
+    for _ in range(fields.count()):
+        topic_id = fields.uuid()
+        found.update((topic_id, fields.number("i")) for _ in range(fields.count()))
+        fields.tags()
+    return frozenset(found)

@@ -1,0 +1,28 @@
+"""What consumers of the classic protocol tell each other, as far as the broker looks into it: the subscription.
+
+Source: org.apache.kafka.clients.consumer.internals.ConsumerProtocol, `ConsumerProtocolSubscription`.
+"""
+
+from __future__ import annotations
+
+from embedded_broker.state.codec import Reader, Truncated
+
+PROTOCOL_TYPE = "consumer"
+
+
+def subscribed_topics(metadata: bytes) -> frozenset[str]:
+    """Topics of a subscription; what follows them, and differs between versions, is not looked at.
+
+    Raises:
+        Truncated: that is no subscription.
+    """
+    reader = Reader(metadata)
+    if (version := reader.number("h")) < 0:
+        raise Truncated(f"a subscription of version {version}")
+    count = reader.number("i")
+    if not 0 <= count <= len(metadata):
+        raise Truncated(f"{count} topics in {len(metadata)} bytes")
+    try:
+        return frozenset(reader.string() for _ in range(count))
+    except UnicodeDecodeError as error:
+        raise Truncated(f"a topic's name is no UTF-8: {error}") from error

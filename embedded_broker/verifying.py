@@ -1,0 +1,77 @@
+"""Whether a batch belongs to a transaction that the coordinator knows.
+
+Up to Produce 11 the client has said so beforehand and it is verified (KIP-890 part 1); from version 12 on the first
+batch in a partition adds it (part 2). Without either, a late batch could open a transaction that nobody ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.errors import ErrorCode
+
+from embedded_broker.coordinators.transactions import verification_error
+from embedded_broker.wire.batch import BatchHeader, CorruptBatch, UnsupportedMagic, read_header
+
+if TYPE_CHECKING:
+    from embedded_broker.broker import Broker
+    from embedded_broker.partition import Partition
+
+Verify = Callable[["Partition", BatchHeader], ErrorCode]
+
+ABORTABLE_SINCE = 11
+IMPLICIT_SINCE = 12
+
+
+async def verifier(broker: Broker, request: Any, version: int) -> Verify:
+    """For one Produce request: says of a batch that would open a transaction in a partition whether it may."""
+    if version < IMPLICIT_SINCE or request.transactional_id is None:
+        return lambda partition, header: _verified(broker, request.transactional_id, version, partition, header)
+    unopened = list(_unopened(broker, request, version))
+    added = ErrorCode.none
+    if unopened:
+        header = unopened[0][1]
+        names = [(partition.topic, partition.index) for partition, _ in unopened]
+        found = await broker.transactions.add_partitions(
+            request.transactional_id, header.producer_id, header.producer_epoch, names, client_version=2
+        )
+        added = verification_error(found, abortable=True)
+
+    def verify(partition: Partition, header: BatchHeader) -> ErrorCode:
+        if added is not ErrorCode.none:
+            return added
+        if header.base_sequence != 0 and not partition.producers.knows(header.producer_id):
+            # In this version sequences begin at 0 in every transaction, so something before this batch is missing.
+            return ErrorCode.out_of_order_sequence_number
+        return _verified(broker, request.transactional_id, version, partition, header)
+
+    return verify
+
+
+def _verified(
+    broker: Broker, transactional_id: str | None, version: int, partition: Partition, header: BatchHeader
+) -> ErrorCode:
+    name = partition.topic, partition.index
+    found = broker.transactions.verify(transactional_id, header.producer_id, header.producer_epoch, name)
+    if found is ErrorCode.concurrent_transactions and version < IMPLICIT_SINCE:
+        # Producers of these versions retry this one, and do so without fetching metadata first.
+        return ErrorCode.not_enough_replicas
+    return verification_error(found, abortable=version >= ABORTABLE_SINCE)
+
+
+def _unopened(broker: Broker, request: Any, version: int) -> Iterator[tuple[Partition, BatchHeader]]:
+    """Partitions in which a batch of the request would open the transaction."""
+    for named in request.topic_data:
+        topic = broker.topics.by_id(named.topic_id) if version >= 13 else broker.topics.get(named.name)
+        for data in named.partition_data:
+            partition = None if topic is None or topic.is_internal else topic.partition(data.index)
+            if partition is None:
+                continue
+            try:
+                header = read_header(data.records or b"")
+            except (CorruptBatch, UnsupportedMagic):
+                continue  # refused when it is its turn
+            opened = partition.producers.has_open(header.producer_id, header.producer_epoch)
+            if header.is_transactional and not opened:
+                yield partition, header

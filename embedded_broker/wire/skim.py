@@ -1,0 +1,238 @@
+"""A look over a request before it is decoded: every count must fit into the bytes that are left. Sans-I/O.
+
+The codec allocates what an array claims to hold before it reads the first item, so twenty bytes could ask for 32 GiB.
+Here nothing is allocated: one pass finds where each field ends. It also bounds how many items a request has
+together, for two bytes on the wire become a hundred in memory, and leaves out tagged fields that the codec doesn't
+know: it refuses them, where KIP-482 has them ignored.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+import typing
+from collections.abc import Callable, Sequence
+from functools import cache
+from types import NoneType
+from typing import Any
+
+from embedded_broker.wire.schema import entity
+
+ITEMS_MAX = 200_000
+"""Of one request, over all its arrays: ten times what a client sends that names each of 10,000 partitions twice."""
+UVARINT_BYTES_MAX = 5
+TAGS_MAX = 64
+
+
+@dataclasses.dataclass(slots=True)
+class _Seen:
+    """What one pass has found."""
+
+    items_left: int
+    edits: list[tuple[int, int, bytes]] = dataclasses.field(default_factory=list)
+    """(from, to, what to put there instead), to leave unknown tagged fields out."""
+
+
+Skim = Callable[[bytes, int, _Seen], int]
+"""(frame, where a field begins, what was seen) → where it ends. Raises BadRequest, IndexError or struct.error."""
+
+_INT16, _INT32 = struct.Struct(">h").unpack_from, struct.Struct(">i").unpack_from
+_FIXED = {
+    "bool": 1,
+    "int8": 1,
+    "int16": 2,
+    "uint16": 2,
+    "int32": 4,
+    "timedelta_i32": 4,
+    "int64": 8,
+    "timedelta_i64": 8,
+    "float64": 8,
+    "uuid": 16,
+}
+
+
+class BadRequest(ValueError):
+    """A request that claims more than it holds."""
+
+
+def admit(name: str, version: int, frame: bytes, at: int, items_max: int = ITEMS_MAX) -> bytes:
+    """Check the body of request `name` (snake case), which begins at `at` and ends with the frame.
+
+    Returns the frame, without tagged fields that this version doesn't have. Raises BadRequest when a count or size
+    doesn't fit, or when there are more items than `items_max`.
+    """
+    seen = _Seen(items_max)
+    try:
+        end = _entity(entity(name, version, "request"))(frame, at, seen)
+    except (IndexError, struct.error) as error:
+        raise BadRequest("the request ends too early") from error
+    if end > len(frame):
+        raise BadRequest("the request ends too early")
+    return _edited(frame, seen.edits) if seen.edits else frame
+
+
+def skip_tagged(frame: bytes, at: int) -> int:
+    """Where tagged fields that begin at `at` end, all unknown. Raises BadRequest or IndexError."""
+    return _tagged({})(frame, at, _Seen(0))
+
+
+def _edited(frame: bytes, edits: list[tuple[int, int, bytes]]) -> bytes:
+    parts, at = [], 0
+    for start, end, instead in sorted(edits):
+        parts += [frame[at:start], instead]
+        at = end
+    return b"".join((*parts, frame[at:]))
+
+
+@cache
+def _entity(kind: Any) -> Skim:
+    """Of all fields of an entity, one after the other. Neighbours of a fixed size are skipped together."""
+    hints = typing.get_type_hints(kind)
+    steps: list[Skim | int] = []
+    tags: dict[int, Skim] = {}
+    for field in dataclasses.fields(kind):
+        size, skim = _field(field, hints[field.name], kind.__flexible__)
+        if "tag" in field.metadata:
+            tags[field.metadata["tag"]] = _fixed(size) if skim is None else skim
+        elif skim is not None:
+            steps.append(skim)
+        elif steps and isinstance(steps[-1], int):
+            steps[-1] += size
+        else:
+            steps.append(size)
+    if kind.__flexible__:
+        steps.append(_tagged(tags))
+    return _sequence([_fixed(step) if isinstance(step, int) else step for step in steps])
+
+
+def _sequence(steps: Sequence[Skim]) -> Skim:
+    def skim(frame: bytes, at: int, seen: _Seen) -> int:
+        for step in steps:
+            at = step(frame, at, seen)
+        return at
+
+    return steps[0] if len(steps) == 1 else skim
+
+
+def _fixed(size: int) -> Skim:
+    return lambda frame, at, seen: at + size
+
+
+def _field(field: dataclasses.Field[Any], hint: Any, flexible: bool) -> tuple[int, Skim | None]:
+    """(size, None) of a field of a fixed size, or (0, how to skip it)."""
+    parts = [part for part in typing.get_args(hint) if part is not NoneType]
+    optional = NoneType in typing.get_args(hint) and typing.get_origin(hint) is not tuple
+    if any(typing.get_origin(part) is tuple for part in parts):
+        hint = next(part for part in parts if typing.get_origin(part) is tuple)
+    if typing.get_origin(hint) is tuple:
+        item = typing.get_args(hint)[0]
+        return 0, _array(_one(field, item, flexible, NoneType in typing.get_args(item)), flexible, optional)
+    found = _one(field, hint, flexible, optional)
+    if isinstance(found, int):
+        return found, None
+    is_entity = "kafka_type" not in field.metadata
+    return 0, _nullable(found) if is_entity and optional else found
+
+
+def _one(field: dataclasses.Field[Any], hint: Any, flexible: bool, optional: bool) -> int | Skim:
+    """The size of one value, or how to skip it."""
+    kind = field.metadata.get("kafka_type")
+    if kind is None:
+        inner: Any = next(part for part in (hint, *typing.get_args(hint)) if dataclasses.is_dataclass(part))
+        return _entity(inner)
+    if kind in _FIXED:
+        return _FIXED[kind]
+    size_min = -1 if optional else 0
+    if flexible:
+        return _compact(size_min)
+    return _sized(_INT16, 2, size_min) if kind == "string" else _sized(_INT32, 4, size_min)
+
+
+def _nullable(skim: Skim) -> Skim:
+    return lambda frame, at, seen: at + 1 if frame[at] >= 0x80 else skim(frame, at + 1, seen)
+
+
+def _sized(read: Callable[[bytes, int], tuple[Any, ...]], prefix_bytes: int, size_min: int) -> Skim:
+    """Text or bytes behind a fixed prefix; `size_min` is -1 where null is allowed."""
+    return lambda frame, at, seen: _end(frame, at + prefix_bytes, read(frame, at)[0], size_min)
+
+
+def _compact(size_min: int) -> Skim:
+    def skim(frame: bytes, at: int, seen: _Seen) -> int:
+        size, at = _uvarint(frame, at)
+        return _end(frame, at, size - 1, size_min)
+
+    return skim
+
+
+def _end(frame: bytes, at: int, size: int, size_min: int = 0) -> int:
+    """After `size` bytes, or none when that is -1 (null)."""
+    if not size_min <= size <= len(frame) - at:
+        raise BadRequest(f"{size} bytes are claimed where {len(frame) - at} are left")
+    return at + max(size, 0)
+
+
+def _uvarint(frame: bytes, at: int) -> tuple[int, int]:
+    """(value, where it ends)."""
+    byte = frame[at]
+    if byte < 0x80:
+        return byte, at + 1
+    value = 0
+    for index in range(UVARINT_BYTES_MAX):
+        byte = frame[at + index]
+        value |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            return value, at + index + 1
+    raise BadRequest("a number of more than 5 bytes")
+
+
+def _array(one: int | Skim, flexible: bool, optional: bool) -> Skim:
+    bytes_min = one if isinstance(one, int) else 1
+    count_min = -1 if optional else 0
+
+    def skim(frame: bytes, at: int, seen: _Seen) -> int:
+        if flexible:
+            count, at = _uvarint(frame, at)
+            count -= 1
+        else:
+            count, at = _INT32(frame, at)[0], at + 4
+        if not count_min <= count <= (len(frame) - at) // bytes_min:
+            raise BadRequest(f"{count} items are claimed where {len(frame) - at} bytes are left")
+        seen.items_left -= count
+        if seen.items_left < 0:
+            raise BadRequest("too many items in one request")
+        if isinstance(one, int):
+            return at + max(count, 0) * one
+        for _ in range(count):
+            at = one(frame, at, seen)
+        return at
+
+    return skim
+
+
+def _tagged(known: dict[int, Skim]) -> Skim:
+    """Tagged fields (KIP-482). Those known must be as long as they say: the codec relies on it."""
+
+    def skim(frame: bytes, at: int, seen: _Seen) -> int:
+        count = frame[at]
+        if count == 0:
+            return at + 1
+        if count > TAGS_MAX:
+            raise BadRequest("too many tagged fields")
+        begin, at, kept = at, at + 1, count
+        for _ in range(count):
+            start = at
+            tag, at = _uvarint(frame, at)
+            size, at = _uvarint(frame, at)
+            end = _end(frame, at, size)
+            if tag not in known:
+                kept -= 1
+                seen.edits.append((start, end, b""))
+            elif known[tag](frame, at, seen) != end:
+                raise BadRequest(f"tagged field {tag} isn't as long as it says")
+            at = end
+        if kept < count:
+            seen.edits.append((begin, begin + 1, bytes([kept])))
+        return at
+
+    return skim

@@ -1,0 +1,232 @@
+"""Logging in and being refused: librdkafka and Kafka's own tools meet the same on both brokers."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import time
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
+)
+
+from integration_tests.harness.broker import Kind
+from integration_tests.harness.kafka_container import IMAGE, docker_problem
+from integration_tests.harness.secured import USERS, Secured
+from tests.embedded_broker.security.certificates import CLIENT_PRINCIPAL
+from tests.embedded_broker.security.denials import DENIED
+from tests.embedded_broker.served import Client
+
+TIMEOUT_S = 20.0
+DORA = "SCRAM-SHA-512=[iterations=8192,password=dora-secret]"
+
+
+@pytest.fixture(scope="module")
+def secured(kind: Kind, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    """A protected broker with the topic t, of which nobody but the admin may know."""
+    broker = Secured(kind, tmp_path_factory.mktemp("secured"))
+    try:
+        broker.start()
+        _create(broker, "t")
+        yield broker
+    finally:
+        broker.stop()
+
+
+def _create(broker: Secured, name: str) -> None:
+    broker.admin.create_topics([NewTopic(name, 1, 1)], operation_timeout=TIMEOUT_S)[name].result(TIMEOUT_S)
+
+
+def _allow(broker: Secured, principal: str, resource: ResourceType, name: str, *operations: AclOperation) -> None:
+    literal, allowed = ResourcePatternType.LITERAL, AclPermissionType.ALLOW
+    bindings = [AclBinding(resource, name, literal, principal, "*", each, allowed) for each in operations]
+    for future in broker.admin.create_acls(bindings).values():
+        future.result(TIMEOUT_S)
+
+
+def _write(config: dict[str, object], topic: str, value: bytes = b"v") -> KafkaError | None:
+    """Produce one record; its error."""
+    errors: list[KafkaError | None] = []
+    producer = Producer({**config, "message.timeout.ms": int(TIMEOUT_S * 1000)})
+    producer.produce(topic, value, on_delivery=lambda error, message: errors.append(error))
+    assert producer.flush(TIMEOUT_S) == 0
+    return errors[0]
+
+
+def _read(config: dict[str, object], topic: str, group: str) -> bytes:
+    """The first record; raises KafkaException."""
+    consumer = Consumer({**config, "group.id": group, "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    try:
+        message = consumer.poll(TIMEOUT_S)
+        assert message is not None
+        if message.error():
+            raise KafkaException(message.error())
+        consumer.commit(message, asynchronous=False)
+        return bytes(message.value() or b"")
+    finally:
+        consumer.close()
+
+
+def _login_error(config: dict[str, object]) -> tuple[int, str]:
+    """(code, text) of what the client is told."""
+    errors: list[KafkaError] = []
+    admin = AdminClient({**config, "error_cb": errors.append})
+    deadline = time.monotonic() + TIMEOUT_S
+    while time.monotonic() < deadline:
+        with pytest.raises(KafkaException):
+            admin.list_topics(timeout=0.3)
+        admin.poll(0)
+        for error in errors:
+            if error.code() != KafkaError._ALL_BROKERS_DOWN:
+                return error.code(), error.str()
+    raise AssertionError("the client was told nothing")
+
+
+def test_without_a_right_every_api_is_refused_in_the_same_way(secured: Secured) -> None:
+    async def main() -> None:
+        host, _, port = secured.addresses.sasl.rpartition(":")
+        client = Client(*await asyncio.open_connection(host, int(port), limit=1 << 26))
+        assert (await client.call("sasl_handshake", 1, mechanism="PLAIN")).error_code == 0
+        token = f"\0alice\0{USERS['alice']}".encode()
+        assert (await client.call("sasl_authenticate", 2, auth_bytes=token)).error_code == 0
+        found = {what: await ask(client) for what, (ask, _) in DENIED.items()}
+        assert found == {what: expected for what, (_, expected) in DENIED.items()}
+        client.writer.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_plain_lets_in_who_knows_the_password(secured: Secured, tls: bool) -> None:
+    assert _write(secured.config("admin", tls=tls), "t") is None
+    code, text = _login_error(secured.config("alice", tls=tls, password="wrong"))
+    assert code == KafkaError._AUTHENTICATION
+    assert "Authentication failed: Invalid username or password" in text
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+@pytest.mark.parametrize("tls", [False, True])
+def test_scram_users_are_made_and_let_in_and_forgotten(secured: Secured, mechanism: str, tls: bool) -> None:
+    name = f"carol-{uuid.uuid4().hex[:6]}"
+    which = ScramMechanism.SCRAM_SHA_256 if mechanism == "SCRAM-SHA-256" else ScramMechanism.SCRAM_SHA_512
+    config = secured.config(name, mechanism, tls=tls, password="carol, s3cret")
+    admin = secured.admin
+    made = UserScramCredentialUpsertion(name, ScramCredentialInfo(which, 4096), b"carol, s3cret")
+    admin.alter_user_scram_credentials([made])[name].result(TIMEOUT_S)
+    found = admin.describe_user_scram_credentials([name])[name].result(TIMEOUT_S)
+    assert [(each.mechanism, each.iterations) for each in found.scram_credential_infos] == [(which, 4096)]
+    error = _write(config, "t")
+    assert error is not None
+    assert error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+    _allow(secured, f"User:{name}", ResourceType.TOPIC, "t", AclOperation.WRITE)
+    assert _write(config, "t") is None
+    code, text = _login_error({**config, "sasl.password": "wrong"})
+    assert code == KafkaError._AUTHENTICATION
+    assert f"due to invalid credentials with SASL mechanism {mechanism}" in text
+    admin.alter_user_scram_credentials([UserScramCredentialDeletion(name, which)])[name].result(TIMEOUT_S)
+    assert _login_error(config)[0] == KafkaError._AUTHENTICATION
+
+
+def test_a_certificate_is_a_principal(secured: Secured) -> None:
+    _create(secured, "by-certificate")
+    refused = _write(secured.with_certificate(), "by-certificate")
+    assert refused is not None
+    assert refused.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+    operations = AclOperation.READ, AclOperation.WRITE
+    _allow(secured, CLIENT_PRINCIPAL, ResourceType.TOPIC, "by-certificate", *operations)
+    _allow(secured, CLIENT_PRINCIPAL, ResourceType.GROUP, "certified", AclOperation.READ)
+    assert _write(secured.with_certificate(), "by-certificate", b"hello") is None
+    assert _read(secured.with_certificate(), "by-certificate", "certified") == b"hello"
+
+
+def test_what_librdkafka_is_told_without_a_right(secured: Secured) -> None:
+    bob = secured.config("bob")
+    with pytest.raises(KafkaException) as caught:
+        _read(bob, "t", "bobs")
+    assert caught.value.args[0].code() in (
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    )
+    producer = Producer({**bob, "transactional.id": "bobs"})
+    with pytest.raises(KafkaException) as caught:
+        producer.init_transactions(TIMEOUT_S)
+    assert caught.value.args[0].code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert caught.value.args[0].fatal()
+    admin = AdminClient(bob)
+    assert "t" not in admin.list_topics(timeout=TIMEOUT_S).topics
+    with pytest.raises(KafkaException) as caught:
+        admin.create_topics([NewTopic("bobs", 1, 1)])["bobs"].result(TIMEOUT_S)
+    assert caught.value.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_acls_are_described_and_deleted_by_filter(secured: Secured) -> None:
+    principal = f"User:{uuid.uuid4().hex[:6]}"
+    _allow(secured, principal, ResourceType.TOPIC, "t", AclOperation.READ, AclOperation.WRITE)
+    wanted = AclBindingFilter(ResourceType.ANY, None, ResourcePatternType.ANY, principal, None, AclOperation.ANY,
+                              AclPermissionType.ANY)  # fmt: skip
+    found = secured.admin.describe_acls(wanted).result(TIMEOUT_S)
+    assert sorted(each.operation.name for each in found) == ["READ", "WRITE"]
+    assert {each.principal for each in found} == {principal}
+    deleted = secured.admin.delete_acls([wanted])[wanted].result(TIMEOUT_S)
+    assert len(deleted) == 2
+    assert secured.admin.describe_acls(wanted).result(TIMEOUT_S) == []
+
+
+def _tool(broker: Secured, config: str, command: str, *arguments: str, stdin: str = "") -> str:
+    """What one of Kafka's command-line tools says."""
+    (broker.directory / "tool.properties").write_text(config)
+    java = ["docker", "run", "--rm", "-i", "--network", "host", "-v", f"{broker.directory}:/secrets:ro"]
+    java += ["--entrypoint", "java", IMAGE, "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", "/opt/kafka/libs/*", command]
+    done = subprocess.run([*java, *arguments], input=stdin, capture_output=True, text=True, timeout=60, check=False)
+    return done.stdout + done.stderr
+
+
+def test_kafkas_own_tools_make_users_and_acls_and_use_them(secured: Secured) -> None:
+    if docker_problem() is not None or secured.kind != "embedded":
+        pytest.skip("Kafka's tools against this broker; they come from Kafka's image")
+    scram = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    config = (
+        "security.protocol=SASL_SSL\nsasl.mechanism={mechanism}\nssl.truststore.type=PEM\n"
+        "ssl.truststore.location=/secrets/authority.pem\n"
+        'sasl.jaas.config={module} required username="{name}" password="{password}";\n'
+    )
+    plain = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    as_admin = config.format(mechanism="PLAIN", module=plain, name="admin", password=USERS["admin"])
+    as_dora = config.format(mechanism="SCRAM-SHA-512", module=scram, name="dora", password="dora-secret")
+    server = ("--bootstrap-server", secured.addresses.sasl_tls, "--command-config", "/secrets/tool.properties")
+    said = _tool(secured, as_admin, "kafka.admin.ConfigCommand", *server, "--alter", "--entity-type", "users",
+                 "--entity-name", "dora", "--add-config", DORA)  # fmt: skip
+    assert "Completed updating config for user dora" in said, said
+    said = _tool(secured, as_admin, "org.apache.kafka.tools.AclCommand", *server, "--add", "--allow-principal",
+                 "User:dora", "--producer", "--topic", "t")  # fmt: skip
+    assert "(principal=User:dora, host=*, operation=WRITE, permissionType=ALLOW)" in said, said
+    said = _tool(secured, as_admin, "org.apache.kafka.tools.AclCommand", *server, "--list", "--principal", "User:dora")
+    assert "operation=CREATE, permissionType=ALLOW" in said, said
+    produce = ("--bootstrap-server", secured.addresses.sasl_tls, "--command-config", "/secrets/tool.properties")
+    said = _tool(
+        secured, as_dora, "org.apache.kafka.tools.ConsoleProducer", *produce, "--topic", "t", stdin="from java\n"
+    )
+    assert "rror" not in said, said
+    wrong = as_dora.replace("dora-secret", "wrong")
+    said = _tool(secured, wrong, "org.apache.kafka.tools.TopicCommand", *server, "--list")
+    assert "SaslAuthenticationException" in said, said
+    assert "due to invalid credentials with SASL mechanism SCRAM-SHA-512" in said, said
+    log = (secured.directory / "broker.log").read_text()
+    assert "(apache-kafka-java 4.3.0), User:dora, SASL_SSL" in log
+    assert "login failed: Authentication failed during authentication due to invalid credentials" in log

@@ -1,0 +1,167 @@
+"""One protected broker of each kind: SASL in plain text, SASL over TLS, certificates; ACLs; the same users on both."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka.admin import AdminClient
+from cryptography.x509.oid import NameOID
+from testcontainers.core.config import testcontainers_config
+from testcontainers.core.container import DockerContainer
+
+from integration_tests.harness.broker import Kind, free_port
+from integration_tests.harness.kafka_container import IMAGE
+from tests.embedded_broker.security.certificates import Authority, Pair
+
+USERS = {"admin": "admin-secret", "alice": "alice-secret", "bob": "bob-secret"}
+START_S_MAX = 60.0
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """HOST:PORT of each listener."""
+
+    sasl: str
+    sasl_tls: str
+    certificates: str
+
+
+class Secured:
+    """A running broker. User:admin may do everything; nobody else may do anything yet."""
+
+    admin: AdminClient
+    """Of User:admin; lives as long as the broker, since futures end with their client."""
+
+    def __init__(self, kind: Kind, directory: Path) -> None:
+        self.kind, self.directory = kind, directory
+        self.addresses = Addresses(*(f"127.0.0.1:{free_port()}" for _ in range(3)))
+        self.authority = Authority(directory)
+        self.client_pair: Pair = self.authority.sign("client")
+        self._broker = self.authority.sign("broker", ((NameOID.COMMON_NAME, "broker"),))
+        self._process: subprocess.Popen[str] | None = None
+        self._container: DockerContainer | None = None
+
+    def start(self) -> None:
+        """Return once the admin can log in and is answered."""
+        if self.kind == "embedded":
+            self._start_embedded()
+        else:
+            self._start_kafka()
+        self.admin = AdminClient(self.config("admin"))
+        self.admin.list_topics(timeout=START_S_MAX)
+
+    def _start_embedded(self) -> None:
+        users = self.directory / "users.txt"
+        users.write_text("".join(f"{name}:{password}\n" for name, password in USERS.items()))
+        command = [sys.executable, "-m", "cli.main", "broker", "--data-dir", str(self.directory / "data")]
+        for protocol, address in self._listeners():
+            command += ["--listen", f"{protocol}://{address}"]
+        command += ["--tls-certificate", str(self._broker.certificate), "--tls-key", str(self._broker.key)]
+        command += ["--tls-client-ca", str(self.authority.certificate), "--tls-client-auth", "requested"]
+        command += ["--users", str(users), "--authorizer", "--super-user", "User:admin"]
+        with (self.directory / "broker.log").open("w") as log:
+            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line.startswith("listening on "), (self.directory / "broker.log").read_text()
+
+    def _listeners(self) -> list[tuple[str, str]]:
+        each = self.addresses
+        return [("SASL_PLAINTEXT", each.sasl), ("SASL_SSL", each.sasl_tls), ("SSL", each.certificates)]
+
+    def _start_kafka(self) -> None:
+        testcontainers_config.ryuk_disabled = True
+        (self.directory / "keystore.pem").write_bytes(
+            self._broker.key.read_bytes() + self._broker.certificate.read_bytes()
+        )
+        (self.directory / "server.properties").write_text(self._properties())
+        for path in (self.directory, *self.directory.iterdir()):
+            path.chmod(0o755)
+        self._container = DockerContainer(IMAGE).with_envs(KAFKA_HEAP="320m")
+        self._container.with_volume_mapping(str(self.directory), "/secrets", "ro")
+        self._container.with_volume_mapping(
+            str(self.directory / "server.properties"), "/mnt/shared/config/server.properties"
+        )
+        for protocol, address in self._listeners():
+            self._container.with_bind_ports(f"{PORTS[protocol]}/tcp", int(address.rpartition(":")[2]))
+        self._container.start()
+
+    def _properties(self) -> str:
+        users = " ".join(f'user_{name}="{password}"' for name, password in USERS.items())
+        lines = [
+            *FIXED.strip().splitlines(),
+            "listeners=" + ",".join(f"{name}://:{port}" for name, port in PORTS.items()),
+            "advertised.listeners=BROKER://localhost:9096,"
+            + ",".join(f"{protocol}://{address}" for protocol, address in self._listeners()),
+        ]
+        for name in ("sasl_plaintext", "sasl_ssl"):
+            lines.append(f"listener.name.{name}.plain.sasl.jaas.config={PLAIN} {users};")
+            for size in (256, 512):
+                lines.append(f"listener.name.{name}.scram-sha-{size}.sasl.jaas.config={SCRAM}")
+        return "\n".join(lines) + "\n"
+
+    def config(self, name: str, mechanism: str = "PLAIN", *, tls: bool = False, password: str = "") -> dict[str, Any]:
+        """For a librdkafka client that logs in as `name`."""
+        return {
+            "bootstrap.servers": self.addresses.sasl_tls if tls else self.addresses.sasl,
+            "security.protocol": "SASL_SSL" if tls else "SASL_PLAINTEXT",
+            "sasl.mechanism": mechanism,
+            "sasl.username": name,
+            "sasl.password": password or USERS[name],
+            "ssl.ca.location": str(self.authority.certificate),
+            "log_level": 0,
+            "reconnect.backoff.ms": 20,
+            "reconnect.backoff.max.ms": 200,
+        }
+
+    def with_certificate(self) -> dict[str, Any]:
+        """For a librdkafka client that shows its certificate."""
+        return {
+            "bootstrap.servers": self.addresses.certificates,
+            "security.protocol": "SSL",
+            "ssl.ca.location": str(self.authority.certificate),
+            "ssl.certificate.location": str(self.client_pair.certificate),
+            "ssl.key.location": str(self.client_pair.key),
+            "log_level": 0,
+        }
+
+    def stop(self) -> None:
+        """End it."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        if self._container is not None:
+            self._container.stop(force=True)
+
+
+PORTS = {"SASL_PLAINTEXT": 9092, "SASL_SSL": 9094, "SSL": 9095, "BROKER": 9096, "CONTROLLER": 9093}
+FIXED = """
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@localhost:9093
+controller.listener.names=CONTROLLER
+inter.broker.listener.name=BROKER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,BROKER:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL
+log.dirs=/tmp/data
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=1
+group.initial.rebalance.delay.ms=0
+auto.create.topics.enable=false
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+super.users=User:admin;User:ANONYMOUS
+sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512
+ssl.keystore.type=PEM
+ssl.keystore.location=/secrets/keystore.pem
+ssl.truststore.type=PEM
+ssl.truststore.location=/secrets/authority.pem
+listener.name.ssl.ssl.client.auth=required
+"""

@@ -1,0 +1,56 @@
+"""Options of `eos-replicate broker` that say where and how it listens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from cli.commands.broker import _advertised, _listeners, broker
+from embedded_broker.security.listeners import Listener, Protocol
+
+
+def _refused(directory: Path, *options: str) -> str:
+    result = CliRunner().invoke(broker, ["--data-dir", str(directory / "data"), *options])
+    assert result.exit_code == 2
+    assert not (directory / "data").exists(), "nothing was begun"
+    return result.output
+
+
+def test_plain_text_off_loopback_needs_to_be_allowed(tmp_path: Path) -> None:
+    assert "whole network" in _refused(tmp_path, "--listen", "0.0.0.0:9092")
+    assert _listeners(("0.0.0.0:9092",), (), True) == (Listener("0.0.0.0", 9092),)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--listen", "nowhere"], "is not [PROTOCOL://]HOST:PORT"),
+        (["--listen", "SSL://127.0.0.1:0"], "needs --tls-certificate and --tls-key"),
+        (["--listen", "127.0.0.1:1", "--listen", "127.0.0.1:2", "--advertise", "a", "--advertise", "b",
+          "--advertise", "c"], "3 for 2 listeners"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_meant_is_refused(tmp_path: Path, options: list[str], message: str) -> None:
+    assert message in _refused(tmp_path, *options)
+
+
+def test_a_certificate_needs_its_key(tmp_path: Path) -> None:
+    (tmp_path / "c.pem").write_text("")
+    assert "belong together" in _refused(tmp_path, "--tls-certificate", str(tmp_path / "c.pem"))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("host", ("host", None)), ("host:1", ("host", 1)), ("[::1]:1", ("::1", 1)), ("fe80::1", ("fe80::1", None))],
+)
+def test_what_clients_are_told(name: str, expected: tuple[str, int | None]) -> None:
+    told = _advertised(Listener("0.0.0.0", 9092, Protocol.SSL), name)
+    assert (told.advertised_host, told.advertised_port) == expected
+
+
+def test_one_name_is_for_all_listeners_and_several_are_for_each() -> None:
+    both = ("127.0.0.1:1", "127.0.0.1:2")
+    assert [each.advertised_host for each in _listeners(both, ("a",), False)] == ["a", "a"]
+    assert [each.advertised_host for each in _listeners(both, ("a", "b"), False)] == ["a", "b"]

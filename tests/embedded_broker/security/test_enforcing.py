@@ -1,0 +1,311 @@
+"""Rights over the wire: every API refuses as Kafka does, and what may be done is done."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from embedded_broker.api.registry import load_all
+from embedded_broker.security.acls import Operation, Resource
+from embedded_broker.security.enforcing import RULES, enforce
+from embedded_broker.security.listeners import Listener, Protocol
+from embedded_broker.wire import schema
+from tests.embedded_broker.security.denials import CLUSTER, DENIED, GROUP, OK, TOPIC, TRANSACTIONAL, creation
+from tests.embedded_broker.served import Client, Served, batch, produce, serving
+
+
+async def login(served: Served, name: str) -> Client:
+    """A connection of User:name."""
+    client = await served.client()
+    await client.call("sasl_handshake", 1, mechanism="PLAIN")
+    answer = await client.call("sasl_authenticate", 2, auth_bytes=f"\0{name}\0x".encode())
+    assert answer.error_code is OK
+    return client
+
+
+@asynccontextmanager
+async def guarded(directory: Path, **settings: Any) -> AsyncIterator[Served]:
+    """A broker with an authorizer, users alice and bob, and admin, who may do everything."""
+    users = directory / "users"
+    users.write_text("admin:x\nalice:x\nbob:x\n")
+    settings = {"authorizer": True, "super_users": frozenset({"User:admin"}), "users_file": users, **settings}
+    listeners = (Listener(port=0, protocol=Protocol.SASL_PLAINTEXT),)
+    async with serving(directory / "data", listeners=listeners, **settings) as served:
+        yield served
+
+
+async def allow(admin: Client, *creations: dict[str, Any]) -> None:
+    """Make ACLs."""
+    answer = await admin.call("create_acls", 3, creations=list(creations))
+    assert {each.error_code for each in answer.results} == {OK}
+
+
+def test_every_api_has_its_rule() -> None:
+    assert {api.name for api in load_all().values()} <= set(RULES)
+
+
+def test_without_a_right_every_api_is_refused_and_with_all_rights_none_for_that(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with guarded(tmp_path) as served:
+            await served.topic("t")
+            alice, admin = await login(served, "alice"), await login(served, "admin")
+            for what, (ask, expected) in DENIED.items():
+                assert await ask(alice) is expected, what
+            refusals = {TOPIC, GROUP, CLUSTER, TRANSACTIONAL}
+            for what, (ask, _) in DENIED.items():
+                if what not in ("join_group", "describe_transactions"):  # waits; a time that kio doesn't read
+                    assert await ask(admin) not in refusals, what
+
+    asyncio.run(main())
+
+
+def test_metadata_hides_what_may_not_be_seen(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with guarded(tmp_path, auto_create_topics=True) as served:
+            for name in ("seen", "hidden"):
+                await served.topic(name)
+            alice, admin = await login(served, "alice"), await login(served, "admin")
+            await allow(admin, creation(Resource.TOPIC, "seen", Operation.READ),
+                        creation(Resource.TOPIC, "new", Operation.READ))  # fmt: skip
+            for version in (0, 1, 9, 13):
+                everything: Any = [] if version == 0 else None
+                found = await alice.call("metadata", version, topics=everything)
+                assert [topic.name for topic in found.topics] == ["seen"]
+            hidden = served.broker.topics.get("hidden")
+            assert hidden is not None
+            asked = [{"name": None, "topic_id": hidden.topic_id}, {"name": "seen"}, {"name": "hidden"}]
+            found = (await alice.call("metadata", 13, topics=asked)).topics
+            assert [(topic.name, topic.error_code) for topic in found] == [
+                ("seen", OK),
+                (None, TOPIC),
+                ("hidden", TOPIC),
+            ]
+            assert found[2].topic_id in (None, UUID(int=0)), "its id is no secret of those who may see it only"
+            found = (await alice.call("metadata", 9, topics=[{"name": "new"}], allow_auto_topic_creation=True)).topics
+            assert found[0].error_code is TOPIC, "reading doesn't let create"
+            assert served.broker.topics.get("new") is None
+            await allow(admin, creation(Resource.TOPIC, "new", Operation.CREATE))
+            found = (await alice.call("metadata", 9, topics=[{"name": "new"}], allow_auto_topic_creation=True)).topics
+            assert found[0].error_code is OK
+
+    asyncio.run(main())
+
+
+def test_the_allowed_part_of_a_request_is_done(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with guarded(tmp_path) as served:
+            await served.topic("mine")
+            await served.topic("other")
+            alice, admin = await login(served, "alice"), await login(served, "admin")
+            await allow(admin, creation(Resource.TOPIC, "mi", Operation.WRITE, resource_pattern_type=4))
+            data = [
+                {"name": name, "partition_data": [{"index": 0, "records": batch(b"v")}]} for name in ("other", "mine")
+            ]
+            answer = await alice.call("produce", 9, acks=-1, timeout=1000, topic_data=data)
+            codes = {topic.name: topic.partition_responses[0].error_code for topic in answer.responses}
+            assert codes == {"mine": OK, "other": TOPIC}
+            assert [served.broker.topics.partition(name, 0).log_end for name in ("mine", "other")] == [1, 0]  # type: ignore[union-attr]
+            answer = await alice.call("init_producer_id", 4, transactional_id=None, transaction_timeout=1)
+            assert answer.error_code is OK, "who may write anywhere may do so idempotently"
+
+    asyncio.run(main())
+
+
+def test_what_wants_no_answer_is_refused_by_closing(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with guarded(tmp_path) as served:
+            await served.topic("t")
+            for refused in (
+                produce("t", batch(b"v"), acks=0),
+                produce("t", batch(b"v", attributes=16), acks=0, transactional_id="x"),
+            ):
+                alice = await login(served, "alice")
+                alice.send("produce", 9, **refused)
+                assert await alice.closed()
+            assert served.broker.topics.partition("t", 0).log_end == 0  # type: ignore[union-attr]
+
+    asyncio.run(main())
+
+
+def test_a_group_that_reads_what_may_not_be_seen_is_not_described() -> None:
+    class OnlyA:
+        """Rights to see topic a."""
+
+        def may(self, operation: Operation, resource: Resource, name: str) -> bool:
+            return resource is not Resource.TOPIC or name == "a"
+
+        def may_with_some(self, operation: Operation, resource: Resource) -> bool:
+            return False
+
+        def topic_name(self, item: Any) -> str | None:
+            return str(item.name)
+
+    def group(name: str) -> dict[str, Any]:
+        reads = {"topic_partitions": [{"topic_name": name, "partitions": [0]}]}
+        return {"group_id": name, "error_code": OK, "members": [{"assignment": reads, "target_assignment": None}]}
+
+    async def main() -> None:
+        async def handle(request: Any) -> Any:
+            return {"groups": [group("a"), group("b")]}
+
+        request = schema.builder(schema.entity("consumer_group_describe", 0, "request"))({"group_ids": ["a", "b"]})
+        answer: Any = await enforce(OnlyA(), "consumer_group_describe", request, handle)
+        assert [(each["group_id"], each["error_code"]) for each in answer["groups"]] == [("a", OK), ("b", TOPIC)]
+        assert not answer["groups"][1]["members"]
+
+    asyncio.run(main())
+
+
+def test_topics_named_by_id_and_fetches_that_outlive_their_right(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with guarded(tmp_path) as served:
+            await served.topic("t")
+            topic = served.broker.topics.get("t")
+            assert topic is not None
+            alice, admin = await login(served, "alice"), await login(served, "admin")
+            await admin.call("produce", 9, **produce("t", batch(b"v")))
+            partitions = [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}]
+            wanted = {"max_wait": 0, "min_bytes": 1, "max_bytes": 1 << 20}
+            by_id = [{"topic_id": topic.topic_id, "partitions": partitions}]
+            (found,) = (await alice.call("fetch", 13, topics=by_id, **wanted)).responses
+            assert (found.topic_id, found.partitions[0].error_code) == (topic.topic_id, TOPIC)
+            await allow(admin, creation(Resource.TOPIC, "t", Operation.READ))
+            (found,) = (await alice.call("fetch", 13, topics=by_id, **wanted)).responses
+            assert found.partitions[0].records
+            at_end = [{"topic_id": topic.topic_id, "partitions": [{**partitions[0], "fetch_offset": 1}]}]
+            alice.send("fetch", 13, topics=at_end, **{**wanted, "max_wait": 5_000})
+            await asyncio.sleep(0.05)
+            everything = {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1}
+            removed = await admin.call("delete_acls", 3, filters=[everything])
+            assert [each.resource_name for each in removed.filter_results[0].matching_acls] == ["t"]
+            await admin.call("produce", 9, **produce("t", batch(b"secret")))
+            (found,) = (await alice.receive()).responses
+            assert found.partitions[0].error_code is TOPIC
+            assert not found.partitions[0].records
+
+    asyncio.run(main())
+
+
+def test_acls_are_described_and_survive_a_restart(tmp_path: Path) -> None:
+    everything = {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1}
+
+    async def main() -> None:
+        async with guarded(tmp_path) as served:
+            admin = await login(served, "admin")
+            twice = creation(Resource.TOPIC, "t", Operation.READ)
+            await allow(admin, twice, twice,
+                        creation(Resource.TOPIC, "t", Operation.WRITE, principal="User:bob"),
+                        creation(Resource.GROUP, "g", Operation.READ, resource_pattern_type=4))  # fmt: skip
+            bad = [
+                creation(Resource.CLUSTER, "x", Operation.ALL),
+                creation(Resource.TOPIC, "", Operation.ALL),
+                creation(Resource.TOPIC, "t", Operation.ALL, principal="alice"),
+                creation(Resource.TOPIC, "t", Operation.ALL, resource_type=99),
+            ]
+            filters = [
+                creation(Resource.TOPIC, "t", Operation.ANY),
+                creation(Resource.TOPIC, "t", Operation.ALL, resource_pattern_type=2),
+                creation(Resource.TOPIC, "t", Operation.ALL, permission_type=1),
+            ]
+            answer = await admin.call("create_acls", 3, creations=filters)
+            assert {each.error_code for each in answer.results} == {ErrorCode.unknown_server_error}
+            answer = await admin.call("create_acls", 3, creations=bad)
+            assert {each.error_code for each in answer.results} == {ErrorCode.invalid_request}
+        async with guarded(tmp_path) as served:
+            admin = await login(served, "admin")
+            answer = await admin.call("describe_acls", 3, **everything)
+            found = [
+                (each.resource_name, each.pattern_type, [acl.principal for acl in each.acls])
+                for each in answer.resources
+            ]
+            assert found == [("t", 3, ["User:alice", "User:bob"]), ("g", 4, ["User:alice"])]
+            await admin.call("delete_acls", 3, filters=[{**everything, "principal_filter": "User:bob"}])
+        async with guarded(tmp_path) as served:
+            admin = await login(served, "admin")
+            answer = await admin.call("describe_acls", 3, **{**everything, "resource_type_filter": 2})
+            assert [acl.principal for each in answer.resources for acl in each.acls] == ["User:alice"]
+
+    asyncio.run(main())
+
+
+def test_without_an_authorizer_acls_are_refused_and_nothing_is_forbidden(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with serving(tmp_path) as served:
+            client = await served.client()
+            disabled = ErrorCode.security_disabled
+            assert await DENIED["describe_acls"][0](client) is disabled
+            assert await DENIED["create_acls"][0](client) is disabled
+            assert await DENIED["delete_acls"][0](client) is disabled
+            quota = {"entity": [], "ops": [{"key": "producer_byte_rate", "value": 1.0, "remove": False}]}
+            (entry,) = (await client.call("alter_client_quotas", 1, entries=[quota])).entries
+            assert entry.error_code is ErrorCode.invalid_request
+
+    asyncio.run(main())
+
+
+def test_a_broker_may_be_open_where_no_acl_is(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with guarded(tmp_path, allow_everyone_if_no_acl_found=True) as served:
+            await served.topic("t")
+            bob, admin = await login(served, "bob"), await login(served, "admin")
+            assert await DENIED["produce"][0](bob) is OK
+            await allow(admin, creation(Resource.TOPIC, "t", Operation.WRITE))
+            assert await DENIED["produce"][0](bob) is TOPIC
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("mechanism", [1, 2])
+def test_scram_users_are_made_used_described_and_kept(tmp_path: Path, mechanism: int) -> None:
+    import hashlib
+
+    name = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}[mechanism]
+    salt = b"some salt of the client"
+    salted = hashlib.pbkdf2_hmac({1: "sha256", 2: "sha512"}[mechanism], b"pass", salt, 4096)
+    carol = {"name": "carol", "mechanism": mechanism, "iterations": 4096, "salt": salt, "salted_password": salted}
+
+    async def enters(served: Served) -> ErrorCode:
+        from tests.embedded_broker.security.test_login import _handshake, _scram
+
+        return ErrorCode((await _scram(await _handshake(served, name), name, "carol", "pass")).error_code)
+
+    async def main() -> None:
+        async with guarded(tmp_path) as served:
+            admin = await login(served, "admin")
+            assert await enters(served) is ErrorCode.sasl_authentication_failed
+            bad = [{**carol, "name": "", }, {**carol, "name": "few", "iterations": 4095},
+                   {**carol, "name": "many", "iterations": 16385}, {**carol, "name": "odd", "mechanism": 9},
+                   {**carol, "name": "twice"}, {**carol, "name": "twice"}]  # fmt: skip
+            answer = await admin.call("alter_user_scram_credentials", 0, upsertions=[*bad, carol],
+                                      deletions=[{"name": "nobody", "mechanism": mechanism}])  # fmt: skip
+            assert {each.user: each.error_code for each in answer.results} == {
+                "nobody": ErrorCode.resource_not_found,
+                "": ErrorCode.unacceptable_credential,
+                "few": ErrorCode.unacceptable_credential,
+                "many": ErrorCode.unacceptable_credential,
+                "odd": ErrorCode.unsupported_sasl_mechanism,
+                "twice": ErrorCode.duplicate_resource,
+                "carol": OK,
+            }
+            assert await enters(served) is OK
+        async with guarded(tmp_path) as served:
+            assert await enters(served) is OK, "after a restart"
+            admin = await login(served, "admin")
+            answer = await admin.call("describe_user_scram_credentials", 0, users=None)
+            ((one,),) = [each.credential_infos for each in answer.results]
+            assert (one.mechanism, one.iterations) == (mechanism, 4096)
+            asked = await admin.call("describe_user_scram_credentials", 0, users=[{"name": "no"}, {"name": "carol"}])
+            assert [each.error_code for each in asked.results] == [OK, ErrorCode.resource_not_found]
+            await admin.call("alter_user_scram_credentials", 0, deletions=[{"name": "carol", "mechanism": mechanism}])
+            assert await enters(served) is ErrorCode.sasl_authentication_failed
+
+    asyncio.run(main())
+    stored = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and path.name != "users")
+    assert salted.hex().encode() not in stored

@@ -1,0 +1,189 @@
+"""Logging in: what may come when, what failures say, and what they cost."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+from scramp.core import ScramClient
+
+from embedded_broker.security.listeners import Listener, Protocol
+from tests.embedded_broker.served import Client, Served, batch, produce, serving
+
+PASSWORD = "s3cret, über"
+SASL = (Listener(port=0, protocol=Protocol.SASL_PLAINTEXT), Listener(port=0))
+INVALID = "Authentication failed during authentication due to invalid credentials with SASL mechanism "
+
+
+def _settings(directory: Path, **more: Any) -> dict[str, Any]:
+    users = directory / "users.txt"
+    users.write_text(f"alice:{PASSWORD}\nbob:x\n")
+    return {"listeners": SASL, "users_file": users, **more}
+
+
+async def _handshake(served: Served, mechanism: str) -> Client:
+    client = await served.client()
+    assert (await client.call("api_versions", 3, client_software_name="test", client_software_version="1")).api_keys
+    answer = await client.call("sasl_handshake", 1, mechanism=mechanism)
+    assert answer.error_code is ErrorCode.none
+    assert set(answer.mechanisms) == {"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"}
+    return client
+
+
+async def _scram(client: Client, mechanism: str, name: str, password: str) -> Any:
+    """The last answer of an exchange."""
+    ours = ScramClient([mechanism], name, password)
+    answer = await client.call("sasl_authenticate", 2, auth_bytes=ours.get_client_first().encode())
+    if answer.error_code is not ErrorCode.none:
+        return answer
+    ours.set_server_first(answer.auth_bytes.decode())
+    answer = await client.call("sasl_authenticate", 2, auth_bytes=ours.get_client_final().encode())
+    if answer.error_code is ErrorCode.none:
+        ours.set_server_final(answer.auth_bytes.decode())
+    return answer
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_scram(tmp_path: Path, mechanism: str) -> None:
+    async def main() -> None:
+        async with serving(tmp_path / "data", **_settings(tmp_path)) as served:
+            client = await _handshake(served, mechanism)
+            assert (await _scram(client, mechanism, "alice", PASSWORD)).error_code is ErrorCode.none
+            assert (await client.call("metadata", 9, topics=None)).brokers
+            (connection,) = served.server._connections
+            assert connection.session.principal == "User:alice"
+            for name, password in (("alice", "wrong"), ("nobody", PASSWORD)):
+                other = await _handshake(served, mechanism)
+                answer = await _scram(other, mechanism, name, password)
+                assert answer.error_code is ErrorCode.sasl_authentication_failed
+                assert answer.error_message == INVALID + mechanism, "does not tell whether the user exists"
+                assert await other.closed()
+
+    asyncio.run(main())
+
+
+PLAIN = {
+    b"\0alice\0" + PASSWORD.encode(): None,
+    b"alice\0alice\0" + PASSWORD.encode(): None,
+    b"\0alice\0wrong": "Authentication failed: Invalid username or password",
+    b"\0nobody\0x": "Authentication failed: Invalid username or password",
+    b"bob\0alice\0" + PASSWORD.encode(): (
+        "Authentication failed: Client requested an authorization id that is different from username"
+    ),
+    b"": "Invalid SASL/PLAIN response: expected 3 tokens, got 1",
+    b"\0alice\0": "Authentication failed: password not specified",
+    b"\0\0x": "Authentication failed: username not specified",
+    b"\0\xff\xff\0x": "Authentication failed: Invalid username or password",
+    b"\0alice\0x\0y": "Invalid SASL/PLAIN response: expected 3 tokens, got 4",
+}
+
+
+def test_plain(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with serving(tmp_path / "data", **_settings(tmp_path, login_failed_delay_ms=1)) as served:
+            for token, message in PLAIN.items():
+                client = await _handshake(served, "PLAIN")
+                answer = await client.call("sasl_authenticate", 2, auth_bytes=token)
+                assert answer.error_message == message, token
+                if message is None:
+                    assert (await client.call("metadata", 9, topics=None)).brokers
+                else:
+                    assert answer.error_code is ErrorCode.sasl_authentication_failed
+                    assert await client.closed()
+
+    asyncio.run(main())
+
+
+def test_before_the_login_nothing_else_is_taken(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with serving(tmp_path / "data", **_settings(tmp_path)) as served:
+            await served.topic("t")
+            client = await served.client()
+            client.send("produce", 9, **produce("t", batch(b"v")))
+            assert await client.closed()
+            client = await served.client()
+            client.send("sasl_authenticate", 2, auth_bytes=b"\0bob\0x")
+            assert await client.closed()
+            client = await _handshake(served, "PLAIN")
+            client.send("metadata", 9, topics=None)
+            assert await client.closed()
+            client = await served.client()
+            answer = await client.call("sasl_handshake", 1, mechanism="GSSAPI")
+            assert answer.error_code is ErrorCode.unsupported_sasl_mechanism
+            assert "PLAIN" in answer.mechanisms
+            assert await client.closed()
+            assert served.broker.topics.partition("t", 0).log_end == 0  # type: ignore[union-attr]
+
+    asyncio.run(main())
+
+
+def test_a_failed_login_ends_what_was_pipelined_behind_it(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with serving(tmp_path / "data", **_settings(tmp_path)) as served:
+            await served.topic("t")
+            client = await _handshake(served, "PLAIN")
+            client.send("sasl_authenticate", 2, auth_bytes=b"\0alice\0wrong")
+            client.send("produce", 9, **produce("t", batch(b"v")))
+            assert (await client.receive()).error_code is ErrorCode.sasl_authentication_failed
+            assert await client.closed()
+            assert served.broker.topics.partition("t", 0).log_end == 0  # type: ignore[union-attr]
+
+    asyncio.run(main())
+
+
+def test_before_the_login_frames_are_small_and_there_is_a_deadline(tmp_path: Path) -> None:
+    async def main() -> None:
+        settings = _settings(tmp_path, login_deadline_ms=300, login_frame_bytes_max=1_000)
+        async with serving(tmp_path / "data", **settings) as served:
+            client = await served.client()
+            client.send_bytes((1_001).to_bytes(4, "big"))
+            assert await client.closed()
+            silent = await served.client()
+            logged_in = await _handshake(served, "PLAIN")
+            assert (await logged_in.call("sasl_authenticate", 2, auth_bytes=b"\0bob\0x")).error_code is ErrorCode.none
+            assert await silent.closed()
+            await served.topic("t")
+            await asyncio.sleep(0.1)
+            answer = await logged_in.call("produce", 9, **produce("t", batch(bytes(100_000))))
+            assert answer.responses[0].partition_responses[0].error_code is ErrorCode.none
+
+    asyncio.run(main())
+
+
+def test_listeners_stand_side_by_side_and_each_names_itself(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with serving(tmp_path / "data", **_settings(tmp_path)) as served:
+            first, second = served.server.endpoints
+            assert served.broker.port == first.port != second.port
+            client = await served.client(second.port)
+            (node,) = (await client.call("metadata", 9, topics=None)).brokers
+            assert node.port == second.port
+            assert (
+                await client.call("sasl_handshake", 1, mechanism="PLAIN")
+            ).error_code is ErrorCode.illegal_sasl_state
+            answer = await client.call("sasl_authenticate", 2, auth_bytes=b"x")
+            assert answer.error_code is ErrorCode.illegal_sasl_state
+            client = await _handshake(served, "PLAIN")
+            await client.call("sasl_authenticate", 2, auth_bytes=b"\0bob\0x")
+            (node,) = (await client.call("metadata", 9, topics=None)).brokers
+            assert node.port == first.port
+            found = await client.call("find_coordinator", 2, key="g", key_type=0)
+            assert found.port == first.port
+
+    asyncio.run(main())
+
+
+def test_names_of_client_software_are_checked(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with serving(tmp_path) as served:
+            client = await served.client()
+            bad = await client.call("api_versions", 3, client_software_name="a\nb", client_software_version="1")
+            assert bad.error_code is ErrorCode.invalid_request
+            assert not bad.api_keys
+            good = await client.call("api_versions", 3, client_software_name="a-b", client_software_version="1.2")
+            assert good.api_keys
+
+    asyncio.run(main())

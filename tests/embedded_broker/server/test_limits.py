@@ -1,0 +1,232 @@
+"""What many clients, slow ones and greedy ones may cost: memory stays bounded and the others are served."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from embedded_broker.budget import Budget
+from tests.embedded_broker.process import BrokerProcess
+from tests.embedded_broker.served import Client, Served, batch, fetch, produce, serving
+
+API_VERSIONS_V0 = b"\0\0\0\x0a" + b"\0\x12\0\0" + b"\0\0\0\x07" + b"\xff\xff"
+FOUR_BILLION_TOPICS = b"\0\x03\0\x09" + b"\0\0\0\1" + b"\xff\xff" + b"\0" + b"\xff\xff\xff\xff\x0f"
+IDLE, IDLE_KIB_MAX = 1_000, 40
+
+
+class Holding:
+    """A holder in memory."""
+
+    def __init__(self) -> None:
+        self.shed_for = ""
+        self.budget: Budget[Holding] | None = None
+
+    def shed(self, what: str) -> None:
+        """See `budget.Holder`."""
+        self.shed_for = what
+        assert self.budget is not None
+        self.budget.held(self, 0)
+
+
+def test_a_budget_sheds_the_largest_until_half_is_free_but_nobody_when_it_gets_less_by_itself() -> None:
+    async def main() -> None:
+        changes: list[bool] = []
+        budget = Budget[Holding]("things", 100, changes.append, patience_s=0.02)
+        small, large, larger = Holding(), Holding(), Holding()
+        for each, size in ((small, 40), (large, 45), (larger, 60)):
+            each.budget = budget
+            budget.held(each, size)
+        assert changes == [True]
+        await asyncio.sleep(0.01)
+        budget.held(large, 44)
+        await asyncio.sleep(0.02)
+        assert not larger.shed_for
+        await asyncio.sleep(0.04)
+        assert "60 bytes" in larger.shed_for
+        assert "44 bytes" in large.shed_for
+        assert not small.shed_for
+        assert changes == [True, False]
+        assert budget.total_bytes == 40
+
+    asyncio.run(main())
+
+
+def test_a_budget_has_no_patience_at_twice_its_limit() -> None:
+    async def main() -> None:
+        budget = Budget[Holding]("things", 100, lambda full: None, patience_s=60)
+        small, large = Holding(), Holding()
+        small.budget = large.budget = budget
+        budget.held(small, 30)
+        budget.held(large, 180)
+        assert large.shed_for
+        assert not small.shed_for
+        assert budget.total_bytes == 30
+
+    asyncio.run(main())
+
+
+def _rss_kib(process: subprocess.Popen[str]) -> int:
+    for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS"):
+            return int(line.split()[1])
+    raise AssertionError("no VmRSS")
+
+
+def _connect(address: str) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    return socket.create_connection((host, int(port)), 10)
+
+
+def _asks(connection: socket.socket) -> bool:
+    """Whether a request is answered."""
+    try:
+        connection.sendall(API_VERSIONS_V0)
+        return connection.recv(4) != b""
+    except ConnectionError:
+        return False
+
+
+def test_a_thousand_idle_connections_cost_little_and_a_claim_of_32_gib_nothing(tmp_path: Path) -> None:
+    broker = BrokerProcess(tmp_path)
+    broker.start()
+    idle: list[socket.socket] = []
+    try:
+        assert _asks(_connect(broker.address))
+        before = _rss_kib(broker.process)
+        idle = [_connect(broker.address) for _ in range(IDLE)]
+        assert all(_asks(connection) for connection in idle[::50])
+        assert _rss_kib(broker.process) - before < IDLE * IDLE_KIB_MAX
+        with _connect(broker.address) as liar:
+            liar.sendall(len(FOUR_BILLION_TOPICS).to_bytes(4, "big") + FOUR_BILLION_TOPICS)
+            assert liar.recv(1) == b""
+        assert _rss_kib(broker.process) - before < IDLE * IDLE_KIB_MAX
+        assert _asks(idle[0])
+    finally:
+        for connection in idle:
+            connection.close()
+        broker.kill()
+
+
+def test_connections_leave_half_of_the_open_files_to_the_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        monkeypatch.setattr(resource, "getrlimit", lambda which: (64, 64))
+        async with serving(tmp_path) as served:
+            clients = [await served.client() for _ in range(33)]
+            assert (await clients[0].call("api_versions", 0)).error_code == 0
+            assert await clients[32].closed()
+
+    asyncio.run(main())
+
+
+async def _is_quick(served: Served, seconds_max: float = 0.5) -> None:
+    """Somebody else can write and read."""
+    other = await served.client()
+    began = time.monotonic()
+    assert (await other.call("produce", 9, **produce("t", batch(b"v")))).responses[0].partition_responses[
+        0
+    ].error_code == 0
+    assert (await other.call("fetch", 12, **fetch("t", 0))).error_code == 0
+    assert time.monotonic() - began < seconds_max
+
+
+def test_slow_lorises_meet_the_deadline_from_their_first_byte_on(tmp_path: Path) -> None:
+    async def drip(client: Client) -> None:
+        client.send_bytes(b"\0\0\1\0")
+        while not client.reader.at_eof() and not client.writer.is_closing():
+            client.send_bytes(b"x")
+            await asyncio.sleep(0.05)
+
+    async def main() -> None:
+        async with serving(tmp_path, frame_deadline_ms=400) as served:
+            await served.topic("t")
+            lorises = [await served.client() for _ in range(100)]
+            drips = [asyncio.create_task(drip(client)) for client in lorises]
+            await _is_quick(served)
+            for client in lorises:
+                assert await client.closed()
+            await asyncio.wait(drips, timeout=5)
+            assert served.server.requests.total_bytes == 0
+
+    asyncio.run(main())
+
+
+def test_clients_that_never_read_hold_little_and_lose_their_connection_only_when_it_gets_too_much(
+    tmp_path: Path,
+) -> None:
+    limit = 6 << 20
+
+    async def main() -> None:
+        async with serving(tmp_path, answers_bytes_max=limit) as served:
+            await served.topic("t")
+            client = await served.client()
+            for _ in range(4):
+                await client.call("produce", 9, **produce("t", batch(bytes(900_000))))
+            deaf = [await served.client() for _ in range(6)]
+            peak = 0
+            for each in deaf:
+                for _ in range(40):
+                    each.send("fetch", 12, **fetch("t", 0, partition_max_bytes=4 << 20, max_bytes=4 << 20))
+            async with asyncio.timeout(10):
+                while not served.server.answers.full:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+                while served.server.answers.full:
+                    peak = max(peak, served.server.answers.total_bytes)
+                    await asyncio.sleep(0.01)
+            assert peak < 2 * limit + (4 << 20), "40 answers for each would be 900 MiB"
+            await _is_quick(served)
+            assert 0 < len(served.server._connections) < 8
+
+    asyncio.run(main())
+
+
+def test_what_a_pipelining_client_does_not_read_is_not_made(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with serving(tmp_path) as served:
+            await served.topic("t")
+            client = await served.client()
+            for _ in range(4):
+                await client.call("produce", 9, **produce("t", batch(bytes(900_000))))
+            deaf = await served.client()
+            for _ in range(60):
+                deaf.send("fetch", 12, **fetch("t", 0, partition_max_bytes=4 << 20, max_bytes=4 << 20))
+            await asyncio.sleep(0.5)
+            assert served.server.answers.total_bytes < 8 << 20
+            await _is_quick(served)
+            for _ in range(60):
+                assert len((await deaf.receive()).responses[0].partitions[0].records) > 3_600_000
+
+    asyncio.run(main())
+
+
+def test_silent_connections_are_closed_after_the_idle_time_and_busy_ones_stay(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with serving(tmp_path, connections_idle_ms=400) as served:
+            silent, busy = await served.client(), await served.client()
+            assert (await silent.call("api_versions", 0)).error_code == 0
+            for _ in range(8):
+                assert (await busy.call("api_versions", 0)).error_code == 0
+                await asyncio.sleep(0.1)
+            assert await silent.closed()
+            assert (await busy.call("api_versions", 0)).error_code == 0
+
+    asyncio.run(main())
+
+
+def test_small_requests_cost_more_than_their_bytes(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with serving(tmp_path) as served:
+            await served.topic("t")
+            client = await served.client()
+            client.send("fetch", 12, **fetch("t", 0, max_wait=2_000))
+            client.send_bytes(API_VERSIONS_V0 * 1_000)
+            await asyncio.sleep(0.2)
+            assert served.server.requests.total_bytes > 60 * 200
+            client.writer.close()
+
+    asyncio.run(main())

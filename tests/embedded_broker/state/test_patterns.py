@@ -1,0 +1,63 @@
+"""Patterns of topic names: against Python's `re` where both agree, refusals, and time."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from embedded_broker.state.patterns import BadPattern, Pattern
+
+atoms = st.sampled_from(["a", "b", ".", "[ab]", "[^a]", "[a-c_]", r"\d", r"\.", r"\w", "-", "(?:ab|c)", "(a|)"])
+repeats = st.sampled_from(["", "", "", "*", "+", "?", "{2}", "{1,2}", "{0,3}", "{2,}", "*?"])
+parts = st.lists(st.tuples(atoms, repeats).map("".join), max_size=4).map("".join)
+patterns = st.lists(parts, min_size=1, max_size=3).map("|".join)
+
+
+@settings(max_examples=400, deadline=None)
+@given(patterns, st.lists(st.text("abcd1._-", max_size=6), max_size=8))
+def test_it_matches_what_re_matches(text: str, names: list[str]) -> None:
+    pattern = Pattern(text)
+    for name in names:
+        assert pattern.matches(name) == bool(re.fullmatch(text, name)), (text, name)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "matches"),
+    [
+        ("^orders.*", "orders-1", True),
+        ("orders", "orders-1", False),
+        ("^a$|^b$", "b", True),
+        ("a^b", "ab", False),
+        (r"\Aab\z", "ab", True),
+        ("(?i)OrDers", "oRdERS", True),
+        ("[[:alpha:]]+[[:digit:]]", "ab1", True),
+        ("[]a]", "]", True),
+        ("[a-]", "-", True),
+        ("(?P<name>x)(?<other>y)", "xy", True),
+        (r"\S+", "any.thing", True),
+        ("", "", True),
+        ("", "a", False),
+    ],
+)
+def test_what_re2_adds(text: str, name: str, matches: bool) -> None:
+    assert Pattern(text).matches(name) is matches
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["(", ")", "a)", "[", "[a", "*", "+a", "a{2", "a{3,2}", "a{999}", "(?=a)", "(?!a)", r"(a)\1", "[b-a]", "\\",
+     "[[:nonsense:]]", r"\b", "ä", "(" * 60 + ")" * 60, "(a{100}){100}", "a" * 1001, "a{,2}"],
+)  # fmt: skip
+def test_what_is_refused(text: str) -> None:
+    with pytest.raises(BadPattern):
+        Pattern(text)
+
+
+def test_a_pattern_that_takes_backtrackers_for_ever_takes_no_time() -> None:
+    begun = time.perf_counter()
+    assert not Pattern("(a+)+(a|a)*(a*)*b").matches("a" * 249)
+    assert time.perf_counter() - begun < 1
