@@ -27,6 +27,7 @@ from embedded_broker.wire.records import decode
 if TYPE_CHECKING:
     from embedded_broker.coordinators.groups import GroupCoordinator
     from embedded_broker.coordinators.transactions import TransactionCoordinator
+    from embedded_broker.faults import Faults
 
 METADATA = "__cluster_metadata"
 METADATA_SEGMENT_BYTES = 16 * 1024 * 1024
@@ -45,6 +46,8 @@ class Broker:
     topics: Topics
     metadata: MetadataLog
     security: Security
+    faults: Faults | None = None
+    """Set by tests only, before it is served."""
 
     def __init__(self, config: BrokerConfig, fs: FileSystem | None = None, clock: Clock | None = None) -> None:
         """Files and time come in from outside, so that tests can hold or break them."""
@@ -158,6 +161,12 @@ class Broker:
         self.topics.close()
         self._metadata_log.close()
         os.close(self._lock)
+
+    def abandon(self) -> None:
+        """Leave the directory to the next broker as a kill would: nothing is finished. `fs` closes its files itself."""
+        self.commit.abandon()
+        if self._lock >= 0:
+            os.close(self._lock)
 
 
 def lock_directory(directory: Path) -> int:

@@ -113,4 +113,8 @@ class GroupCommit:
         """Let the rounds end; then no more threads."""
         if self._task is not None:
             await asyncio.wait([self._task])
+        self.abandon()
+
+    def abandon(self) -> None:
+        """No more threads; who still waits is forgotten."""
         self._threads.shutdown()

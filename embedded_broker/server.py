@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Awaitable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, TextIO
 
 from embedded_broker.api.registry import Answer, Api, Later, load_all
 from embedded_broker.broker import Broker
@@ -33,8 +33,10 @@ class Refused(Exception):
 class Server:
     """The TCP side of a broker."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, log_to: TextIO | None = None) -> None:
+        """`log_to`: who connects and why they leave; stderr by default."""
         self.broker = broker
+        self._log_to = log_to
         self.apis: Mapping[int, Api] = load_all()
         self.endpoints: list[Endpoint] = []
         self._servers: list[asyncio.Server] = []
@@ -142,7 +144,12 @@ class Server:
         if not session.is_announced and key not in LOGIN:
             session.is_announced = True
             self.log(f"{session} connected: {session.describe()}")
-        answer = await self._answer(api, connection, request, version)
+        faults = self.broker.faults
+        if faults is None:
+            answer = await self._answer(api, connection, request, version)
+        else:
+            handle = partial(self._answer, api, connection, request, version)
+            answer = await faults.around(api, session.client_id, request, version, handle)
         if answer is None:
             return None
         codec = schema.load(api.name, version)
@@ -201,10 +208,10 @@ class Server:
         )
 
     def log(self, line: str) -> None:
-        """One line on stderr, with the time. What clients put into it stays on that line."""
+        """One line, with the time. What clients put into it stays on that line."""
         line = "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in line)
         now = time.gmtime(self.broker.clock.now_ms() / 1000)
-        print(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', now)} {line}", file=sys.stderr, flush=True)
+        print(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', now)} {line}", file=self._log_to or sys.stderr, flush=True)
 
 
 def encode(codec: Any, correlation_id: int, answer: Mapping[str, Any]) -> bytes:
