@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +15,7 @@ from integration_tests.harness.broker import BrokerHandle, Kind
 from integration_tests.harness.clients import warm_up
 from integration_tests.harness.copying import Copying
 from integration_tests.harness.embedded import EmbeddedBroker
-from integration_tests.harness.kafka_container import KafkaContainer, docker_problem
+from integration_tests.harness.kafka_container import KafkaContainer, need_kafka
 from integration_tests.harness.proxy import Proxy
 
 MakeCopying = Callable[..., Copying]
@@ -35,11 +34,8 @@ class Pair:
 def kind(request: pytest.FixtureRequest) -> Kind:
     """Which broker this test runs on. Without Docker real Kafka is skipped; EOS_REQUIRE_KAFKA=1 makes that fail."""
     chosen: Kind = request.param
-    problem = docker_problem() if chosen == "kafka" else None
-    if problem is not None:
-        if os.environ.get("EOS_REQUIRE_KAFKA") == "1":
-            pytest.fail(f"EOS_REQUIRE_KAFKA=1, but {problem}")
-        pytest.skip(problem)
+    if chosen == "kafka":
+        need_kafka()
     return chosen
 
 

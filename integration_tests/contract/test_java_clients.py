@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ import pytest
 
 from integration_tests.harness import clients, java
 from integration_tests.harness.embedded import EmbeddedBroker
-from integration_tests.harness.kafka_container import docker_problem
+from integration_tests.harness.kafka_container import need_kafka
 from integration_tests.harness.transacting import transaction_client
 
 TRANSACTIONS = "org.apache.kafka.tools.TransactionsCommand"
@@ -24,11 +23,7 @@ pytestmark = pytest.mark.kafka
 
 @pytest.fixture(scope="module", autouse=True)
 def image() -> None:
-    problem = docker_problem()
-    if problem is not None:
-        if os.environ.get("EOS_REQUIRE_KAFKA") == "1":
-            pytest.fail(f"EOS_REQUIRE_KAFKA=1, but {problem}")
-        pytest.skip(problem)
+    need_kafka()
 
 
 @pytest.fixture(scope="module")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from integration_tests.harness.embedded import EmbeddedBroker
-from integration_tests.harness.kafka_container import docker_problem
+from integration_tests.harness.kafka_container import need_kafka
 from integration_tests.harness.kafka_tools import KafkaTools
 
 pytestmark = pytest.mark.kafka
@@ -20,11 +19,7 @@ RECORDS = "".join(f"k{number}:v{number}\n" for number in range(12))
 
 @pytest.fixture(scope="module")
 def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaTools]:
-    problem = docker_problem()
-    if problem is not None:
-        if os.environ.get("EOS_REQUIRE_KAFKA") == "1":
-            pytest.fail(f"EOS_REQUIRE_KAFKA=1, but {problem}")
-        pytest.skip(problem)
+    need_kafka()
     directory: Path = tmp_path_factory.mktemp("tools")
     broker = EmbeddedBroker(directory)
     broker.start()

@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import base64
 import io
+import os
 import tarfile
 import uuid
 from typing import Any
 
+import pytest
 from testcontainers.core.config import testcontainers_config
 from testcontainers.core.container import DockerContainer
 
@@ -90,6 +92,15 @@ def docker_problem() -> str | None:
     except DockerException as error:
         return f"Docker isn't there: {error}"
     return None
+
+
+def need_kafka() -> None:
+    """Skip the test where containers of `IMAGE` can't be run; EOS_REQUIRE_KAFKA=1 makes it fail instead."""
+    problem = docker_problem()
+    if problem is not None:
+        if os.environ.get("EOS_REQUIRE_KAFKA") == "1":
+            pytest.fail(f"EOS_REQUIRE_KAFKA=1, but {problem}")
+        pytest.skip(problem)
 
 
 class KafkaContainer:

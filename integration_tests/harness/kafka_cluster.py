@@ -1,0 +1,87 @@
+"""Real Kafka as a cluster: several brokers and a controller, all in one network, each in a container of its own."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+from testcontainers.core.config import testcontainers_config
+from testcontainers.core.container import DockerContainer
+
+from integration_tests.harness import raw
+from integration_tests.harness.broker import free_port, wait_leaders, wait_ready
+from integration_tests.harness.kafka_container import CONTROLLER, CONTROLLER_PORT, IMAGE, SETTINGS
+
+QUICK_START = "-XX:TieredStopAtLevel=1"  # for the virtual machine
+HEAP_MIB = 224
+CLIENT_PORTS, INNER_PORTS = 9200, 9300  # plus the broker's id: they share one network
+
+
+class KafkaCluster:
+    """`brokers` brokers that copy every internal topic to each other. `start`, `kill` some, `stop`.
+
+    The controller is no broker, because it must outlive them: of controllers a majority must live, not one.
+    """
+
+    def __init__(self, brokers: int = 3) -> None:
+        testcontainers_config.ryuk_disabled = True
+        self._ids = range(1, brokers + 1)
+        ports = {broker: free_port() for broker in self._ids}
+        controller_port = free_port()
+        self._controller_address = f"127.0.0.1:{controller_port}"
+        self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in ports.values())
+        common = {
+            **SETTINGS,
+            "JAVA_TOOL_OPTIONS": QUICK_START,
+            "KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR": str(brokers),
+            "KAFKA_TRANSACTION_STATE_LOG_REPLICATION_FACTOR": str(brokers),
+            "KAFKA_OFFSETS_TOPIC_NUM_PARTITIONS": "1",
+            "KAFKA_TRANSACTION_STATE_LOG_NUM_PARTITIONS": "1",
+        }
+        self._controller = DockerContainer(IMAGE).with_envs(**common, **CONTROLLER)
+        self._controller.with_bind_ports(f"{CONTROLLER_PORT}/tcp", controller_port)
+        self._brokers: dict[int, DockerContainer] = {}
+        for broker, port in ports.items():
+            self._controller.with_bind_ports(f"{CLIENT_PORTS + broker}/tcp", port)
+            self._brokers[broker] = DockerContainer(IMAGE).with_envs(**common, **_broker(broker, port))
+
+    def start(self) -> None:
+        """Return once all of them lead something that answers."""
+        self._controller.start()
+        network = f"container:{self._controller.get_wrapped_container().id}"
+        for container in self._brokers.values():
+            container.with_kwargs(network_mode=network)
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(DockerContainer.start, self._brokers.values()))
+        try:
+            wait_ready(self.bootstrap)
+            wait_leaders(self.bootstrap)
+        except Exception as error:
+            for container in self._brokers.values():
+                error.add_note(container.get_wrapped_container().logs(tail=20).decode(errors="replace"))
+            raise
+
+    def kill(self, broker: int) -> None:
+        """SIGKILL, for good. The controller is told: it would wait for the end of the broker's session."""
+        container = self._brokers[broker].get_wrapped_container()
+        container.kill()
+        container.wait()
+        raw.unregister_broker(self._controller_address, broker)
+
+    def stop(self) -> None:
+        """Remove all of them."""
+        for container in (*self._brokers.values(), self._controller):
+            container.stop(force=True)
+
+
+def _broker(broker: int, port: int) -> dict[str, str]:
+    """What is this broker's own."""
+    client, inner = CLIENT_PORTS + broker, INNER_PORTS + broker
+    return {
+        "KAFKA_NODE_ID": str(broker),
+        "KAFKA_PROCESS_ROLES": "broker",
+        "KAFKA_INTER_BROKER_LISTENER_NAME": "BROKER",
+        "KAFKA_LISTENERS": f"PLAINTEXT://:{client},BROKER://:{inner}",
+        "KAFKA_ADVERTISED_LISTENERS": f"PLAINTEXT://127.0.0.1:{port},BROKER://localhost:{inner}",
+        "KAFKA_HEAP": f"{HEAP_MIB}m",
+        "KAFKA_HEAP_OPTS": f"-Xmx{HEAP_MIB}m",
+    }
