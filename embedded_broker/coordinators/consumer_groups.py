@@ -50,9 +50,7 @@ class TopicCatalog:
 class ConsumerGroups:
     """See the module. Called on the event loop only."""
 
-    def __init__(
-        self, host: Host, background: Background, registry: GroupRegistry, catalog: TopicCatalog
-    ) -> None:
+    def __init__(self, host: Host, background: Background, registry: GroupRegistry, catalog: TopicCatalog) -> None:
         self._host, self._background, self._registry, self.catalog = host, background, registry, catalog
 
     def resume(self) -> None:
