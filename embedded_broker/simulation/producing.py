@@ -100,6 +100,13 @@ class IdempotentProducer:
                 await asyncio.sleep(random.uniform(0, 0.1))
 
     async def _send(self, batch: _Batch) -> asyncio.Future[Any]:
+        """Raises Gone when the connection is not that of the batches before.
+
+        They may be lost with it, and who has none of them takes a batch with any sequence for the first one.
+        """
+        before = [each.answer for each in self._in_flight if each.answer is not None]
+        if any(answer.done() and answer.exception() is not None for answer in before):
+            raise Gone("batches before this one are gone")
         return await self._client.send("produce", VERSION, **produce(self._partition, batch.data))
 
     def _acked(self, batch: _Batch, offset: int) -> None:

@@ -65,8 +65,9 @@ def forget_the_producers_window_at_a_restart(patch: Patch) -> None:
 
     def forgetful(self: Topics, *args: Any) -> Partition:
         partition = recover(self, *args)
-        for entry in partition.producers.entries():
-            entry.batches.clear()
+        producers = partition.producers
+        for entry in [each for each in producers.entries() if each.first_offset_open is None]:
+            del producers._entries[entry.producer_id]
         return partition
 
     patch.setattr(Topics, "_recover", forgetful)
