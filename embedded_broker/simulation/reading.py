@@ -102,8 +102,8 @@ class Reader:
 
 
 class Follower:
-    """An application that reads until `done`, commits its positions to a group, and now and then starts over from
-    them."""
+    """An application that reads until `done`, commits its positions to a group, and starts over from them now and
+    then, and whenever it has lost its connection."""
 
     def __init__(self, reader: Reader, history: History, group: str, done: asyncio.Event) -> None:
         self._reader, self._client, self._history, self._group, self._done = (
@@ -118,15 +118,17 @@ class Follower:
 
     async def run(self) -> None:
         """To the end."""
-        random = self._client.random
+        random, is_new = self._client.random, True
         while not self._done.is_set():
             try:
-                await self._reader.poll()
-                if random.random() < 0.3:
-                    await self._commit()
-                if random.random() < 0.05:
+                if is_new or random.random() < 0.05:
                     await self._start_over()
+                is_new = False
+                await self._reader.poll()
+                if random.random() < 0.5:
+                    await self._commit()
             except Gone:
+                is_new = True
                 await self._client.pause()
 
     async def _commit(self) -> None:

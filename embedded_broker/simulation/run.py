@@ -26,7 +26,7 @@ from embedded_broker.simulation.wire import Client, Gone
 
 PLAIN, IN_TRANSACTIONS, COPY = "plain", "transactions", "copy"
 PARTITIONS = {PLAIN: 2, IN_TRANSACTIONS: 3, COPY: 2}
-DEADLINE_S = 300.0
+DEADLINE_S = 120.0
 """Of virtual time: whatever isn't done by then never will be."""
 
 
@@ -59,13 +59,13 @@ class Schedule:
             0.0 if is_calm else random.choice((0.0, 0.01, 0.03)),
         )
         crashes = [
-            (random.uniform(0.05, 5.0), random.choice((-1, 0, random.randrange(1, 40))))
-            for _ in range(random.randint(1, 5))
+            (random.uniform(0.05, 5.0), random.choice((-1, 0, 0, random.randrange(1, 40))))
+            for _ in range(random.randint(2, 8))
         ]
         return cls(
             weather,
             random.choice((1.0, 5.0)),
-            random.choice((0.001, 0.01, 0.1)),
+            random.choice((0.005, 0.05, 0.2)),
             tuple(sorted(crashes)),
             random.randint(10, 40),
             random.randint(5, 20),
@@ -219,7 +219,7 @@ async def _read_to_the_end(reader: Reader) -> None:
     while True:
         try:
             before = dict(reader.positions)
-            await reader.poll(max_wait_ms=0)
+            await reader.poll(max_wait_ms=200)
         except Gone:
             await reader.client.pause()
         else:

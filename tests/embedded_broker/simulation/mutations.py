@@ -15,7 +15,8 @@ from embedded_broker.coordinators.offsets import OffsetManager
 from embedded_broker.coordinators.transactions import TransactionCoordinator
 from embedded_broker.partition import Partition
 from embedded_broker.simulation.history import Kind
-from embedded_broker.state.producers import ACCEPT, Duplicate, PartitionProducers, Refuse
+from embedded_broker.state.producers import ACCEPT, Duplicate, PartitionProducers
+from embedded_broker.state.transactions import Step, TxnState
 from embedded_broker.topics import Topics
 from embedded_broker.wire.batch import read_header
 
@@ -78,12 +79,6 @@ def take_repeated_batches(patch: Patch) -> None:
     _after_the_check(patch, lambda verdict: ACCEPT if isinstance(verdict, Duplicate) else verdict)
 
 
-@mutation(Kind.DUPLICATE, Kind.REORDERING)
-def take_batches_in_any_order(patch: Patch) -> None:
-    gap = ErrorCode.out_of_order_sequence_number
-    _after_the_check(patch, lambda found: ACCEPT if isinstance(found, Refuse) and found.error_code is gap else found)
-
-
 def _after_the_check(patch: Patch, change: Callable[[Any], Any]) -> None:
     check = PartitionProducers.check
     patch.setattr(PartitionProducers, "check", lambda self, *args, **options: change(check(self, *args, **options)))
@@ -121,9 +116,11 @@ def forget_to_say_what_is_aborted(patch: Patch) -> None:
 
 @mutation(Kind.LOST_WRITE)
 def answer_the_commit_before_its_decision_is_on_disk(patch: Patch) -> None:
+    make = TransactionCoordinator._make
+
     async def hasty(self: TransactionCoordinator, slot: Any, decision: Any) -> Any:
-        if not hasattr(decision, "next"):
-            return slot.transaction
+        if not isinstance(decision, Step) or decision.next.state is not TxnState.PREPARE_COMMIT:
+            return await make(self, slot, decision)
         slot.pending = decision.next
         slot.settled.clear()
         self._background.spawn("hasty", self._store(slot, decision.next))
@@ -184,8 +181,13 @@ def leave_out_the_first_of_several_batches(patch: Patch) -> None:
 
 @mutation(Kind.NON_MONOTONIC, Kind.DIRTY_READ)
 def read_from_an_earlier_place(patch: Patch) -> None:
-    read = Partition.read
-    patch.setattr(Partition, "read", lambda self, offset, *args: read(self, max(offset - 40, 0), *args))
+    read, count = Partition.read, [0]
+
+    def earlier(self: Partition, offset: int, *args: Any) -> bytes:
+        count[0] += 1
+        return read(self, offset if count[0] % 10 else max(offset - 40, 0), *args)
+
+    patch.setattr(Partition, "read", earlier)
 
 
 @mutation(Kind.LOST_WRITE)
