@@ -254,4 +254,4 @@ class Copier:
         commit = self._client.random.random() < 0.85
         await self._transactor.end(transaction, commit)
         if not commit:
-            self._reader.positions.update(before)
+            await self._seek()
