@@ -21,6 +21,7 @@ LAZY: dict[str, tuple[str, str]] = {
     "demo-spark": ("cli.commands.demo_spark:demo_spark", "See history copied and proven, with tasks killed (Spark)."),
     "broker": ("cli.commands.broker:broker", "Run the built-in Kafka broker alone."),
     "log": ("cli.commands.log:log", "Look into the built-in broker's files."),
+    "simulate": ("cli.commands.simulate:simulate", "Run the built-in broker through seeded disasters."),
 }
 """Command → where it lives, and its line in --help. A module is imported only when its command is used."""
 
@@ -33,7 +34,7 @@ Examples:
 \b
 Exit codes:
   0   stopped, or done
-  1   reconcile: the sides differ; log dump: something is damaged
+  1   reconcile: the sides differ; log dump: something is damaged; simulate: something is wrong
   2   bad configuration or usage
   3   a cluster cannot be reached, or a right is missing
   4   an incident that needs a decision

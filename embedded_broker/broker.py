@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import os
-from collections.abc import Mapping
-from pathlib import Path
+import uuid
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, cast
 
 from embedded_broker import group_configs
@@ -14,7 +12,7 @@ from embedded_broker.clock import Clock, SystemClock
 from embedded_broker.config import BrokerConfig
 from embedded_broker.fetch_sessions import FetchSessions
 from embedded_broker.groupcommit import GroupCommit
-from embedded_broker.log.fs import FileSystem, RealFileSystem
+from embedded_broker.log.fs import FileSystem, Lock, RealFileSystem
 from embedded_broker.metadata_log import MetadataLog
 from embedded_broker.partition import Partition
 from embedded_broker.retention import Retention
@@ -49,30 +47,39 @@ class Broker:
     faults: Faults | None = None
     """Set by tests only, before it is served."""
 
-    def __init__(self, config: BrokerConfig, fs: FileSystem | None = None, clock: Clock | None = None) -> None:
-        """Files and time come in from outside, so that tests can hold or break them."""
+    def __init__(
+        self,
+        config: BrokerConfig,
+        fs: FileSystem | None = None,
+        clock: Clock | None = None,
+        new_uuid: Callable[[], uuid.UUID] = uuid.uuid4,
+    ) -> None:
+        """Files, time and randomness come in from outside, so that tests can hold, break or repeat them."""
         self.config = config
         self.fs: FileSystem = fs or RealFileSystem()
         self.clock: Clock = clock or SystemClock()
+        self.new_uuid = new_uuid
         self.port = config.listening[0].port
         self.commit = GroupCommit(config.fsync, config.fsync_interval_ms, self.fail)
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self.room = Room(self.fs, config.data_dir, self.fail)
-        self._lock = -1
+        self._lock: Lock
         self._metadata_log: Partition
-        self.fetch_sessions = FetchSessions()
+        self.fetch_sessions = FetchSessions(new_uuid)
         self._retention = Retention(self)
 
     async def start(self) -> None:
         """Recover everything, and finish what a crash left half done. Raises DataDirInUse, CorruptLog, OSError."""
-        self._lock = lock_directory(self.config.data_dir)
+        self._lock = self._lock_directory()
         self.room.start()
         self._recover_metadata()
         await self.metadata.start()
         self.security = Security(self.config, self.metadata)
         directory = self.config.data_dir / "partitions"
         limit = self.config.partitions_max
-        self.topics = Topics(self.fs, directory, self.metadata, self.commit, self.room, limit, self.clock.now_ms)
+        self.topics = Topics(
+            self.fs, directory, self.metadata, self.commit, self.room, limit, self.clock.now_ms, self.new_uuid
+        )
         self._compose()
         self.topics.recover({TRANSACTION_TOPIC: self.transactions.replay, OFFSETS_TOPIC: self.groups.replay})
         async with self.topics.changing:
@@ -101,7 +108,7 @@ class Broker:
             internal=True,
             on_batch=replay,
         )
-        self.metadata = MetadataLog(self._metadata_log, self.commit, self.clock)
+        self.metadata = MetadataLog(self._metadata_log, self.commit, self.clock, self.new_uuid)
         for key, value in replayed:
             self.metadata.replay(key, value)
 
@@ -160,22 +167,14 @@ class Broker:
         await self.commit.stop()
         self.topics.close()
         self._metadata_log.close()
-        os.close(self._lock)
+        self._lock.release()
 
     def abandon(self) -> None:
         """Leave the directory to the next broker as a kill would: nothing is finished. `fs` closes its files itself."""
         self.commit.abandon()
-        if self._lock >= 0:
-            os.close(self._lock)
 
-
-def lock_directory(directory: Path) -> int:
-    """Create the directory and lock it for this process; the descriptor holds the lock. Raises DataDirInUse."""
-    directory.mkdir(parents=True, exist_ok=True)
-    lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(lock)
-        raise DataDirInUse(f"{directory} is in use by another broker") from error
-    return lock
+    def _lock_directory(self) -> Lock:
+        try:
+            return self.fs.lock(self.config.data_dir)
+        except BlockingIOError as error:
+            raise DataDirInUse(f"{self.config.data_dir} is in use by another broker") from error

@@ -6,7 +6,7 @@ Source: org.apache.kafka FetchSession, FetchSessionCache. A session belongs to w
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -97,6 +97,7 @@ class Fetching:
 class FetchSessions:
     """All sessions, the one used longest ago first."""
 
+    new_uuid: Callable[[], UUID] = uuid.uuid4
     slots_max: int = SLOTS_MAX
     partitions_max: int = PARTITIONS_MAX
     sessions: dict[int, Session] = field(default_factory=dict)
@@ -141,7 +142,7 @@ class FetchSessions:
         """The id of a new session, if the request wants one and there is room, after all of it was answered; else 0."""
         if getattr(request, "session_epoch", FINAL) != INITIAL or not self._room(len(fetching.asked), now_s):
             return 0
-        while (session_id := uuid.uuid4().int & EPOCH_MAX) in self.sessions or not session_id:
+        while (session_id := self.new_uuid().int & EPOCH_MAX) in self.sessions or not session_id:
             pass
         partitions = {(each.topic, each.data.partition): each for each in fetching.asked}
         for each, answer in zip(fetching.asked, answers, strict=True):

@@ -25,7 +25,7 @@ class GroupCommit:
     def __init__(self, fsync: Fsync, interval_ms: int, on_failure: Callable[[OSError], None]) -> None:
         """`on_failure` is called once, when an fsync has failed; everybody who waits gets the OSError."""
         self._fsync, self._interval_s, self._on_failure = fsync, interval_ms / 1000, on_failure
-        self._dirty: set[Partition] = set()
+        self._dirty: dict[Partition, None] = {}  # a set in the order of arrival: a schedule can be repeated
         self._next: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._threads = ThreadPoolExecutor(THREADS, "fsync")
@@ -46,7 +46,7 @@ class GroupCommit:
                 partition.advance(partition.log_end)
         if self._fsync is Fsync.NEVER:
             return
-        self._dirty.update(dirty)
+        self._dirty.update(dict.fromkeys(dirty))
         if self._next is None:
             self._next = asyncio.get_running_loop().create_future()
         waiting = self._next
@@ -67,7 +67,7 @@ class GroupCommit:
 
     async def _one_round(self) -> None:
         waiting, self._next = self._next, None
-        partitions, self._dirty = list(self._dirty), set()
+        partitions, self._dirty = list(self._dirty), {}
         assert waiting is not None
         async with self._round:
             loop = asyncio.get_running_loop()

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import base64
 import json
-import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+from uuid import UUID
 
 from embedded_broker.clock import Clock
 from embedded_broker.groupcommit import GroupCommit
@@ -24,8 +24,8 @@ RECORDS_BEFORE_REWRITE = 10_000
 class MetadataLog:
     """A durable dict of JSON objects."""
 
-    def __init__(self, log: Partition, commit: GroupCommit, clock: Clock) -> None:
-        self._log, self._commit, self._clock = log, commit, clock
+    def __init__(self, log: Partition, commit: GroupCommit, clock: Clock, new_uuid: Callable[[], UUID]) -> None:
+        self._log, self._commit, self._clock, self._new_uuid = log, commit, clock, new_uuid
         self._entries: dict[str, Mapping[str, Any]] = {}
 
     def replay(self, key: bytes | None, value: bytes | None) -> None:
@@ -41,7 +41,7 @@ class MetadataLog:
         await self._rewrite_if_long()
         await self.put(BOOT, {"epoch": self.boot_epoch + 1})
         if CLUSTER not in self._entries:
-            await self.put(CLUSTER, {"id": base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()})
+            await self.put(CLUSTER, {"id": base64.urlsafe_b64encode(self._new_uuid().bytes).rstrip(b"=").decode()})
 
     async def _rewrite_if_long(self) -> None:
         """Write the latest records again and drop what is before them: the log stays as small as its content."""

@@ -58,7 +58,7 @@ class Partition:
         self.stopped: str | None = None
         """Why nothing is served. A restart looks again."""
         self.log: PartitionLog
-        self._waiters: set[Waiter] = set()
+        self._waiters: dict[Waiter, None] = {}  # in the order of arrival
         self._epochs: list[tuple[int, int]] = []  # (leader epoch, its first offset), ascending
 
     @classmethod
@@ -285,11 +285,11 @@ class Partition:
 
     def add_waiter(self, waiter: Waiter) -> None:
         """Wake `waiter` at every move until it is removed."""
-        self._waiters.add(waiter)
+        self._waiters[waiter] = None
 
     def remove_waiter(self, waiter: Waiter) -> None:
         """No more waking."""
-        self._waiters.discard(waiter)
+        self._waiters.pop(waiter, None)
 
     def _wake(self) -> None:
         for waiter in tuple(self._waiters):

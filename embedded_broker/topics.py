@@ -61,8 +61,9 @@ class Topics:
         room: Room,
         partitions_max: int,
         now_ms: Callable[[], int],
+        new_uuid: Callable[[], uuid.UUID],
     ) -> None:
-        self._now_ms, self._disk = now_ms, room
+        self._now_ms, self._disk, self._new_uuid = now_ms, room, new_uuid
         self._partitions_max = partitions_max
         self._fs, self._directory = fs, directory
         self.metadata, self._commit = metadata, commit
@@ -168,7 +169,7 @@ class Topics:
 
     async def create(self, name: str, partitions: int, configs: Mapping[str, str]) -> Topic:
         """Create a topic durably. The name and the configs have been checked; hold `changing`. Raises OSError."""
-        topic = Topic(name, uuid.uuid4(), dict(configs))
+        topic = Topic(name, self._new_uuid(), dict(configs))
         topic.partitions = [self._make(topic, index) for index in range(partitions)]
         await self._save(topic, partitions)
         self._add(topic)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 from kio.schema.errors import ErrorCode
 
@@ -66,7 +65,7 @@ async def _create(broker: Broker, wanted: Any, validate_only: bool) -> dict[str,
         answer: dict[str, Any] = {"name": wanted.name, "num_partitions": count, "replication_factor": 1}
         answer["configs"] = [_config(name, configs) for name in topic_configs.CONFIGS]
         # As in Kafka, a topic that is only tried out has an id, too; it isn't kept.
-        answer["topic_id"] = uuid4()
+        answer["topic_id"] = broker.new_uuid()
         if not validate_only:
             topic = await broker.topics.create(wanted.name, count, configs)
             answer["topic_id"] = topic.topic_id

@@ -7,7 +7,6 @@ assignment arrives and when it becomes empty, so a restart finds consumers in th
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import Callable
 
 from kio.schema.errors import ErrorCode
@@ -53,7 +52,7 @@ class ClassicGroups:
             make: the request, given a ticket and a suffix that makes a new member id unique.
         """
         ticket: asyncio.Future[JoinAnswer] = asyncio.get_running_loop().create_future()
-        request = make(ticket, str(uuid.uuid4()))
+        request = make(ticket, str(self._host.new_uuid()))
         if not group_id:
             return JoinAnswer(ErrorCode.invalid_group_id, request.member_id)
         limits = self._config.min_session_timeout_ms, self._config.max_session_timeout_ms

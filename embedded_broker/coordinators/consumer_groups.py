@@ -5,7 +5,6 @@ Source: Kafka `GroupMetadataManager.consumerGroupHeartbeat`.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
@@ -13,7 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker.coordinators.background import Background
 from embedded_broker.coordinators.group_registry import GroupRegistry, Record, is_empty
-from embedded_broker.coordinators.ports import Topics
+from embedded_broker.coordinators.ports import Host, Topics
 from embedded_broker.state import consumer_log, subscriptions
 from embedded_broker.state.consumer_groups import ConsumerEffects, ConsumerGroup
 from embedded_broker.state.consumer_types import (
@@ -51,8 +50,8 @@ class TopicCatalog:
 class ConsumerGroups:
     """See the module. Called on the event loop only."""
 
-    def __init__(self, background: Background, registry: GroupRegistry, catalog: TopicCatalog) -> None:
-        self._background, self._registry, self.catalog = background, registry, catalog
+    def __init__(self, host: Host, background: Background, registry: GroupRegistry, catalog: TopicCatalog) -> None:
+        self._host, self._background, self._registry, self.catalog = host, background, registry, catalog
 
     def resume(self) -> None:
         """Give the members found at recovery one session timeout to show that they live."""
@@ -74,7 +73,7 @@ class ConsumerGroups:
         except Refused as refused:
             return ConsumerAnswer(refused.error_code, str(refused))
         if not request.member_id:
-            request = replace(request, member_id=str(uuid.uuid4()))
+            request = replace(request, member_id=str(self._host.new_uuid()))
         answer, effects = group.heartbeat(request, self.catalog)
         tombstones: list[Record] = []
         if is_new and answer.error_code is ErrorCode.none:

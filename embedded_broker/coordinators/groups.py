@@ -36,7 +36,7 @@ class GroupCoordinator:
         self._registry = GroupRegistry(host, config)
         self._background = Background(host.fail)
         self.classic = ClassicGroups(host, self._background, config, self._registry)
-        self.consumer = ConsumerGroups(self._background, self._registry, TopicCatalog(lambda: host.topics))
+        self.consumer = ConsumerGroups(host, self._background, self._registry, TopicCatalog(lambda: host.topics))
         self.offsets = OffsetManager(host, self._background, config, self._registry.find_or_create)
         self._expiry = Expiry(self._registry, self.offsets, self.consumer.catalog, config)
         self._compactor = Compactor(host, self._background, OFFSETS_TOPIC, self._live)

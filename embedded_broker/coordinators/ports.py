@@ -67,6 +67,10 @@ class Host(Protocol):
     @property
     def topics(self) -> Topics: ...
 
+    def new_uuid(self) -> UUID:
+        """A random one."""
+        ...
+
     def internal_log(self, name: str) -> Partition:
         """The only partition of an internal topic."""
         ...

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 from pathlib import Path
 from typing import Protocol
@@ -39,8 +40,18 @@ class File(Protocol):
         """Close without syncing."""
 
 
+class Lock(Protocol):
+    """A lock that is held."""
+
+    def release(self) -> None:
+        """Let others have it."""
+
+
 class FileSystem(Protocol):
     """Directories and whole small files. Every call raises OSError when it fails."""
+
+    def lock(self, directory: Path) -> Lock:
+        """Create a directory and lock it for this process, until it dies. Raises BlockingIOError if it is locked."""
 
     def open(self, path: Path) -> File:
         """Open for append and read; created if missing, durably once its directory is synced."""
@@ -130,8 +141,30 @@ class RealFile:
         os.close(self._fd)
 
 
+class RealLock:
+    """A file that is locked as long as it is open."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises BlockingIOError if another process, or this one, holds it."""
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._fd)
+            raise
+
+    def release(self) -> None:
+        """See Lock."""
+        os.close(self._fd)
+
+
 class RealFileSystem:
     """The operating system's filesystem."""
+
+    def lock(self, directory: Path) -> Lock:
+        """See FileSystem."""
+        directory.mkdir(parents=True, exist_ok=True)
+        return RealLock(directory / "lock")
 
     def open(self, path: Path) -> File:
         """See FileSystem."""

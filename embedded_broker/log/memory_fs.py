@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from embedded_broker.log.fs import Data, File
+from embedded_broker.log.fs import Data, File, Lock
 
 
 class PowerCut(BaseException):
@@ -83,6 +83,7 @@ class MemoryFileSystem:
         self._directories: set[Path] = set()
         self._durable: dict[Path, _Inode] = {}  # names as of the last sync of their directories
         self._faults: list[_Fault] = []
+        self._locks: dict[Path, _MemoryLock] = {}
 
     def fail(self, kind: str, error_number: int, *, after: int = 0, bytes_written: int = 0) -> None:
         """Let an operation raise OSError.
@@ -135,7 +136,7 @@ class MemoryFileSystem:
 
     def crash(self, random: Random | None = None) -> None:
         """Lose what was not synced; with `random`, a choice of it. Names, too: of files created, renamed, removed."""
-        for path in self._inodes.keys() | self._durable.keys():
+        for path in sorted(self._inodes.keys() | self._durable.keys()):  # the same choice for the same seed
             now, then = self._inodes.get(path), self._durable.get(path)
             kept = now if random and random.random() < 0.5 else then
             if kept is None:
@@ -145,13 +146,25 @@ class MemoryFileSystem:
         self._inodes = dict(self._durable)
         for inode in self._inodes.values():
             inode.crash(random)
+        self.process_gone()
+
+    def process_gone(self) -> None:
+        """The process died and the machine did not: what was written is still there, and no lock is."""
         self._faults = []
+        self._locks.clear()
 
     def corrupt(self, path: Path, at: int) -> None:
         """Flip a bit of what is stored, as a bad disk does."""
         inode = self._inodes[path]
         inode.data[at] ^= 0x01
         inode.sync()
+
+    def lock(self, directory: Path) -> Lock:
+        """See FileSystem."""
+        if directory in self._locks:
+            raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK))
+        self._locks[directory] = lock = _MemoryLock(self._locks, directory)
+        return lock
 
     def open(self, path: Path) -> File:
         """See FileSystem."""
@@ -208,6 +221,18 @@ class MemoryFileSystem:
         self.step("sync_directory")
         self._durable = {name: inode for name, inode in self._durable.items() if name.parent != path}
         self._durable.update({name: inode for name, inode in self._inodes.items() if name.parent == path})
+
+
+class _MemoryLock:
+    """Held until released, or until the crash."""
+
+    def __init__(self, locks: dict[Path, _MemoryLock], directory: Path) -> None:
+        self._locks, self._directory = locks, directory
+
+    def release(self) -> None:
+        """See Lock. One from before a crash locks nothing any more."""
+        if self._locks.get(self._directory) is self:
+            del self._locks[self._directory]
 
 
 class _MemoryFile:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 
-from embedded_broker.log.fs import Data, File, RealFile, RealFileSystem
+from embedded_broker.log.fs import Data, File, Lock, RealFile, RealFileSystem
 
 
 class MortalFileSystem(RealFileSystem):
@@ -17,15 +17,18 @@ class MortalFileSystem(RealFileSystem):
     def __init__(self) -> None:
         self._dead = False
         self._open: set[MortalFile] = set()
+        self._lock: Lock | None = None
 
     def die(self) -> None:
         """Every call raises OSError from now on; one that another thread has begun is finished."""
         self._dead = True
 
     def bury(self) -> None:
-        """Close what is still open. Only after `die`, when no other thread is left."""
+        """Close what is still open, and let go of the lock. Only after `die`, when no other thread is left."""
         for file in list(self._open):
             file.close()
+        if self._lock is not None:
+            self._lock.release()
 
     def alive(self) -> None:
         """Raises OSError after `die`."""
@@ -41,6 +44,12 @@ class MortalFileSystem(RealFileSystem):
         was_open = file in self._open
         self._open.discard(file)
         return was_open
+
+    def lock(self, directory: Path) -> Lock:
+        """See FileSystem."""
+        self.alive()
+        self._lock = super().lock(directory)
+        return self._lock
 
     def open(self, path: Path) -> File:
         """See FileSystem."""

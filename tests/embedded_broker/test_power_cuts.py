@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from dataclasses import dataclass, field
 from errno import EIO, ENOSPC
 from pathlib import Path
@@ -141,7 +140,7 @@ async def _until_the_cut(directory: Path, fs: DyingDisk, random: Random, outcome
     served.close()
     await server.stop()
     await broker.commit.stop()
-    os.close(broker._lock)
+    broker._lock.release()
     fs.crash(random)
     fs.operations_left = 1 << 60
 
@@ -215,7 +214,7 @@ def test_the_broker_dies_of_a_failed_fsync_and_acknowledges_nothing_of_it(tmp_pa
             assert await client.closed()
             failure = await asyncio.wait_for(served.broker.failed, 5)
             assert isinstance(failure, OSError)
-            os.close(served.broker._lock)
+            served.broker._lock.release()
         fs.crash()
         async with serving(tmp_path, fs) as served:
             partition = served.broker.topics.partition("t", 0)

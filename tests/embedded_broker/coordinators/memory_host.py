@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from uuid import UUID, uuid5
+from uuid import UUID, uuid4, uuid5
 
 from embedded_broker.coordinators.compose import compose
 from embedded_broker.coordinators.groups import GroupCoordinator
@@ -112,6 +112,7 @@ class MemoryHost:
     transactions_config: TransactionConfig = field(default_factory=TransactionConfig)
 
     has_room = True
+    new_uuid = staticmethod(uuid4)
 
     def __post_init__(self) -> None:
         self.clock = LoopClock()

@@ -158,3 +158,26 @@ def test_an_offset_file_is_sound_or_nothing() -> None:
         for at in range(len(sound)):
             assert decode_offset(sound[:at]) is None
             assert decode_offset(sound[:at] + bytes([sound[at] ^ 1]) + sound[at + 1 :]) is None
+
+
+@pytest.mark.parametrize("make", [RealFileSystem, MemoryFileSystem])
+def test_a_directory_is_locked_once_at_a_time(
+    make: type[RealFileSystem] | type[MemoryFileSystem], tmp_path: Path
+) -> None:
+    fs, directory = make(), tmp_path / "new"
+    lock = fs.lock(directory)
+    with pytest.raises(BlockingIOError):
+        fs.lock(directory)
+    fs.lock(tmp_path / "other").release()
+    lock.release()
+    fs.lock(directory).release()
+
+
+def test_a_lock_does_not_outlive_its_process() -> None:
+    fs = MemoryFileSystem()
+    before = fs.lock(P)
+    fs.process_gone()
+    fs.lock(P)
+    before.release()
+    with pytest.raises(BlockingIOError):
+        fs.lock(P)

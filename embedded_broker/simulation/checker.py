@@ -1,0 +1,137 @@
+"""Compares what clients know with what stands in the log at the end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from embedded_broker.simulation.history import (
+    History,
+    Kind,
+    Outcome,
+    Seen,
+    TopicPartition,
+    Transaction,
+)
+
+Log = Mapping[int, bytes]
+"""Offset → value of the records of one partition."""
+
+
+def check(history: History, committed: Mapping[TopicPartition, Log], everything: Mapping[TopicPartition, Log]) -> None:
+    """Look at a whole run; violations are added to `history`.
+
+    Args:
+        history: what clients know.
+        committed: what a read_committed reader sees at the end, when nothing is open any more.
+        everything: what a read_uncommitted reader sees then.
+    """
+    _check_acknowledged(history, everything)
+    for name, logs in (("committed", committed), ("all", everything)):
+        for partition, log in logs.items():
+            _check_once_and_in_order(history, f"{partition}, {name} records", list(log.values()))
+    _check_transactions(history, committed)
+    for seen in history.seen:
+        final = committed if seen.committed else everything
+        if seen.partition in final:
+            _check_seen(history, seen, final[seen.partition])
+
+
+def _check_acknowledged(history: History, everything: Mapping[TopicPartition, Log]) -> None:
+    for value, (partition, offset) in history.acked.items():
+        there = everything[partition].get(offset)
+        if there != value:
+            detail = f"{value!r} was acknowledged at {offset} of {partition}, where {there!r} is"
+            history.found(Kind.LOST_WRITE, detail)
+
+
+def _check_once_and_in_order(history: History, where: str, values: Sequence[bytes]) -> None:
+    """Every value at most once; those of one producer in the order that it sent them in."""
+    for value, count in Counter(values).items():
+        if count > 1:
+            history.found(Kind.DUPLICATE, f"{value!r} stands {count} times in {where}")
+    latest: dict[bytes, bytes] = {}
+    for value in values:
+        producer = value.rpartition(b":")[0]
+        if value < latest.get(producer, b""):
+            history.found(Kind.REORDERING, f"{value!r} comes after {latest[producer]!r} in {where}")
+        latest[producer] = value
+
+
+def _check_transactions(history: History, committed: Mapping[TopicPartition, Log]) -> None:
+    visible = {partition: set(log.values()) for partition, log in committed.items()}
+    for transaction in history.transactions:
+        wanted = {(each, value) for each, values in transaction.values.items() for value in values}
+        found = {(each, value) for each, value in wanted if value in visible.get(each, ())}
+        if not wanted:
+            continue
+        if found and transaction.outcome is Outcome.NOT_COMMITTED:
+            history.found(Kind.ABORTED_READ, f"{transaction.name}: {sorted(found)[0]} is visible and not committed")
+        elif found and found != wanted:
+            missing = sorted(wanted - found)[0]
+            history.found(Kind.TORN_TRANSACTION, f"{transaction.name}: {missing} is not visible, {sorted(found)[0]} is")
+        elif not found and transaction.outcome is Outcome.COMMITTED:
+            history.found(Kind.LOST_WRITE, f"{transaction.name}: {sorted(wanted)[0]} was committed")
+
+
+def _check_seen(history: History, seen: Seen, final: Log) -> None:
+    """What was read stays, and nothing between was left out."""
+    uncommitted = (
+        {
+            value
+            for each in history.transactions
+            if each.outcome is Outcome.NOT_COMMITTED
+            for value in each.values.get(seen.partition, ())
+        }
+        if seen.committed
+        else frozenset[bytes]()
+    )
+    for offset, value in seen.values.items():
+        if final.get(offset) == value:
+            continue
+        where = f"{seen.reader} read {value!r} at {offset} of {seen.partition}"
+        if value in uncommitted:
+            history.found(Kind.ABORTED_READ, f"{where}, which was not committed")
+        else:
+            history.found(Kind.DIRTY_READ, f"{where}, where {final.get(offset)!r} is in the end")
+    for offset, value in final.items():
+        if offset < seen.end and offset not in seen.values:
+            detail = f"{seen.reader} polled {seen.partition} up to {seen.end} and did not get {value!r} at {offset}"
+            history.found(Kind.SKIPPED_POLL, detail)
+
+
+def check_copy(
+    history: History,
+    transactions: Sequence[Transaction],
+    offsets: Mapping[TopicPartition, int],
+    committed: Mapping[TopicPartition, Log],
+    to: str,
+) -> None:
+    """Whether a copier's positions say exactly what it has copied.
+
+    Args:
+        history: where violations are noted.
+        transactions: the copier's, in order.
+        offsets: its group's positions in the end.
+        committed: logs of both topics, as a read_committed reader sees them.
+        to: the topic that it copied to.
+    """
+    for partition, offset in offsets.items():
+        source, copy = committed[partition], committed[to, partition[1]]
+        wanted = [value for at, value in source.items() if at < offset]
+        found = [value.partition(b" of ")[2] for value in copy.values()]
+        if missing := [value for value in wanted if value not in set(found)]:
+            history.found(Kind.WRONG_GROUP_OFFSET, f"{partition}: the position is {offset}, {missing[0]!r} isn't there")
+        elif extra := [value for value in found if value not in set(wanted)]:
+            history.found(Kind.WRONG_GROUP_OFFSET, f"{partition}: the position is {offset}, {extra[0]!r} is there")
+        elif found != wanted:
+            history.found(Kind.REORDERING, f"{to}-{partition[1]}: not as in {partition}")
+        known = [each.offsets[partition] for each in transactions if partition in each.offsets]
+        committed_last = [
+            each.offsets[partition]
+            for each in transactions
+            if partition in each.offsets and each.outcome is Outcome.COMMITTED
+        ]
+        if offset not in (*known, -1) or offset < max(committed_last, default=-1):
+            detail = f"{partition}: the position is {offset}, committed was {max(committed_last, default=-1)}"
+            history.found(Kind.WRONG_GROUP_OFFSET, detail)

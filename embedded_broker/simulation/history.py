@@ -1,0 +1,109 @@
+"""What clients know of a run: what they were promised, what they read, what they don't know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+TopicPartition = tuple[str, int]
+
+
+class Kind(StrEnum):
+    """What a broker can do wrong."""
+
+    LOST_WRITE = "lost write"
+    DUPLICATE = "duplicate"
+    ABORTED_READ = "aborted read"
+    DIRTY_READ = "dirty read"
+    REORDERING = "reordering"
+    SKIPPED_POLL = "skipped poll"
+    NON_MONOTONIC = "non-monotonic offsets"
+    TORN_TRANSACTION = "torn transaction"
+    WRONG_GROUP_OFFSET = "wrong group offset"
+    BROKEN = "broken"
+    """The broker failed, didn't start, or gave an answer that nothing explains."""
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One thing that must not be."""
+
+    kind: Kind
+    detail: str
+
+
+class Outcome(StrEnum):
+    """How a transaction ended, as far as its producer knows."""
+
+    NOT_COMMITTED = "not committed"
+    """Nobody has asked for its commit, or the broker has refused it."""
+    UNKNOWN = "unknown"
+    COMMITTED = "committed"
+
+
+@dataclass(slots=True, eq=False)
+class Transaction:
+    """One transaction. `offsets` are positions that it commits, by partition."""
+
+    name: str
+    values: dict[TopicPartition, list[bytes]] = field(default_factory=dict)
+    offsets: dict[TopicPartition, int] = field(default_factory=dict)
+    outcome: Outcome = Outcome.NOT_COMMITTED
+
+
+@dataclass(slots=True)
+class Seen:
+    """What one reader has read of one partition. Invariant: all of [0, `end`) was polled."""
+
+    reader: str
+    partition: TopicPartition
+    committed: bool
+    """Whether it was read with read_committed."""
+    values: dict[int, bytes] = field(default_factory=dict)
+    end: int = 0
+    high_watermark: int = 0
+    last_stable: int = 0
+
+
+@dataclass(slots=True)
+class GroupOffset:
+    """Commits of one position outside of transactions, by one client: never two at a time."""
+
+    group: str
+    partition: TopicPartition
+    acked: int = -1
+    unknown: list[int] = field(default_factory=list)
+    """Tried without an answer: one may still be on its way, behind those that were acknowledged since."""
+
+    def allows(self, offset: int) -> bool:
+        """Whether the broker may say that this is the position."""
+        return offset == self.acked or offset in self.unknown
+
+
+@dataclass(slots=True)
+class History:
+    """Of one run."""
+
+    acked: dict[bytes, tuple[TopicPartition, int]] = field(default_factory=dict)
+    """Value → where the broker said it stands; those outside of transactions."""
+    attempted: dict[bytes, TopicPartition] = field(default_factory=dict)
+    """All values that were ever sent."""
+    transactions: list[Transaction] = field(default_factory=list)
+    seen: list[Seen] = field(default_factory=list)
+    group_offsets: list[GroupOffset] = field(default_factory=list)
+    violations: list[Violation] = field(default_factory=list)
+
+    def found(self, kind: Kind, detail: str) -> None:
+        """Note a violation."""
+        self.violations.append(Violation(kind, detail))
+
+    def sent(self, partition: TopicPartition, values: Iterable[bytes]) -> None:
+        """Values are about to be sent."""
+        self.attempted.update(dict.fromkeys(values, partition))
+
+    def begin(self, name: str) -> Transaction:
+        """A transaction begins; in order per transactional id."""
+        transaction = Transaction(name)
+        self.transactions.append(transaction)
+        return transaction

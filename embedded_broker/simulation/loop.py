@@ -1,0 +1,164 @@
+"""An asyncio event loop without sockets and threads, whose clock jumps to the next thing that is due.
+
+Processes are simulated, too: whatever a process schedules carries its context, and once the process has been killed
+nothing of it runs any more, not even a `finally`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import itertools
+from asyncio import base_events
+from collections.abc import Callable, Coroutine, Iterable
+from random import Random
+from typing import Any, TypeVar, cast
+
+T = TypeVar("T")
+EPOCH_MS = 1_800_000_000_000
+"""What the clock on the wall shows when a run begins."""
+
+
+class Stuck(Exception):
+    """Nothing is due any more, and yet the run hasn't ended."""
+
+
+class Process:
+    """Something that can be killed. `on_death` is called once, when it is."""
+
+    def __init__(self, name: str, on_death: Callable[[Process], None]) -> None:
+        self.name, self._on_death = name, on_death
+        self.alive = True
+        # Holds them even when nobody else does: a coroutine that is collected would run its `finally`.
+        self.tasks: list[asyncio.Task[Any]] = []
+
+    def end(self) -> None:
+        """No more of it."""
+        if self.alive:
+            self.alive = False
+            self._on_death(self)
+
+
+PROCESS: contextvars.ContextVar[Process] = contextvars.ContextVar("process")
+
+
+class _Jump:
+    """Stands where a loop has its selector: instead of waiting, the clock is set forward."""
+
+    def __init__(self, loop: SimulatedLoop) -> None:
+        self._loop = loop
+
+    def select(self, timeout_s: float | None) -> list[Any]:
+        if timeout_s is None:
+            raise Stuck("everybody waits for somebody else")
+        self._loop.now_s += timeout_s
+        return []
+
+
+class SimulatedLoop(base_events.BaseEventLoop):
+    """See the module. What an executor would do in a thread is done at some moment within `disk_delay_s_max`."""
+
+    def __init__(self, random: Random, disk_delay_s_max: float) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.now_s = 0.0
+        self.failures: list[str] = []
+        """What would have been logged: a bug of the broker, or of a client here."""
+        self._selector = _Jump(self)
+        self._random, self._disk_delay_s_max = random, disk_delay_s_max
+        self._numbers = itertools.count(1)
+        self.set_task_factory(self._make_task)
+        self.set_exception_handler(self._failed)
+
+    def time(self) -> float:
+        """See asyncio."""
+        return self.now_s
+
+    def now_ms(self) -> int:
+        """See `Clock`."""
+        return EPOCH_MS + int(self.now_s * 1000)
+
+    def _process_events(self, event_list: Iterable[Any]) -> None:
+        """There are none: all is timers."""
+
+    def _write_to_self(self) -> None:
+        """Nobody else is there who could wake the loop."""
+
+    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:  # type: ignore[override]
+        """See asyncio."""
+        return _unless_dead(super().call_soon(callback, *args, context=context))
+
+    def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> asyncio.TimerHandle:  # type: ignore[override]
+        """See asyncio."""
+        return _unless_dead(super().call_at(when, callback, *args, context=context))
+
+    def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
+        """See asyncio. The work itself is one step; what others do before and after it is up to chance."""
+        future: asyncio.Future[T] = self.create_future()
+        before_s, after_s = (self._random.uniform(0, self._disk_delay_s_max / 2) for _ in range(2))
+
+        def work() -> None:
+            try:
+                result = func(*args)
+            except Exception as error:  # noqa: BLE001 - goes to whoever waits, as from a thread
+                self.call_later(after_s, _settle, future, None, error)
+            else:
+                self.call_later(after_s, _settle, future, result, None)
+
+        self.call_later(before_s, work)
+        return future
+
+    def spawn(self, process: Process, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Run `work` as (a part of) a process."""
+        context = contextvars.copy_context()
+        context.run(PROCESS.set, process)
+        return self.create_task(work, name=process.name, context=context)
+
+    def kill(self, process: Process) -> None:
+        """At once, wherever it is."""
+        process.end()
+        for handle in (*self._ready, *self._scheduled):  # type: ignore[attr-defined]
+            _unless_dead(handle)
+
+    def _make_task(self, loop: Any, work: Any, **options: Any) -> asyncio.Task[Any]:
+        # Names that asyncio numbers itself go on counting from one run to the next.
+        options["name"] = options.get("name") or f"task {next(self._numbers)}"
+        task = asyncio.Task(work, loop=loop, **options)
+        context = options.get("context")
+        process = PROCESS.get(None) if context is None else context.get(PROCESS)
+        if process is not None:
+            process.tasks.append(task)
+        return task
+
+    def _failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if error is None or isinstance(error, Exception):
+            self.failures.append(f"{context.get('message')}: {error!r}")
+
+    def bury(self, process: Process) -> None:
+        """After the run: let go of what a dead process was about to do."""
+        for task in process.tasks:
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            if not task.done():
+                with contextlib.suppress(BaseException):  # what the dead say of it is of no interest
+                    cast(Coroutine[Any, Any, Any], task.get_coro()).close()
+        process.tasks.clear()
+
+
+H = TypeVar("H", bound=asyncio.Handle)
+
+
+def _unless_dead(handle: H) -> H:
+    process = handle._context.get(PROCESS)  # type: ignore[attr-defined]
+    if process is not None and not process.alive:
+        handle.cancel()
+    return handle
+
+
+def _settle(future: asyncio.Future[T], result: Any, error: Exception | None) -> None:
+    if future.done():
+        return
+    if error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(result)

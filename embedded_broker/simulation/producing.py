@@ -1,0 +1,118 @@
+"""Producers: an idempotent one that keeps several batches in flight and sends them again after every mishap."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from embedded_broker.simulation.history import History, Kind, TopicPartition
+from embedded_broker.simulation.wire import Client, Gone
+from embedded_broker.wire.records import encode
+
+NONE = ErrorCode.none
+IN_FLIGHT_MAX = 5  # as many as the broker's window holds
+COME_BACK = frozenset({ErrorCode.kafka_storage_error, ErrorCode.not_leader_or_follower})
+VERSION = 9
+
+
+@dataclass(slots=True)
+class _Batch:
+    sequence: int
+    values: list[bytes]
+    data: bytes
+    answer: asyncio.Future[Any] | None = None
+
+
+def produce(partition: TopicPartition, data: bytes, transactional_id: str | None = None) -> dict[str, Any]:
+    """Fields of a ProduceRequest with one batch."""
+    topic, index = partition
+    written = [{"name": topic, "partition_data": [{"index": index, "records": data}]}]
+    return {"acks": -1, "timeout": 10_000, "transactional_id": transactional_id, "topic_data": written}
+
+
+class IdempotentProducer:
+    """Writes `count` batches to one partition; ends when all are acknowledged."""
+
+    def __init__(self, client: Client, history: History, name: str, partition: TopicPartition, count: int) -> None:
+        self._client, self._history, self._name, self._partition = client, history, name, partition
+        self._left = count
+        self._in_flight: deque[_Batch] = deque()
+        self._producer_id = -1
+        self._sequence = 0
+        self._last_offset = -1
+
+    async def run(self) -> None:
+        """To the end."""
+        fields = {"transactional_id": None, "transaction_timeout": 0}
+        self._producer_id = (await self._client.ask("init_producer_id", 4, **fields)).producer_id
+        while self._left or self._in_flight:
+            try:
+                await self._fill()
+                oldest = self._in_flight[0]
+                assert oldest.answer is not None
+                answer = await self._client.answer(oldest.answer)
+            except Gone:
+                await self._again()
+                continue
+            result = answer.responses[0].partition_responses[0]
+            if result.error_code in COME_BACK:
+                await self._again()
+            elif result.error_code is not NONE:
+                detail = f"{self._name}, sequence {oldest.sequence}: {result.error_code.name}"
+                self._history.found(Kind.BROKEN, detail)
+                return
+            else:
+                self._acked(self._in_flight.popleft(), result.base_offset)
+
+    async def _again(self) -> None:
+        """Whatever is in flight may be written or not: all of it is sent again, in order."""
+        self._client.disconnect()
+        await self._client.pause()
+        for batch in self._in_flight:
+            batch.answer = None
+
+    async def _fill(self) -> None:
+        """Keep the pipeline full; sometimes wait before."""
+        random = self._client.random
+        for batch in self._in_flight:
+            if batch.answer is None:
+                batch.answer = await self._send(batch)
+        while self._left and len(self._in_flight) < random.randint(1, IN_FLIGHT_MAX):
+            count = random.randint(1, 3)
+            values = [b"%s:%06d" % (self._name.encode(), self._sequence + each) for each in range(count)]
+            data = encode(
+                [(b"k", value) for value in values],
+                1_800_000_000_000,
+                producer_id=self._producer_id,
+                producer_epoch=0,
+                base_sequence=self._sequence,
+            )
+            batch = _Batch(self._sequence, values, bytes(data))
+            self._in_flight.append(batch)
+            self._left, self._sequence = self._left - 1, self._sequence + count
+            self._history.sent(self._partition, values)
+            batch.answer = await self._send(batch)
+            if random.random() < 0.3:
+                await asyncio.sleep(random.uniform(0, 0.1))
+
+    async def _send(self, batch: _Batch) -> asyncio.Future[Any]:
+        """Raises Gone when the connection is not that of the batches before.
+
+        They may be lost with it, and who has none of them takes a batch with any sequence for the first one.
+        """
+        before = [each.answer for each in self._in_flight if each.answer is not None]
+        if any(answer.done() and answer.exception() is not None for answer in before):
+            raise Gone("batches before this one are gone")
+        return await self._client.send("produce", VERSION, **produce(self._partition, batch.data))
+
+    def _acked(self, batch: _Batch, offset: int) -> None:
+        for place, value in enumerate(batch.values):
+            self._history.acked[value] = self._partition, offset + place
+        if offset <= self._last_offset:
+            detail = f"{self._name}: offset {offset} acknowledged after {self._last_offset}"
+            self._history.found(Kind.NON_MONOTONIC, detail)
+        self._last_offset = offset + len(batch.values) - 1

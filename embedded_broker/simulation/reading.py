@@ -1,0 +1,182 @@
+"""Readers: poll partitions at either isolation level, and keep what they saw for the checker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from embedded_broker.simulation.history import GroupOffset, History, Kind, Seen, TopicPartition
+from embedded_broker.simulation.wire import Client, Gone
+from embedded_broker.wire.batch import CorruptBatch, iter_batches
+from embedded_broker.wire.records import decode
+
+NONE = ErrorCode.none
+VERSION = 12
+POLL_BYTES_MAX = 2_000
+
+
+class Reader:
+    """Reads partitions of one topic from their beginning. One batch or more at a time: polls are small on purpose."""
+
+    def __init__(
+        self, client: Client, history: History, name: str, partitions: Sequence[TopicPartition], committed: bool
+    ) -> None:
+        self.client, self._history, self.name, self._committed = client, history, name, committed
+        self.seen = {partition: Seen(name, partition, committed) for partition in partitions}
+        self.positions = dict.fromkeys(partitions, 0)
+        history.seen.extend(self.seen.values())
+
+    async def poll(self, max_wait_ms: int = 500) -> dict[TopicPartition, list[tuple[int, bytes]]]:
+        """One fetch: the (offset, value) that it gave, by partition. Raises Gone."""
+        topic = next(iter(self.positions))[0]
+        asked = [
+            {"partition": index, "fetch_offset": offset, "partition_max_bytes": POLL_BYTES_MAX}
+            for (_, index), offset in self.positions.items()
+        ]
+        answer = await self.client.call(
+            "fetch",
+            VERSION,
+            max_wait=max_wait_ms,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            isolation_level=int(self._committed),
+            topics=[{"topic": topic, "partitions": asked}],
+        )
+        return {
+            (topic, each.partition_index): self._take((topic, each.partition_index), each)
+            for each in (answer.responses[0].partitions if answer.responses else ())
+        }
+
+    def _take(self, partition: TopicPartition, answer: Any) -> list[tuple[int, bytes]]:
+        seen = self.seen[partition]
+        if answer.error_code is not NONE:
+            self._history.found(Kind.BROKEN, f"{self.name}, {partition}: fetch gave {answer.error_code.name}")
+            return []
+        self._note_ends(seen, answer)
+        try:
+            records = self._records(partition, answer)
+        except CorruptBatch as error:
+            self._history.found(Kind.BROKEN, f"{self.name}, {partition}: {error}")
+            return []
+        for offset, value in records:
+            if seen.values.setdefault(offset, value) != value:
+                detail = f"{self.name}, {partition}: {seen.values[offset]!r} at {offset} has become {value!r}"
+                self._history.found(Kind.DIRTY_READ, detail)
+        seen.end = max(seen.end, self.positions[partition])
+        return records
+
+    def _note_ends(self, seen: Seen, answer: Any) -> None:
+        """What is durable stays so, and so does what is decided."""
+        for name, before, now in (
+            ("high watermark", seen.high_watermark, answer.high_watermark),
+            ("last stable offset", seen.last_stable, answer.last_stable_offset),
+        ):
+            if now < before:
+                self._history.found(
+                    Kind.NON_MONOTONIC, f"{self.name}, {seen.partition}: the {name} went from {before} to {now}"
+                )
+        seen.high_watermark, seen.last_stable = answer.high_watermark, answer.last_stable_offset
+
+    def _records(self, partition: TopicPartition, answer: Any) -> list[tuple[int, bytes]]:
+        """What an application gets, in order; moves the position."""
+        found = []
+        starts = sorted((each.first_offset, each.producer_id) for each in answer.aborted_transactions or ())
+        aborted: set[int] = set()
+        for header, data in iter_batches(answer.records or b""):
+            position = self.positions[partition]
+            if header.last_offset < position and position:
+                detail = f"{self.name}, {partition}: a batch that ends at {header.last_offset}, asked from {position}"
+                self._history.found(Kind.NON_MONOTONIC, detail)
+            while starts and starts[0][0] <= header.last_offset:
+                aborted.add(starts.pop(0)[1])
+            if header.is_control:
+                aborted.discard(header.producer_id)
+            elif not (self._committed and header.is_transactional and header.producer_id in aborted):
+                records = decode(data)
+                found += [(each.offset, each.value or b"") for each in records if each.offset >= position]
+            self.positions[partition] = max(position, header.last_offset + 1)
+        return found
+
+
+class Follower:
+    """An application that reads until `done`, commits its positions to a group, and starts over from them now and
+    then, and whenever it has lost its connection."""
+
+    def __init__(self, reader: Reader, history: History, group: str, done: asyncio.Event) -> None:
+        self._reader, self._client, self._history, self._group, self._done = (
+            reader,
+            reader.client,
+            history,
+            group,
+            done,
+        )
+        self._commits = {partition: GroupOffset(group, partition) for partition in reader.positions}
+        history.group_offsets.extend(self._commits.values())
+
+    async def run(self) -> None:
+        """To the end."""
+        random, is_new = self._client.random, True
+        while not self._done.is_set():
+            try:
+                if is_new or random.random() < 0.05:
+                    await self._start_over()
+                is_new = False
+                await self._reader.poll()
+                if random.random() < 0.5:
+                    await self._commit()
+            except Gone:
+                is_new = True
+                await self._client.pause()
+
+    async def _commit(self) -> None:
+        partition, offset = self._client.random.choice(list(self._reader.positions.items()))
+        commit = self._commits[partition]
+        commit.unknown.append(offset)
+        each = {"partition_index": partition[1], "committed_offset": offset, "committed_metadata": ""}
+        answer = await self._client.call(
+            "offset_commit",
+            8,
+            group_id=self._group,
+            generation_id_or_member_epoch=-1,
+            topics=[{"name": partition[0], "partitions": [each]}],
+        )
+        if answer.topics[0].partitions[0].error_code is NONE:
+            commit.acked = offset
+            commit.unknown.pop()
+
+    async def _start_over(self) -> None:
+        """As an application that was restarted."""
+        found = await fetch_offsets(self._client, self._group, list(self._commits))
+        for partition, offset in found.items():
+            check_offset(self._history, self._commits[partition], offset)
+            self._reader.positions[partition] = max(offset, 0)
+
+
+def check_offset(history: History, commits: GroupOffset, offset: int) -> None:
+    """Whether the broker may say that this is the position of a group."""
+    if not commits.allows(offset):
+        detail = f"{commits.group}, {commits.partition}: {offset}, acknowledged was {commits.acked}"
+        if commits.unknown:
+            detail += f", and tried {commits.unknown}"
+        history.found(Kind.WRONG_GROUP_OFFSET, detail)
+
+
+async def fetch_offsets(
+    client: Client, group: str, partitions: Sequence[TopicPartition], stable: bool = False
+) -> dict[TopicPartition, int]:
+    """Positions of a group; -1 where there is none. With `stable`, waits until no transaction is about to change them.
+
+    Raises Gone.
+    """
+    topic = partitions[0][0]
+    indexes = [index for _, index in partitions]
+    while True:
+        asked = [{"group_id": group, "topics": [{"name": topic, "partition_indexes": indexes}]}]
+        answer = await client.call("offset_fetch", 8, groups=asked, require_stable=stable)
+        found = answer.groups[0].topics[0].partitions
+        if all(each.error_code is NONE for each in found):
+            return {(topic, each.partition_index): each.committed_offset for each in found}
+        await client.pause()

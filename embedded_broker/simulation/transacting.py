@@ -1,0 +1,257 @@
+"""Transactional producers, as clients of both protocol versions make them, and a copier that reads, writes and commits
+its positions in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from embedded_broker.simulation.history import History, Outcome, TopicPartition, Transaction
+from embedded_broker.simulation.producing import produce
+from embedded_broker.simulation.reading import Reader, fetch_offsets
+from embedded_broker.simulation.wire import Client, Gone
+from embedded_broker.wire.batch import TRANSACTIONAL
+from embedded_broker.wire.records import encode
+
+NONE = ErrorCode.none
+TIMEOUT_MS = 3_000
+FENCED = frozenset({ErrorCode.producer_fenced, ErrorCode.invalid_producer_epoch})
+COME_BACK = frozenset(
+    {ErrorCode.concurrent_transactions, ErrorCode.coordinator_load_in_progress, ErrorCode.coordinator_not_available}
+)
+
+
+class StartOver(Exception):
+    """The transaction can't go on: whoever holds the id initialises it again."""
+
+
+class Fenced(StartOver):
+    """Somebody else has the id now, or the transaction took too long."""
+
+
+@dataclass(slots=True)
+class _Session:
+    """What InitProducerId gave, and what was done with it."""
+
+    producer_id: int
+    epoch: int
+    sequences: dict[TopicPartition, int]
+    added: set[TopicPartition]
+
+
+class Transactor:
+    """One holder of a transactional id.
+
+    Every doubt ends the session: the next one begins with InitProducerId, and so what is still on its way is fenced.
+    """
+
+    def __init__(self, client: Client, history: History, transactional_id: str, implicit: bool) -> None:
+        """`implicit`: transaction version 2 (KIP-890)."""
+        self.client, self.history, self.id, self._implicit = client, history, transactional_id, implicit
+        self._session: _Session
+
+    async def initialise(self) -> None:
+        """Fence the predecessor, and begin a session."""
+        while True:
+            fields = {"transactional_id": self.id, "transaction_timeout": TIMEOUT_MS}
+            answer = await self.client.ask("init_producer_id", 4, **fields)
+            if answer.error_code is NONE:
+                self._session = _Session(answer.producer_id, answer.producer_epoch, {}, set())
+                return
+            await self.client.pause()
+
+    async def write(self, transaction: Transaction, partition: TopicPartition, values: list[bytes]) -> None:
+        """One batch. Raises Gone, StartOver."""
+        session = self._session
+        if partition not in session.added and not self._implicit:
+            await self._add(partition)
+        session.added.add(partition)
+        sequence = session.sequences.get(partition, 0)
+        transaction.values.setdefault(partition, []).extend(values)
+        self.history.sent(partition, values)
+        data = encode(
+            [(b"k", value) for value in values],
+            1_800_000_000_000,
+            attributes=TRANSACTIONAL,
+            producer_id=session.producer_id,
+            producer_epoch=session.epoch,
+            base_sequence=sequence,
+        )
+        session.sequences[partition] = sequence + len(values)
+        version = 12 if self._implicit else 9
+        await self._until_taken(
+            lambda: self.client.call("produce", version, **produce(partition, bytes(data), self.id)),
+            lambda answer: answer.responses[0].partition_responses[0].error_code,
+        )
+
+    async def _add(self, partition: TopicPartition) -> None:
+        topics = [{"name": partition[0], "partitions": [partition[1]]}]
+        await self._until_taken(
+            lambda: self.client.call(
+                "add_partitions_to_txn",
+                3,
+                v3_and_below_transactional_id=self.id,
+                v3_and_below_producer_id=self._session.producer_id,
+                v3_and_below_producer_epoch=self._session.epoch,
+                v3_and_below_topics=topics,
+            ),
+            lambda answer: answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code,
+        )
+
+    async def commit_offsets(self, transaction: Transaction, group: str, offsets: dict[TopicPartition, int]) -> None:
+        """Positions of a group, as part of the transaction. Raises Gone, StartOver."""
+        identity = self._identity()
+        if not self._implicit:
+            await self._until_taken(
+                lambda: self.client.call("add_offsets_to_txn", 3, group_id=group, **identity),
+                lambda answer: answer.error_code,
+            )
+        transaction.offsets.update(offsets)
+        topic = next(iter(offsets))[0]
+        partitions = [
+            {"partition_index": index, "committed_offset": offset, "committed_metadata": ""}
+            for (_, index), offset in offsets.items()
+        ]
+        topics = [{"name": topic, "partitions": partitions}]
+        version = 5 if self._implicit else 3
+        await self._until_taken(
+            lambda: self.client.call("txn_offset_commit", version, group_id=group, topics=topics, **identity),
+            lambda answer: next((p.error_code for p in answer.topics[0].partitions if p.error_code is not NONE), NONE),
+        )
+
+    async def end(self, transaction: Transaction, commit: bool) -> None:
+        """End it. Raises Gone, StartOver."""
+        if commit:
+            transaction.outcome = Outcome.UNKNOWN
+        version = 5 if self._implicit else 3
+        try:
+            answer = await self._until_taken(
+                lambda: self.client.call("end_txn", version, committed=commit, **self._identity()),
+                lambda answer: answer.error_code,
+            )
+        except StartOver:
+            if commit:
+                transaction.outcome = Outcome.NOT_COMMITTED
+            raise
+        if commit:
+            transaction.outcome = Outcome.COMMITTED
+        session = self._session
+        session.added.clear()
+        if self._implicit:
+            session.producer_id, session.epoch = answer.producer_id, answer.producer_epoch
+            session.sequences.clear()
+
+    def _identity(self) -> dict[str, Any]:
+        session = self._session
+        return {
+            "transactional_id": self.id,
+            "producer_id": session.producer_id,
+            "producer_epoch": session.epoch,
+        }
+
+    async def _until_taken(self, ask: Callable[[], Awaitable[Any]], error_of: Callable[[Any], ErrorCode]) -> Any:
+        """Ask until the coordinator has time. Raises Gone, StartOver."""
+        while True:
+            answer = await ask()
+            error_code = error_of(answer)
+            if error_code is NONE:
+                return answer
+            if error_code not in COME_BACK:
+                raise Fenced(error_code.name) if error_code in FENCED else StartOver(error_code.name)
+            await self.client.pause()
+
+
+class TransactionalProducer:
+    """Writes transactions over several partitions; some it aborts. Ends after `count`, or when it is replaced."""
+
+    def __init__(self, transactor: Transactor, name: str, partitions: list[TopicPartition], count: int) -> None:
+        """`name`: no other instance has it, even if it has the same transactional id."""
+        self._transactor, self._name, self._partitions, self._left = transactor, name, partitions, count
+        self._number = 0
+        self.replaced = False
+        """Whether somebody else has been started with the same id: who is fenced then gives up."""
+
+    async def run(self) -> None:
+        """To the end."""
+        while self._left:
+            await self._transactor.initialise()
+            try:
+                while self._left:
+                    await self._one()
+                    self._left -= 1
+            except Fenced:
+                if self.replaced:
+                    return
+            except StartOver:
+                await self._transactor.client.pause()
+            except Gone:
+                self._transactor.client.disconnect()
+                await self._transactor.client.pause()
+
+    async def _one(self) -> None:
+        random = self._transactor.client.random
+        transaction = self._transactor.history.begin(self._name)
+        for _ in range(random.randint(1, 4)):
+            partition = random.choice(self._partitions)
+            values = []
+            for _ in range(random.randint(1, 3)):
+                values.append(b"%s:%06d" % (self._name.encode(), self._number))
+                self._number += 1
+            await self._transactor.write(transaction, partition, values)
+        await self._transactor.end(transaction, commit=random.random() < 0.75)
+
+
+class Copier:
+    """Reads a topic with read_committed, writes each record to the same partition of another, and commits its positions
+    with them. Ends when nothing is left to copy and `finishing` is set."""
+
+    def __init__(self, transactor: Transactor, reader: Reader, group: str, to: str) -> None:
+        self._transactor, self._reader, self.group, self._to = transactor, reader, group, to
+        self._client = transactor.client
+        self.finishing = False
+        self.transactions: list[Transaction] = []
+        """In order. Their number stands in what they write: a second attempt is told from the first."""
+
+    async def run(self) -> None:
+        """To the end."""
+        while True:
+            await self._transactor.initialise()
+            try:
+                await self._seek()
+                while not (self.finishing and self._is_at_the_end()):
+                    await self._one()
+                return
+            except StartOver:
+                await self._client.pause()
+            except Gone:
+                self._client.disconnect()
+                await self._client.pause()
+
+    def _is_at_the_end(self) -> bool:
+        """As far as the latest poll has shown."""
+        return all(self._reader.positions[each] >= seen.high_watermark for each, seen in self._reader.seen.items())
+
+    async def _seek(self) -> None:
+        found = await fetch_offsets(self._client, self.group, list(self._reader.positions), stable=True)
+        self._reader.positions.update({partition: max(offset, 0) for partition, offset in found.items()})
+
+    async def _one(self) -> None:
+        before = dict(self._reader.positions)
+        found = await self._reader.poll()
+        moved = {each: offset for each, offset in self._reader.positions.items() if offset > before[each]}
+        if not moved:
+            return
+        transaction = self._transactor.history.begin(self.group)
+        self.transactions.append(transaction)
+        for (_, index), records in found.items():
+            if records:
+                values = [b"copy %d of %s" % (len(self.transactions), value) for _, value in records]
+                await self._transactor.write(transaction, (self._to, index), values)
+        await self._transactor.commit_offsets(transaction, self.group, moved)
+        commit = self._client.random.random() < 0.85
+        await self._transactor.end(transaction, commit)
+        if not commit:
+            await self._seek()

@@ -1,0 +1,203 @@
+"""Bugs that a broker could have, planted by exchanging one function each, and what the checker has to say of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from embedded_broker.api import produce
+from embedded_broker.coordinators.markers import MarkerWriter
+from embedded_broker.coordinators.offsets import OffsetManager
+from embedded_broker.coordinators.transactions import TransactionCoordinator
+from embedded_broker.partition import Partition
+from embedded_broker.simulation.history import Kind
+from embedded_broker.state.producers import ACCEPT, Duplicate, PartitionProducers
+from embedded_broker.state.transactions import Step, TxnState
+from embedded_broker.topics import Topics
+from embedded_broker.wire.batch import read_header
+
+Patch = pytest.MonkeyPatch
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """A bug: how it gets in, and one of the `kinds` that it must be found as."""
+
+    name: str
+    plant: Callable[[Patch], None]
+    kinds: frozenset[Kind]
+
+
+MUTATIONS: list[Mutation] = []
+
+
+def mutation(*kinds: Kind) -> Callable[[Callable[[Patch], None]], Callable[[Patch], None]]:
+    """Put a bug on the list."""
+
+    def add(plant: Callable[[Patch], None]) -> Callable[[Patch], None]:
+        MUTATIONS.append(Mutation(plant.__name__, plant, frozenset(kinds)))
+        return plant
+
+    return add
+
+
+@mutation(Kind.LOST_WRITE)
+def acknowledge_before_the_fsync(patch: Patch) -> None:
+    async def at_once(broker: Any, answer: Any, dirty: list[Partition]) -> Any:
+        broker.groups._background.spawn("hasty", broker.commit.durable(*dirty))
+        return answer
+
+    patch.setattr(produce, "_when_durable", at_once)
+
+
+@mutation(Kind.DIRTY_READ)
+def show_what_is_not_on_disk_yet(patch: Patch) -> None:
+    limit = Partition.limit
+    patch.setattr(Partition, "limit", lambda self, committed: limit(self, committed) if committed else self.log_end)
+
+
+@mutation(Kind.DUPLICATE)
+def forget_the_producers_window_at_a_restart(patch: Patch) -> None:
+    recover = Topics._recover
+
+    def forgetful(self: Topics, *args: Any) -> Partition:
+        partition = recover(self, *args)
+        producers = partition.producers
+        for entry in [each for each in producers.entries() if each.first_offset_open is None]:
+            del producers._entries[entry.producer_id]
+        return partition
+
+    patch.setattr(Topics, "_recover", forgetful)
+
+
+@mutation(Kind.DUPLICATE, Kind.REORDERING)
+def take_repeated_batches(patch: Patch) -> None:
+    _after_the_check(patch, lambda verdict: ACCEPT if isinstance(verdict, Duplicate) else verdict)
+
+
+def _after_the_check(patch: Patch, change: Callable[[Any], Any]) -> None:
+    check = PartitionProducers.check
+    patch.setattr(PartitionProducers, "check", lambda self, *args, **options: change(check(self, *args, **options)))
+
+
+@mutation(Kind.TORN_TRANSACTION, Kind.LOST_WRITE, Kind.BROKEN)
+def lose_a_marker(patch: Patch) -> None:
+    write_one = MarkerWriter.write_one
+
+    async def lossy(self: MarkerWriter, name: Any, *args: Any, **options: Any) -> Any:
+        return ErrorCode.none if name == ("transactions", 1) else await write_one(self, name, *args, **options)
+
+    patch.setattr(MarkerWriter, "write_one", lossy)
+
+
+@mutation(Kind.TORN_TRANSACTION)
+def abort_in_one_partition_what_is_committed_in_others(patch: Patch) -> None:
+    write_one = MarkerWriter.write_one
+
+    async def torn(self: MarkerWriter, name: Any, producer_id: int, epoch: int, commit: bool, **options: Any) -> Any:
+        return await write_one(self, name, producer_id, epoch, commit and name != ("transactions", 1), **options)
+
+    patch.setattr(MarkerWriter, "write_one", torn)
+
+
+@mutation(Kind.ABORTED_READ)
+def let_the_last_stable_offset_be_the_high_watermark(patch: Patch) -> None:
+    patch.setattr(PartitionProducers, "last_stable_offset", lambda self, high_watermark: high_watermark)
+
+
+@mutation(Kind.ABORTED_READ)
+def forget_to_say_what_is_aborted(patch: Patch) -> None:
+    patch.setattr(PartitionProducers, "aborted_in", lambda self, start, end: [])
+
+
+@mutation(Kind.LOST_WRITE)
+def answer_the_commit_before_its_decision_is_on_disk(patch: Patch) -> None:
+    make = TransactionCoordinator._make
+
+    async def hasty(self: TransactionCoordinator, slot: Any, decision: Any) -> Any:
+        if not isinstance(decision, Step) or decision.next.state is not TxnState.PREPARE_COMMIT:
+            return await make(self, slot, decision)
+        slot.pending = decision.next
+        slot.settled.clear()
+        self._background.spawn("hasty", self._store(slot, decision.next))
+        return decision.next
+
+    patch.setattr(TransactionCoordinator, "_make", hasty)
+
+
+@mutation(Kind.BROKEN, Kind.LOST_WRITE)
+def forget_prepared_transactions_at_a_restart(patch: Patch) -> None:
+    async def start(self: TransactionCoordinator) -> None:
+        for slot in self._slots.values():
+            self._watch(slot)
+
+    patch.setattr(TransactionCoordinator, "start", start)
+
+
+@mutation(Kind.WRONG_GROUP_OFFSET)
+def write_offsets_outside_of_the_transaction(patch: Patch) -> None:
+    async def outside(self: OffsetManager, who: Any, group: Any, producer_id: int, epoch: int, commits: Any) -> Any:
+        return await self.commit(who, group, commits)
+
+    patch.setattr(OffsetManager, "commit_in_transaction", outside)
+
+
+@mutation(Kind.WRONG_GROUP_OFFSET)
+def acknowledge_offsets_before_the_fsync(patch: Patch) -> None:
+    finish = OffsetManager._apply_once_durable
+
+    async def hasty(self: OffsetManager, *args: Any) -> None:
+        self._background.spawn("hasty", finish(self, *args))
+
+    patch.setattr(OffsetManager, "_apply_once_durable", hasty)
+
+
+@mutation(Kind.WRONG_GROUP_OFFSET)
+def leave_out_pending_offsets_at_a_restart(patch: Patch) -> None:
+    def replay(self: OffsetManager, record: Any, producer_id: int) -> None:
+        if producer_id < 0:
+            self.state.apply(record, producer_id)
+
+    patch.setattr(OffsetManager, "replay", replay)
+
+
+@mutation(Kind.SKIPPED_POLL)
+def leave_out_the_first_of_several_batches(patch: Patch) -> None:
+    read = Partition.read
+
+    def skipping(self: Partition, offset: int, *args: Any) -> bytes:
+        data = read(self, offset, *args)
+        if offset % 5 or self.topic.startswith("__") or not data:
+            return data
+        first = read_header(data).size_bytes
+        return data[first:] or data
+
+    patch.setattr(Partition, "read", skipping)
+
+
+@mutation(Kind.NON_MONOTONIC, Kind.DIRTY_READ)
+def read_from_an_earlier_place(patch: Patch) -> None:
+    read, count = Partition.read, [0]
+
+    def earlier(self: Partition, offset: int, *args: Any) -> bytes:
+        count[0] += 1
+        return read(self, offset if count[0] % 10 else max(offset - 40, 0), *args)
+
+    patch.setattr(Partition, "read", earlier)
+
+
+@mutation(Kind.LOST_WRITE)
+def acknowledge_what_the_disk_refused(patch: Patch) -> None:
+    append, count = Partition.append, [0]
+
+    def lossy(self: Partition, *args: Any, **options: Any) -> int:
+        count[0] += 1
+        if self.topic == "plain" and count[0] % 50 == 0:
+            return self.log_end
+        return append(self, *args, **options)
+
+    patch.setattr(Partition, "append", lossy)
