@@ -60,7 +60,7 @@ class SimulatedLoop(base_events.BaseEventLoop):
     """See the module. What an executor would do in a thread is done at some moment within `disk_delay_s_max`."""
 
     def __init__(self, random: Random, disk_delay_s_max: float) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.now_s = 0.0
         self.failures: list[str] = []
         """What would have been logged: a bug of the broker, or of a client here."""

@@ -56,7 +56,8 @@ class ThreadRunner:
             self._life = life = Life(launch, self._on_hit, log)
             await life.start(faults)
             ready.set_result(None)
-            await asyncio.wait([self._end, life.failed], return_when=asyncio.FIRST_COMPLETED)
+            ends: list[asyncio.Future[Any]] = [self._end, life.failed]
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             if life.failed.done():
                 self._failure = life.failed.result()
             if self._failure is None and self._end.result() == "stop":
@@ -70,7 +71,8 @@ class ThreadRunner:
 
         def run() -> None:
             try:
-                done.set_result(work())
+                work()
+                done.set_result(None)
             except ValueError as error:
                 done.set_exception(error)
 
