@@ -8,13 +8,20 @@ Every step is one record in `__transaction_state`, on disk before it is answered
 The prepared record is the decision. Whatever crash follows, the next start writes the markers again (a second marker
 finds no open transaction and changes nothing) and completes. The completed record need not be waited for: records of
 the next transaction stand behind it in the same log, so none of them can be durable without it.
+
+A commit that has written to one partition only (and bumps no epoch) needs no prepared record: its marker there is the
+decision, and readers wait for it to be on disk anyway. Whoever asks again after a crash finds nothing open in the
+partition, and goes the long way.
+
+    Ongoing → commit marker, on disk → CompleteCommit → (answer)
+
 Source: Kafka `TransactionCoordinator`, `TransactionStateManager`, `TransactionMarkerChannelManager`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 
 from kio.schema.errors import ErrorCode
@@ -22,7 +29,14 @@ from kio.schema.errors import ErrorCode
 from embedded_broker.coordinators.background import Background
 from embedded_broker.coordinators.compaction import Compactor, Records
 from embedded_broker.coordinators.markers import MarkerWriter
-from embedded_broker.coordinators.ports import TRANSACTION_TOPIC, Host, Partition, TransactionConfig
+from embedded_broker.coordinators.ports import (
+    OFFSETS_PARTITION,
+    TRANSACTION_TOPIC,
+    Host,
+    Partition,
+    TransactionConfig,
+    find_partition,
+)
 from embedded_broker.coordinators.producer_ids import NoProducerId, ProducerIds
 from embedded_broker.state import transaction_log, transactions
 from embedded_broker.state.producers import NO_EPOCH, NO_PRODUCER_ID
@@ -56,6 +70,9 @@ class Slot:
         """Let those go on who wait, if the next step can be made."""
         if self.pending is None and self.transaction.state not in transactions.PREPARED:
             self.settled.set()
+
+
+Store = Callable[[Slot, Transaction], Coroutine[None, None, None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +223,9 @@ class TransactionCoordinator:
             return ErrorCode.invalid_request
         if slot is None:
             return ErrorCode.invalid_producer_id_mapping
-        return transactions.verify(slot.transaction, producer_id, epoch, partition)
+        ending = slot.pending is not None and slot.pending.state in transactions.PREPARED
+        known = slot.pending if slot.pending is not None and ending else slot.transaction
+        return transactions.verify(known, producer_id, epoch, partition)
 
     async def end(
         self, transactional_id: str, producer_id: int, epoch: int, commit: bool, bump: bool = False
@@ -240,9 +259,12 @@ class TransactionCoordinator:
             return Identity(ErrorCode.concurrent_transactions)
         if isinstance(decision, Refuse):
             return Identity(decision.error_code)
-        made = await self._make(slot, decision)
         if isinstance(decision, Answer):
             return Identity(ErrorCode.none, decision.producer_id, decision.epoch)
+        if not bump and commit and self._is_in_one_place(decision.next):
+            made = await self._make(slot, decision, self._commit_in_one_place)
+        else:
+            made = await self._make(slot, decision)
         return Identity(ErrorCode.none, *transactions.identity_after_end(made))
 
     def get(self, transactional_id: str) -> Transaction | None:
@@ -254,14 +276,15 @@ class TransactionCoordinator:
         """All transactional ids, for ListTransactions."""
         return [slot.transaction for slot in self._slots.values()]
 
-    async def _make(self, slot: Slot, decision: Decision) -> Transaction:
+    async def _make(self, slot: Slot, decision: Decision, store: Store | None = None) -> Transaction:
         """Make a step durable; if it is a decision, have it carried out. Survives the caller's cancellation."""
         if not isinstance(decision, transactions.Step):
             return slot.transaction
         made = decision.next
         slot.pending = made
         slot.settled.clear()
-        await self._background.finish(f"transaction {made.transactional_id}", self._store(slot, made))
+        storing = (store or self._store)(slot, made)
+        await self._background.finish(f"transaction {made.transactional_id}", storing)
         return made
 
     async def _store(self, slot: Slot, made: Transaction) -> None:
@@ -272,6 +295,25 @@ class TransactionCoordinator:
         self._watch(slot)
         if made.state in transactions.PREPARED:
             self._background.spawn(f"markers {made.transactional_id}", self._carry_out(slot))
+
+    def _is_in_one_place(self, ending: Transaction) -> bool:
+        """Whether one marker ends it, among records: offsets of a group are shown before their marker is on disk."""
+        if len(ending.partitions) != 1 or OFFSETS_PARTITION in ending.partitions:
+            return False
+        (name,) = ending.partitions
+        partition = find_partition(self._host.topics, *name)
+        return partition is not None and partition.producers.has_open(ending.producer_id, ending.epoch)
+
+    async def _commit_in_one_place(self, slot: Slot, prepared: Transaction) -> None:
+        """Marker and completion at once; see the module."""
+        (name,) = prepared.partitions
+        if await self.markers.write_one(name, prepared.producer_id, prepared.epoch, commit=True):
+            await self._store(slot, prepared)  # the partition has gone, or is damaged: nothing was written
+            return
+        slot.transaction, slot.pending = transactions.complete(prepared, self._host.clock.now_ms()), None
+        self._append(slot.transaction)
+        slot.settle()
+        self._watch(slot)
 
     def _append(self, made: Transaction) -> Partition:
         log = self._host.internal_log(TRANSACTION_TOPIC)

@@ -118,15 +118,26 @@ def forget_to_say_what_is_aborted(patch: Patch) -> None:
 def answer_the_commit_before_its_decision_is_on_disk(patch: Patch) -> None:
     make = TransactionCoordinator._make
 
-    async def hasty(self: TransactionCoordinator, slot: Any, decision: Any) -> Any:
+    async def hasty(self: TransactionCoordinator, slot: Any, decision: Any, store: Any = None) -> Any:
         if not isinstance(decision, Step) or decision.next.state is not TxnState.PREPARE_COMMIT:
             return await make(self, slot, decision)
         slot.pending = decision.next
         slot.settled.clear()
-        self._background.spawn("hasty", self._store(slot, decision.next))
+        self._background.spawn("hasty", (store or self._store)(slot, decision.next))
         return decision.next
 
     patch.setattr(TransactionCoordinator, "_make", hasty)
+
+
+@mutation(Kind.TORN_TRANSACTION)
+def let_a_single_marker_decide_over_several_partitions(patch: Patch) -> None:
+    async def first_only(self: TransactionCoordinator, slot: Any, prepared: Any) -> None:
+        name = min(prepared.partitions)
+        await self.markers.write_one(name, prepared.producer_id, prepared.epoch, True)
+        await self._store(slot, prepared)
+
+    patch.setattr(TransactionCoordinator, "_is_in_one_place", lambda self, ending: True)
+    patch.setattr(TransactionCoordinator, "_commit_in_one_place", first_only)
 
 
 @mutation(Kind.BROKEN, Kind.LOST_WRITE)

@@ -12,7 +12,7 @@ from embedded_broker.simulation.run import simulate
 from tests.embedded_broker.simulation.mutations import MUTATIONS, Mutation
 
 SEEDS = range(8)
-SEEDS_TO_FIND_A_BUG_MAX = 60
+SEEDS_TO_FIND_A_BUG_MAX = 100
 DIGEST = "from embedded_broker.simulation.run import simulate; print(simulate(3).digest)"
 
 
