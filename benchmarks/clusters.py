@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 import subprocess
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from integration_tests.harness.broker import free_port, wait_leaders, wait_ready
+from integration_tests.harness.kafka_container import DATA, START
 
 IMAGE = "apache/kafka:4.3.0"
 
@@ -27,12 +28,12 @@ class Kafka:
     bootstrap: str
 
     @classmethod
-    def start(cls, role: str, heap: str = "1g") -> Kafka:
-        """Start a broker and wait until it answers."""
+    def start(cls, role: str, heap: str = "1g", settings: Mapping[str, str] | None = None) -> Kafka:
+        """Start a broker and wait until it answers; `docker start` works after a kill. `settings`: more environment."""
         port, controller = free_port(), free_port()
         name = f"eos-bench-{role}-{uuid.uuid4().hex[:8]}"
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "A")
-        settings = {
+        told = {
             "CLUSTER_ID": cluster,
             "KAFKA_HEAP": heap,
             "KAFKA_NODE_ID": "1",
@@ -46,10 +47,12 @@ class Kafka:
             "KAFKA_TRANSACTION_STATE_LOG_REPLICATION_FACTOR": "1",
             "KAFKA_TRANSACTION_STATE_LOG_MIN_ISR": "1",
             "KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
-            "KAFKA_LOG_DIRS": "/tmp/eos-bench",
+            "KAFKA_LOG_DIRS": DATA,
+            **(settings or {}),
         }
-        environment = [word for key, value in settings.items() for word in ("-e", f"{key}={value}")]
-        docker("run", "-d", "--rm", "--name", name, "--network", "host", *environment, IMAGE)
+        environment = [word for key, value in told.items() for word in ("-e", f"{key}={value}")]
+        command = ("run", "-d", "--name", name, "--network", "host", "--entrypoint", "sh")
+        docker(*command, *environment, IMAGE, "-c", START)
         kafka = cls(name, f"127.0.0.1:{port}")
         try:
             wait_ready(kafka.bootstrap, 90)
@@ -79,4 +82,4 @@ class Kafka:
 
     def stop(self) -> None:
         """Remove the container."""
-        docker("rm", "-f", self.name)
+        docker("rm", "-f", "-v", self.name)
