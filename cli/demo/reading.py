@@ -15,6 +15,7 @@ from cli.demo.records import name_of
 ANSWER_S_MAX = 10.0
 READ_S_MAX = 60.0
 SETTLE_S_MAX = 20.0
+FOR_EVER = {"retention.ms": "-1"}  # records have times long ago, so that a demo can be repeated
 Topics = Mapping[str, int]
 At = tuple[str, int]
 
@@ -22,7 +23,9 @@ At = tuple[str, int]
 def create_topics(bootstrap: str, topics: Topics) -> None:
     """Create topics with their partition counts; returns when the broker has them."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    for future in admin.create_topics([NewTopic(name, count, 1) for name, count in topics.items()]).values():
+    for future in admin.create_topics(
+        [NewTopic(name, count, 1, config=FOR_EVER) for name, count in topics.items()]
+    ).values():
         future.result(ANSWER_S_MAX)
 
 
