@@ -5,8 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from confluent_kafka import TopicPartition
+
 from integration_tests.harness import clients
 from integration_tests.harness.broker import BrokerHandle
+from integration_tests.harness.processes import wait_until
 
 SEGMENT_MS = 60_000
 COMPACTED = {
@@ -16,6 +19,14 @@ COMPACTED = {
     "delete.retention.ms": "86400000",
 }
 WAIT_S = 60.0  # Kafka looks every 15 s for something to clean, the embedded broker every 10 s
+
+
+def _wait_marker(bootstrap: str, topic: str) -> None:
+    """Until nothing is open: the end of a transaction is answered before its marker is written."""
+    everything = clients.consumer(bootstrap, isolation_level="read_uncommitted")
+    end = everything.get_watermark_offsets(TopicPartition(topic, 0), timeout=clients.TIMEOUT_S, cached=False)[1]
+    everything.close()
+    wait_until(lambda: clients.stable_end(bootstrap, topic) >= end, "the marker is written", lambda: f"end {end}")
 
 
 def _write(bootstrap: str, topic: str) -> int:
@@ -42,6 +53,7 @@ def _write(bootstrap: str, topic: str) -> int:
             transactions.commit_transaction(clients.TIMEOUT_S)
         else:
             transactions.abort_transaction(clients.TIMEOUT_S)
+        _wait_marker(bootstrap, topic)
     clients.put(plain, topic, None, key=b"b", timestamp=now_ms)
     [report] = clients.put(plain, topic, b"last", key=b"a", timestamp=now_ms + SEGMENT_MS + 1)
     offset = report.offset()

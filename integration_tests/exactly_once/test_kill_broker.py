@@ -20,8 +20,8 @@ def test_the_target_is_killed_under_a_running_worker(copying: Copying, target: B
 
 
 def test_the_target_is_killed_inside_a_transaction(copying: Copying, target: BrokerHandle) -> None:
-    copying.load.mixed(300)
     for step in ("before_offsets", "before_end_txn"):
+        copying.load.mixed(300)  # the worker before may have committed all there was
         worker = copying.run(f"{step}@1=stop")
         worker.wait_stopped()
         target.kill()

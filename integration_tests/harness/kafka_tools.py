@@ -54,7 +54,8 @@ class KafkaTools:
         return self._shell(f"printf %s {shlex.quote(lines)} | {JAVA} {command}")
 
     def _shell(self, command: str) -> str:
-        result = self._container.get_wrapped_container().exec_run(["sh", "-c", command])
-        text: str = result.output.decode(errors="replace")
+        result = self._container.get_wrapped_container().exec_run(["sh", "-c", command], demux=True)
+        # One behind the other: read together, a line of one can stand in the middle of a line of the other.
+        text = "".join(said.decode(errors="replace") for said in result.output if said is not None)
         assert result.exit_code == 0, f"{command}: {text}"
         return text
