@@ -67,7 +67,7 @@ def embedded(directory: Path) -> Iterator[Embedded]:
 
 
 @contextmanager
-def kafka(role: str, name: str = "Kafka", **settings: str) -> Iterator[Real]:
+def kafka(role: str, name: str = Real.name, **settings: str) -> Iterator[Real]:
     """A Kafka broker in a container of its own."""
     broker = Real(role, name, **settings)
     try:

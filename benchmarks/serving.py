@@ -131,7 +131,9 @@ class Embedded(_Process):
 class Real(_Process):
     """Kafka: a broker that is its own controller, in a container that is started with its data still there."""
 
-    def __init__(self, role: str, name: str = "Kafka", **settings: str) -> None:
+    name = "Kafka"
+
+    def __init__(self, role: str, name: str = name, **settings: str) -> None:
         """`settings`: further environment of the container, e.g. KAFKA_LOG_FLUSH_INTERVAL_MESSAGES."""
         self.name = name
         self._kafka = Kafka.start(role, settings=settings)

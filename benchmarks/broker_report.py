@@ -1,0 +1,73 @@
+"""The newest figures of the broker in docs/performance.md; `python -m benchmarks.broker_report` writes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from benchmarks import report
+from benchmarks.broker import FLUSHING
+from benchmarks.serving import Embedded, Real
+
+RESULTS = report.RESULTS / "broker"
+BEGIN, END = "<!-- broker: python -m benchmarks.broker_report -->\n", "<!-- end of broker -->\n"
+ROWS = (  # title, case, figure, format, aim
+    ("produced, records/s", "throughput", "produce_per_s", "{:,.0f}", "at least 1.0 of Kafka"),
+    ("consumed, records/s", "throughput", "consume_per_s", "{:,.0f}", "at least 0.8 of Kafka"),
+    ("transactions of 10 records, commits/s", "transactions", "commits_per_s", "{:,.0f}", "at least 0.7 of Kafka"),
+    ("start with nothing, s", "start", "empty_s", "{:.2f}", "at most 0.6"),
+    ("start with 1 GiB after a kill, s", "start", "gib_s", "{:.2f}", "at most 2"),
+    ("memory idle, MiB", "start", "idle_mib", "{:,.0f}", "at most 80"),
+    ("peak memory while producing, MiB", "throughput", "produce_peak_mib", "{:,.0f}", "at most 200"),
+)
+
+
+def _spread(runs: list[dict[str, float]], figure: str, form: str) -> str:
+    values = [run[figure] for run in runs if figure in run]
+    return f"{form.format(min(values))} to {form.format(max(values))}"
+
+
+def section(results: dict[str, Any]) -> str:
+    """Markdown of one results file."""
+    machine, settings, medians, runs = (results[key] for key in ("machine", "settings", "median", "runs"))
+    lines = [
+        f"{settings['started'][:10]}: {machine['cpu']}, {machine['cores']} cores; Python {machine['python']}, "
+        f"librdkafka {machine['librdkafka']}, {machine['kafka']};",
+        f"{settings['records']:,} records of 256 bytes, transactions for {settings['seconds']:.0f} s, "
+        f"median of {settings['runs']}.",
+        "",
+        "| | built-in broker | lowest to highest | Kafka | lowest to highest | ratio | aim |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for title, case, figure, form, aim in ROWS:
+        ours, theirs = (medians[case][name][figure] for name in (Embedded.name, Real.name))
+        spreads = [_spread(runs[case][name], figure, form) for name in (Embedded.name, Real.name)]
+        lines.append(
+            f"| {title} | {form.format(ours)} | {spreads[0]} | {form.format(theirs)} | {spreads[1]} "
+            f"| {ours / theirs:.2f} | {aim} |"
+        )
+    ours = medians["transactions"][Embedded.name]
+    flushed = medians["transactions"][FLUSHING]["commits_per_s"]
+    lines += [
+        "",
+        f"A transaction waits for the disk {ours['fsyncs_each']:.1f} times (aim: at most 3). Kafka that waits for it "
+        f"too (`flush.messages=1`) makes {flushed:,.0f} commits/s: {ours['commits_per_s'] / flushed:.1f} times as many "
+        "here (aim: at least 2).",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def written(document: str, results: dict[str, Any]) -> str:
+    """The document with these figures replaced. Raises ValueError without the two markers."""
+    return report.between(document, BEGIN, END, section(results))
+
+
+@click.command()
+def main() -> None:
+    """Write the newest results into docs/performance.md."""
+    report.update(RESULTS, written, "python -m benchmarks.broker")
+
+
+if __name__ == "__main__":
+    main()
