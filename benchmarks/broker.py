@@ -34,8 +34,9 @@ Runs = dict[str, dict[str, list[dict[str, float]]]]
 class Figures:
     """All figures so far, by case and broker; told as they come."""
 
-    def __init__(self, console: Console) -> None:
-        self.runs: Runs = {}
+    def __init__(self, console: Console, runs: Runs) -> None:
+        """`runs`: of other cases, measured before."""
+        self.runs = runs
         self._console = console
 
     def add(self, case: str, name: str, **figures: float) -> None:
@@ -98,7 +99,7 @@ def transactions(figures: Figures, brokers: list[Served], seconds: float) -> Non
 
 def start(figures: Figures, broker: Served) -> None:
     """Start with nothing, and with 1 GiB after a kill under load that had just ended."""
-    broker.kill()
+    broker.shut_down()
     empty = broker.start_again()
     idle = broker.resident_mib()
     topic = cases.topic_name("gib")
@@ -140,11 +141,17 @@ def measure(figures: Figures, directory: Path, only: tuple[str, ...], runs: int,
 @click.option("--records", default=4_000_000, show_default=True, help="Records produced and consumed, 256 bytes each.")
 @click.option("--seconds", default=10.0, show_default=True, help="Length of a run of transactions.")
 @click.option("--only", multiple=True, type=click.Choice(CASES), help="Only these cases; may be given again.")
-@click.option("--out", type=click.Path(path_type=Path), default=None, help="JSON file. Default: by date.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="JSON file; one that exists keeps the cases that aren't measured. Default: by date.",
+)
 def main(runs: int, records: int, seconds: float, only: tuple[str, ...], out: Path | None) -> None:
     """Measure the built-in broker beside Kafka."""
     console, started = Console(), datetime.now(UTC)
-    figures = Figures(console)
+    known = json.loads(out.read_text())["runs"] if out is not None and out.exists() else {}
+    figures = Figures(console, {case: runs for case, runs in known.items() if case not in (only or CASES)})
     with tempfile.TemporaryDirectory(prefix="eos-bench-") as directory:
         measure(figures, Path(directory), only or CASES, runs, records, seconds)
     settings = {"runs": runs, "records": records, "seconds": seconds, "started": started.isoformat(timespec="seconds")}

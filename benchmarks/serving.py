@@ -56,6 +56,9 @@ class Served(Protocol):
     def forget_peak(self) -> None:
         """Begin to look for the peak again."""
 
+    def shut_down(self) -> None:
+        """SIGTERM, and wait; the data stays."""
+
     def kill(self) -> None:
         """SIGKILL; the data stays."""
 
@@ -122,10 +125,14 @@ class Embedded(_Process):
         self._process.kill()
         self._process.wait()
 
-    def stop(self) -> None:
+    def shut_down(self) -> None:
         """See Served."""
         self._process.send_signal(signal.SIGTERM)
         self._process.wait()
+
+    def stop(self) -> None:
+        """See Served. Its directory stays."""
+        self.shut_down()
 
 
 class Real(_Process):
@@ -147,6 +154,10 @@ class Real(_Process):
         """See Served."""
         docker("kill", self._kafka.name)
         docker("wait", self._kafka.name)
+
+    def shut_down(self) -> None:
+        """See Served."""
+        docker("stop", "--time", "60", self._kafka.name)
 
     def start_again(self) -> float:
         """See Served: from the start of the JVM; what Docker takes before isn't counted."""

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cli.quick_imports import quick_imports
+
 if TYPE_CHECKING:
     from embedded_broker.config import BrokerConfig
     from embedded_broker.security.listeners import Endpoint, Listener
@@ -98,6 +100,7 @@ def broker(
 
     It speaks Kafka's protocol to any client: idempotent and transactional producers, consumer groups, admin tools.
     """
+    _load()
     from embedded_broker.config import BrokerConfig, Fsync
     from embedded_broker.security.listeners import MECHANISMS
 
@@ -117,6 +120,14 @@ def broker(
     if config.tls is None and any(listener.protocol.is_encrypted for listener in config.listening):
         raise click.UsageError("a listener with TLS needs --tls-certificate and --tls-key")
     return asyncio.run(_run(_configured(config, settings), as_json))
+
+
+def _load() -> None:
+    with quick_imports():
+        from embedded_broker.api.registry import load_all
+        from embedded_broker.server import Server  # noqa: F401 - and all that it needs
+
+        load_all()
 
 
 def _configured(config: BrokerConfig, settings: tuple[str, ...]) -> BrokerConfig:

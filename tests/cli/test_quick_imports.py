@@ -1,0 +1,34 @@
+"""What is loaded when a broker starts."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+
+PROGRAM = """
+import sys
+from cli.quick_imports import quick_imports
+with quick_imports():
+    import embedded_broker.server
+print("hypothesis" in sys.modules)
+import hypothesis
+print(hypothesis.__name__)
+"""
+
+
+def test_a_package_for_tests_is_left_out_and_can_be_imported_later() -> None:
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "hypothesis"]
+
+
+def test_a_process_that_has_it_keeps_it_and_its_collector() -> None:
+    import hypothesis
+
+    from cli.quick_imports import quick_imports
+
+    with quick_imports():
+        assert not gc.isenabled()
+        assert sys.modules["hypothesis"] is hypothesis
+    assert gc.isenabled()
+    assert sys.modules["hypothesis"] is hypothesis
