@@ -10,8 +10,7 @@ finds no open transaction and changes nothing) and completes. The completed reco
 the next transaction stand behind it in the same log, so none of them can be durable without it.
 
 A commit that has written to one partition only (and bumps no epoch) needs no prepared record: its marker there is the
-decision, and readers wait for it to be on disk anyway. Whoever asks again after a crash finds nothing open in the
-partition, and goes the long way.
+decision, and readers wait for it to be on disk anyway. After a crash the next start finds the marker, and completes.
 
     Ongoing → commit marker, on disk → CompleteCommit → (answer)
 
@@ -26,17 +25,11 @@ from dataclasses import dataclass, field
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.coordinators import one_place
 from embedded_broker.coordinators.background import Background
 from embedded_broker.coordinators.compaction import Compactor, Records
 from embedded_broker.coordinators.markers import MarkerWriter
-from embedded_broker.coordinators.ports import (
-    OFFSETS_PARTITION,
-    TRANSACTION_TOPIC,
-    Host,
-    Partition,
-    TransactionConfig,
-    find_partition,
-)
+from embedded_broker.coordinators.ports import TRANSACTION_TOPIC, Host, Partition, TransactionConfig
 from embedded_broker.coordinators.producer_ids import NoProducerId, ProducerIds
 from embedded_broker.state import transaction_log, transactions
 from embedded_broker.state.producers import NO_EPOCH, NO_PRODUCER_ID
@@ -115,6 +108,11 @@ class TransactionCoordinator:
 
     async def start(self) -> None:
         """Finish what a crash interrupted, then watch the timeouts. Must return before clients are let in."""
+        for slot in self._slots.values():
+            decided = one_place.completed(self._host.topics, slot.transaction, self._host.clock.now_ms())
+            if decided is not None:
+                slot.transaction = decided
+                self._append(decided)
         prepared = [slot for slot in self._slots.values() if slot.transaction.state in transactions.PREPARED]
         await asyncio.gather(*(self._carry_out(slot) for slot in prepared))
         for slot in self._slots.values():
@@ -206,8 +204,9 @@ class TransactionCoordinator:
             return ErrorCode.producer_fenced
         if slot.pending is not None:
             return ErrorCode.concurrent_transactions
+        now_ms, begun_at = self._host.clock.now_ms(), one_place.begins_at(self._host.topics, partitions)
         decision = transactions.add_partitions(
-            slot.transaction, producer_id, epoch, partitions, self._host.clock.now_ms(), client_version
+            slot.transaction, producer_id, epoch, partitions, now_ms, client_version, begun_at
         )
         if isinstance(decision, Refuse):
             return decision.error_code
@@ -261,7 +260,7 @@ class TransactionCoordinator:
             return Identity(decision.error_code)
         if isinstance(decision, Answer):
             return Identity(ErrorCode.none, decision.producer_id, decision.epoch)
-        if not bump and commit and self._is_in_one_place(decision.next):
+        if not bump and commit and one_place.is_open(self._host.topics, decision.next):
             made = await self._make(slot, decision, self._commit_in_one_place)
         else:
             made = await self._make(slot, decision)
@@ -295,14 +294,6 @@ class TransactionCoordinator:
         self._watch(slot)
         if made.state in transactions.PREPARED:
             self._background.spawn(f"markers {made.transactional_id}", self._carry_out(slot))
-
-    def _is_in_one_place(self, ending: Transaction) -> bool:
-        """Whether one marker ends it, among records: offsets of a group are shown before their marker is on disk."""
-        if len(ending.partitions) != 1 or OFFSETS_PARTITION in ending.partitions:
-            return False
-        (name,) = ending.partitions
-        partition = find_partition(self._host.topics, *name)
-        return partition is not None and partition.producers.has_open(ending.producer_id, ending.epoch)
 
     async def _commit_in_one_place(self, slot: Slot, prepared: Transaction) -> None:
         """Marker and completion at once; see the module."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from crc32c import crc32c
 
-VERSION = 1
+VERSION = 2
 State = Mapping[str, Any]
 
 

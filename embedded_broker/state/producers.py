@@ -86,6 +86,8 @@ class ProducerEntry:
     last_timestamp_ms: int
     coordinator_epoch: int = -1
     first_offset_open: int | None = None
+    last_end: tuple[int, bool] | None = None
+    """Where the marker stands that ended its last transaction here, and whether it committed."""
     batches: deque[_Batch] = field(default_factory=lambda: deque(maxlen=BATCHES_REMEMBERED))
 
     @property
@@ -178,6 +180,14 @@ class PartitionProducers:
     def has_open(self, producer_id: int, epoch: int) -> bool:
         """Whether this epoch has a transaction open here; if not, the coordinator must verify it (KIP-890)."""
         return producer_id in self._open and self._entries[producer_id].epoch == epoch
+
+    def has_committed(self, producer_id: int, epoch: int, since: int) -> bool:
+        """Whether the last that this epoch did here was to commit, with a marker at or behind offset `since`."""
+        entry = self._entries.get(producer_id)
+        if entry is None or entry.epoch != epoch or entry.first_offset_open is not None or entry.last_end is None:
+            return False
+        marker_offset, commit = entry.last_end
+        return commit and marker_offset >= since
 
     def knows(self, producer_id: int) -> bool:
         """Whether the producer has written here, and not expired since."""
@@ -290,6 +300,7 @@ class PartitionProducers:
                     entry.coordinator_epoch,
                     entry.first_offset_open,
                     [[b.first_sequence, b.last_sequence, b.base_offset, b.timestamp_ms] for b in entry.batches],
+                    None if entry.last_end is None else list(entry.last_end),
                 ]
                 for entry in self._entries.values()
             ],
@@ -298,12 +309,13 @@ class PartitionProducers:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Be what `snapshot` said; everything in the log up to there must be durable."""
-        for producer_id, epoch, last_timestamp_ms, coordinator_epoch, first_offset_open, batches in state["producers"]:
-            entry = ProducerEntry(producer_id, epoch, last_timestamp_ms, coordinator_epoch, first_offset_open)
+        for producer_id, epoch, seen_ms, coordinator_epoch, first_offset_open, batches, last_end in state["producers"]:
+            entry = ProducerEntry(producer_id, epoch, seen_ms, coordinator_epoch, first_offset_open)
+            entry.last_end = None if last_end is None else (last_end[0], last_end[1])
             entry.batches.extend(_Batch(*numbers) for numbers in batches)
             self._entries[producer_id] = entry
-            if first_offset_open is not None:
-                self._open[producer_id] = first_offset_open
+            if entry.first_offset_open is not None:
+                self._open[entry.producer_id] = entry.first_offset_open
         self._aborted.extend(AbortedTransaction(*numbers) for numbers in state["aborted"])
 
     def _find_duplicate(self, entry: ProducerEntry, header: Header) -> Duplicate | None:
@@ -320,6 +332,7 @@ class PartitionProducers:
             # A marker without data: the coordinator repeats markers after a restart. Nothing became decided by it.
             return
         entry.first_offset_open = None
+        entry.last_end = marker_offset, commit
         del self._open[entry.producer_id]
         self._unreplicated.append((first_offset, marker_offset))
         if not commit:

@@ -29,6 +29,8 @@ TAG_NEXT_PRODUCER_ID = 1
 TAG_CLIENT_VERSION = 2
 # Ours: Kafka forgets the last epoch when the coordinator moves, and then fences the retry of a bump. No need to.
 TAG_LAST_EPOCH = 10_000
+# Ours: see `coordinators.one_place`.
+TAG_BEGUN_AT = 10_001
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,7 @@ def encode_transaction(transaction: Transaction) -> bytes:
                 TAG_NEXT_PRODUCER_ID: struct.pack(">q", transaction.next_producer_id),
                 TAG_CLIENT_VERSION: struct.pack(">h", transaction.client_version),
                 TAG_LAST_EPOCH: struct.pack(">h", transaction.last_epoch),
+                TAG_BEGUN_AT: struct.pack(">q", transaction.begun_at),
             }
         )
     )
@@ -136,4 +139,5 @@ def _decode_value(transactional_id: str, value: bytes) -> Transaction:
         start_ms=start_ms,
         update_ms=update_ms,
         client_version=tags.get(TAG_CLIENT_VERSION, 0),
+        begun_at=tags.get(TAG_BEGUN_AT, -1),
     )

@@ -20,6 +20,7 @@ TopicPartition = tuple[str, int]
 
 EPOCH_MAX = 2**15 - 1
 NO_TIMESTAMP_MS = -1
+NO_OFFSET = -1
 
 
 class TxnState(IntEnum):
@@ -83,6 +84,9 @@ class Transaction:
     # The transaction version in which the transaction was opened, or last ended. 2 means that its end bumps the epoch,
     # so that an EndTxn with the epoch before is a retry.
     client_version: int = 0
+    # High watermark of the only partition when the transaction was opened with one, else -1: a marker of its producer
+    # there, at or behind this offset, is its own.
+    begun_at: int = NO_OFFSET
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,10 +235,12 @@ def add_partitions(
     partitions: frozenset[TopicPartition],
     now_ms: int,
     client_version: int = 0,
+    begun_at: int = NO_OFFSET,
 ) -> Decision:
     """These partitions will get a marker when the transaction ends.
 
     Up to version 1 a client says so (AddPartitionsToTxn, AddOffsetsToTxn); in version 2 its first batch or offset does.
+    `begun_at` is what `Transaction.begun_at` will be if this opens it.
     """
     if error_code := _check_owner(transaction, producer_id, epoch):
         return Refuse(error_code)
@@ -249,6 +255,7 @@ def add_partitions(
         start_ms=transaction.start_ms if ongoing else now_ms,
         update_ms=now_ms,
         client_version=client_version,
+        begun_at=transaction.begun_at if ongoing else begun_at,
     )
 
 

@@ -44,6 +44,10 @@ class MemoryPartition:
         if batches:
             self.log_start = read_header(batches[0]).base_offset
 
+    @property
+    def high_watermark(self) -> int:
+        return read_header(self.batches[self.durable - 1]).last_offset + 1 if self.durable else self.log_start
+
     def append(self, batch: bytes | bytearray | memoryview, *, now_ms: int | None = None) -> int:
         self._host.event()
         stamped = bytearray(batch)

@@ -7,10 +7,13 @@ import asyncio
 import pytest
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.coordinators import compaction
 from embedded_broker.coordinators.ports import OFFSETS_PARTITION, TRANSACTION_TOPIC
+from embedded_broker.state import transaction_log
 from embedded_broker.state.transactions import TxnState
+from embedded_broker.wire.records import decode
 from tests.embedded_broker.coordinators.memory_host import MemoryHost, empty_disk
-from tests.embedded_broker.coordinators.test_transactions import P0, P1, completed, init, until
+from tests.embedded_broker.coordinators.test_transactions import P0, P1, TIMEOUT_MS, completed, init, until
 
 
 async def write(host: MemoryHost, producer: tuple[int, int], value: bytes, sequence: int) -> None:
@@ -31,17 +34,24 @@ async def three_transactions(host: MemoryHost, answered: list[bytes]) -> None:
     await completed(host)
 
 
-async def crash_and_restart(crash_at: int, all_appended: bool) -> tuple[list[bytes], TxnState | None, MemoryHost]:
+async def crash_and_restart(crash_at: int, all_appended: bool) -> tuple[list[bytes], MemoryHost]:
     host, answered = MemoryHost(empty_disk(), crash_at), list[bytes]()
     work = asyncio.ensure_future(three_transactions(host, answered))
     await until(lambda: work.done() or host.crashed)
     for task in asyncio.all_tasks() - {asyncio.current_task()}:
         task.cancel()
     await asyncio.gather(work, return_exceptions=True)
-    restarted = MemoryHost(host.what_survives(all_appended=all_appended))
-    await restarted.start()
-    found = restarted.transactions.get("id")
-    return answered, None if found is None else found.state, restarted
+    return answered, MemoryHost(host.what_survives(all_appended=all_appended))
+
+
+def last_state_on_disk(host: MemoryHost) -> TxnState | None:
+    found = [
+        transaction_log.decode(record.key or b"", record.value)
+        for batch in host.internal_log(TRANSACTION_TOPIC).batches
+        for record in decode(batch)
+    ]
+    known = [each.transaction for each in found if isinstance(each, transaction_log.TransactionRecord)]
+    return known[-1].state if known and known[-1] else None
 
 
 def events_of_a_whole_run() -> int:
@@ -57,19 +67,26 @@ def events_of_a_whole_run() -> int:
 
 @pytest.mark.parametrize("all_appended", [False, True])
 @pytest.mark.parametrize("again", ["init", "commit", "abort"])
-def test_after_a_crash_at_any_step_it_is_committed_or_not(all_appended: bool, again: str) -> None:
+@pytest.mark.parametrize("dead_records_max", [0, 50_000])
+def test_after_a_crash_at_any_step_it_is_committed_or_not(
+    all_appended: bool, again: str, dead_records_max: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """And what its client, or a successor, asks for after the crash doesn't change what has been decided."""
+    monkeypatch.setattr(compaction, "RECORDS_DEAD_MAX", dead_records_max)
 
     async def run(crash_at: int) -> bool:
-        answered, state, host = await crash_and_restart(crash_at, all_appended)
+        answered, host = await crash_and_restart(crash_at, all_appended)
+        on_disk = last_state_on_disk(host)
+        await host.start()
         partition = host.topics["t"].partitions[0]
         before = partition.visible()
         open_before = bool(partition.producers.open_transactions())
         transaction = host.transactions.get("id")
-        if again != "init" and transaction is not None and state is TxnState.ONGOING:
+        if again != "init" and transaction is not None and on_disk is TxnState.ONGOING:
             producer = transaction.producer_id, transaction.epoch
             ended = await host.transactions.end("id", *producer, again == "commit")
-            assert ended.error_code is ErrorCode.none
+            decided = transaction.state is TxnState.COMPLETE_COMMIT and again == "abort"
+            assert ended.error_code is (ErrorCode.invalid_txn_state if decided else ErrorCode.none)
             await completed(host)
         await init(host)
         after = partition.visible()
@@ -80,7 +97,7 @@ def test_after_a_crash_at_any_step_it_is_committed_or_not(all_appended: bool, ag
         assert not partition.producers.open_transactions()
         assert not host.failures
         await host.stop()
-        return state is TxnState.ONGOING and b"a" in before and not open_before
+        return on_disk is TxnState.ONGOING and transaction is not None and transaction.state is not on_disk
 
     decided_but_not_completed = [asyncio.run(run(crash_at)) for crash_at in range(events_of_a_whole_run())]
     assert any(decided_but_not_completed)
@@ -167,3 +184,98 @@ def test_a_partition_that_has_gone_or_is_damaged_is_left_out() -> None:
 
     for damaged in (True, False):
         asyncio.run(run(damaged))
+
+
+async def answered_then_power_cut(host: MemoryHost) -> tuple[tuple[int, int], MemoryHost]:
+    """A commit in one place is answered; then the power fails before its completion has reached the disk."""
+    await host.start()
+    identity = await init(host)
+    producer = identity.producer_id, identity.epoch
+    await write(host, producer, b"a", 0)
+    assert (await host.transactions.end("id", *producer, True)).error_code is ErrorCode.none
+    disk = host.what_survives(all_appended=False)
+    assert len(disk[TRANSACTION_TOPIC][0]) < len(host.internal_log(TRANSACTION_TOPIC).batches)
+    await host.stop()
+    return producer, MemoryHost(disk)
+
+
+def test_what_the_marker_decided_is_known_after_a_power_cut() -> None:
+    """Else an abort would be answered with success, and what its client then sends again is doubled."""
+
+    async def run() -> None:
+        producer, host = await answered_then_power_cut(MemoryHost(empty_disk()))
+        await host.start()
+        found = host.transactions.get("id")
+        assert found is not None
+        assert found.state is TxnState.COMPLETE_COMMIT
+        assert (await host.transactions.end("id", *producer, False)).error_code is ErrorCode.invalid_txn_state
+        assert (await host.transactions.end("id", *producer, True)).error_code is ErrorCode.none
+        assert host.topics["t"].partitions[0].markers() == [True]
+        await host.stop()
+
+    asyncio.run(run())
+
+
+def test_whoever_got_its_answer_before_a_power_cut_goes_on_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long ago the transaction began that was answered: it isn't open any more, so it can't time out."""
+
+    async def run() -> None:
+        producer, host = await answered_then_power_cut(MemoryHost(empty_disk()))
+        now_ms = host.clock.now_ms()
+        monkeypatch.setattr(host.clock, "now_ms", lambda: now_ms + 2 * TIMEOUT_MS)
+        await host.start()
+        await asyncio.sleep(0.01)
+        await completed(host)
+        await write(host, producer, b"b", 1)
+        found = host.transactions.get("id")
+        assert found is not None
+        assert found.start_ms == now_ms + 2 * TIMEOUT_MS
+        assert (await host.transactions.end("id", *producer, True)).error_code is ErrorCode.none
+        assert host.topics["t"].partitions[0].visible() == [b"a", b"b"]
+        await host.stop()
+
+    asyncio.run(run())
+
+
+def test_a_transaction_that_has_begun_and_written_nothing_is_not_taken_for_decided() -> None:
+    """The marker of the one before stands in its partition, too."""
+
+    async def run() -> None:
+        host = MemoryHost(empty_disk())
+        await host.start()
+        identity = await init(host)
+        producer = identity.producer_id, identity.epoch
+        await write(host, producer, b"a", 0)
+        assert (await host.transactions.end("id", *producer, True)).error_code is ErrorCode.none
+        assert await host.transactions.add_partitions("id", *producer, [P0]) is ErrorCode.none
+        restarted = MemoryHost(host.what_survives(all_appended=False))
+        await host.stop()
+        await restarted.start()
+        found = restarted.transactions.get("id")
+        assert found is not None
+        assert found.state is TxnState.ONGOING
+        assert restarted.transactions.verify("id", *producer, P0) is ErrorCode.none
+        assert (await restarted.transactions.end("id", *producer, False)).error_code is ErrorCode.none
+        await completed(restarted)
+        await restarted.stop()
+
+    asyncio.run(run())
+
+
+def test_an_abort_by_an_operator_is_not_taken_for_a_commit() -> None:
+    async def run() -> None:
+        host = MemoryHost(empty_disk())
+        await host.start()
+        identity = await init(host)
+        producer = identity.producer_id, identity.epoch
+        await write(host, producer, b"a", 0)
+        assert await host.transactions.markers.write_one(P0, *producer, False) is ErrorCode.none
+        restarted = MemoryHost(host.what_survives(all_appended=False))
+        await host.stop()
+        await restarted.start()
+        found = restarted.transactions.get("id")
+        assert found is not None
+        assert found.state is TxnState.ONGOING
+        await restarted.stop()
+
+    asyncio.run(run())

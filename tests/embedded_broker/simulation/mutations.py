@@ -10,6 +10,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api import produce
+from embedded_broker.coordinators import one_place
 from embedded_broker.coordinators.markers import MarkerWriter
 from embedded_broker.coordinators.offsets import OffsetManager
 from embedded_broker.coordinators.transactions import TransactionCoordinator
@@ -136,7 +137,7 @@ def let_a_single_marker_decide_over_several_partitions(patch: Patch) -> None:
         await self.markers.write_one(name, prepared.producer_id, prepared.epoch, True)
         await self._store(slot, prepared)
 
-    patch.setattr(TransactionCoordinator, "_is_in_one_place", lambda self, ending: True)
+    patch.setattr(one_place, "is_open", lambda topics, ending: True)
     patch.setattr(TransactionCoordinator, "_commit_in_one_place", first_only)
 
 

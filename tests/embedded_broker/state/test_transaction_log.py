@@ -27,6 +27,7 @@ transactions = st.builds(
     start_ms=int64,
     update_ms=int64,
     client_version=st.sampled_from([0, 2]),
+    begun_at=int64,
 )
 
 
