@@ -4,6 +4,8 @@ Behaviour: long poll; waits until min_bytes can be read, something is wrong with
 A request without partitions is answered at once (`ReplicaManager.fetchMessages`): the Java client ends with one.
 Whole batches only, at least one (KIP-74): the first batch of the first partition with data is given whatever its size.
 read_committed readers get data below the last stable offset and the list of aborted transactions in it.
+The right to read is looked at here, as by no other handler, because a session keeps what may not be read: its client
+doesn't name it again once it may.
 Version notes: v7 knows sessions (KIP-227; `fetch_sessions`); v10 zstd, which earlier ones are given all the same; v11 a
 rack, which doesn't matter here; v12 fetched epochs are for followers; v13+ name topics by id; v15+ add tagged fields
 only.
@@ -20,6 +22,7 @@ from kio.schema.errors import ErrorCode
 from embedded_broker.api.registry import Answer, api
 from embedded_broker.fetch_sessions import Asked, Fetching, SessionError, TopicKey
 from embedded_broker.partition import PartitionStopped
+from embedded_broker.security.acls import Operation, Resource
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
@@ -57,7 +60,7 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
         fetching = broker.fetch_sessions.begin(request, version, loop.time())
     except SessionError as error:
         return {"error_code": error.error_code, "responses": []}
-    wanted = [_find(broker, each, version) for each in fetching.asked]
+    wanted = [_find(broker, conn, each, version) for each in fetching.asked]
     committed = request.isolation_level == READ_COMMITTED
     bytes_max = min(request.max_bytes, broker.config.fetch_bytes_max)
     deadline = loop.time() + request.max_wait.total_seconds()
@@ -91,10 +94,14 @@ async def _woken(wake: _Wake, deadline: float) -> bool:
     return True
 
 
-def _find(broker: Broker, each: Asked, version: int) -> _Wanted:
+def _find(broker: Broker, conn: Connection, each: Asked, version: int) -> _Wanted:
     """The partition that is meant, or why it can't be read. Leader epochs as in KIP-320."""
     data = each.data
     topic = broker.topics.get(each.topic) if isinstance(each.topic, str) else broker.topics.by_id(each.topic)
+    name = each.topic if isinstance(each.topic, str) else topic and topic.name
+    authorizer = broker.security.authorizer
+    if authorizer is not None and name and not authorizer.may(conn.session, Operation.READ, Resource.TOPIC, name):
+        return _Wanted(data, None, ErrorCode.topic_authorization_failed)
     if topic is None:
         missing = ErrorCode.unknown_topic_id if version >= 13 else ErrorCode.unknown_topic_or_partition
         return _Wanted(data, None, missing)

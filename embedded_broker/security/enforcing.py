@@ -1,4 +1,7 @@
-"""Every request of a client is cut down to what it may do, here and nowhere else, when ACLs are enforced."""
+"""Every request of a client is cut down to what it may do, here, when ACLs are enforced.
+
+Only what a fetch may read is looked at by its handler, because fetch sessions outlive requests.
+"""
 
 from __future__ import annotations
 

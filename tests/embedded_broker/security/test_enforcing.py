@@ -193,6 +193,55 @@ def test_topics_named_by_id_and_fetches_that_outlive_their_right(tmp_path: Path)
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("version", [12, 13])
+def test_a_fetch_session_keeps_what_may_not_be_read_yet(version: int, tmp_path: Path) -> None:
+    """Its client has named the partition once and doesn't name it again; it must see it as soon as it may."""
+
+    async def main() -> None:
+        async with guarded(tmp_path) as served:
+            ids = {}
+            for name in ("mine", "other"):
+                await served.topic(name)
+                topic = served.broker.topics.get(name)
+                assert topic is not None
+                ids[name] = topic.topic_id
+            alice, admin = await login(served, "alice"), await login(served, "admin")
+            await allow(admin, creation(Resource.TOPIC, "mine", Operation.READ))
+            await admin.call("produce", 9, **produce("other", batch(b"v")))
+            epoch, session_id = 0, 0
+
+            async def told(*names: str, wait_ms: int = 0) -> dict[str, tuple[ErrorCode, bool]]:
+                nonlocal epoch, session_id
+                data = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
+                topics = [
+                    {**({"topic": name} if version < 13 else {"topic_id": ids[name]}), "partitions": [data]}
+                    for name in names
+                ]
+                answer = await alice.call(
+                    "fetch", version, max_wait=wait_ms, min_bytes=1, max_bytes=1 << 20, topics=topics,
+                    session_id=session_id, session_epoch=epoch, forgotten_topics_data=[],
+                )  # fmt: skip
+                assert answer.error_code is OK
+                epoch, session_id = epoch + 1, answer.session_id
+                named = {topic.topic if version < 13 else topic.topic_id: topic for topic in answer.responses}
+                keys = {name: name if version < 13 else ids[name] for name in ids}
+                return {
+                    name: (named[key].partitions[0].error_code, bool(named[key].partitions[0].records))
+                    for name, key in keys.items()
+                    if key in named
+                }
+
+            assert await told("mine", "other", wait_ms=60_000) == {"mine": (OK, False), "other": (TOPIC, False)}
+            assert await told(wait_ms=60_000) == {"other": (TOPIC, False)}, "it isn't told again, or only much later"
+            await allow(admin, creation(Resource.TOPIC, "other", Operation.READ))
+            assert await told() == {"other": (OK, True)}
+            everything = {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1}
+            await admin.call("delete_acls", 3, filters=[everything])
+            assert await told() == {"mine": (TOPIC, False), "other": (TOPIC, False)}
+
+    asyncio.run(main())
+
+
 def test_acls_are_described_and_survive_a_restart(tmp_path: Path) -> None:
     everything = {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1}
 
