@@ -165,8 +165,8 @@ class Partition:
 
     @property
     def last_stable(self) -> int:
-        """Offset below which every transaction is decided."""
-        return self.producers.last_stable_offset(self.high_watermark)
+        """Offset below which every transaction is decided; what an open one has written may have been deleted."""
+        return max(self.log_start, self.producers.last_stable_offset(self.high_watermark))
 
     def limit(self, read_committed: bool) -> int:
         """Offset up to which a reader of that isolation level may read (exclusive)."""

@@ -7,9 +7,11 @@ from collections.abc import Callable
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from kio.schema.errors import ErrorCode as E
 
 from integration_tests.harness import clients
 from integration_tests.harness.broker import BrokerHandle
+from integration_tests.harness.transacting import TransactionClient
 
 TIMESTAMP_MS = 1_700_000_000_000
 
@@ -93,6 +95,29 @@ def test_the_end_of_a_partition_lies_behind_its_last_marker(target: BrokerHandle
     assert ended.error().code() == KafkaError._PARTITION_EOF
     assert ended.offset() == 2
     client.close()
+
+
+def stable_end(client: TransactionClient) -> int:
+    """Of partition 0; `clients.stable_end` asks for both ends and puts them in order."""
+    asked = [
+        {"name": client.topic, "partitions": [{"partition_index": 0, "current_leader_epoch": -1, "timestamp": -1}]}
+    ]
+    answer = client.wire("list_offsets", 5, replica_id=-1, isolation_level=1, topics=asked)
+    return int(answer.topics[0].partitions[0].offset)
+
+
+def test_what_an_open_transaction_has_written_can_be_deleted(target: BrokerHandle, client: TransactionClient) -> None:
+    """A read_committed reader then waits at the log's start, not below it (in Kafka: if a batch begins there)."""
+    producer = client.fresh()
+    client.add(producer, 0)
+    assert client.produce(producer, 0, count=2) == (E.none, 0)
+    assert client.produce(producer, 2) == (E.none, 2)
+    assert stable_end(client) == 0
+    clients.delete_records(target.bootstrap, client.topic, 0, 2)
+    assert stable_end(client) == 2
+    assert client.end(producer, commit=False) is E.none
+    assert client.end(producer, commit=False) is E.none
+    assert stable_end(client) == 4
 
 
 def test_a_record_larger_than_the_readers_fetch_size_is_read_all_the_same(target: BrokerHandle, topic: str) -> None:
