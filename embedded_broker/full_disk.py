@@ -23,6 +23,12 @@ def _whole(**others: Any) -> Refusal:
     return lambda request, version: {"error_code": COORDINATOR, **others}
 
 
+def _producer_id(request: Any, version: int) -> Mapping[str, Any]:
+    """Without a transactional id there is no other coordinator to look for: told as when Kafka has no id to give."""
+    error_code = ErrorCode.coordinator_load_in_progress if request.transactional_id is None else COORDINATOR
+    return {"error_code": error_code, "producer_id": -1, "producer_epoch": -1}
+
+
 def _offsets(request: Any, version: int) -> Mapping[str, Any]:
     return {
         "topics": [
@@ -82,7 +88,7 @@ def _resources(request: Any, version: int) -> Mapping[str, Any]:
 
 
 REFUSALS: Mapping[str, Refusal] = {
-    "init_producer_id": _whole(producer_id=-1, producer_epoch=-1),
+    "init_producer_id": _producer_id,
     "add_partitions_to_txn": _partitions_of_transactions,
     "add_offsets_to_txn": _whole(),
     "end_txn": _whole(),

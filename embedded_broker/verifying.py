@@ -30,7 +30,9 @@ async def verifier(broker: Broker, request: Any, version: int) -> Verify:
         return lambda partition, header: _verified(broker, request.transactional_id, version, partition, header)
     unopened = list(_unopened(broker, request, version))
     added = ErrorCode.none
-    if unopened:
+    if unopened and not broker.has_room:
+        added = ErrorCode.kafka_storage_error  # the batch would find no room, either
+    elif unopened:
         header = unopened[0][1]
         names = [(partition.topic, partition.index) for partition, _ in unopened]
         found = await broker.transactions.add_partitions(

@@ -139,6 +139,44 @@ def test_writes_are_refused_and_taken_again_when_there_is_room(tmp_path: Path) -
     asyncio.run(main())
 
 
+def test_a_producer_without_transactions_is_told_to_come_back(tmp_path: Path) -> None:
+    """And not, by NOT_COORDINATOR, to look for the coordinator of a transactional id that it doesn't have."""
+
+    async def main() -> None:
+        async with _scene(tmp_path) as scene:
+            await scene.fill()
+            answer = await scene.client.call("init_producer_id", 3, **{**INIT, "transactional_id": None})
+            assert answer.error_code is ErrorCode.coordinator_load_in_progress
+            await scene.free()
+            answer = await scene.client.call("init_producer_id", 3, **{**INIT, "transactional_id": None})
+            assert answer.error_code is NONE
+
+    asyncio.run(main())
+
+
+def test_a_refused_batch_adds_nothing_to_its_transaction(tmp_path: Path) -> None:
+    """In transaction version 2 the first batch opens the transaction: a record, which the reserve isn't for."""
+
+    async def main() -> None:
+        async with _scene(tmp_path) as scene:
+            init = {**INIT, "transactional_id": "other"}
+            identity = await scene.client.call("init_producer_id", 3, **init)
+            await scene.fill()
+            ids = {"producer_id": identity.producer_id, "producer_epoch": identity.producer_epoch}
+            data = batch(b"x", attributes=TRANSACTIONAL, base_sequence=0, **ids)
+            wanted = produce("t", data, transactional_id="other")
+            taken = (await scene.client.call("produce", 12, **wanted)).responses[0].partition_responses[0]
+            assert taken.error_code is STORAGE
+            opened = scene.served.broker.transactions.get("other")
+            assert opened is not None
+            assert not opened.partitions
+            await scene.free()
+            taken = (await scene.client.call("produce", 12, **wanted)).responses[0].partition_responses[0]
+            assert taken.error_code is NONE
+
+    asyncio.run(main())
+
+
 def test_what_was_decided_before_is_finished_from_the_reserve(tmp_path: Path) -> None:
     """The commit is the first to find the disk full: marker and completion have room nevertheless."""
 
