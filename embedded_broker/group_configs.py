@@ -25,6 +25,11 @@ def own(broker: Broker, group_id: str) -> dict[str, str]:
     return dict(broker.metadata.get(f"{PREFIX}{group_id}") or {})
 
 
+def ids(broker: Broker) -> list[str]:
+    """Groups for which something is set."""
+    return sorted(key.removeprefix(PREFIX) for key, _ in broker.metadata.items() if key.startswith(PREFIX))
+
+
 def defaults(broker: Broker) -> dict[str, str]:
     """What holds for groups that don't say otherwise."""
     config = broker.config
@@ -64,6 +69,5 @@ def _changed(config: ConsumerGroupConfig, values: Mapping[str, int]) -> Consumer
 
 def load(broker: Broker) -> None:
     """At the start: all that is kept."""
-    for key, _ in broker.metadata.items():
-        if key.startswith(PREFIX):
-            apply(broker, key.removeprefix(PREFIX))
+    for group_id in ids(broker):
+        apply(broker, group_id)

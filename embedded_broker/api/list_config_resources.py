@@ -1,6 +1,6 @@
 """ListConfigResources (74).
 
-Behaviour: topics and this broker; there are no client metrics here, and no groups with configs of their own.
+Behaviour: topics, this broker, and groups with configs of their own; there are no client metrics here.
 Version notes: v0 lists client metrics only; v1 takes the kinds to list, none meaning all.
 """
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker import group_configs
 from embedded_broker.api.registry import Answer, api
 
 if TYPE_CHECKING:
@@ -26,6 +27,10 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
     kinds = (tuple(request.resource_types) or KINDS) if version >= 1 else (CLIENT_METRICS,)
     if not set(kinds) <= set(KINDS):
         return {"error_code": ErrorCode.unsupported_version}
-    names = {TOPIC: sorted(broker.topics.names()), BROKER: [str(broker.config.node_id)]}
+    names = {
+        TOPIC: sorted(broker.topics.names()),
+        BROKER: [str(broker.config.node_id)],
+        GROUP: group_configs.ids(broker),
+    }
     found = [{"resource_type": kind, "resource_name": name} for kind in kinds for name in names.get(kind, ())]
     return {"config_resources": found}

@@ -10,9 +10,11 @@ from kio.schema.errors import ErrorCode
 
 from integration_tests.harness import clients, raw
 from integration_tests.harness.broker import BrokerHandle
+from integration_tests.harness.processes import wait_until
 
 NONE = ErrorCode.none
 NO_TOPIC = "no-such-topic"
+GROUP, SET, DELETE = 32, 0, 1
 
 
 @pytest.fixture(scope="module")
@@ -114,3 +116,23 @@ def test_quotas_and_the_kinds_of_configs(bootstrap: str, topic: str) -> None:
     listed = raw.call(bootstrap, "list_config_resources", 1, resource_types=[2])
     assert (2, topic) in {(each.resource_type, each.resource_name) for each in listed.config_resources}
     assert raw.call(bootstrap, "list_config_resources", 1, resource_types=[99]).error_code is not NONE
+
+
+def test_groups_with_configs_of_their_own_are_listed(bootstrap: str) -> None:
+    group_id = f"views-{uuid.uuid4().hex[:8]}"
+
+    def listed() -> set[tuple[int, str]]:
+        found = raw.call(bootstrap, "list_config_resources", 1, resource_types=[GROUP]).config_resources
+        return {(each.resource_type, each.resource_name) for each in found}
+
+    def alter(operation: int, value: str | None) -> None:
+        configs = [{"name": "consumer.session.timeout.ms", "config_operation": operation, "value": value}]
+        resource = {"resource_type": GROUP, "resource_name": group_id, "configs": configs}
+        answer = raw.call(bootstrap, "incremental_alter_configs", 1, resources=[resource], validate_only=False)
+        assert answer.responses[0].error_code is NONE
+
+    assert (GROUP, group_id) not in listed()
+    alter(SET, "50000")
+    wait_until(lambda: (GROUP, group_id) in listed(), "the group is listed", str)
+    alter(DELETE, None)
+    wait_until(lambda: (GROUP, group_id) not in listed(), "the group is listed no more", str)
