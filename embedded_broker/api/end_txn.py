@@ -1,6 +1,7 @@
 """EndTxn (26).
 
-Behaviour: answered once the decision is on disk; markers and offsets become visible shortly after. A repeated request
+Behaviour: answered once the decision is on disk; markers and offsets become visible shortly after. (A commit up to v4
+that has written to one partition is decided by its marker, and so visible before it is answered.) A repeated request
 gets the same answer once all is done, and CONCURRENT_TRANSACTIONS until then.
 Version notes: v2 answers PRODUCER_FENCED where earlier versions know INVALID_PRODUCER_EPOCH only; v5 (transaction
 version 2, KIP-890) bumps the epoch and tells the client its new identity, so a late request can't end the next

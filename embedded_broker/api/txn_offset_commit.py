@@ -1,7 +1,8 @@
 """TxnOffsetCommit (28).
 
 Behaviour: offsets that a group gets if the transaction commits. The group need have no members; if it has, and the
-request names a member or generation, they must be current. Partitions that don't exist are refused one by one.
+request names a member or generation, they must be current. If it has members of the new consumer protocol, the request
+must name one (UNKNOWN_MEMBER_ID) and its epoch (ILLEGAL_GENERATION). Partitions that don't exist are refused singly.
 Version notes: v3 names member and generation (KIP-447); v4 knows TRANSACTION_ABORTABLE; v5 (transaction version 2) adds
 the offsets to the transaction by itself.
 """
