@@ -66,6 +66,7 @@ async def _commit(broker: Broker, request: Any, version: int, commits: list[Comm
         claim = request.transactional_id, request.producer_id, request.producer_epoch
         if version >= IMPLICIT_SINCE:
             found = await broker.transactions.add_partitions(*claim, [OFFSETS_PARTITION], client_version=2)
+            found = found or broker.transactions.verify(*claim, OFFSETS_PARTITION)  # it may have ended meanwhile
         else:
             found = broker.transactions.verify(*claim, OFFSETS_PARTITION)
         error_code = verification_error(found, abortable=version >= ABORTABLE_SINCE)

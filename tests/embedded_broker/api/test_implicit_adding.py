@@ -6,9 +6,10 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.state.transactions import TopicPartition
+from embedded_broker.state.transactions import TopicPartition, TxnState
 from embedded_broker.wire.batch import TRANSACTIONAL
 from tests.embedded_broker.served import Client, Served, batch, produce, serving
 
@@ -87,5 +88,46 @@ def test_before_version_twelve_nothing_is_added(tmp_path: Path) -> None:
             request = produce("t", _batch(producer), transactional_id=NAME)
             assert await _codes(client, 11, request) == [ErrorCode.transaction_abortable]
             assert _partitions(served) == frozenset()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("bump", [True, False], ids=["EndTxn 5", "EndTxn 4"])
+@pytest.mark.parametrize("api", ["produce", "txn_offset_commit"])
+def test_what_was_added_may_have_ended_meanwhile(
+    api: str, bump: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then it must not be written: nobody would end it, and readers would wait behind it for ever."""
+
+    async def main() -> None:
+        async with serving(tmp_path) as served:
+            await served.topic("t")
+            client = await served.client()
+            producer = await _init(client)
+            coordinator = served.broker.transactions
+            add = coordinator.add_partitions
+
+            async def slow(*args: Any, **options: Any) -> ErrorCode:
+                error_code = await add(*args, **options)
+                assert (await coordinator.end(NAME, *producer, commit=False, bump=bump)).error_code is ErrorCode.none
+                while coordinator.all()[0].state is not TxnState.COMPLETE_ABORT:  # noqa: ASYNC110
+                    await asyncio.sleep(0)
+                return error_code
+
+            monkeypatch.setattr(coordinator, "add_partitions", slow)
+            if api == "produce":
+                codes = await _codes(client, 12, produce("t", _batch(producer), transactional_id=NAME))
+            else:
+                offset = {"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}
+                answer = await client.call(
+                    api, 5, transactional_id=NAME, group_id="g", producer_id=producer[0], producer_epoch=producer[1],
+                    generation_id_or_member_epoch=-1, member_id="", group_instance_id=None,
+                    topics=[{"name": "t", "partitions": [offset]}],
+                )  # fmt: skip
+                codes = [answer.topics[0].partitions[0].error_code]
+            assert codes == [ErrorCode.invalid_producer_epoch if bump else ErrorCode.transaction_abortable]
+            for log in (served.broker.internal_log("__consumer_offsets"), served.broker.topics.partition("t", 0)):
+                assert log is not None
+                assert not log.producers.open_transactions()
 
     asyncio.run(main())
