@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.coordinators.transactions import verification_error
 from embedded_broker.wire.batch import BatchHeader, CorruptBatch, UnsupportedMagic, read_header
 
 if TYPE_CHECKING:
@@ -77,3 +76,19 @@ def _unopened(broker: Broker, request: Any, version: int) -> Iterator[tuple[Part
             opened = partition.producers.has_open(header.producer_id, header.producer_epoch)
             if header.is_transactional and not opened:
                 yield partition, header
+
+
+def verification_error(error_code: ErrorCode, *, abortable: bool) -> ErrorCode:
+    """What a client is told when a batch could not be verified.
+
+    Args:
+        error_code: from `TransactionCoordinator.verify`.
+        abortable: whether the request's version knows TRANSACTION_ABORTABLE (Produce 11, TxnOffsetCommit 4).
+
+    Source: `AddPartitionsToTxnManager`.
+    """
+    if error_code is ErrorCode.producer_fenced:
+        return ErrorCode.invalid_producer_epoch
+    if error_code is ErrorCode.transaction_abortable and not abortable:
+        return ErrorCode.invalid_txn_state
+    return error_code

@@ -16,7 +16,7 @@ from kio.schema.errors import ErrorCode
 from embedded_broker.api.registry import Answer, api
 from embedded_broker.coordinators.offsets import Commit, Committer, Results
 from embedded_broker.coordinators.ports import OFFSETS_PARTITION, OFFSETS_TOPIC
-from embedded_broker.coordinators.transactions import verification_error
+from embedded_broker.verifying import verification_error
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker

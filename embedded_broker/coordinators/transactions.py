@@ -362,19 +362,3 @@ class TransactionCoordinator:
 def _record(transaction: Transaction) -> tuple[bytes, bytes]:
     key = transaction_log.encode_key(transaction.transactional_id)
     return key, transaction_log.encode_transaction(transaction)
-
-
-def verification_error(error_code: ErrorCode, *, abortable: bool) -> ErrorCode:
-    """What a client is told when a batch could not be verified.
-
-    Args:
-        error_code: from `TransactionCoordinator.verify`.
-        abortable: whether the request's version knows TRANSACTION_ABORTABLE (Produce 11, TxnOffsetCommit 4).
-
-    Source: `AddPartitionsToTxnManager`.
-    """
-    if error_code is ErrorCode.producer_fenced:
-        return ErrorCode.invalid_producer_epoch
-    if error_code is ErrorCode.transaction_abortable and not abortable:
-        return ErrorCode.invalid_txn_state
-    return error_code

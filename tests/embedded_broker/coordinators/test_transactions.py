@@ -11,8 +11,9 @@ from kio.schema.errors import ErrorCode
 from embedded_broker.coordinators import compaction
 from embedded_broker.coordinators.offsets import Commit, Committer
 from embedded_broker.coordinators.ports import OFFSETS_PARTITION, OFFSETS_TOPIC, TransactionConfig
-from embedded_broker.coordinators.transactions import Identity, verification_error
+from embedded_broker.coordinators.transactions import Identity
 from embedded_broker.state.transactions import PREPARED, Transaction, TxnState
+from embedded_broker.verifying import verification_error
 from tests.embedded_broker.coordinators.memory_host import Crashed, MemoryHost, empty_disk
 
 P0, P1 = ("t", 0), ("t", 1)
