@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from embedded_broker import group_configs
 from embedded_broker.clock import Clock, SystemClock
-from embedded_broker.config import BrokerConfig
+from embedded_broker.config import BrokerConfig, Fsync
 from embedded_broker.fetch_sessions import FetchSessions
 from embedded_broker.groupcommit import GroupCommit
 from embedded_broker.log.fs import FileSystem, Lock, RealFileSystem
@@ -128,7 +128,11 @@ class Broker:
                 config.group_consumer_session_timeout_ms, config.group_consumer_heartbeat_interval_ms
             ),
         )
-        transactions = TransactionConfig(config.transaction_timeout_ms_max, config.transactional_id_expiration_ms)
+        transactions = TransactionConfig(
+            config.transaction_timeout_ms_max,
+            config.transactional_id_expiration_ms,
+            aborts_orphans=config.fsync is not Fsync.ALWAYS,
+        )
         # Every partition they have is from here, so `durable` is given none of another kind.
         self.groups, self.transactions = compose(cast(Host, self), groups, transactions)
 

@@ -97,10 +97,12 @@ class Host(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TransactionConfig:
-    """Named as in Kafka's broker configuration."""
+    """Named as in Kafka's broker configuration, where it has them."""
 
     max_timeout_ms: int = 900_000
     id_expiration_ms: int = 7 * 24 * 3_600_000
+    aborts_orphans: bool = False
+    """Whether a start aborts what nobody would end (see `orphans`); else it is only said so."""
 
 
 @dataclass(frozen=True, slots=True)

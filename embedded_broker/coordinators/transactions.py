@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.coordinators import one_place
+from embedded_broker.coordinators import one_place, orphans
 from embedded_broker.coordinators.background import Background
 from embedded_broker.coordinators.compaction import Compactor, Records
 from embedded_broker.coordinators.markers import MarkerWriter
@@ -115,10 +115,19 @@ class TransactionCoordinator:
                 self._append(decided)
         prepared = [slot for slot in self._slots.values() if slot.transaction.state in transactions.PREPARED]
         await asyncio.gather(*(self._carry_out(slot) for slot in prepared))
+        await self._end_orphans()
         for slot in self._slots.values():
             self._watch(slot)
         self._background.schedule("sweep", SWEEP_INTERVAL_MS, self._sweep)
         self._compactor.check()
+
+    async def _end_orphans(self) -> None:
+        aborts = self._config.aborts_orphans
+        found = list(orphans.find(self._host.topics, self.all()))
+        for orphan in found:
+            orphans.report(orphan, aborted=aborts)
+        write = self.markers.write_one
+        await asyncio.gather(*(write(each.partition, each.producer_id, each.epoch, False) for each in found if aborts))
 
     async def stop(self) -> None:
         """Let the steps under way reach the disk; open transactions stay open for the next start."""
