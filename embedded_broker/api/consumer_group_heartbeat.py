@@ -2,17 +2,20 @@
 
 Behaviour: joins, keeps alive, hands partitions over, leaves (epoch -1) and lets a static member go for a while (-2).
 The broker assigns, by `uniform` or `range`; patterns of topic names have RE2's syntax, without flags inside and word
-boundaries. Answered when what it changed is on disk. A group that has members of the classic protocol takes
-none of this one and the other way round, as Kafka with group.consumer.migration.policy=disabled; an empty one changes.
+boundaries, and find what the member may see. Answered when what it changed is on disk. A group that has members of
+the classic protocol takes none of this one and the other way round, as Kafka with
+group.consumer.migration.policy=disabled; an empty one changes.
 Version notes: from v1 on the member makes its own id, and may subscribe by a pattern.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from embedded_broker.api.registry import Answer, api
+from embedded_broker.security.acls import Operation, Resource
 from embedded_broker.state.consumer_types import ConsumerHeartbeat, Partitions
 
 if TYPE_CHECKING:
@@ -40,7 +43,7 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
         request.server_assignor,
         None if request.topic_partitions is None else _owned(request.topic_partitions),
     )
-    answer = await broker.groups.consumer.heartbeat(request.group_id, heartbeat, version)
+    answer = await broker.groups.consumer.heartbeat(request.group_id, heartbeat, version, _sees(broker, conn))
     assignment = answer.assignment
     return {
         "error_code": answer.error_code,
@@ -50,6 +53,14 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
         "heartbeat_interval": answer.heartbeat_interval_ms,
         "assignment": None if assignment is None else {"topic_partitions": _by_topic(assignment)},
     }
+
+
+def _sees(broker: Broker, conn: Connection) -> Callable[[str], bool] | None:
+    """Whether a pattern may find a topic; None: all of them."""
+    authorizer, session = broker.security.authorizer, conn.session
+    if authorizer is None:
+        return None
+    return lambda name: authorizer.may(session, Operation.DESCRIBE, Resource.TOPIC, name)
 
 
 def _owned(topics: Any) -> Partitions:

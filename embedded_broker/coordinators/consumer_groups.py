@@ -17,6 +17,7 @@ from embedded_broker.state import consumer_log, subscriptions
 from embedded_broker.state.consumer_groups import ConsumerEffects, ConsumerGroup
 from embedded_broker.state.consumer_types import (
     JOIN_EPOCH,
+    Catalog,
     ConsumerAnswer,
     ConsumerHeartbeat,
     ConsumerTimer,
@@ -47,6 +48,26 @@ class TopicCatalog:
         return None if topic is None else TopicInfo(topic.topic_id, len(topic.partitions))
 
 
+class VisibleTopics:
+    """Those of a catalog that a member may see. Whom it names may be asked for all the same."""
+
+    def __init__(self, topics: Catalog, sees: Callable[[str], bool]) -> None:
+        self._topics, self._sees = topics, sees
+
+    @property
+    def version(self) -> int:
+        """See `Catalog`."""
+        return self._topics.version
+
+    def names(self) -> Collection[str]:
+        """See `Catalog`."""
+        return [name for name in self._topics.names() if self._sees(name)]
+
+    def info(self, name: str) -> TopicInfo | None:
+        """See `Catalog`."""
+        return self._topics.info(name)
+
+
 class ConsumerGroups:
     """See the module. Called on the event loop only."""
 
@@ -59,13 +80,17 @@ class ConsumerGroups:
             if isinstance(group, ConsumerGroup):
                 self._carry_out(group, group.resume())
 
-    async def heartbeat(self, group_id: str, request: ConsumerHeartbeat, version: int) -> ConsumerAnswer:
+    async def heartbeat(
+        self, group_id: str, request: ConsumerHeartbeat, version: int, sees: Callable[[str], bool] | None = None
+    ) -> ConsumerAnswer:
         """ConsumerGroupHeartbeat. Must not return before what it changed, and what was changed before, is on disk.
 
         Args:
             group_id: which group.
             request: the heartbeat.
             version: of the API.
+            sees: whether the member may see a topic; None: all. As in Kafka, the patterns of all members find what the
+                one may see whose heartbeat comes first after a topic has come or gone, or with a new pattern.
         """
         try:
             subscriptions.check(group_id, request, version)
@@ -74,7 +99,8 @@ class ConsumerGroups:
             return ConsumerAnswer(refused.error_code, str(refused))
         if not request.member_id:
             request = replace(request, member_id=str(self._host.new_uuid()))
-        answer, effects = group.heartbeat(request, self.catalog)
+        topics = self.catalog if sees is None else VisibleTopics(self.catalog, sees)
+        answer, effects = group.heartbeat(request, topics)
         tombstones: list[Record] = []
         if is_new and answer.error_code is ErrorCode.none:
             tombstones = self._registry.adopt(group)

@@ -1,6 +1,7 @@
 """Every request of a client is cut down to what it may do, here, when ACLs are enforced.
 
-Only what a fetch may read is looked at by its handler, because fetch sessions outlive requests.
+Only what a fetch may read is looked at by its handler, because fetch sessions outlive requests, and what a member's
+pattern may find (ConsumerGroupHeartbeat), because that is for the group to find out.
 """
 
 from __future__ import annotations

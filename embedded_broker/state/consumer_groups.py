@@ -64,7 +64,10 @@ class ConsumerGroup:
         self.members = ConsumerMembers()
         self.state = ConsumerGroupState.EMPTY
         self.config = config
+        # By patterns, what their members may see: resolved with heartbeats.
         self._subscriptions = Subscriptions()
+        # The same as if they could see everything: for those who only ask what a topic may be needed for.
+        self._possible = Subscriptions()
         self._effects = ConsumerEffects()
 
     # Events.
@@ -151,9 +154,9 @@ class ConsumerGroup:
         return ErrorCode.none if member.epoch == epoch else ErrorCode.stale_member_epoch
 
     def subscribed_topics(self, topics: Catalog) -> frozenset[str]:
-        """Names of the topics that some member is subscribed to, by name or pattern."""
-        self._subscriptions.resolve(self.members, topics)
-        return self._subscriptions.names(self.members)
+        """Names of the topics that some member is subscribed to, by name or pattern, whatever it may see."""
+        self._possible.resolve(self.members, topics)
+        return self._possible.names(self.members)
 
     # Heartbeats.
 

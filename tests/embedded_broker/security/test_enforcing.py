@@ -17,6 +17,7 @@ from embedded_broker.security.acls import Operation, Resource
 from embedded_broker.security.enforcing import RULES, enforce
 from embedded_broker.security.listeners import Listener, Protocol
 from embedded_broker.wire import schema
+from tests.embedded_broker.api.test_consumer_groups import beat
 from tests.embedded_broker.security.denials import CLUSTER, DENIED, GROUP, OK, TOPIC, TRANSACTIONAL, creation
 from tests.embedded_broker.served import Client, Served, batch, produce, serving
 
@@ -238,6 +239,29 @@ def test_a_fetch_session_keeps_what_may_not_be_read_yet(version: int, tmp_path: 
             everything = {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1}
             await admin.call("delete_acls", 3, filters=[everything])
             assert await told() == {"mine": (TOPIC, False), "other": (TOPIC, False)}
+
+    asyncio.run(main())
+
+
+def test_a_pattern_finds_what_its_member_may_see(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with guarded(tmp_path) as served:
+            for name in ("hidden", "seen"):
+                await served.topic(name)
+            seen = served.broker.topics.get("seen")
+            assert seen is not None
+            alice, admin = await login(served, "alice"), await login(served, "admin")
+            await allow(admin, creation(Resource.TOPIC, "seen", Operation.READ),
+                        creation(Resource.GROUP, "g", Operation.READ))  # fmt: skip
+            member: dict[str, Any] = {"subscribed_topic_names": None, "subscribed_topic_regex": ".*"}
+            answer = await beat(alice, **member)
+            assert answer.error_code is OK
+            assert [each.topic_id for each in answer.assignment.topic_partitions] == [seen.topic_id]
+            group = served.broker.groups.get("g")
+            assert group is not None
+            assert served.broker.groups.is_subscribed(group, "hidden"), "its offsets are kept, as its pattern says"
+            await served.topic("new")
+            assert (await beat(alice, epoch=answer.member_epoch)).assignment is None
 
     asyncio.run(main())
 
