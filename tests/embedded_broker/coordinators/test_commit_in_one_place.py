@@ -279,3 +279,88 @@ def test_an_abort_by_an_operator_is_not_taken_for_a_commit() -> None:
         await restarted.stop()
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("all_appended", [False, True])
+@pytest.mark.parametrize("compact_after", range(4))
+def test_the_log_is_compacted_while_the_marker_is_on_its_way(
+    compact_after: int, all_appended: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then the decision is written all the same; whatever of both a crash leaves says one thing."""
+    monkeypatch.setattr(compaction, "RECORDS_DEAD_MAX", 0)
+
+    async def run(crash_after: int) -> bool:
+        host = MemoryHost(empty_disk())
+        await host.start()
+        identity = await init(host)
+        producer = identity.producer_id, identity.epoch
+        await write(host, producer, b"a", 0)
+        ending = asyncio.ensure_future(host.transactions.end("id", *producer, True))
+        for step in range(crash_after):
+            if step == compact_after:
+                host.compact()
+            await asyncio.sleep(0)
+        answered = ending.done()
+        restarted = MemoryHost(host.what_survives(all_appended=all_appended))
+        await host.stop()
+        await restarted.start()
+        partition = restarted.topics["t"].partitions[0]
+        committed = partition.visible() == [b"a"]
+        assert committed or not answered
+        found = restarted.transactions.get("id")
+        assert found is not None
+        assert found.state is (TxnState.COMPLETE_COMMIT if committed else TxnState.ONGOING)
+        assert bool(partition.producers.open_transactions()) is not committed
+        await restarted.stop()
+        return answered
+
+    assert [asyncio.run(run(crash_after)) for crash_after in range(14)][-1]
+
+
+def test_the_topic_is_deleted_while_the_marker_is_on_its_way() -> None:
+    async def run() -> None:
+        host = MemoryHost(empty_disk())
+        await host.start()
+        identity = await init(host)
+        producer = identity.producer_id, identity.epoch
+        await write(host, producer, b"a", 0)
+        partition = host.topics["t"].partitions[0]
+        ending = asyncio.ensure_future(host.transactions.end("id", *producer, True))
+        await until(lambda: bool(partition.markers()))
+        host.topics["t"] = type(host.topics["t"])([type(partition)(host, [])])  # and there is another one
+        assert (await ending).error_code is ErrorCode.none
+        await write(host, producer, b"b", 0)
+        restarted = MemoryHost(host.what_survives(all_appended=False))
+        await host.stop()
+        await restarted.start()
+        found = restarted.transactions.get("id")
+        assert found is not None
+        assert found.state is TxnState.ONGOING
+        assert (await restarted.transactions.end("id", *producer, True)).error_code is ErrorCode.none
+        assert restarted.topics["t"].partitions[0].visible() == [b"b"]
+        await restarted.stop()
+
+    asyncio.run(run())
+
+
+def test_a_transaction_of_version_two_ended_by_an_older_request_is_known_after_a_power_cut() -> None:
+    async def run() -> None:
+        host = MemoryHost(empty_disk())
+        await host.start()
+        identity = await init(host)
+        producer = identity.producer_id, identity.epoch
+        assert await host.transactions.add_partitions("id", *producer, [P0], client_version=2) is ErrorCode.none
+        await host.produce(*P0, b"a", producer, 0)
+        assert (await host.transactions.end("id", *producer, True)).error_code is ErrorCode.none
+        restarted = MemoryHost(host.what_survives(all_appended=False))
+        await host.stop()
+        await restarted.start()
+        coordinator = restarted.transactions
+        assert (await coordinator.end("id", *producer, True, bump=True)).error_code is ErrorCode.invalid_txn_state
+        bumped = await coordinator.end("id", *producer, False, bump=True)
+        assert (bumped.error_code, bumped.producer_id, bumped.epoch) == (ErrorCode.none, producer[0], producer[1] + 1)
+        await completed(restarted)
+        assert restarted.topics["t"].partitions[0].visible() == [b"a"]
+        await restarted.stop()
+
+    asyncio.run(run())
