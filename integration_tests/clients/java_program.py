@@ -37,7 +37,7 @@ def kafka_clients(directory: Path) -> Path:
     command = [_java(), *QUICK, "-jar", str(ivy), "-warn", "-notransitive", "-confs", "default"]
     command += ["-dependency", "org.apache.kafka", "kafka-clients", VERSION]
     command += ["-retrieve", f"{directory}/[artifact]-[revision].[ext]"]
-    subprocess.run(command, capture_output=True, timeout=DOWNLOAD_S_MAX, check=True)
+    subprocess.run(command, capture_output=True, text=True, timeout=DOWNLOAD_S_MAX, check=True)
     return directory / f"kafka-clients-{VERSION}.jar"
 
 

@@ -19,6 +19,7 @@ from replicator.errors import ConfigError
 from replicator.spark import java
 
 FRANZ_GO = Path(__file__).parent / "franz_go"
+QUICK_BUILD = ("-buildvcs=false", "-gcflags=all=-N -l")
 BUILD_S_MAX, RUN_S_MAX = 300, 60
 
 
@@ -47,11 +48,17 @@ def franz_go(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found = re.search(r"go(\d+)\.(\d+)", said)
     if found is None or tuple(map(int, found.groups())) < tuple(map(int, needed.groups())):
         missing("GO", f"franz-go needs Go {'.'.join(needed.groups())}, and this is {said.strip()}")
-    built = tmp_path_factory.mktemp("franz-go") / "program"
-    command = [go, "build", "-buildvcs=false", "-o", str(built), "."]
-    done = subprocess.run(command, cwd=FRANZ_GO, capture_output=True, text=True, timeout=BUILD_S_MAX, check=False)
-    assert done.returncode == 0, done.stderr
-    return built
+    fetched = _in_franz_go(go, "mod", "download")
+    if fetched.returncode != 0:
+        missing("GO", f"franz-go can't be had: {fetched.stderr}")
+    program = tmp_path_factory.mktemp("franz-go") / "program"
+    built = _in_franz_go(go, "build", *QUICK_BUILD, "-o", str(program), ".")
+    assert built.returncode == 0, built.stderr
+    return program
+
+
+def _in_franz_go(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, cwd=FRANZ_GO, capture_output=True, text=True, timeout=BUILD_S_MAX, check=False)
 
 
 @pytest.fixture(scope="session")
@@ -61,7 +68,10 @@ def java_client(tmp_path_factory: pytest.TempPathFactory) -> Path:
         java.check(os.environ)
     except ConfigError as error:
         missing("JAVA", str(error))
-    return java_program.kafka_clients(tmp_path_factory.mktemp("java-client"))
+    try:
+        return java_program.kafka_clients(tmp_path_factory.mktemp("java-client"))
+    except subprocess.CalledProcessError as error:
+        missing("JAVA", f"Java's client can't be had: {error.stdout}")
 
 
 def test_aiokafka(plan: Plan) -> None:
