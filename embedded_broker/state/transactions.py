@@ -329,10 +329,9 @@ def end_v2(
         return Refuse(ErrorCode.invalid_producer_id_mapping)
     if not retried and (transaction.epoch != epoch or transaction.state in PREPARED):
         return Refuse(ErrorCode.producer_fenced)
-    if retried:
-        if transaction.epoch == EPOCH_MAX and transaction.state in COMPLETED:
-            # The coordinator aborted in the last epoch: there is none to go on with (KAFKA-20090).
-            return Refuse(ErrorCode.producer_fenced)
+    # Aborted by the coordinator in the last epoch: that one can't be handed out, so an abort begins a new id.
+    used_up = transaction.epoch == EPOCH_MAX and transaction.state in COMPLETED
+    if retried and not used_up:
         return _repeated_end(transaction, commit)
     if commit and transaction.state is not TxnState.ONGOING:
         return Refuse(ErrorCode.invalid_txn_state)
@@ -368,7 +367,7 @@ def complete(prepared: Transaction, now_ms: int) -> Transaction:
             "previous_producer_id": prepared.producer_id,
             "producer_id": prepared.next_producer_id,
             "epoch": 0,
-            "last_epoch": prepared.epoch,
+            "last_epoch": prepared.last_epoch,
         }
     commit = prepared.state is TxnState.PREPARE_COMMIT
     return step(prepared, TxnState.COMPLETE_COMMIT if commit else TxnState.COMPLETE_ABORT, **changes).next

@@ -253,12 +253,20 @@ def test_version_two_takes_a_new_producer_id_when_epochs_are_used_up() -> None:
     done = transactions.complete(decided, NOW)
     assert (done.producer_id, done.epoch, done.previous_producer_id) == (77, 0, PID)
     assert transactions.end_v2(done, PID, last, True, NOW, never) == Answer(77, 0)
+    named = stepped(init(done, (PID, last)))  # its answer was lost, and it introduces itself as it knows itself
+    assert (named.producer_id, named.epoch) == (77, 0)
 
 
-def test_an_owner_fenced_in_its_last_epoch_gets_a_new_producer_id_and_nothing_else() -> None:
+def test_an_owner_fenced_in_its_last_epoch_gets_a_new_producer_id() -> None:
+    """By introducing itself, or by an abort of its own; its commit is refused. As real Kafka answered."""
     last = EPOCH_MAX - 1
     fenced = transactions.complete(stepped(transactions.fence(made(TxnState.ONGOING, epoch=last), NOW)), NOW)
-    assert transactions.end_v2(fenced, PID, last, False, NOW, never) == Refuse(ErrorCode.producer_fenced)
+    assert transactions.end_v2(fenced, PID, last, True, NOW, never) == Refuse(ErrorCode.invalid_txn_state)
+    aborting = stepped(transactions.end_v2(fenced, PID, last, False, NOW, lambda: 79))
+    assert (aborting.partitions, transactions.identity_after_end(aborting)) == (frozenset(), (79, 0))
+    aborted = transactions.complete(aborting, NOW)
+    assert transactions.end_v2(aborted, PID, last, False, NOW, never) == Answer(79, 0)
+    assert transactions.end_v2(aborted, PID, last, True, NOW, never) == Refuse(ErrorCode.invalid_txn_state)
     back = stepped(init(fenced, (PID, last), give=lambda: 78))
     assert (back.producer_id, back.epoch, back.last_epoch) == (78, 0, last)
     assert stepped(init(back, (PID, last))) == back
