@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 
+from confluent_kafka.admin import AdminClient
 from testcontainers.core.config import testcontainers_config
 from testcontainers.core.container import DockerContainer
 
 from integration_tests.harness import raw
-from integration_tests.harness.broker import free_port, wait_leaders, wait_ready
+from integration_tests.harness.broker import LOOK_S, READY_S_MAX, free_port, wait_leaders, wait_ready
 from integration_tests.harness.kafka_container import CONTROLLER, CONTROLLER_PORT, IMAGE, SETTINGS
 
 QUICK_START = "-XX:TieredStopAtLevel=1"  # for the virtual machine
@@ -54,11 +56,20 @@ class KafkaCluster:
             list(pool.map(DockerContainer.start, self._brokers.values()))
         try:
             wait_ready(self.bootstrap)
+            self._wait_registered()
             wait_leaders(self.bootstrap)
         except Exception as error:
             for container in self._brokers.values():
                 error.add_note(container.get_wrapped_container().logs(tail=20).decode(errors="replace"))
             raise
+
+    def _wait_registered(self) -> None:
+        """Until the controller knows every broker: one that answers doesn't say that the others do."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        deadline = time.monotonic() + READY_S_MAX
+        while (known := set(admin.list_topics(timeout=READY_S_MAX).brokers)) != set(self._ids):
+            assert time.monotonic() < deadline, f"only brokers {sorted(known)} are registered"
+            time.sleep(LOOK_S)
 
     def kill(self, broker: int) -> None:
         """SIGKILL, for good. The controller is told: it would wait for the end of the broker's session."""
