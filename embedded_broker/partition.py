@@ -173,16 +173,21 @@ class Partition:
         return self.last_stable if read_committed else self.high_watermark
 
     def append(
-        self, batch: bytes | bytearray | memoryview, *, append_time_ms: int | None = None, now_ms: int | None = None
+        self,
+        batch: bytes | bytearray | memoryview,
+        *,
+        append_time_ms: int | None = None,
+        now_ms: int | None = None,
+        own: bool | None = None,
     ) -> int:
         """Give a batch its offsets, append it and take in what it says of its producer. Not durable yet.
 
         Args:
             batch: one whole batch that has passed all checks.
             append_time_ms: makes it a LogAppendTime batch with this time.
-            room: on the disk; without it a full disk is an error as any other.
-            internal: only the broker writes there.
             now_ms: from where the expiry of its producer counts.
+            own: whether it is a write of the broker's own, for which there is the reserve; None: it is, if only the
+                broker writes here, or it is a marker.
 
         Returns: the base offset. Raises NoRoom or another OSError, nothing changed then.
         """
@@ -191,7 +196,9 @@ class Partition:
         stamped = bytearray(batch)
         stamp(stamped, self.log.log_end, self.leader_epoch, append_time_ms)
         header = read_header(stamped)
-        self._write(partial(self.log.append, stamped), own=self._internal or header.is_control)
+        if own is None:
+            own = self._internal or header.is_control
+        self._write(partial(self.log.append, stamped), own=own)
         self._note_epoch(header)
         if header.producer_id >= 0:
             self.producers.apply(header, marker_commits(stamped) if header.is_control else None, now_ms)

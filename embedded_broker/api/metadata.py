@@ -13,6 +13,7 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.registry import Answer, api
+from embedded_broker.room import NoRoom
 from embedded_broker.topic_names import name_problem
 from embedded_broker.topics import INTERNAL, Topic
 
@@ -67,7 +68,10 @@ async def _by_name(broker: Broker, name: str, may_create: bool) -> dict[str, Any
     if not may_create or name in INTERNAL:
         return {"error_code": ErrorCode.unknown_topic_or_partition, "name": name, "topic_id": NO_ID}
     async with broker.topics.changing:
-        topic = broker.topics.get(name) or await broker.topics.create(name, broker.config.partitions_default, {})
+        try:
+            topic = broker.topics.get(name) or await broker.topics.create(name, broker.config.partitions_default, {})
+        except NoRoom:
+            return {"error_code": ErrorCode.unknown_topic_or_partition, "name": name, "topic_id": NO_ID}
     return _known(broker, topic)
 
 
