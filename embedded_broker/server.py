@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import resource
+import ssl
 import struct
 import sys
 import time
@@ -16,6 +17,8 @@ from embedded_broker.api.registry import Answer, Api, Later, load_all
 from embedded_broker.broker import Broker
 from embedded_broker.budget import Budget
 from embedded_broker.connection import Connection
+from embedded_broker.partition import PartitionStopped
+from embedded_broker.room import NoRoom
 from embedded_broker.security.compose import tls_context
 from embedded_broker.security.listeners import Endpoint, refuse_open
 from embedded_broker.security.session import API_VERSIONS, LOGIN
@@ -24,6 +27,8 @@ from embedded_broker.wire.framing import PREFIX, read_header
 UNSUPPORTED_VERSION = 35
 SWEEP_S_MAX = 10.0
 UNSENT_BYTES_MAX = 1024 * 1024
+OF_THE_CONNECTION = (ssl.SSLError, ConnectionError, NoRoom, PartitionStopped)
+"""OSErrors that say nothing about the broker's files as a whole: nothing was changed."""
 
 
 class Refused(Exception):
@@ -195,12 +200,18 @@ class Server:
         return encode(schema.load(api.name, 0), correlation_id, {"error_code": UNSUPPORTED_VERSION, "api_keys": keys})
 
     def connection_failed(self, connection: Connection, error: BaseException) -> None:
-        """A request ended its connection: the client broke the protocol, or the broker has a bug, which is shown."""
+        """A request ended its connection: the client broke the protocol, or the broker has a bug, which is shown.
+
+        Only what the broker couldn't write ends the broker: its memory is ahead of its files then.
+        """
         if isinstance(error, Refused):
             connection.refuse(str(error))
             return
+        if isinstance(error, OF_THE_CONNECTION):
+            connection.refuse(f"a request failed: {error}")
+            return
         connection.close()
-        if isinstance(error, OSError):
+        if isinstance(error, OSError) and not isinstance(error, TimeoutError):
             self.broker.fail(error)
             return
         asyncio.get_running_loop().call_exception_handler(

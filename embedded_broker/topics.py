@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import uuid
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -122,14 +123,15 @@ class Topics:
                 self._remove_left_over(self._directory / name)
 
     def _recover(self, topic: Topic, index: int, on_batch: OnBatch | None) -> Partition:
-        """A partition of what is on disk. One that is damaged is stopped and the others go on.
+        """A partition of what is on disk. One that is damaged, or can't be read, is stopped and the others go on.
 
-        Raises CorruptLog for the internal ones, which the broker can't be without.
+        Raises CorruptLog or OSError for the internal ones, which the broker can't be without; OSError for any if it is
+        not the disk's (too many open files, no right to read).
         """
         try:
             return self._open(topic, index, on_batch)
-        except CorruptLog as error:
-            if topic.is_internal:
+        except (CorruptLog, OSError) as error:
+            if topic.is_internal or (isinstance(error, OSError) and error.errno != errno.EIO):
                 raise
             path, epoch = self._path(topic, index), self.metadata.boot_epoch
             return Partition.unopened(self._fs, path, topic.name, index, leader_epoch=epoch, error=error)
