@@ -21,7 +21,7 @@ from embedded_broker.partition import PartitionStopped
 from embedded_broker.room import NoRoom
 from embedded_broker.security.compose import tls_context
 from embedded_broker.security.listeners import Endpoint, refuse_open
-from embedded_broker.security.session import API_VERSIONS, LOGIN
+from embedded_broker.security.session import API_VERSIONS, LOGIN, SASL_HANDSHAKE, LoginFailed
 from embedded_broker.wire.framing import PREFIX, read_header
 
 UNSUPPORTED_VERSION = 35
@@ -131,8 +131,12 @@ class Server:
 
     async def dispatch(self, connection: Connection, frame: bytes) -> Awaitable[bytes | None] | bytes | None:
         """Handle one request: its answer, a task that will have it, or None. Raises Refused to end the connection."""
-        key, version, correlation_id = PREFIX.unpack_from(frame)
         session = connection.session
+        if session.takes_tokens:
+            return await self._token(connection, frame)
+        key, version, correlation_id = PREFIX.unpack_from(frame)
+        if session.is_over(asyncio.get_running_loop().time()) and key != SASL_HANDSHAKE and session.is_ready:
+            raise Refused("the session is over, and no new login was begun")
         if not session.admits(key):
             name = self.apis[key].name if key in self.apis else f"API {key}"
             raise Refused(f"{name} {session.state.value}")
@@ -161,6 +165,16 @@ class Server:
         if isinstance(answer, Later):
             return asyncio.create_task(self._later(answer, codec, correlation_id))
         return encode(codec, correlation_id, answer)
+
+    async def _token(self, connection: Connection, token: bytes) -> bytes | None:
+        """A login's token, and the answer to it, without headers. A failed login is answered by closing only."""
+        try:
+            answer = connection.session.step(token, asyncio.get_running_loop().time())
+        except LoginFailed:
+            await asyncio.sleep(self.broker.config.login_failed_delay_ms / 1000)
+            return None
+        connection.expect_tokens()
+        return len(answer).to_bytes(4, "big") + answer
 
     async def _answer(self, api: Api, connection: Connection, request: Any, version: int) -> Answer:
         authorizer = self.broker.security.authorizer
