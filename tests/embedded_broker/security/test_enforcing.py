@@ -417,3 +417,25 @@ def test_what_brokers_ask_each_other_needs_a_right_of_the_cluster(tmp_path: Path
                 assert (told == {CLUSTER}) is not may_mark, operation
 
     asyncio.run(main())
+
+
+def test_topics_asked_for_by_name_without_a_right_to_any_show_nothing_else(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with guarded(tmp_path) as served:
+            for name in ("seen", "hidden", "other"):
+                await served.topic(name)
+            alice, admin = await login(served, "alice"), await login(served, "admin")
+
+            async def described(*names: str) -> list[tuple[str, ErrorCode, int]]:
+                asked = [{"name": name} for name in names]
+                answer = await alice.call("describe_topic_partitions", 0, topics=asked, response_partition_limit=10)
+                return [(each.name, each.error_code, len(each.partitions)) for each in answer.topics]
+
+            assert await described("hidden") == [("hidden", TOPIC, 0)]
+            assert await described() == []
+            await allow(admin, creation(Resource.TOPIC, "seen", Operation.DESCRIBE))
+            assert await described("hidden") == [("hidden", TOPIC, 0)]
+            assert await described("hidden", "seen") == [("seen", OK, 1), ("hidden", TOPIC, 0)]
+            assert await described() == [("seen", OK, 1)]
+
+    asyncio.run(main())
