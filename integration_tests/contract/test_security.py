@@ -32,6 +32,7 @@ from integration_tests.harness.secured import USERS, Secured
 from tests.embedded_broker.security.certificates import CLIENT_PRINCIPAL
 from tests.embedded_broker.security.denials import DENIED
 from tests.embedded_broker.security.test_login import bare, log_in_again
+from tests.embedded_broker.security.test_operations import CLUSTER, GROUP, NOT_ASKED, TOPIC, make_group, told_rights
 from tests.embedded_broker.served import Client
 
 TIMEOUT_S = 20.0
@@ -117,6 +118,29 @@ def test_without_a_right_every_api_is_refused_in_the_same_way(secured: Secured) 
 async def _connected(secured: Secured) -> Client:
     host, _, port = secured.addresses.sasl.rpartition(":")
     return Client(*await asyncio.open_connection(host, int(port), limit=1 << 26))
+
+
+def test_what_clients_are_told_they_may_do(secured: Secured) -> None:
+    """KIP-430."""
+
+    async def main() -> None:
+        told = {}
+        for name in ("admin", "bob"):
+            client = await _connected(secured)
+            await log_in_again(client, name, USERS[name])
+            if name == "admin":
+                async with asyncio.timeout(TIMEOUT_S):  # Kafka makes the offsets' topic now
+                    while (await client.call("find_coordinator", 2, key="g", key_type=0)).error_code != 0:  # noqa: ASYNC110
+                        await asyncio.sleep(0.1)
+                    while await make_group(client) is ErrorCode.not_coordinator:  # noqa: ASYNC110
+                        await asyncio.sleep(0.1)
+                assert await told_rights(client, "missing") == {"topic": TOPIC, "cluster": CLUSTER, "group": GROUP}
+            told[name] = await told_rights(client)
+            client.writer.close()
+        assert told["admin"] == {"topic": TOPIC, "cluster": CLUSTER, "group": GROUP}
+        assert told["bob"] == {"topic": NOT_ASKED, "cluster": 0, "group": NOT_ASKED}
+
+    asyncio.run(main())
 
 
 def test_another_login_on_the_same_connection(secured: Secured) -> None:
