@@ -24,6 +24,7 @@ class Setting:
 
 SETTINGS: Mapping[str, Setting] = {
     "auto.create.topics.enable": Setting(Kind.BOOLEAN, "auto_create_topics"),
+    "connections.max.reauth.ms": Setting(Kind.LONG, "connections_reauth_ms_max"),
     "fetch.max.bytes": Setting(Kind.INT, "fetch_bytes_max", low=1024),
     "group.consumer.heartbeat.interval.ms": Setting(Kind.INT, "group_consumer_heartbeat_interval_ms", low=1),
     "group.consumer.session.timeout.ms": Setting(Kind.INT, "group_consumer_session_timeout_ms", low=1),

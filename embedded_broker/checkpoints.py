@@ -24,9 +24,14 @@ class Checkpoints:
         self._total += behind - self._behind.get(partition, 0)
         self._behind[partition] = behind
 
+    @property
+    def is_due(self) -> bool:
+        """Whether all partitions together are too far behind."""
+        return self._total > SCAN_COST_BYTES_MAX
+
     def due(self) -> Partition | None:
         """The partition that is furthest behind, if together they are too far. It counts as done then."""
-        while self._total > SCAN_COST_BYTES_MAX:
+        while self.is_due:
             partition = max(self._behind, key=lambda each: self._behind[each])
             self._total -= self._behind.pop(partition)
             if not partition.closed:

@@ -74,7 +74,11 @@ class Compaction:
 
     async def clean(self, partition: Partition) -> None:
         """Clean a partition if it is worth while. Raises OSError."""
-        job = find_job(partition, self._broker.clock.now_ms())
+        try:
+            job = find_job(partition, self._broker.clock.now_ms())
+        except CorruptLog as error:
+            partition.stop(error)
+            return
         if job is None:
             return
         segments = job.clean + job.dirty
@@ -96,7 +100,10 @@ class Compaction:
 
 
 def find_job(partition: Partition, now_ms: int) -> Job | None:
-    """What there is to do in a partition, if it is worth while. Source: `LogToClean`, `LogCleanerManager`."""
+    """What there is to do in a partition, if it is worth while. Raises CorruptLog.
+
+    Source: `LogToClean`, `LogCleanerManager`.
+    """
     if partition.closed or partition.stopped is not None:
         return None
     configs, segments = partition.configs, partition.log.segments[:-1]

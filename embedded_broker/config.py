@@ -64,6 +64,8 @@ class BrokerConfig:
     connections_max: int = 4_096
     connections_idle_ms: int = 600_000
     """Those on which nothing moves for so long are closed."""
+    connections_reauth_ms_max: int = 0
+    """For how long a login by SASL holds; then the client must log in again, on the same connection. 0: for ever."""
     login_deadline_ms: int = 30_000
     """From the connection to the end of the login, the TLS handshake included."""
     login_frame_bytes_max: int = 64 * 1024

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from kio.schema.errors import ErrorCode
 
 from embedded_broker import group_configs, topic_configs
+from embedded_broker.full_disk import MESSAGE, STORAGE
+from embedded_broker.room import NoRoom
 from embedded_broker.topic_names import name_problem
 
 if TYPE_CHECKING:
@@ -38,12 +40,15 @@ async def change(broker: Broker, wanted: Any, make: Change, validate_only: bool)
 
     Raises Refused with nothing changed, or OSError.
     """
-    if wanted.resource_type == TOPIC:
-        await _change_topic(broker, wanted, make, validate_only)
-    elif wanted.resource_type == GROUP:
-        await _change_group(broker, wanted, make, validate_only)
-    else:
-        raise Refused(ErrorCode.invalid_request, "only topics and groups can be changed while the broker runs")
+    try:
+        if wanted.resource_type == TOPIC:
+            await _change_topic(broker, wanted, make, validate_only)
+        elif wanted.resource_type == GROUP:
+            await _change_group(broker, wanted, make, validate_only)
+        else:
+            raise Refused(ErrorCode.invalid_request, "only topics and groups can be changed while the broker runs")
+    except NoRoom as error:
+        raise Refused(STORAGE, MESSAGE) from error
 
 
 async def _change_group(broker: Broker, wanted: Any, make: Change, validate_only: bool) -> None:

@@ -21,7 +21,7 @@ from embedded_broker.security.listeners import Endpoint, Protocol
 from embedded_broker.security.session import Session
 from embedded_broker.security.subject import principal_name
 from embedded_broker.security.tls import TlsStream
-from embedded_broker.wire.framing import BadFrame, Framer
+from embedded_broker.wire.framing import PREFIX, BadFrame, Framer
 
 if TYPE_CHECKING:
     from embedded_broker.server import Server
@@ -82,7 +82,7 @@ class Connection(asyncio.Protocol):
         """See asyncio.Protocol."""
         self._transport = cast(asyncio.Transport, transport)
         host, port = (self._transport.get_extra_info("peername") or ("", 0))[:2]
-        self.session = Session(self._endpoint, host, port)
+        self.session = Session(self._endpoint, host, port, self._server.broker.config.connections_reauth_ms_max)
         if not self._server.admit(self):
             self.closed = True
             self._transport.abort()
@@ -134,6 +134,10 @@ class Connection(asyncio.Protocol):
         self._watch_frame(begun=len(self._frames) > before)
         if len(self._frames) >= self._pending_max:
             self._pause()
+
+    def expect_tokens(self) -> None:
+        """A login has begun or ended: bare tokens, which may be short, come if the session says so, else requests."""
+        self._framer.bytes_min = 0 if self.session.takes_tokens else PREFIX.size
 
     def _decrypt(self, tls: TlsStream, data: bytes) -> bytes:
         before = tls.is_established

@@ -1,6 +1,7 @@
 """What clients are told while the disk is full, API by API.
 
-Produce refuses by itself, partition by partition. Coordinators answer NOT_COORDINATOR, after which clients ask again:
+Produce refuses by itself, partition by partition, and so does what makes one thing after another (ACLs, credentials,
+topics, configs). Coordinators answer NOT_COORDINATOR, after which clients ask again:
 so does Kafka when the log of a coordinator's topic can't be written (TransactionStateManager.appendTransactionToLog,
 CoordinatorOperationExceptionHelper). The rest is KAFKA_STORAGE_ERROR, which clients retry, too.
 """
@@ -16,6 +17,8 @@ Refusal = Callable[[Any, int], Mapping[str, Any]]
 
 COORDINATOR, STORAGE = ErrorCode.not_coordinator, ErrorCode.kafka_storage_error
 MESSAGE = "The disk is full."
+REFUSAL: Mapping[str, Any] = {"error_code": STORAGE, "error_message": MESSAGE}
+"""Of one thing that a request names."""
 
 
 def _whole(**others: Any) -> Refusal:
@@ -68,20 +71,13 @@ def _by_topic(topics: Any) -> list[dict[str, Any]]:
 
 
 def _topics(key: str) -> Refusal:
-    return lambda request, version: {
-        key: [{"name": topic.name, "error_code": STORAGE, "error_message": MESSAGE} for topic in request.topics]
-    }
+    return lambda request, version: {key: [{"name": topic.name, **REFUSAL} for topic in request.topics]}
 
 
 def _resources(request: Any, version: int) -> Mapping[str, Any]:
     return {
         "responses": [
-            {
-                "error_code": STORAGE,
-                "error_message": MESSAGE,
-                "resource_type": each.resource_type,
-                "resource_name": each.resource_name,
-            }
+            {**REFUSAL, "resource_type": each.resource_type, "resource_name": each.resource_name}
             for each in request.resources
         ]
     }
@@ -99,5 +95,19 @@ REFUSALS: Mapping[str, Refusal] = {
     "alter_configs": _resources,
     "incremental_alter_configs": _resources,
 }
-"""API → its refusal. Not here, because there is the reserve: what makes room (DeleteTopics, DeleteRecords,
-DeleteGroups, OffsetDelete), and what a group of readers needs to go on (JoinGroup, SyncGroup)."""
+"""API → its refusal at once. Not here, because there is the reserve: what makes room (DeleteTopics, DeleteRecords,
+DeleteGroups, OffsetDelete), what takes rights away, and what a group of readers needs to go on (JoinGroup, SyncGroup,
+heartbeats)."""
+
+
+def _groups(request: Any, version: int) -> Mapping[str, Any]:
+    return {"results": [{"group_id": name, "error_code": COORDINATOR} for name in request.groups_names]}
+
+
+REFUSALS_AT_LAST: Mapping[str, Refusal] = {
+    "delete_groups": _groups,
+    "offset_delete": _whole(),
+    "consumer_group_heartbeat": _whole(),
+    "leave_group": _whole(),
+}
+"""API → its refusal once the reserve is used up, too. What joins a classic group waits until there is room."""

@@ -3,6 +3,8 @@
 Invariants
 - A high watermark never passes what has been fsynced (fsync `always`).
 - After a failed fsync nothing is known about the pages that were dirty: the broker must die, never try again.
+- A checkpoint speaks only of what was fsynced. With fsync `never` one that is due (`Checkpoints`) brings an fsync of
+  its partition with it, in the background; nobody waits for it, and nothing else is promised by it.
 """
 
 from __future__ import annotations
@@ -45,6 +47,7 @@ class GroupCommit:
             for partition in dirty:
                 partition.advance(partition.log_end)
         if self._fsync is Fsync.NEVER:
+            self._note(dirty)
             return
         self._dirty.update(dict.fromkeys(dirty))
         if self._next is None:
@@ -54,6 +57,21 @@ class GroupCommit:
             self._task = asyncio.create_task(self._run(), name="group-commit")
         if self._fsync is Fsync.ALWAYS:
             await asyncio.shield(waiting)
+
+    def _note(self, partitions: list[Partition]) -> None:
+        """They have grown, and no round will see it."""
+        for partition in partitions:
+            self._checkpoints.note(partition)
+        if self._task is None and self._checkpoints.is_due:
+            self._task = asyncio.create_task(self._catch_up(), name="checkpoints")
+
+    async def _catch_up(self) -> None:
+        try:
+            while self._checkpoints.is_due:
+                async with self._round:
+                    await self._write_checkpoint()
+        finally:
+            self._task = None
 
     async def _run(self) -> None:
         """Rounds, until nothing is dirty."""

@@ -1,7 +1,10 @@
 """`__cluster_metadata`: what the broker durably knows of itself, a log of keyed records of which the latest counts.
 
-Keys: `topic:<id>` (name, partitions, configs), `group:<id>` (configs), `cluster` (its id), `boot` (how often it was
-started).
+Keys: `topic:<id>` (name, partitions, configs), `group:<id>` (configs), `acl:<id>`, `scram:<mechanism>:<user>`,
+`cluster` (its id), `boot` (how often it was started).
+
+On a full disk nothing is set that a client wants set; but what is to be removed is removed, from the reserve: that
+makes room, or takes rights away, which must not wait.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from uuid import UUID
 from embedded_broker.clock import Clock
 from embedded_broker.groupcommit import GroupCommit
 from embedded_broker.partition import Partition
+from embedded_broker.room import suppress_full
 from embedded_broker.wire.records import encode
 
 BOOT, CLUSTER = "boot", "cluster"
@@ -38,10 +42,12 @@ class MetadataLog:
 
     async def start(self) -> None:
         """Count this start, and name the cluster at the first. Raises OSError."""
-        await self._rewrite_if_long()
-        await self.put(BOOT, {"epoch": self.boot_epoch + 1})
+        await self.put(BOOT, {"epoch": self.boot_epoch + 1}, own=True)
         if CLUSTER not in self._entries:
-            await self.put(CLUSTER, {"id": base64.urlsafe_b64encode(self._new_uuid().bytes).rstrip(b"=").decode()})
+            new = base64.urlsafe_b64encode(self._new_uuid().bytes).rstrip(b"=").decode()
+            await self.put(CLUSTER, {"id": new}, own=True)
+        with suppress_full():
+            await self._rewrite_if_long()
 
     async def _rewrite_if_long(self) -> None:
         """Write the latest records again and drop what is before them: the log stays as small as its content."""
@@ -49,7 +55,7 @@ class MetadataLog:
         if end - self._log.log_start < RECORDS_BEFORE_REWRITE + 2 * len(self._entries):
             return
         for key, body in self.items():
-            self._append(key, body)
+            self._append(key, body, own=False)
         await self._commit.durable(self._log)
         async with self._commit.exclusive():
             self._log.delete_before(end)
@@ -72,15 +78,19 @@ class MetadataLog:
         """All entries."""
         yield from list(self._entries.items())
 
-    async def put(self, key: str, body: Mapping[str, Any] | None) -> None:
-        """Set or, with None, remove an entry, durably. Raises OSError."""
-        self._append(key, body)
+    async def put(self, key: str, body: Mapping[str, Any] | None, *, own: bool = False) -> None:
+        """Set or, with None, remove an entry, durably.
+
+        `own`: the broker itself needs it, so it may be set from the reserve. Raises NoRoom with nothing changed, or
+        another OSError.
+        """
+        self._append(key, body, own=own or body is None)
         await self._commit.durable(self._log)
         if body is None:
             self._entries.pop(key, None)
         else:
             self._entries[key] = body
 
-    def _append(self, key: str, body: Mapping[str, Any] | None) -> None:
+    def _append(self, key: str, body: Mapping[str, Any] | None, own: bool) -> None:
         value = None if body is None else json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
-        self._log.append(encode([(key.encode(), value)], self._clock.now_ms()))
+        self._log.append(encode([(key.encode(), value)], self._clock.now_ms()), own=own)

@@ -57,6 +57,7 @@ class Partition:
         self.closed = False
         self.stopped: str | None = None
         """Why nothing is served. A restart looks again."""
+        self._damage_told = False
         self.log: PartitionLog
         self._waiters: dict[Waiter, None] = {}  # in the order of arrival
         self._epochs: list[tuple[int, int]] = []  # (leader epoch, its first offset), ascending
@@ -138,8 +139,18 @@ class Partition:
             try:
                 return read()
             except (CorruptLog, OSError) as error:
-                self.stop(error)
+                self._found(error)
+                raise PartitionStopped(errno.EIO, str(error)) from error
         raise PartitionStopped(errno.EIO, self.stopped)
+
+    def _found(self, error: CorruptLog | OSError) -> None:
+        """What was durable is damaged. The internal ones go on: what they hold is in memory, and is written anew there
+        when they are compacted; without them nothing could be decided any more."""
+        if not self._internal:
+            self.stop(error)
+        elif not self._damage_told:  # else each of its readers would say so again
+            self._damage_told = True
+            log.error("partition %s-%d is damaged: %s", self.topic, self.index, error)
 
     def _restore(self, state: State) -> None:
         self._epochs = [(epoch, start) for epoch, start in state["epochs"]]
@@ -173,25 +184,36 @@ class Partition:
         return self.last_stable if read_committed else self.high_watermark
 
     def append(
-        self, batch: bytes | bytearray | memoryview, *, append_time_ms: int | None = None, now_ms: int | None = None
+        self,
+        batch: bytes | bytearray | memoryview,
+        *,
+        append_time_ms: int | None = None,
+        now_ms: int | None = None,
+        own: bool | None = None,
     ) -> int:
         """Give a batch its offsets, append it and take in what it says of its producer. Not durable yet.
 
         Args:
             batch: one whole batch that has passed all checks.
             append_time_ms: makes it a LogAppendTime batch with this time.
-            room: on the disk; without it a full disk is an error as any other.
-            internal: only the broker writes there.
             now_ms: from where the expiry of its producer counts.
+            own: whether it is a write of the broker's own, for which there is the reserve; None: it is, if only the
+                broker writes here, or it is a marker.
 
-        Returns: the base offset. Raises NoRoom or another OSError, nothing changed then.
+        Returns: the base offset. Raises NoRoom, PartitionStopped or another OSError, nothing changed then.
         """
         if self.stopped is not None:
             raise PartitionStopped(errno.EIO, self.stopped)
         stamped = bytearray(batch)
         stamp(stamped, self.log.log_end, self.leader_epoch, append_time_ms)
         header = read_header(stamped)
-        self._write(partial(self.log.append, stamped), own=self._internal or header.is_control)
+        if own is None:
+            own = self._internal or header.is_control
+        try:
+            self._write(partial(self.log.append, stamped), own=own)
+        except CorruptLog as error:  # when the segment was begun can't be read
+            self._found(error)
+            raise PartitionStopped(errno.EIO, str(error)) from error
         self._note_epoch(header)
         if header.producer_id >= 0:
             self.producers.apply(header, marker_commits(stamped) if header.is_control else None, now_ms)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import resource
+import ssl
 import struct
 import sys
 import time
@@ -16,14 +17,18 @@ from embedded_broker.api.registry import Answer, Api, Later, load_all
 from embedded_broker.broker import Broker
 from embedded_broker.budget import Budget
 from embedded_broker.connection import Connection
+from embedded_broker.partition import PartitionStopped
+from embedded_broker.room import NoRoom
 from embedded_broker.security.compose import tls_context
 from embedded_broker.security.listeners import Endpoint, refuse_open
-from embedded_broker.security.session import API_VERSIONS, LOGIN
+from embedded_broker.security.session import API_VERSIONS, LOGIN, SASL_HANDSHAKE, LoginFailed
 from embedded_broker.wire.framing import PREFIX, read_header
 
 UNSUPPORTED_VERSION = 35
 SWEEP_S_MAX = 10.0
 UNSENT_BYTES_MAX = 1024 * 1024
+OF_THE_CONNECTION = (ssl.SSLError, ConnectionError, NoRoom, PartitionStopped)
+"""OSErrors that say nothing about the broker's files as a whole: nothing was changed."""
 
 
 class Refused(Exception):
@@ -126,8 +131,12 @@ class Server:
 
     async def dispatch(self, connection: Connection, frame: bytes) -> Awaitable[bytes | None] | bytes | None:
         """Handle one request: its answer, a task that will have it, or None. Raises Refused to end the connection."""
-        key, version, correlation_id = PREFIX.unpack_from(frame)
         session = connection.session
+        if session.takes_tokens:
+            return await self._token(connection, frame)
+        key, version, correlation_id = PREFIX.unpack_from(frame)
+        if session.is_over(asyncio.get_running_loop().time()) and key != SASL_HANDSHAKE and session.is_ready:
+            raise Refused("the session is over, and no new login was begun")
         if not session.admits(key):
             name = self.apis[key].name if key in self.apis else f"API {key}"
             raise Refused(f"{name} {session.state.value}")
@@ -156,6 +165,16 @@ class Server:
         if isinstance(answer, Later):
             return asyncio.create_task(self._later(answer, codec, correlation_id))
         return encode(codec, correlation_id, answer)
+
+    async def _token(self, connection: Connection, token: bytes) -> bytes | None:
+        """A login's token, and the answer to it, without headers. A failed login is answered by closing only."""
+        try:
+            answer = connection.session.step(token, asyncio.get_running_loop().time())
+        except LoginFailed:
+            await asyncio.sleep(self.broker.config.login_failed_delay_ms / 1000)
+            return None
+        connection.expect_tokens()
+        return len(answer).to_bytes(4, "big") + answer
 
     async def _answer(self, api: Api, connection: Connection, request: Any, version: int) -> Answer:
         authorizer = self.broker.security.authorizer
@@ -195,12 +214,18 @@ class Server:
         return encode(schema.load(api.name, 0), correlation_id, {"error_code": UNSUPPORTED_VERSION, "api_keys": keys})
 
     def connection_failed(self, connection: Connection, error: BaseException) -> None:
-        """A request ended its connection: the client broke the protocol, or the broker has a bug, which is shown."""
+        """A request ended its connection: the client broke the protocol, or the broker has a bug, which is shown.
+
+        Only what the broker couldn't write ends the broker: its memory is ahead of its files then.
+        """
         if isinstance(error, Refused):
             connection.refuse(str(error))
             return
+        if isinstance(error, OF_THE_CONNECTION):
+            connection.refuse(f"a request failed: {error}")
+            return
         connection.close()
-        if isinstance(error, OSError):
+        if isinstance(error, OSError) and not isinstance(error, TimeoutError):
             self.broker.fail(error)
             return
         asyncio.get_running_loop().call_exception_handler(

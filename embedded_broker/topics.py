@@ -9,6 +9,8 @@ Invariants
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import errno
 import uuid
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -20,7 +22,7 @@ from embedded_broker.log.fs import FileSystem
 from embedded_broker.log.segment import CorruptLog, OnBatch
 from embedded_broker.metadata_log import MetadataLog
 from embedded_broker.partition import Partition
-from embedded_broker.room import Room
+from embedded_broker.room import NoRoom, Room
 from embedded_broker.topic_configs import segment_bytes, segment_ms
 
 PREFIX = "topic:"
@@ -121,14 +123,15 @@ class Topics:
                 self._remove_left_over(self._directory / name)
 
     def _recover(self, topic: Topic, index: int, on_batch: OnBatch | None) -> Partition:
-        """A partition of what is on disk. One that is damaged is stopped and the others go on.
+        """A partition of what is on disk. One that is damaged, or can't be read, is stopped and the others go on.
 
-        Raises CorruptLog for the internal ones, which the broker can't be without.
+        Raises CorruptLog or OSError for the internal ones, which the broker can't be without; OSError for any if it is
+        not the disk's (too many open files, no right to read).
         """
         try:
             return self._open(topic, index, on_batch)
-        except CorruptLog as error:
-            if topic.is_internal:
+        except (CorruptLog, OSError) as error:
+            if topic.is_internal or (isinstance(error, OSError) and error.errno != errno.EIO):
                 raise
             path, epoch = self._path(topic, index), self.metadata.boot_epoch
             return Partition.unopened(self._fs, path, topic.name, index, leader_epoch=epoch, error=error)
@@ -158,9 +161,26 @@ class Topics:
         partition.log.segment_ms = segment_ms(topic.configs)
         return partition
 
-    def _make(self, topic: Topic, index: int) -> Partition:
-        """A new partition's files, from the reserve if the disk is found full now; once it is, nobody gets here."""
-        return self._disk.own(partial(self._open, topic, index))
+    async def _make(self, topic: Topic, count: int) -> list[Partition]:
+        """New partitions behind those the topic has, up to `count`, and the record of that; it knows them not yet.
+
+        Raises NoRoom with nothing left behind, or another OSError.
+        """
+        write = self._disk.own if topic.is_internal else self._disk.of_client
+        made: list[Partition] = []
+        first = len(topic.partitions)
+        try:
+            for index in range(first, count):
+                made.append(write(partial(self._open, topic, index)))
+            await self._save(topic, count)
+        except NoRoom:
+            for partition in made:
+                partition.log.close()
+            for index in range(first, min(first + len(made) + 1, count)):
+                with contextlib.suppress(OSError):  # else the next start removes it
+                    self._remove_left_over(self._path(topic, index))
+            raise
+        return made
 
     def _add(self, topic: Topic) -> None:
         self._by_name[topic.name] = topic
@@ -168,22 +188,22 @@ class Topics:
         self.version += 1
 
     async def create(self, name: str, partitions: int, configs: Mapping[str, str]) -> Topic:
-        """Create a topic durably. The name and the configs have been checked; hold `changing`. Raises OSError."""
+        """Create a topic durably. The name and the configs have been checked; hold `changing`.
+
+        Raises NoRoom with nothing changed, or another OSError.
+        """
         topic = Topic(name, self._new_uuid(), dict(configs))
-        topic.partitions = [self._make(topic, index) for index in range(partitions)]
-        await self._save(topic, partitions)
+        topic.partitions = await self._make(topic, partitions)
         self._add(topic)
         return topic
 
     async def grow(self, topic: Topic, partitions: int) -> None:
-        """Add partitions up to that count; hold `changing`. Raises OSError."""
-        added = [self._make(topic, index) for index in range(len(topic.partitions), partitions)]
-        await self._save(topic, partitions)
-        topic.partitions.extend(added)
+        """Add partitions up to that count; hold `changing`. Raises NoRoom with nothing changed, or another OSError."""
+        topic.partitions.extend(await self._make(topic, partitions))
         self.version += 1
 
     async def configure(self, topic: Topic, configs: Mapping[str, str]) -> None:
-        """Replace the topic's own configs; hold `changing`. Raises OSError."""
+        """Replace the topic's own configs; hold `changing`. Raises NoRoom with nothing changed, or another OSError."""
         await self._save(replace(topic, configs=dict(configs)), len(topic.partitions))
         topic.configs.clear()
         topic.configs.update(configs)
@@ -192,7 +212,7 @@ class Topics:
             partition.log.segment_ms = segment_ms(topic.configs)
 
     async def delete(self, topic: Topic) -> None:
-        """Delete a topic durably, then its files; hold `changing`. Raises OSError."""
+        """Delete a topic durably, then its files; hold `changing`. Raises NoRoom with nothing changed, or OSError."""
         await self.metadata.put(f"{PREFIX}{topic.topic_id.hex}", None)
         del self._by_name[topic.name]
         del self._by_id[topic.topic_id]
@@ -203,7 +223,7 @@ class Topics:
 
     async def _save(self, topic: Topic, partitions: int) -> None:
         body = {"name": topic.name, "partitions": partitions, "configs": topic.configs}
-        await self.metadata.put(f"{PREFIX}{topic.topic_id.hex}", body)
+        await self.metadata.put(f"{PREFIX}{topic.topic_id.hex}", body, own=topic.is_internal)
 
     def close(self) -> None:
         """Flush and close all partitions."""

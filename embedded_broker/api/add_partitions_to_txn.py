@@ -2,7 +2,9 @@
 
 Behaviour: all partitions or none: if one doesn't exist or is internal, the others are answered OPERATION_NOT_ATTEMPTED.
 Version notes: v2 answers PRODUCER_FENCED where earlier versions know INVALID_PRODUCER_EPOCH only; v4 carries several
-transactions, each to be added to or only verified (KIP-890): a form for brokers among each other; v5 is as v4.
+transactions, each to be added to or only verified (KIP-890): a form for brokers among each other, for which an
+authorizer asks CLUSTER_ACTION; only v5 says that the transaction's client knows transaction version 2
+(`TransactionVersion.transactionVersionForAddPartitionsToTxn`).
 """
 
 from __future__ import annotations
@@ -20,13 +22,14 @@ if TYPE_CHECKING:
     from embedded_broker.connection import Connection
 
 BATCHED_SINCE = 4
+TRANSACTION_VERSION_2_SINCE = 5
 
 
 @api(24, "add_partitions_to_txn", range(6))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
     """See the module."""
     if version >= BATCHED_SINCE:
-        return {"results_by_transaction": [await _batched(broker, each) for each in request.transactions]}
+        return {"results_by_transaction": [await _batched(broker, each, version) for each in request.transactions]}
     claim = (
         request.v3_and_below_transactional_id,
         request.v3_and_below_producer_id,
@@ -46,14 +49,15 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
     return {"results_by_topic_v3_and_below": _by_topic(request.v3_and_below_topics, errors)}
 
 
-async def _batched(broker: Broker, each: Any) -> dict[str, Any]:
+async def _batched(broker: Broker, each: Any, version: int) -> dict[str, Any]:
     """The answer for one of several transactions."""
     claim = each.transactional_id, each.producer_id, each.producer_epoch
     wanted = _wanted(each.topics)
     if each.verify_only and not _missing(broker, wanted):
         errors = {partition: broker.transactions.verify(*claim, partition) for partition in wanted}
     else:
-        errors = await _add(broker, claim, wanted, client_version=2)
+        client_version = 2 if version >= TRANSACTION_VERSION_2_SINCE else 0
+        errors = await _add(broker, claim, wanted, client_version)
     return {"transactional_id": each.transactional_id, "topic_results": _by_topic(each.topics, errors)}
 
 

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.registry import Answer, api
+from embedded_broker.full_disk import REFUSAL
+from embedded_broker.room import NoRoom
 from embedded_broker.security.credentials import (
     ITERATIONS_MAX,
     ITERATIONS_MIN,
@@ -55,11 +57,13 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
                 "error_code": refused.error_code,
                 "error_message": str(refused),
             }
+        except NoRoom:
+            results[wanted.name] = {"user": wanted.name, **REFUSAL}
     return {"results": list(results.values())}
 
 
 async def _change(credentials: Credentials, wanted: Any) -> None:
-    """Raises Refused, or OSError."""
+    """Raises Refused, NoRoom, or another OSError."""
     if not wanted.name:
         raise Refused(ErrorCode.unacceptable_credential, "Username must not be empty")
     mechanism = TYPES.get(wanted.mechanism)

@@ -1,7 +1,8 @@
 """ConsumerGroupDescribe (69), for groups of the new consumer protocol (KIP-848).
 
 Behaviour: epochs, members, what each has and shall have. A group that doesn't exist, or is a classic one, is answered
-GROUP_ID_NOT_FOUND. Topics that are gone are left out of assignments.
+GROUP_ID_NOT_FOUND. Topics that are gone are left out of assignments. What the client may do with the group is told on
+request.
 Version notes: v1 adds the kind of member; all are of the consumer protocol.
 """
 
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.api.describe_groups import tell_rights
 from embedded_broker.api.registry import Answer, api
 from embedded_broker.state.consumer_groups import ConsumerGroup
 from embedded_broker.state.consumer_members import ConsumerMember
@@ -26,7 +28,10 @@ CONSUMER_MEMBER = 1
 @api(69, "consumer_group_describe", range(2))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
     """See the module."""
-    return {"groups": [_describe(broker, group_id) for group_id in request.group_ids]}
+    groups = [_describe(broker, group_id) for group_id in request.group_ids]
+    if request.include_authorized_operations:
+        tell_rights(broker, conn, groups)
+    return {"groups": groups}
 
 
 def _describe(broker: Broker, group_id: str) -> dict[str, Any]:

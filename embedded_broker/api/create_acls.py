@@ -1,7 +1,8 @@
 """CreateAcls (30).
 
 Behaviour: each ACL is durable before the answer, and holds from then on; one that is there already is no error.
-Without an authorizer: SECURITY_DISABLED. Checks and messages as in AclApis and AclControlManager.
+Without an authorizer: SECURITY_DISABLED. On a full disk: KAFKA_STORAGE_ERROR for those that could not be made.
+Checks and messages as in AclApis and AclControlManager.
 Version notes: all versions are alike.
 """
 
@@ -12,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.registry import Answer, api
+from embedded_broker.full_disk import REFUSAL
+from embedded_broker.room import NoRoom
 from embedded_broker.security.acls import CLUSTER_NAME, Acl, Operation, Pattern, Permission, Resource
 
 if TYPE_CHECKING:
@@ -40,8 +43,11 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
         if _is_filter(acl):
             results.append({"error_code": ErrorCode.unknown_server_error, "error_message": None})
             continue
-        await authorizer.add(acl)
-        results.append({"error_message": None})
+        try:
+            await authorizer.add(acl)
+            results.append({"error_message": None})
+        except NoRoom:
+            results.append(dict(REFUSAL))
     return {"results": results}
 
 

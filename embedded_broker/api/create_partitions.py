@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.registry import Answer, api
+from embedded_broker.full_disk import MESSAGE, STORAGE
+from embedded_broker.room import NoRoom
 from embedded_broker.topics import Topic
 
 if TYPE_CHECKING:
@@ -40,7 +42,10 @@ async def _grow(broker: Broker, wanted: Any, validate_only: bool) -> dict[str, A
         if problem is not None:
             return _refusal(wanted, *problem)
         if not validate_only:
-            await broker.topics.grow(topic, wanted.count)
+            try:
+                await broker.topics.grow(topic, wanted.count)
+            except NoRoom:
+                return _refusal(wanted, STORAGE, MESSAGE)
     return {"name": wanted.name, "error_message": None}
 
 

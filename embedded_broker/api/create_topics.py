@@ -14,6 +14,8 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker import topic_configs
 from embedded_broker.api.registry import Answer, api
+from embedded_broker.full_disk import MESSAGE, STORAGE
+from embedded_broker.room import NoRoom
 from embedded_broker.topic_names import collide, name_problem
 
 if TYPE_CHECKING:
@@ -67,7 +69,10 @@ async def _create(broker: Broker, wanted: Any, validate_only: bool) -> dict[str,
         # As in Kafka, a topic that is only tried out has an id, too; it isn't kept.
         answer["topic_id"] = broker.new_uuid()
         if not validate_only:
-            topic = await broker.topics.create(wanted.name, count, configs)
+            try:
+                topic = await broker.topics.create(wanted.name, count, configs)
+            except NoRoom as error:
+                raise Refused(STORAGE, MESSAGE) from error
             answer["topic_id"] = topic.topic_id
     return answer
 

@@ -14,6 +14,8 @@ from kio.schema.errors import ErrorCode
 from embedded_broker.api.create_acls import DISABLED
 from embedded_broker.api.describe_acls import entry, filter_of
 from embedded_broker.api.registry import Answer, api
+from embedded_broker.full_disk import REFUSAL
+from embedded_broker.room import NoRoom
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
@@ -34,7 +36,11 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
         except ValueError as error:
             results.append({"error_code": ErrorCode.invalid_request, "error_message": str(error), "matching_acls": []})
             continue
-        await authorizer.remove(found)
+        try:
+            await authorizer.remove(found)
+        except NoRoom:
+            results.append({**REFUSAL, "matching_acls": []})
+            continue
         matching = [
             {"resource_type": int(acl.resource), "resource_name": acl.name, "pattern_type": int(acl.pattern),
              "error_message": None, **entry(acl)}

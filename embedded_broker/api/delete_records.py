@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.registry import Answer, api
+from embedded_broker.room import NoRoom
 from embedded_broker.topic_configs import value
 
 if TYPE_CHECKING:
@@ -50,5 +51,8 @@ async def _delete(broker: Broker, name: str, wanted: Any) -> dict[str, Any]:
             if not 0 <= offset < partition.log_start:
                 return {**answer, "error_code": ErrorCode.offset_out_of_range}
         else:
-            partition.delete_before(offset)
+            try:
+                partition.delete_before(offset)
+            except NoRoom:
+                return {**answer, "error_code": ErrorCode.kafka_storage_error}
     return {**answer, "low_watermark": partition.log_start}

@@ -14,6 +14,8 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.registry import Answer, api
+from embedded_broker.full_disk import REFUSAL
+from embedded_broker.room import NoRoom
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
@@ -57,6 +59,9 @@ async def _delete(broker: Broker, name: str | None, topic_id: UUID | None) -> di
         answer: dict[str, Any] = {"name": topic.name, "topic_id": topic.topic_id}
         if topic.is_internal:
             return {**answer, "error_code": ErrorCode.invalid_request, "error_message": "an internal topic"}
-        await broker.topics.delete(topic)
+        try:
+            await broker.topics.delete(topic)
+        except NoRoom:
+            return {**answer, **REFUSAL}
         await broker.groups.on_topic_deleted(topic.name)
         return answer

@@ -1,6 +1,6 @@
 """DescribeCluster (60).
 
-Behaviour: one broker, which is its own controller.
+Behaviour: one broker, which is its own controller. What the client may do with the cluster is told on request.
 Version notes: v1 and later can ask for controllers' endpoints; there are none besides the broker's.
 """
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.registry import Answer, api
+from embedded_broker.security.operations import authorized_on_cluster
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
@@ -25,7 +26,12 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
     endpoint_type = getattr(request, "endpoint_type", BROKERS)
     if endpoint_type != BROKERS:
         return {"error_code": ErrorCode.unsupported_endpoint_type, "endpoint_type": endpoint_type, "cluster_id": ""}
+    allowed = {}
+    if request.include_cluster_authorized_operations:
+        operations = authorized_on_cluster(broker.security.authorizer, conn.session)
+        allowed["cluster_authorized_operations"] = operations
     return {
+        **allowed,
         "endpoint_type": BROKERS,
         "cluster_id": broker.metadata.cluster_id,
         "controller_id": broker.config.node_id,

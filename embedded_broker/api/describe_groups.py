@@ -1,6 +1,7 @@
 """DescribeGroups (15).
 
-Behaviour: members show their metadata only while the group is stable.
+Behaviour: members show their metadata only while the group is stable. What the client may do with a group that exists
+is told on request.
 Version notes: a group that doesn't exist, or isn't a classic one, is Dead; from v6 on GROUP_ID_NOT_FOUND is said, too
 (KIP-1043).
 """
@@ -12,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.registry import Answer, api
+from embedded_broker.security.acls import Resource
+from embedded_broker.security.operations import authorized
 from embedded_broker.state.groups import Group
 
 if TYPE_CHECKING:
@@ -20,10 +23,24 @@ if TYPE_CHECKING:
     from embedded_broker.coordinators.group_registry import AnyGroup
 
 
+MISSING = "Dead"
+
+
 @api(15, "describe_groups", range(7))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
     """See the module."""
-    return {"groups": [_describe(group_id, broker.groups.get(group_id), version) for group_id in request.groups]}
+    groups = [_describe(group_id, broker.groups.get(group_id), version) for group_id in request.groups]
+    if getattr(request, "include_authorized_operations", False):
+        tell_rights(broker, conn, [group for group in groups if group["group_state"] != MISSING])
+    return {"groups": groups}
+
+
+def tell_rights(broker: Broker, conn: Connection, groups: list[dict[str, Any]]) -> None:
+    """Add to the groups that are described without an error what the client may do with them."""
+    for group in groups:
+        if group.get("error_code", ErrorCode.none) is ErrorCode.none:
+            operations = authorized(broker.security.authorizer, conn.session, Resource.GROUP, group["group_id"])
+            group["authorized_operations"] = operations
 
 
 def _describe(group_id: str, group: AnyGroup | None, version: int) -> dict[str, Any]:
@@ -31,7 +48,7 @@ def _describe(group_id: str, group: AnyGroup | None, version: int) -> dict[str, 
         missing = ErrorCode.group_id_not_found if version >= 6 else ErrorCode.none
         reason = "not found" if group is None else "is not a classic group"
         message = f"Group {group_id} {reason}." if version >= 6 else None
-        return {"error_code": missing, "error_message": message, "group_id": group_id, "group_state": "Dead"}
+        return {"error_code": missing, "error_message": message, "group_id": group_id, "group_state": MISSING}
     stable = group.state == "Stable"
     return {
         "error_code": ErrorCode.none,

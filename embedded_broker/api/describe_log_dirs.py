@@ -10,12 +10,17 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING, Any
 
+from kio.schema.errors import ErrorCode
+
 from embedded_broker.api.registry import Answer, api
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
     from embedded_broker.connection import Connection
     from embedded_broker.partition import Partition
+
+
+STORAGE = ErrorCode.kafka_storage_error
 
 
 @api(35, "describe_log_dirs", range(1, 6))
@@ -31,7 +36,10 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
         partitions = [_partition(partition) for partition in found if partition is not None]
         if partitions:
             topics.append({"name": name, "partitions": partitions})
-    volume = shutil.disk_usage(broker.config.data_dir)
+    try:
+        volume = shutil.disk_usage(broker.config.data_dir)
+    except OSError:
+        return {"results": [{"log_dir": str(broker.config.data_dir.absolute()), "error_code": STORAGE, "topics": []}]}
     directory = {
         "log_dir": str(broker.config.data_dir.absolute()),
         "topics": topics,

@@ -2,7 +2,7 @@
 
 Behaviour: topics in order of their names, from the cursor on, until the limit of partitions is reached; then a cursor
 says where to go on. No topics named means all. A named topic that doesn't exist, or can't, is said so; a topic of the
-cursor that is gone meanwhile is passed over.
+cursor that is gone meanwhile is passed over. What the client may do with a topic is always told.
 Version notes: only v0 exists.
 """
 
@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.registry import Answer, api
+from embedded_broker.security.acls import Resource
+from embedded_broker.security.operations import authorized
 from embedded_broker.topic_names import name_problem
 
 if TYPE_CHECKING:
@@ -26,6 +28,15 @@ PARTITIONS_MAX = 2_000
 @api(75, "describe_topic_partitions", range(1))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
     """See the module."""
+    answer = _describe(broker, request)
+    for topic in answer["topics"]:
+        if topic.get("error_code") is not ErrorCode.invalid_request:
+            operations = authorized(broker.security.authorizer, conn.session, Resource.TOPIC, topic["name"])
+            topic["topic_authorized_operations"] = operations
+    return answer
+
+
+def _describe(broker: Broker, request: Any) -> dict[str, Any]:
     named = {topic.name for topic in request.topics}
     names = sorted(named or broker.topics.names())
     first, start = "", 0

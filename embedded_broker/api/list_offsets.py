@@ -3,7 +3,8 @@
 Behaviour: -1 latest (read_committed: the last stable offset), -2 earliest, -3 the record with the highest timestamp,
 -4 earliest local (as -2: nothing is tiered), -5 latest tiered and -6 earliest that is yet to be tiered (none); else the
 first record at or after a time.
-An answer by time at or above the reader's limit is none.
+An answer by time at or above the reader's limit is none. Records that can't be decoded, though their batch is sound
+(its producer wrote them so), are answered INVALID_RECORD; damage stops the partition, with KAFKA_STORAGE_ERROR.
 Version notes: v4+ check the leader epoch and give the record's.
 """
 
@@ -15,6 +16,7 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.registry import Answer, api
 from embedded_broker.partition import PartitionStopped
+from embedded_broker.wire.batch import CorruptBatch
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
@@ -53,8 +55,9 @@ def _one(partition: Partition | None, wanted: Any, committed: bool, version: int
         return {"partition_index": wanted.partition_index, "error_code": error_code, "timestamp": -1, "offset": -1}
     try:
         offset, timestamp_ms = _find(partition, wanted.timestamp, partition.limit(committed))
-    except PartitionStopped:
-        error_code = ErrorCode.kafka_storage_error
+    except (PartitionStopped, CorruptBatch) as error:
+        stopped = isinstance(error, PartitionStopped)
+        error_code = ErrorCode.kafka_storage_error if stopped else ErrorCode.invalid_record
         return {"partition_index": wanted.partition_index, "error_code": error_code, "timestamp": -1, "offset": -1}
     return {
         "partition_index": wanted.partition_index,

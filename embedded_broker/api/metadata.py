@@ -1,8 +1,9 @@
 """Metadata (3).
 
 Behaviour: one broker leads everything. An unknown topic is created when the broker and the request allow it
-(`auto_create_topics`, v4+).
-Version notes: v0 asks for all topics by an empty list, later ones by null; v10+ give topic ids; v12+ may ask by id.
+(`auto_create_topics`, v4+). What the client may do with the cluster and with topics is told on request (KIP-430).
+Version notes: v0 asks for all topics by an empty list, later ones by null; v8+ tell rights, v11+ no more those of the
+cluster; v10+ give topic ids; v12+ may ask by id.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.registry import Answer, api
+from embedded_broker.room import NoRoom
+from embedded_broker.security.acls import Resource
+from embedded_broker.security.operations import authorized, authorized_on_cluster
 from embedded_broker.topic_names import name_problem
 from embedded_broker.topics import INTERNAL, Topic
 
@@ -28,11 +32,22 @@ NO_ID = UUID(int=0)
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
     """See the module."""
     node = broker.config.node_id
+    allowed = {}
+    if getattr(request, "include_cluster_authorized_operations", False):
+        operations = authorized_on_cluster(broker.security.authorizer, conn.session)
+        allowed["cluster_authorized_operations"] = operations
+    topics = await _topics(broker, request, version)
+    if getattr(request, "include_topic_authorized_operations", False):
+        for topic in topics:
+            if topic["name"] is not None:
+                operations = authorized(broker.security.authorizer, conn.session, Resource.TOPIC, topic["name"])
+                topic["topic_authorized_operations"] = operations
     return {
+        **allowed,
         "brokers": [{"node_id": node, "host": conn.advertised[0], "port": conn.advertised[1], "rack": None}],
         "cluster_id": broker.metadata.cluster_id,
         "controller_id": node,
-        "topics": await _topics(broker, request, version),
+        "topics": topics,
     }
 
 
@@ -67,7 +82,10 @@ async def _by_name(broker: Broker, name: str, may_create: bool) -> dict[str, Any
     if not may_create or name in INTERNAL:
         return {"error_code": ErrorCode.unknown_topic_or_partition, "name": name, "topic_id": NO_ID}
     async with broker.topics.changing:
-        topic = broker.topics.get(name) or await broker.topics.create(name, broker.config.partitions_default, {})
+        try:
+            topic = broker.topics.get(name) or await broker.topics.create(name, broker.config.partitions_default, {})
+        except NoRoom:
+            return {"error_code": ErrorCode.unknown_topic_or_partition, "name": name, "topic_id": NO_ID}
     return _known(broker, topic)
 
 

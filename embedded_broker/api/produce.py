@@ -17,6 +17,7 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.registry import Answer, Fields, Later, api
 from embedded_broker.appending import Refused, append, refuse_zstd
+from embedded_broker.room import NoRoom
 from embedded_broker.verifying import Verify, verifier
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from embedded_broker.connection import Connection
     from embedded_broker.partition import Partition
     from embedded_broker.topics import Topic
+    from embedded_broker.wire.batch import BatchHeader
 
 ACKS = frozenset({-1, 0, 1})
 ZSTD_SINCE = 7
@@ -34,7 +36,10 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
     """See the module."""
     now_ms = broker.clock.now_ms()
     by_id = version >= 13
-    verify = await verifier(broker, request, version)
+    try:
+        verify = await verifier(broker, request, version)
+    except NoRoom:
+        verify = _unverified
     answers: list[dict[str, Any]] = []
     dirty: list[Partition] = []
     for named in request.topic_data:
@@ -80,6 +85,11 @@ def _take(
         "log_append_time": appended.append_time_ms if appended.append_time_ms >= 0 else None,
         "log_start_offset": partition.log_start,
     }
+
+
+def _unverified(partition: Partition, header: BatchHeader) -> ErrorCode:
+    """The disk is full: the coordinator could not note that a partition is part of a transaction."""
+    return ErrorCode.kafka_storage_error
 
 
 def _refusal(index: int, error_code: ErrorCode, detail: str) -> dict[str, Any]:

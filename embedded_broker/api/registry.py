@@ -9,6 +9,7 @@ A handler is `async def handle(broker, conn, request, version)` decorated with `
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import pkgutil
 from collections.abc import Awaitable, Callable, Mapping
@@ -16,7 +17,8 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-from embedded_broker.full_disk import REFUSALS
+from embedded_broker.full_disk import REFUSALS, REFUSALS_AT_LAST
+from embedded_broker.room import NoRoom
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
@@ -63,15 +65,20 @@ def api(key: int, name: str, versions: range) -> Callable[[Handler], Handler]:
 
 
 def _refusing_on_a_full_disk(name: str, handle: Handler) -> Handler:
-    """The handler, which is not asked while there is no room for what it would write."""
-    refuse = REFUSALS.get(name)
+    """The handler, which is not asked while there is no room for what it would write.
+
+    Invariant: a handler that raises NoRoom has changed nothing that the same request, repeated, would not put right.
+    """
+    at_once = name in REFUSALS
+    refuse = REFUSALS.get(name) or REFUSALS_AT_LAST.get(name)
     if refuse is None:
         return handle
 
     @wraps(handle)
     async def guarded(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
-        if broker.has_room:
-            return await handle(broker, conn, request, version)
+        if broker.has_room or not at_once:
+            with contextlib.suppress(NoRoom):
+                return await handle(broker, conn, request, version)
         return refuse(request, version)
 
     return guarded

@@ -2,7 +2,9 @@
 
 Behaviour: one token of the login, and the answer to it. A failed login is answered after a short delay, as in Kafka
 (`connection.failed.authentication.delay.ms`), and ends the connection.
-Version notes: v1+ give a session's lifetime: 0, it has none.
+Version notes: v1+ give the session's lifetime (`connections.max.reauth.ms`; 0: it has no end). A connection whose
+session is over is closed at its next request, unless that begins another login; so are those of clients that can't
+know.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
         message = "SaslAuthenticate request received after successful authentication"
         return {"error_code": ErrorCode.illegal_sasl_state, "error_message": message, "auth_bytes": b""}
     try:
-        return {"auth_bytes": conn.session.step(request.auth_bytes), "error_message": None}
+        answer = conn.session.step(request.auth_bytes, asyncio.get_running_loop().time())
+        return {"auth_bytes": answer, "error_message": None, "session_lifetime": conn.session.lifetime_ms}
     except LoginFailed as failed:
         await asyncio.sleep(broker.config.login_failed_delay_ms / 1000)
         return {

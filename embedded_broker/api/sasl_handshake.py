@@ -1,12 +1,15 @@
 """SaslHandshake (17).
 
 Behaviour: names the mechanism of the login that follows. One that isn't offered is answered with those that are, and
-ends the connection; on a listener without SASL, and after the login, the answer is ILLEGAL_SASL_STATE.
-Version notes: v0, whose tokens come without a header, is not spoken; re-authentication (KIP-368) is not asked for.
+ends the connection. After the login another one may follow (KIP-368), once a second at most, if sessions have an end
+(`connections.max.reauth.ms`); it must be by the same mechanism. Otherwise, and on a listener without SASL, the answer
+is ILLEGAL_SASL_STATE.
+Version notes: after v0 tokens come bare, with nothing but their size before them.
 """
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
@@ -18,14 +21,17 @@ if TYPE_CHECKING:
     from embedded_broker.connection import Connection
 
 
-@api(17, "sasl_handshake", range(1, 2))
+@api(17, "sasl_handshake", range(2))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
     """See the module."""
     mechanisms = list(broker.security.mechanisms)
-    if conn.session.is_ready:
+    session, now_s = conn.session, asyncio.get_running_loop().time()
+    if not session.may_begin(now_s):
         return {"error_code": ErrorCode.illegal_sasl_state, "mechanisms": []}
     if request.mechanism not in mechanisms:
-        conn.session.fail(f"Unsupported SASL mechanism {request.mechanism[:100]!r}")
+        session.fail(f"Unsupported SASL mechanism {request.mechanism[:100]!r}")
         return {"error_code": ErrorCode.unsupported_sasl_mechanism, "mechanisms": mechanisms}
-    conn.session.begin(broker.security.exchange(request.mechanism))
+    exchange = broker.security.exchange(request.mechanism, session.is_again)
+    session.begin(request.mechanism, exchange, now_s, has_headers=version > 0)
+    conn.expect_tokens()
     return {"mechanisms": mechanisms}

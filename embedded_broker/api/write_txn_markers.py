@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.registry import Answer, api
+from embedded_broker.room import NoRoom
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
@@ -31,13 +32,16 @@ async def _write(broker: Broker, marker: Any, version: int) -> dict[str, Any]:
     for topic in marker.topics:
         partitions = []
         for index in topic.partition_indexes:
-            error_code: ErrorCode = await broker.transactions.markers.write_one(
-                (topic.name, index),
-                marker.producer_id,
-                marker.producer_epoch,
-                marker.transaction_result,
-                bumped=bumped,
-            )
+            try:
+                error_code = await broker.transactions.markers.write_one(
+                    (topic.name, index),
+                    marker.producer_id,
+                    marker.producer_epoch,
+                    marker.transaction_result,
+                    bumped=bumped,
+                )
+            except NoRoom:
+                error_code = ErrorCode.kafka_storage_error
             partitions.append({"partition_index": index, "error_code": error_code})
         topics.append({"name": topic.name, "partitions": partitions})
     return {"producer_id": marker.producer_id, "topics": topics}

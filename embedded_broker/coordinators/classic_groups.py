@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 from kio.schema.errors import ErrorCode
 
@@ -132,7 +133,7 @@ class ClassicGroups:
         now_ms = self._host.clock.now_ms()
         self._registry.store(group, group_log.encode_group(group, effect.assignment, now_ms), now_ms)
         if effect.then is not None:
-            self._background.spawn(f"store group {group.group_id}", self._go_on(group, effect.then))
+            self._background.insist(f"store group {group.group_id}", partial(self._go_on, group, effect.then))
 
     async def _go_on(self, group: Group, event: StoredEvent) -> None:
         await self._registry.durable()

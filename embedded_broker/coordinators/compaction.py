@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 from embedded_broker.coordinators.background import Background
 from embedded_broker.coordinators.ports import Host
+from embedded_broker.room import suppress_full
 from embedded_broker.wire.records import encode
 
 Records = Sequence[tuple[bytes, bytes | None]]
@@ -45,8 +46,9 @@ class Compactor:
             if records is None:
                 interval_ms = RETRY_INTERVAL_MS
             else:
-                start = self._rewrite(records)
-                self._background.spawn(f"compact {self._topic}", self._cut(start))
+                with suppress_full():  # what has been written again says the same as what it repeats
+                    start = self._rewrite(records)
+                    self._background.spawn(f"compact {self._topic}", self._cut(start))
         self._background.schedule(("compact", self._topic), interval_ms, self.check)
 
     def _rewrite(self, records: Records) -> int:
@@ -60,4 +62,5 @@ class Compactor:
     async def _cut(self, start: int) -> None:
         log = self._host.internal_log(self._topic)
         await self._host.durable(log)
-        await self._host.trim(log, start)
+        with suppress_full():
+            await self._host.trim(log, start)

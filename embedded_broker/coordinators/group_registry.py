@@ -6,11 +6,15 @@ other one joins; one with members doesn't, as in Kafka with `group.consumer.migr
 
 from __future__ import annotations
 
+import errno
+
+from embedded_broker.coordinators.background import NO_ROOM_RETRY_MS, Background
 from embedded_broker.coordinators.ports import OFFSETS_TOPIC, GroupConfig, Host
+from embedded_broker.room import NoRoom
 from embedded_broker.state import consumer_log, group_log
 from embedded_broker.state.consumer_groups import ConsumerGroup
 from embedded_broker.state.consumer_log import ConsumerRecord
-from embedded_broker.state.consumer_members import Change, GroupEpoch, is_tombstone
+from embedded_broker.state.consumer_members import TOMBSTONES, Change, GroupEpoch, is_tombstone
 from embedded_broker.state.consumer_types import ConsumerGroupConfig
 from embedded_broker.state.group_types import GroupState
 from embedded_broker.state.groups import Group
@@ -23,13 +27,15 @@ Record = tuple[bytes, bytes | None]
 class GroupRegistry:
     """See the module. Called on the event loop only."""
 
-    def __init__(self, host: Host, config: GroupConfig) -> None:
-        self._host, self._config = host, config
+    def __init__(self, host: Host, background: Background, config: GroupConfig) -> None:
+        self._host, self._background, self._config = host, background, config
         self._groups: dict[str, AnyGroup] = {}
         # Of groups that have a config of their own; they need not exist.
         self._consumer_configs: dict[str, ConsumerGroupConfig] = {}
         # The value of each classic group's last record, and when it was written: since when a group is empty.
         self._stored: dict[str, tuple[bytes, int]] = {}
+        # Records of what holds already, but which found no room on the disk. Invariant: they are written before others.
+        self._owed: list[Record] = []
 
     def get(self, group_id: str) -> AnyGroup | None:
         """A group of either kind."""
@@ -84,18 +90,38 @@ class GroupRegistry:
         """Forget an empty group; its tombstones, to be appended in the same step. Its offsets stay."""
         del self._groups[group.group_id]
         self._stored.pop(group.group_id, None)
-        if isinstance(group, ConsumerGroup):
-            return [consumer_log.encode(group.group_id, change) for change in group.die()]
         group.die()
-        return [(group_log.encode_key(group.group_id), None)]
+        return _tombstones(group)
 
     def append(self, records: list[Record]) -> None:
-        """Write records as one batch: all of them or none survive."""
-        if records:
-            self._host.internal_log(OFFSETS_TOPIC).append(encode(records, self._host.clock.now_ms()))
+        """Write records as one batch: all of them or none survive. On a full disk they are written later."""
+        try:
+            self._write(records)
+        except NoRoom:
+            self._owed += records
+            self._background.schedule("owed", NO_ROOM_RETRY_MS, lambda: self.append([]))
+
+    def _write(self, records: list[Record]) -> None:
+        """Raises NoRoom, and none of them are written."""
+        due = self._owed + records
+        if due:
+            self._host.internal_log(OFFSETS_TOPIC).append(encode(due, self._host.clock.now_ms()))
+            self._owed = []
+
+    def delete(self, group: AnyGroup) -> None:
+        """Forget an empty group, and write so. Raises NoRoom with nothing changed."""
+        self._write(_tombstones(group))
+        self.retire(group)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the log holds all that memory does."""
+        return not self._owed
 
     async def durable(self) -> None:
-        """Must not return before all that was appended is on disk."""
+        """Must not return before all that was appended is on disk. Raises NoRoom while that can't be."""
+        if self._owed:
+            raise NoRoom(errno.ENOSPC, "the disk is full")
         await self._host.durable(self._host.internal_log(OFFSETS_TOPIC))
 
     def store(self, group: Group, value: bytes, now_ms: int) -> None:
@@ -144,6 +170,12 @@ class GroupRegistry:
 
     def _new_classic(self, group_id: str) -> Group:
         return Group(group_id, self._config.initial_rebalance_delay_ms, self._config.new_member_join_timeout_ms)
+
+
+def _tombstones(group: AnyGroup) -> list[Record]:
+    if isinstance(group, ConsumerGroup):
+        return [consumer_log.encode(group.group_id, change) for change in TOMBSTONES]
+    return [(group_log.encode_key(group.group_id), None)]
 
 
 def is_empty(group: AnyGroup) -> bool:

@@ -5,7 +5,9 @@ Source: Kafka `GroupCoordinatorService`.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from functools import partial
 
 from kio.schema.errors import ErrorCode
 
@@ -33,8 +35,8 @@ class GroupCoordinator:
     def __init__(self, host: Host, config: GroupConfig | None = None) -> None:
         config = config or GroupConfig()
         self._host, self._config = host, config
-        self._registry = GroupRegistry(host, config)
         self._background = Background(host.fail)
+        self._registry = GroupRegistry(host, self._background, config)
         self.classic = ClassicGroups(host, self._background, config, self._registry)
         self.consumer = ConsumerGroups(host, self._background, self._registry, TopicCatalog(lambda: host.topics))
         self.offsets = OffsetManager(host, self._background, config, self._registry.find_or_create)
@@ -64,7 +66,7 @@ class GroupCoordinator:
         """
         for topic in self.offsets.state.topics():
             if self._host.topics.get(topic) is None:
-                await self.offsets.forget_topic(topic)
+                await self._background.attempt(f"offsets of {topic}", partial(self.offsets.forget_topic, topic))
         for group_id in self.offsets.state.group_ids():
             self._registry.find_or_create(group_id)
         self.classic.resume()
@@ -89,32 +91,38 @@ class GroupCoordinator:
         self._registry.configure(group_id, change(self._config.consumer))
 
     async def delete(self, group_id: str) -> ErrorCode:
-        """Delete a group without members, and its offsets."""
+        """Delete a group without members, and its offsets. Raises NoRoom; it may have lost its offsets then."""
         group = self._registry.get(group_id)
         if group is None:
             return ErrorCode.group_id_not_found
         if not is_empty(group):
             return ErrorCode.non_empty_group
-        await self._background.finish(f"delete group {group_id}", self._delete(group))
-        return ErrorCode.none
+        return await self._background.finish(f"delete group {group_id}", self._delete(group))
 
     def is_subscribed(self, group: AnyGroup, topic: str) -> bool:
         """Whether a member of the group is, or has to be taken for, subscribed to a topic."""
         return is_subscribed(group, topic, self.consumer.catalog)
 
     async def on_topic_deleted(self, topic: str) -> None:
-        """A topic is gone: so are the offsets that groups have on it. Call it after the topic's own record."""
-        await self._background.finish(f"offsets of {topic}", self.offsets.forget_topic(topic))
+        """A topic is gone: so are the offsets that groups have on it. Call it after the topic's own record.
 
-    async def _delete(self, group: AnyGroup) -> None:
-        self._registry.append(self._registry.retire(group))
+        On a full disk they go later.
+        """
+        await asyncio.shield(self._background.insist(f"offsets of {topic}", partial(self.offsets.forget_topic, topic)))
+
+    async def _delete(self, group: AnyGroup) -> ErrorCode:
+        """The offsets first: they need a group to be found by."""
         await self.offsets.forget_group(group.group_id)
+        if self._registry.get(group.group_id) is not group or not is_empty(group):
+            return ErrorCode.non_empty_group  # somebody has joined meanwhile
+        self._registry.delete(group)
         await self._registry.durable()
+        return ErrorCode.none
 
     def _live(self) -> Records | None:
         """What the log must hold: all that groups are made of, and the committed offsets."""
         committed = self.offsets.live()
-        return None if committed is None else self._registry.live() + committed
+        return None if committed is None or not self._registry.is_settled else self._registry.live() + committed
 
     def _sweep(self) -> None:
         """Forget offsets that have had their time, and groups of which nothing is left."""
@@ -122,7 +130,7 @@ class GroupCoordinator:
         for group in self.all():
             partitions = self._expiry.expired(group, now_ms)
             if partitions or self._expiry.is_over(group):
-                self._background.spawn(f"expire {group.group_id}", self._expire(group, partitions))
+                self._background.insist(f"expire {group.group_id}", partial(self._expire, group, partitions))
         self._background.schedule("sweep", SWEEP_INTERVAL_MS, self._sweep)
 
     async def _expire(self, group: AnyGroup, partitions: list[TopicPartition]) -> None:

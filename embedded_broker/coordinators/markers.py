@@ -61,7 +61,12 @@ class MarkerWriter:
         if error_code := partition.producers.check_marker(producer_id, epoch, bumped=bumped):
             return error_code
         now_ms = self._host.clock.now_ms()
-        partition.append(marker(producer_id, epoch, commit=commit, timestamp_ms=now_ms))
+        try:
+            partition.append(marker(producer_id, epoch, commit=commit, timestamp_ms=now_ms))
+        except OSError:
+            if partition.stopped is None:
+                raise
+            return ErrorCode.kafka_storage_error  # that was found just now
         if name == OFFSETS_PARTITION:
             # The outcome is on disk in the transaction log, so it may be seen before this marker is on disk.
             self._on_offsets_ended(producer_id, commit)

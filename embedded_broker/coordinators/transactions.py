@@ -22,15 +22,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.coordinators import one_place, orphans
-from embedded_broker.coordinators.background import Background
+from embedded_broker.coordinators.background import NO_ROOM_RETRY_MS, Background
 from embedded_broker.coordinators.compaction import Compactor, Records
 from embedded_broker.coordinators.markers import MarkerWriter
 from embedded_broker.coordinators.ports import TRANSACTION_TOPIC, Host, Partition, TransactionConfig
 from embedded_broker.coordinators.producer_ids import NoProducerId, ProducerIds
+from embedded_broker.room import NoRoom, suppress_full
 from embedded_broker.state import transaction_log, transactions
 from embedded_broker.state.producers import NO_EPOCH, NO_PRODUCER_ID
 from embedded_broker.state.transactions import Answer, Decision, Refuse, TopicPartition, Transaction
@@ -112,10 +114,12 @@ class TransactionCoordinator:
             decided = one_place.completed(self._host.topics, slot.transaction, self._host.clock.now_ms())
             if decided is not None:
                 slot.transaction = decided
-                self._append(decided)
+                with suppress_full():  # the next start finds it out again
+                    self._append(decided)
         prepared = [slot for slot in self._slots.values() if slot.transaction.state in transactions.PREPARED]
-        await asyncio.gather(*(self._carry_out(slot) for slot in prepared))
-        await self._end_orphans()
+        again = self._background.attempt
+        await asyncio.gather(*(again("markers", partial(self._carry_out, slot)) for slot in prepared))
+        await again("orphans", self._end_orphans)
         for slot in self._slots.values():
             self._watch(slot)
         self._background.schedule("sweep", SWEEP_INTERVAL_MS, self._sweep)
@@ -225,7 +229,7 @@ class TransactionCoordinator:
     def verify(
         self, transactional_id: str | None, producer_id: int, epoch: int, partition: TopicPartition
     ) -> ErrorCode:
-        """Whether the first batch of a transaction may enter a partition (KIP-890); see `verification_error`."""
+        """Whether the first batch of a transaction may enter a partition (KIP-890)."""
         slot = self._slots.get(transactional_id or "")
         if not transactional_id:
             return ErrorCode.invalid_request
@@ -285,15 +289,28 @@ class TransactionCoordinator:
         return [slot.transaction for slot in self._slots.values()]
 
     async def _make(self, slot: Slot, decision: Decision, store: Store | None = None) -> Transaction:
-        """Make a step durable; if it is a decision, have it carried out. Survives the caller's cancellation."""
+        """Make a step durable; if it is a decision, have it carried out. Survives the caller's cancellation.
+
+        Raises NoRoom, the step not made.
+        """
         if not isinstance(decision, transactions.Step):
             return slot.transaction
         made = decision.next
         slot.pending = made
         slot.settled.clear()
-        storing = (store or self._store)(slot, made)
+        storing = self._or_undone(slot, (store or self._store)(slot, made))
         await self._background.finish(f"transaction {made.transactional_id}", storing)
         return made
+
+    async def _or_undone(self, slot: Slot, storing: Coroutine[None, None, None]) -> None:
+        try:
+            await storing
+        except NoRoom:
+            slot.pending = None
+            slot.settle()
+            if slot.transaction.epoch == NO_EPOCH:
+                del self._slots[slot.transaction.transactional_id]
+            raise
 
     async def _store(self, slot: Slot, made: Transaction) -> None:
         log = self._append(made)
@@ -302,7 +319,7 @@ class TransactionCoordinator:
         slot.settle()
         self._watch(slot)
         if made.state in transactions.PREPARED:
-            self._background.spawn(f"markers {made.transactional_id}", self._carry_out(slot))
+            self._background.insist(f"markers {made.transactional_id}", partial(self._carry_out, slot))
 
     async def _commit_in_one_place(self, slot: Slot, prepared: Transaction) -> None:
         """Marker and completion at once; see the module."""
@@ -311,7 +328,8 @@ class TransactionCoordinator:
             await self._store(slot, prepared)  # the partition has gone, or is damaged: nothing was written
             return
         slot.transaction, slot.pending = transactions.complete(prepared, self._host.clock.now_ms()), None
-        self._append(slot.transaction)
+        with suppress_full():  # a crash would have lost it, too
+            self._append(slot.transaction)
         slot.settle()
         self._watch(slot)
 
@@ -324,8 +342,9 @@ class TransactionCoordinator:
         """Markers, then completion: the way on from a prepared transaction, now or after a restart."""
         prepared = slot.transaction
         await self.markers.write(prepared)
-        slot.transaction = transactions.complete(prepared, self._host.clock.now_ms())
-        self._append(slot.transaction)
+        completed = transactions.complete(prepared, self._host.clock.now_ms())
+        self._append(completed)
+        slot.transaction = completed
         slot.settle()
 
     def _live(self) -> Records:
@@ -354,7 +373,14 @@ class TransactionCoordinator:
             self._background.schedule(key, max(deadline_ms - now_ms, RETRY_DELAY_MS), lambda: self._time_out(slot))
             return
         decision = transactions.fence(slot.transaction, now_ms)
-        self._background.spawn(f"timeout {slot.transaction.transactional_id}", self._make(slot, decision))
+        self._background.spawn(f"timeout {slot.transaction.transactional_id}", self._fence(slot, decision))
+
+    async def _fence(self, slot: Slot, decision: Decision) -> None:
+        try:
+            await self._make(slot, decision)
+        except NoRoom:
+            key = ("deadline", slot.transaction.transactional_id)
+            self._background.schedule(key, NO_ROOM_RETRY_MS, lambda: self._time_out(slot))
 
     def _sweep(self) -> None:
         """Forget ids that have been idle for longer than `transactional.id.expiration.ms`."""
@@ -362,9 +388,10 @@ class TransactionCoordinator:
         for transactional_id, slot in list(self._slots.items()):
             idle = transactions.is_forgettable(slot.transaction, now_ms, self._config.id_expiration_ms)
             if idle and slot.pending is None:
-                del self._slots[transactional_id]
-                log = self._host.internal_log(TRANSACTION_TOPIC)
-                log.append(encode([(transaction_log.encode_key(transactional_id), None)], now_ms))
+                with suppress_full():  # the next sweep will find it
+                    log = self._host.internal_log(TRANSACTION_TOPIC)
+                    log.append(encode([(transaction_log.encode_key(transactional_id), None)], now_ms))
+                    del self._slots[transactional_id]
         self._background.schedule("sweep", SWEEP_INTERVAL_MS, self._sweep)
 
 

@@ -70,7 +70,8 @@ class _Fault:
 class MemoryFileSystem:
     """Implements FileSystem.
 
-    Kinds of operations: append, truncate, sync, create, write, rename, remove, sync_directory. A crash
+    Kinds of operations: append, truncate, sync, create, write, rename, remove, sync_directory. Reads (`read` of an open
+    file, `read_small`) can fail, too, but don't count: nothing can be lost at them. A crash
     keeps the object usable: it is the disk after the restart. Files opened before belong to the past.
     """
 
@@ -106,10 +107,19 @@ class MemoryFileSystem:
         if fault is not None:
             raise fault.error
 
+    def reading(self, kind: str) -> None:
+        """About to read; raises what was asked for."""
+        fault = self._struck((kind,))
+        if fault is not None:
+            raise fault.error
+
     def _strike(self, kind: str) -> _Fault | None:
         self.operations += 1
+        return self._struck(("", kind))
+
+    def _struck(self, kinds: tuple[str, ...]) -> _Fault | None:
         for fault in self._faults:
-            if fault.kind in ("", kind):
+            if fault.kind in kinds:
                 fault.countdown -= 1
                 if fault.countdown < 0:
                     self._faults.remove(fault)
@@ -180,6 +190,7 @@ class MemoryFileSystem:
 
     def read_small(self, path: Path) -> bytes | None:
         """See FileSystem."""
+        self.reading("read_small")
         inode = self._inodes.get(path)
         return None if inode is None else bytes(inode.data)
 
@@ -251,6 +262,7 @@ class _MemoryFile:
 
     def read(self, at: int, size: int) -> bytes:
         """See File."""
+        self._fs.reading("read")
         return bytes(self._inode.data[at : min(at + size, self._size)])
 
     def size(self) -> int:

@@ -40,7 +40,7 @@ OnBatch = Callable[[BatchHeader, memoryview], None]
 
 
 class CorruptLog(Exception):
-    """Bytes that were durable are wrong or missing now: the partition must not be served."""
+    """Bytes that were durable are wrong, missing, or can't be read now: the partition must not be served."""
 
 
 class Readable(Protocol):
@@ -78,7 +78,7 @@ def walk(file: Readable, at: int = 0) -> Iterator[tuple[BatchHeader | None, memo
 
 
 class Segment:
-    """Appends and reads in one file.
+    """Appends and reads in one file. Whatever can't be read is CorruptLog, so that it stops the partition only.
 
     Index: entry i is a batch (its base offset and position). A batch that begins INDEX_BYTES or more behind the last
     entry becomes an entry, so between two entries all batches *begin* within INDEX_BYTES of the first of the two, and
@@ -132,9 +132,12 @@ class Segment:
             self._index = entries
 
     def first_timestamp(self) -> int | None:
-        """Highest timestamp of the first batch, from which on the time counts after which the segment is closed."""
+        """Highest timestamp of the first batch, from which on the time counts after which the segment is closed.
+
+        Raises CorruptLog.
+        """
         if self._first_timestamp is None and self._file.size() >= HEADER_BYTES:
-            self._first_timestamp = read_header(self._file.read(0, HEADER_BYTES)).max_timestamp
+            self._first_timestamp = self._header_at(0).max_timestamp
         return self._first_timestamp
 
     def index_bytes(self) -> bytes:
@@ -146,8 +149,9 @@ class Segment:
         """Check every batch from `sound_bytes` on, build the index, call `on_batch` for those from `show_from` on.
 
         Returns what is wrong with the first unsound batch, which stands at `sound_bytes`; None when all are sound.
+        Raises CorruptLog when the disk doesn't give the bytes: they may be sound, so they must not be cut.
         """
-        for header, view, wrong in walk(self._file, self.sound_bytes):
+        for header, view, wrong in walk(_Checked(self, self._file), self.sound_bytes):
             if header is None:
                 return wrong
             base = header.base_offset
@@ -160,9 +164,9 @@ class Segment:
         return None
 
     def batches(self) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """All batches in order, checked. Raises CorruptLog at one that isn't sound, OSError."""
+        """All batches in order, checked. Raises CorruptLog at one that isn't sound."""
         at = 0
-        for header, view, wrong in walk(self._file):
+        for header, view, wrong in walk(_Checked(self, self._file)):
             if header is None:
                 raise self._corrupt(at, wrong)
             yield header, view
@@ -175,12 +179,27 @@ class Segment:
     def _corrupt(self, at: int, wrong: str) -> CorruptLog:
         return CorruptLog(f"{self.path} at byte {at}: {wrong}")
 
+    def read_bytes(self, at: int, size: int) -> bytes:
+        """As they are, see fs.File. Raises CorruptLog."""
+        try:
+            return self._file.read(at, size)
+        except OSError as cause:
+            raise self._corrupt(at, f"{size} bytes can't be read: {cause}") from cause
+
+    def _header_at(self, at: int) -> BatchHeader:
+        try:
+            return read_header(self.read_bytes(at, HEADER_BYTES))
+        except (CorruptBatch, UnsupportedMagic) as cause:
+            raise self._corrupt(at, str(cause)) from cause
+
     def truncate(self, size_bytes: int) -> None:
         """Cut what `scan` didn't find sound. Raises OSError."""
         self._file.truncate(size_bytes)
 
     def _note(self, header: BatchHeader, position: int) -> None:
         positions = self._index.positions
+        if position == 0:
+            self._first_timestamp = header.max_timestamp
         if not positions or position - positions[-1] >= INDEX_BYTES:
             self._index.add(header.base_offset, position, self.max_timestamp)
         self.end_offset = header.last_offset + 1
@@ -196,7 +215,7 @@ class Segment:
     def read(self, offset: int, bytes_max: int, up_to: int) -> bytes:
         """Whole batches from the one that holds `offset` to below `up_to`; at least one if there is any.
 
-        Raises CorruptLog when what is there now is not what was written; OSError.
+        Raises CorruptLog when what is there now is not what was written.
         """
         if offset >= min(self.end_offset, up_to):
             return b""
@@ -204,7 +223,7 @@ class Segment:
         end = self._end_of_read(begin, bytes_max, up_to)
         if end <= begin:
             return b""
-        data = self._file.read(begin, end - begin)
+        data = self.read_bytes(begin, end - begin)
         self._check(data, begin, expected)
         return data
 
@@ -244,7 +263,7 @@ class Segment:
         if expected >= offset:
             return start, expected
         stop = self._entry_end(entry) - start
-        block, at = self._file.read(start, INDEX_BYTES + HEADER_BYTES), 0
+        block, at = self.read_bytes(start, INDEX_BYTES + HEADER_BYTES), 0
         while at < stop:
             base, end, last_delta = self._place(block, at, start, expected)
             if base + last_delta >= offset:
@@ -264,7 +283,7 @@ class Segment:
             return begin
         start = max(self._index.positions[entry], begin)
         stop, limit, at = self._entry_end(entry) - start, limit - start, 0
-        block = self._file.read(start, INDEX_BYTES + HEADER_BYTES)
+        block = self.read_bytes(start, INDEX_BYTES + HEADER_BYTES)
         while at < stop:
             base, end, _ = self._place(block, at, start)
             if base >= up_to or (end > limit and start + at > begin):
@@ -280,7 +299,10 @@ class Segment:
         return positions[entry + 1] if entry + 1 < len(positions) else self._file.size()
 
     def first_at_time(self, timestamp_ms: int, offset_min: int) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first record at or after a time, not below `offset_min`."""
+        """(offset, timestamp) of the first record at or after a time, not below `offset_min`.
+
+        Raises CorruptLog; CorruptBatch when records can't be decoded though the CRC is right: they came like that.
+        """
         for header, at in self._headers_from(timestamp_ms, offset_min):
             if header.max_timestamp >= timestamp_ms:
                 for record in self._records(header, at):
@@ -307,15 +329,12 @@ class Segment:
         entry = max(bisect_left(self._index.times, timestamp_ms) - 1, 0)
         at = max(self._index.positions[entry], self._position_of(offset_min)[0])
         while at < self._file.size():
-            try:
-                header = read_header(self._file.read(at, HEADER_BYTES))
-            except (CorruptBatch, UnsupportedMagic) as cause:
-                raise self._corrupt(at, str(cause)) from cause
+            header = self._header_at(at)
             yield header, at
             at += header.size_bytes
 
     def _records(self, header: BatchHeader, at: int) -> list[Record]:
-        data = self._file.read(at, header.size_bytes)
+        data = self.read_bytes(at, header.size_bytes)
         self._check(data, at, header.base_offset)
         return decode(data)
 
@@ -338,3 +357,14 @@ class Segment:
         self._is_closed = True
         if not self._holds:
             self._file.close()
+
+
+class _Checked:
+    """A segment's file for `walk`, which must not take a disk that fails for the end of what is sound."""
+
+    def __init__(self, segment: Segment, file: Readable) -> None:
+        self._segment, self.size = segment, file.size
+
+    def read(self, at: int, size: int) -> bytes:
+        """See Readable."""
+        return self._segment.read_bytes(at, size)

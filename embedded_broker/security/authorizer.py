@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -40,6 +41,7 @@ class Authorizer:
             if key.startswith(PREFIX)
         }
         self._acls = AclSet(self._keys)
+        self._changing = asyncio.Lock()
 
     def may(self, session: Session, operation: Operation, resource: Resource, name: str) -> bool:
         """Whether whoever is at the other end may do that."""
@@ -60,11 +62,16 @@ class Authorizer:
         return sorted(acl for acl in self._acls if wanted.matches(acl))
 
     async def add(self, acl: Acl) -> None:
-        """Make an ACL hold, durably; one that does already stays as it is. Raises OSError."""
-        if acl in self._keys:
-            return
+        """Make an ACL hold, durably; one that does already stays as it is.
+
+        Raises NoRoom with nothing changed, or another OSError.
+        """
+        async with self._changing:
+            if acl not in self._keys:
+                await self._add(acl)
+
+    async def _add(self, acl: Acl) -> None:
         key = f"{PREFIX}{uuid.uuid4().hex}"
-        self._keys[acl] = key
         body = {
             "resource": int(acl.resource),
             "name": acl.name,
@@ -75,11 +82,14 @@ class Authorizer:
             "permission": int(acl.permission),
         }
         await self._metadata.put(key, body)
+        self._keys[acl] = key
         self._acls.add(acl)
 
     async def remove(self, acls: Iterable[Acl]) -> None:
-        """End ACLs, durably. Raises OSError."""
-        for acl in acls:
-            if acl in self._keys:
-                await self._metadata.put(self._keys.pop(acl), None)
-                self._acls.remove(acl)
+        """End ACLs, durably. Raises NoRoom, and those that are not ended hold; or another OSError."""
+        async with self._changing:
+            for acl in acls:
+                if acl in self._keys:
+                    await self._metadata.put(self._keys[acl], None)
+                    del self._keys[acl]
+                    self._acls.remove(acl)

@@ -23,9 +23,9 @@ class Security:
         self.credentials = Credentials(metadata, self._users)
         self.authorizer = Authorizer(config, metadata) if config.authorizer else None
 
-    def exchange(self, mechanism: str) -> Exchange:
-        """A new exchange by one of `mechanisms`."""
-        return begin(mechanism, self._users, self.credentials.find)
+    def exchange(self, mechanism: str, again: bool = False) -> Exchange:
+        """A new exchange by one of `mechanisms`; `again`: it isn't the connection's first."""
+        return begin(mechanism, self._users, self.credentials.find, again)
 
 
 def tls_context(config: BrokerConfig) -> ssl.SSLContext | None:

@@ -88,12 +88,12 @@ class Credentials:
         return (mechanism, name) in self._stored
 
     async def put(self, mechanism: str, name: str, credential: ScramCredential) -> None:
-        """Store durably. Raises OSError."""
+        """Store durably. Raises NoRoom with nothing changed, or another OSError."""
         await self._metadata.put(f"{PREFIX}{mechanism}:{name}", _to_json(credential))
         self._stored[mechanism, name] = credential
 
     async def delete(self, mechanism: str, name: str) -> None:
-        """Remove durably. Raises OSError."""
+        """Remove durably. Raises NoRoom with nothing changed, or another OSError."""
         await self._metadata.put(f"{PREFIX}{mechanism}:{name}", None)
         self._stored.pop((mechanism, name), None)
 

@@ -189,15 +189,16 @@ def _list_groups(rights: Rights, request: Any, answer: Fields) -> Fields:
     return {**answer, "groups": shown}
 
 
-def _unseen_topics(rights: Rights, request: Any, answer: Fields) -> Fields:
-    """Of all topics those that may not be seen are left out; those asked for by name have been refused."""
-    asked = {item.name for item in request.topics or ()}
-    shown = [
-        each
-        for each in answer.get("topics", ())
-        if each["name"] in asked or rights.may(Operation.DESCRIBE, Resource.TOPIC, each["name"])
-    ]
-    return {**answer, "topics": shown}
+def _describe_topic_partitions(rights: Rights, request: Any) -> tuple[Any, Merge | None]:
+    """Of all topics those that may not be seen are left out; those asked for by name are refused by name."""
+    if not request.topics:
+        return request, lambda answer: {**answer, "topics": [
+            each for each in answer["topics"] if rights.may(Operation.DESCRIBE, Resource.TOPIC, each["name"])
+        ]}  # fmt: skip
+    cut, merge = topics(Operation.DESCRIBE, lambda item, code: _not_shown(item)).before(rights, request)
+    if merge is not None and not cut.topics:  # else the handler would take it for a request for all
+        raise Denied(merge({"topics": [], "next_cursor": None}))
+    return cut, merge
 
 
 def _unseen_assignments(rights: Rights, request: Any, answer: Fields) -> Fields:
@@ -256,10 +257,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
     "sasl_authenticate": _FREE,
     "describe_cluster": _FREE,
     "metadata": (Special(_metadata),),
-    "describe_topic_partitions": (
-        After(_unseen_topics),
-        topics(Operation.DESCRIBE, lambda item, code: _not_shown(item)),
-    ),
+    "describe_topic_partitions": (Special(_describe_topic_partitions),),
     "find_coordinator": (Special(_find_coordinator),),
     "create_topics": (Special(_create_topics),),
     "delete_topics": (Special(_delete_topics),),

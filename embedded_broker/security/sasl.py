@@ -48,11 +48,11 @@ class PlainExchange:
 class ScramExchange:
     """RFC 5802 over scramp, which compares keys in constant time."""
 
-    def __init__(self, mechanism: str, find: Callable[[str], ScramCredential | None]) -> None:
-        """`find` gives a user's credential of this mechanism."""
+    def __init__(self, mechanism: str, find: Callable[[str], ScramCredential | None], again: bool = False) -> None:
+        """`find` gives a user's credential of this mechanism; `again`: it isn't the connection's first login."""
         from scramp.core import ScramMechanism
 
-        self._mechanism, self._find = mechanism, find
+        self._mechanism, self._find, self._again = mechanism, find, again
         self._server = ScramMechanism(mechanism).make_server(self._keys)
         self._name = ""
         self._begun = False
@@ -62,7 +62,7 @@ class ScramExchange:
         self._name = name
         credential = self._find(name)
         if credential is None:
-            raise _bad_credentials(self._mechanism)
+            raise _bad_credentials(self._mechanism, self._again)
         return credential.salt, credential.stored_key, credential.server_key, credential.iterations
 
     def step(self, token: bytes) -> bytes:
@@ -77,19 +77,25 @@ class ScramExchange:
             self._server.set_client_final(token.decode())
             answer = str(self._server.get_server_final()).encode()
         except (ScramException, UnicodeDecodeError, ValueError) as error:
-            raise _bad_credentials(self._mechanism) from error
+            raise _bad_credentials(self._mechanism, self._again) from error
         self.principal = f"User:{self._name}"
         return answer
 
 
-def _bad_credentials(mechanism: str) -> LoginFailed:
+def _bad_credentials(mechanism: str, again: bool) -> LoginFailed:
+    doing = "re-authentication" if again else "authentication"
     return LoginFailed(
-        f"Authentication failed during authentication due to invalid credentials with SASL mechanism {mechanism}"
+        f"Authentication failed during {doing} due to invalid credentials with SASL mechanism {mechanism}"
     )
 
 
-def begin(mechanism: str, users: Users, find: Callable[[str, str], ScramCredential | None]) -> Exchange:
-    """An exchange by a mechanism that is offered; `find` gives the credential of (mechanism, user)."""
+def begin(
+    mechanism: str, users: Users, find: Callable[[str, str], ScramCredential | None], again: bool = False
+) -> Exchange:
+    """An exchange by a mechanism that is offered; `find` gives the credential of (mechanism, user).
+
+    `again`: it isn't the connection's first.
+    """
     if mechanism == PLAIN:
         return PlainExchange(users)
-    return ScramExchange(mechanism, lambda name: find(mechanism, name))
+    return ScramExchange(mechanism, lambda name: find(mechanism, name), again)

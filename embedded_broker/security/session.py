@@ -4,6 +4,8 @@ Invariants
 - Without SASL a connection is `READY` at once, as User:ANONYMOUS or whom its certificate names.
 - With SASL it is `READY` only after an exchange that ended well; until then `BEFORE` says what may come.
 - After a failed exchange nothing is taken any more: the answer is sent, and the connection closed.
+- A session that has an end (KIP-368) takes no request after it but the SaslHandshake of a new login; that one must be
+  by the same mechanism and of the same principal, and comes at most once a second.
 """
 
 from __future__ import annotations
@@ -19,17 +21,20 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 ANONYMOUS = "User:ANONYMOUS"
 SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36
 
+AGAIN_INTERVAL_S = 1.0
+"""`KafkaChannel.MIN_REAUTH_INTERVAL_ONE_SECOND_NANOS`."""
 LOGIN = frozenset({SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE})
 """What comes before a client does anything."""
 
 
 class State(Enum):
-    """Of `SaslServerAuthenticator`, as far as re-authentication isn't offered."""
+    """Of `SaslServerAuthenticator`."""
 
     INITIAL = "before its login"
     VERSIONS_GIVEN = "between ApiVersions and SaslHandshake"
     EXCHANGE = "while it logs in"
     READY = "logged in"
+    OTHER_MECHANISM = "after asking for another mechanism than it had logged in by"
     FAILED = "after its login failed"
 
 
@@ -37,6 +42,7 @@ BEFORE: Mapping[State, frozenset[int]] = {
     State.INITIAL: frozenset({SASL_HANDSHAKE, API_VERSIONS}),
     State.VERSIONS_GIVEN: frozenset({SASL_HANDSHAKE}),
     State.EXCHANGE: frozenset({SASL_AUTHENTICATE}),
+    State.OTHER_MECHANISM: frozenset(),
     State.FAILED: frozenset(),
 }
 """The API keys that may come in a state. In READY: all."""
@@ -59,8 +65,11 @@ class Exchange(Protocol):
 class Session:
     """Of one connection."""
 
-    def __init__(self, endpoint: Endpoint, client_host: str, client_port: int) -> None:
-        self.endpoint = endpoint
+    def __init__(self, endpoint: Endpoint, client_host: str, client_port: int, lifetime_ms: int = 0) -> None:
+        """`lifetime_ms`: of a login; 0: it has no end."""
+        self.endpoint, self._lifetime_ms = endpoint, lifetime_ms
+        self._mechanism, self._expires_s, self._again_s = "", float("inf"), float("-inf")
+        self._has_headers = True
         self.client_host, self.client_port = client_host, client_port
         self.principal = ANONYMOUS
         self.client_id = ""
@@ -78,9 +87,34 @@ class Session:
         """Whether any request may come."""
         return self.state is State.READY
 
+    @property
+    def takes_tokens(self) -> bool:
+        """Whether bare tokens come instead of requests (SaslHandshake 0)."""
+        return self.state is State.EXCHANGE and not self._has_headers
+
+    @property
+    def is_again(self) -> bool:
+        """Whether there was a login on this connection."""
+        return self._mechanism != ""
+
+    @property
+    def lifetime_ms(self) -> int:
+        """What a client is told of a login that has just ended well; 0: its session has no end."""
+        return self._lifetime_ms if self.is_ready else 0
+
     def admits(self, key: int) -> bool:
         """Whether an API may be called now."""
         return self.state is State.READY or key in BEFORE[self.state]
+
+    def is_over(self, now_s: float) -> bool:
+        """Whether the session has ended: only a new login may come."""
+        return now_s > self._expires_s
+
+    def may_begin(self, now_s: float) -> bool:
+        """Whether a login may begin, the first or, in a session that has an end, another."""
+        if not self.is_ready:
+            return True
+        return self._expires_s != float("inf") and now_s - self._again_s >= AGAIN_INTERVAL_S
 
     def introduce(self, name: str, version: str) -> bool:
         """Take in what software the client says it is; False when that is no proper name (`ApiVersionsRequest`)."""
@@ -94,21 +128,35 @@ class Session:
         if self.state is State.INITIAL:
             self.state = State.VERSIONS_GIVEN
 
-    def begin(self, exchange: Exchange) -> None:
-        """SaslHandshake has named a mechanism."""
+    def begin(self, mechanism: str, exchange: Exchange, now_s: float, *, has_headers: bool = True) -> None:
+        """SaslHandshake has named a mechanism; `has_headers`: tokens come in SaslAuthenticate requests."""
+        if self.is_again:
+            self._again_s = now_s
+        if self._mechanism not in ("", mechanism):
+            self.state = State.OTHER_MECHANISM
+            return
+        self._mechanism, self._has_headers = mechanism, has_headers
         self.exchange, self.state = exchange, State.EXCHANGE
 
-    def step(self, token: bytes) -> bytes:
+    def step(self, token: bytes, now_s: float) -> bytes:
         """One token of the exchange. Raises LoginFailed, after which the connection ends."""
         assert self.exchange is not None
         try:
             answer = self.exchange.step(token)
+            if self.exchange.principal is not None:
+                self._complete(self.exchange.principal, now_s)
         except LoginFailed as failed:
             self.fail(str(failed))
             raise
-        if self.exchange.principal is not None:
-            self.principal, self.state, self.exchange = self.exchange.principal, State.READY, None
         return answer
+
+    def _complete(self, principal: str, now_s: float) -> None:
+        if self.principal not in (ANONYMOUS, principal):
+            names = f"{self.principal.replace(':', '.', 1)}: {principal.replace(':', '.', 1)}"
+            raise LoginFailed(f"Cannot change principals during re-authentication from {names}")
+        self.principal, self.state, self.exchange = principal, State.READY, None
+        if self._lifetime_ms > 0:
+            self._expires_s = now_s + self._lifetime_ms / 1000
 
     def fail(self, why: str) -> None:
         """No login here any more."""

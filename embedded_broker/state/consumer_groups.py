@@ -121,10 +121,9 @@ class ConsumerGroup:
         self.members.apply(change)
         self.state = self._derived()
 
-    def die(self) -> list[Change]:
-        """The group is deleted: the tombstones to write."""
+    def die(self) -> None:
+        """The group is deleted."""
         self._enter(ConsumerGroupState.DEAD)
-        return [TargetEpoch(None), GroupEpoch(None)]
 
     # What requests are checked against.
 

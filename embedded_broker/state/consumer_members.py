@@ -108,6 +108,8 @@ class Current:
 
 
 Change = GroupEpoch | TargetEpoch | Subscription | Target | Current
+TOMBSTONES: tuple[Change, ...] = (TargetEpoch(None), GroupEpoch(None))
+"""Of a group without members that is deleted."""
 
 
 def is_tombstone(change: Change) -> bool:

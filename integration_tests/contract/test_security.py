@@ -24,12 +24,15 @@ from confluent_kafka.admin import (
     UserScramCredentialDeletion,
     UserScramCredentialUpsertion,
 )
+from kio.schema.errors import ErrorCode
 
 from integration_tests.harness.broker import Kind
 from integration_tests.harness.kafka_container import IMAGE, docker_problem
 from integration_tests.harness.secured import USERS, Secured
 from tests.embedded_broker.security.certificates import CLIENT_PRINCIPAL
 from tests.embedded_broker.security.denials import DENIED
+from tests.embedded_broker.security.test_login import bare, log_in_again
+from tests.embedded_broker.security.test_operations import CLUSTER, GROUP, NOT_ASKED, TOPIC, make_group, told_rights
 from tests.embedded_broker.served import Client
 
 TIMEOUT_S = 20.0
@@ -108,6 +111,79 @@ def test_without_a_right_every_api_is_refused_in_the_same_way(secured: Secured) 
         found = {what: await ask(client) for what, (ask, _) in DENIED.items()}
         assert found == {what: expected for what, (_, expected) in DENIED.items()}
         client.writer.close()
+
+    asyncio.run(main())
+
+
+async def _connected(secured: Secured) -> Client:
+    host, _, port = secured.addresses.sasl.rpartition(":")
+    return Client(*await asyncio.open_connection(host, int(port), limit=1 << 26))
+
+
+def test_what_clients_are_told_they_may_do(secured: Secured) -> None:
+    """KIP-430."""
+
+    async def main() -> None:
+        told = {}
+        for name in ("admin", "bob"):
+            client = await _connected(secured)
+            await log_in_again(client, name, USERS[name])
+            if name == "admin":
+                async with asyncio.timeout(TIMEOUT_S):  # Kafka makes the offsets' topic now
+                    while (await client.call("find_coordinator", 2, key="g", key_type=0)).error_code != 0:  # noqa: ASYNC110
+                        await asyncio.sleep(0.1)
+                    while await make_group(client) is ErrorCode.not_coordinator:  # noqa: ASYNC110
+                        await asyncio.sleep(0.1)
+                assert await told_rights(client, "missing") == {"topic": TOPIC, "cluster": CLUSTER, "group": GROUP}
+            told[name] = await told_rights(client)
+            client.writer.close()
+        assert told["admin"] == {"topic": TOPIC, "cluster": CLUSTER, "group": GROUP}
+        assert told["bob"] == {"topic": NOT_ASKED, "cluster": 0, "group": NOT_ASKED}
+
+    asyncio.run(main())
+
+
+def test_another_login_on_the_same_connection(secured: Secured) -> None:
+    """KIP-368."""
+    alice, bob = ("alice", USERS["alice"]), ("bob", USERS["bob"])
+
+    async def main() -> None:
+        client = await _connected(secured)
+        for _ in range(2):
+            assert (await log_in_again(client, *alice)).session_lifetime.total_seconds() == 3_600
+        too_soon = await client.call("sasl_handshake", 1, mechanism="PLAIN")
+        assert (too_soon.error_code, tuple(too_soon.mechanisms)) == (ErrorCode.illegal_sasl_state, ())
+        client.writer.close()
+        client = await _connected(secured)
+        await log_in_again(client, *alice)
+        refused = await log_in_again(client, *bob)
+        assert refused.error_code is ErrorCode.sasl_authentication_failed
+        assert refused.error_message == "Cannot change principals during re-authentication from User.alice: User.bob"
+        assert await client.closed()
+        client = await _connected(secured)
+        await log_in_again(client, *alice)
+        handshake = await client.call("sasl_handshake", 1, mechanism="SCRAM-SHA-256")
+        assert handshake.error_code is ErrorCode.none
+        client.send("sasl_authenticate", 2, auth_bytes=b"n,,n=alice,r=x")
+        assert await client.closed()
+
+    asyncio.run(main())
+
+
+def test_tokens_without_headers(secured: Secured) -> None:
+    """SaslHandshake 0."""
+
+    async def main() -> None:
+        client = await _connected(secured)
+        assert (await client.call("sasl_handshake", 0, mechanism="PLAIN")).error_code is ErrorCode.none
+        assert await bare(client, f"\0alice\0{USERS['alice']}".encode()) == b""
+        assert (await client.call("metadata", 0, topics=[])).brokers
+        client.writer.close()
+        client = await _connected(secured)
+        await client.call("sasl_handshake", 0, mechanism="PLAIN")
+        token = b"\0alice\0wrong"
+        client.send_bytes(len(token).to_bytes(4, "big") + token)
+        assert await client.closed()
 
     asyncio.run(main())
 

@@ -65,6 +65,7 @@ class Secured:
         command += ["--tls-certificate", str(self._broker.certificate), "--tls-key", str(self._broker.key)]
         command += ["--tls-client-ca", str(self.authority.certificate), "--tls-client-auth", "requested"]
         command += ["--users", str(users), "--authorizer", "--super-user", "User:admin"]
+        command += ["--config", "connections.max.reauth.ms=3600000"]
         with (self.directory / "broker.log").open("w") as log:
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         assert self._process.stdout is not None
@@ -164,4 +165,5 @@ ssl.keystore.location=/secrets/keystore.pem
 ssl.truststore.type=PEM
 ssl.truststore.location=/secrets/authority.pem
 listener.name.ssl.ssl.client.auth=required
+connections.max.reauth.ms=3600000
 """

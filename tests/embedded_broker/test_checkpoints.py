@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from pathlib import Path
 from random import Random
@@ -10,7 +11,10 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from embedded_broker import checkpoints
+from embedded_broker.broker import Broker
 from embedded_broker.checkpoints import SCAN_COST_BYTES_MAX, Checkpoints
+from embedded_broker.config import BrokerConfig, Fsync
 from embedded_broker.log.format import CHECKPOINT, index_name, segment_name
 from embedded_broker.log.memory_fs import MemoryFileSystem, PowerCut
 from embedded_broker.log.partition_log import PartitionLog
@@ -278,3 +282,55 @@ def test_power_cuts_lose_nothing_that_a_retry_needs(seed: int) -> None:
         fs.crash(random if random.random() < 0.8 else None)
         partition = opened(fs)
         history.check(partition)
+
+
+@pytest.mark.parametrize("fsync", list(Fsync))
+def test_a_start_after_a_kill_has_little_to_read_however_seldom_there_was_an_fsync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fsync: Fsync
+) -> None:
+    """A kill leaves what was written; a power cut, what was fsynced."""
+    monkeypatch.setattr(checkpoints, "SCAN_COST_BYTES_MAX", 500_000)
+    count, value = 60, bytes(20_000)
+
+    async def main(power_cut: bool) -> None:
+        fs = MemoryFileSystem()
+        broker = Broker(BrokerConfig(tmp_path, port=0, fsync=fsync, fsync_interval_ms=1), fs)
+        await broker.start()
+        async with broker.topics.changing:
+            topic = await broker.topics.create("t", 1, {"segment.bytes": "100000"})
+        (partition,) = topic.partitions
+        for number in range(count):
+            partition.append(encode([(b"k", value)], number))
+            await broker.commit.durable(partition)
+            assert partition.high_watermark == number + 1
+            await asyncio.sleep(0)
+        while broker.commit._task is not None:  # noqa: ASYNC110 - nobody else waits for it
+            await asyncio.sleep(0.001)
+        durable = partition.log.durable_end
+        partition.append(encode([(b"k", b"last")], count))
+        await broker.commit.durable(partition)
+        await broker.commit.stop()
+        assert 0 < partition.log.checkpoint_end <= partition.log.durable_end
+        assert (partition.log.durable_end == durable) is (fsync is Fsync.NEVER), "an fsync for checkpoints only"
+        behind = partition.log.scan_cost_bytes
+        assert behind < 1_000_000 < count * len(value)
+        durable = partition.log.durable_end
+        if power_cut:
+            fs.crash()
+        else:
+            fs.process_gone()
+        again = Broker(BrokerConfig(tmp_path, port=0, fsync=fsync), fs)
+        await again.start()
+        found = again.topics.partition("t", 0)
+        if power_cut and fsync is Fsync.NEVER:
+            assert found is None, "not even the topic's own record was fsynced"
+            await again.stop()
+            return
+        assert found is not None
+        assert found.stopped is None
+        assert found.log_end == (durable if power_cut else count + 1)
+        assert found.log.scan_cost_bytes <= behind + 2 * len(value), "a batch before the checkpoint is met again"
+        await again.stop()
+
+    for power_cut in (False, True):
+        asyncio.run(main(power_cut))

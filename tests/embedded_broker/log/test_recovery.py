@@ -188,7 +188,7 @@ def test_an_error_while_reading_is_not_taken_for_the_end(monkeypatch: pytest.Mon
     written = a_directory(tmp_path / "p", batches=3, flushed=0)
     with monkeypatch.context() as patched:
         patched.setattr("os.pread", lambda *_: (_ for _ in ()).throw(OSError(errno.EIO, "bad disk")))
-        with pytest.raises(OSError, match="bad disk"):
+        with pytest.raises(CorruptLog, match="bad disk"):
             opened(RealFileSystem(), tmp_path / "p")
     log, shown = opened(RealFileSystem(), tmp_path / "p")
     assert shown == written

@@ -35,6 +35,8 @@ PARTITION = [{"partition_index": 0}]
 BY_NAME = [{"name": "t", "topic_id": UUID(int=0)}]
 LATEST = [{"partition_index": 0, "timestamp": -1}]
 NAMED = [{"name": "t", "partitions": PARTITION}]
+ADDED = {"transactional_id": "x", "producer_id": 1, "producer_epoch": 0, "verify_only": True,
+         "topics": [{"name": "t", "partitions": [0]}]}  # fmt: skip
 Ask = Callable[[Client], Awaitable[ErrorCode]]
 
 
@@ -109,6 +111,8 @@ DENIED: dict[str, tuple[Ask, ErrorCode]] = {
               v3_and_below_transactional_id="x", v3_and_below_topics=[{"name": "t", "partitions": [0]}]),
         TRANSACTIONAL,
     ),
+    **{f"add_partitions_to_txn v{version}, of brokers": (
+        _call("add_partitions_to_txn", version, _code, transactions=[ADDED]), CLUSTER) for version in (4, 5)},
     "add_offsets_to_txn": (
         _call("add_offsets_to_txn", 3, _code, transactional_id="x", group_id="g"), TRANSACTIONAL),
     "end_txn": (_call("end_txn", 3, _code, transactional_id="x"), TRANSACTIONAL),

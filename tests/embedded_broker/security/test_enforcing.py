@@ -18,8 +18,10 @@ from embedded_broker.security.enforcing import RULES, enforce
 from embedded_broker.security.listeners import Listener, Protocol
 from embedded_broker.wire import schema
 from tests.embedded_broker.api.test_consumer_groups import beat
-from tests.embedded_broker.security.denials import CLUSTER, DENIED, GROUP, OK, TOPIC, TRANSACTIONAL, creation
+from tests.embedded_broker.security.denials import ADDED, CLUSTER, DENIED, GROUP, OK, TOPIC, TRANSACTIONAL, creation
 from tests.embedded_broker.served import Client, Served, batch, produce, serving
+
+EVERY_ACL = {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1}
 
 
 async def login(served: Served, name: str) -> Client:
@@ -382,3 +384,58 @@ def test_scram_users_are_made_used_described_and_kept(tmp_path: Path, mechanism:
     asyncio.run(main())
     stored = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and path.name != "users")
     assert salted.hex().encode() not in stored
+
+
+def test_what_brokers_ask_each_other_needs_a_right_of_the_cluster(tmp_path: Path) -> None:
+    """KafkaApis: AddPartitionsToTxn 4 and later needs CLUSTER_ACTION, WriteTxnMarkers that or ALTER."""
+    markers = [{"producer_id": 1, "topics": [{"name": name, "partition_indexes": [0, 1]} for name in ("t", "u")]}]
+
+    async def main() -> None:
+        async with guarded(tmp_path) as served:
+            await served.topic("t")
+            admin = await login(served, "admin")
+            for operation, may_add, may_mark in (
+                (Operation.DESCRIBE, False, False),
+                (Operation.ALTER, False, True),
+                (Operation.CLUSTER_ACTION, True, True),
+            ):
+                await admin.call("delete_acls", 3, filters=[EVERY_ACL])
+                await allow(admin, creation(Resource.CLUSTER, "kafka-cluster", operation))
+                alice = await login(served, "alice")
+                for version in (4, 5):
+                    added = await alice.call("add_partitions_to_txn", version, transactions=[ADDED])
+                    assert added.error_code is (OK if may_add else CLUSTER), operation
+                    codes = [
+                        each.partition_error_code
+                        for result in added.results_by_transaction
+                        for each in result.topic_results[0].results_by_partition
+                    ]
+                    assert codes == ([ErrorCode.invalid_producer_id_mapping] if may_add else [])
+                (marked,) = (await alice.call("write_txn_markers", 1, markers=markers)).markers
+                told = {each.error_code for topic in marked.topics for each in topic.partitions}
+                assert len(marked.topics) == len(markers[0]["topics"])
+                assert (told == {CLUSTER}) is not may_mark, operation
+
+    asyncio.run(main())
+
+
+def test_topics_asked_for_by_name_without_a_right_to_any_show_nothing_else(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with guarded(tmp_path) as served:
+            for name in ("seen", "hidden", "other"):
+                await served.topic(name)
+            alice, admin = await login(served, "alice"), await login(served, "admin")
+
+            async def described(*names: str) -> list[tuple[str, ErrorCode, int]]:
+                asked = [{"name": name} for name in names]
+                answer = await alice.call("describe_topic_partitions", 0, topics=asked, response_partition_limit=10)
+                return [(each.name, each.error_code, len(each.partitions)) for each in answer.topics]
+
+            assert await described("hidden") == [("hidden", TOPIC, 0)]
+            assert await described() == []
+            await allow(admin, creation(Resource.TOPIC, "seen", Operation.DESCRIBE))
+            assert await described("hidden") == [("hidden", TOPIC, 0)]
+            assert await described("hidden", "seen") == [("seen", OK, 1), ("hidden", TOPIC, 0)]
+            assert await described() == [("seen", OK, 1)]
+
+    asyncio.run(main())

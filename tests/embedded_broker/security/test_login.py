@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from kio.schema.errors import ErrorCode
 from scramp.core import ScramClient
 
@@ -31,6 +33,12 @@ async def _handshake(served: Served, mechanism: str) -> Client:
     assert answer.error_code is ErrorCode.none
     assert set(answer.mechanisms) == {"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"}
     return client
+
+
+async def bare(client: Client, token: bytes) -> bytes:
+    """A token without any header, and the answer to it."""
+    client.send_bytes(len(token).to_bytes(4, "big") + token)
+    return await client.frame()
 
 
 async def _scram(client: Client, mechanism: str, name: str, password: str) -> Any:
@@ -185,5 +193,128 @@ def test_names_of_client_software_are_checked(tmp_path: Path) -> None:
             assert not bad.api_keys
             good = await client.call("api_versions", 3, client_software_name="a-b", client_software_version="1.2")
             assert good.api_keys
+
+    asyncio.run(main())
+
+
+def test_tokens_without_headers(tmp_path: Path) -> None:
+    """SaslHandshake 0, as clients of Kafka 0.10 speak it."""
+
+    async def main() -> None:
+        async with serving(tmp_path / "data", **_settings(tmp_path, login_failed_delay_ms=1)) as served:
+            client = await served.client()
+            assert (await client.call("sasl_handshake", 0, mechanism="PLAIN")).error_code is ErrorCode.none
+            assert await bare(client, b"\0bob\0x") == b""
+            assert (await client.call("metadata", 0, topics=[])).brokers
+            client = await served.client()
+            assert (await client.call("sasl_handshake", 0, mechanism="SCRAM-SHA-256")).error_code is ErrorCode.none
+            ours = ScramClient(["SCRAM-SHA-256"], "alice", PASSWORD)
+            ours.set_server_first((await bare(client, ours.get_client_first().encode())).decode())
+            ours.set_server_final((await bare(client, ours.get_client_final().encode())).decode())
+            assert (await client.call("metadata", 0, topics=[])).brokers
+            for token in (b"\0bob\0y", b"", b"n,,n=bob"):
+                client = await served.client()
+                await client.call("sasl_handshake", 0, mechanism="PLAIN")
+                client.send_bytes(len(token).to_bytes(4, "big") + token)
+                assert await client.closed(), token
+
+    asyncio.run(main())
+
+
+async def log_in_again(client: Client, name: str, password: str, mechanism: str = "PLAIN") -> Any:
+    """Another login on the same connection; the last answer."""
+    answer = await client.call("sasl_handshake", 1, mechanism=mechanism)
+    if answer.error_code is not ErrorCode.none:
+        return answer
+    if mechanism != "PLAIN":
+        return await _scram(client, mechanism, name, password)
+    return await client.call("sasl_authenticate", 1, auth_bytes=f"\0{name}\0{password}".encode())
+
+
+def test_a_session_ends_unless_its_client_logs_in_again(tmp_path: Path) -> None:
+    """KIP-368, as SaslServerAuthenticator, KafkaChannel and SocketServer do it."""
+
+    async def main() -> None:
+        settings = _settings(tmp_path, connections_reauth_ms_max=200, login_failed_delay_ms=1)
+        async with serving(tmp_path / "data", **settings) as served:
+            renewed, other = await served.client(), await served.client()
+            for client in (renewed, other):
+                answer = await log_in_again(client, "bob", "x")
+                assert answer.session_lifetime.total_seconds() == 0.2
+            await asyncio.sleep(0.15)
+            assert (await log_in_again(renewed, "bob", "x")).session_lifetime.total_seconds() == 0.2
+            too_soon = await renewed.call("sasl_handshake", 1, mechanism="PLAIN")
+            assert too_soon.error_code is ErrorCode.illegal_sasl_state
+            await asyncio.sleep(0.1)
+            assert (await renewed.call("metadata", 9, topics=None)).brokers, "the new session holds"
+            other.send("metadata", 9, topics=None)
+            assert await other.closed()
+            late = await served.client()
+            await log_in_again(late, "bob", "x")
+            await asyncio.sleep(0.25)
+            assert (await log_in_again(late, "bob", "x")).error_code is ErrorCode.none, (
+                "too late is not too late for that"
+            )
+            assert (await late.call("metadata", 9, topics=None)).brokers
+
+    asyncio.run(main())
+
+
+def test_another_login_must_be_of_the_same_principal_by_the_same_mechanism(tmp_path: Path) -> None:
+    async def main() -> None:
+        settings = _settings(tmp_path, connections_reauth_ms_max=60_000, login_failed_delay_ms=1)
+        async with serving(tmp_path / "data", **settings) as served:
+            client = await served.client()
+            await log_in_again(client, "bob", "x")
+            answer = await log_in_again(client, "alice", PASSWORD)
+            assert answer.error_code is ErrorCode.sasl_authentication_failed
+            expected = "Cannot change principals during re-authentication from User.bob: User.alice"
+            assert answer.error_message == expected
+            assert await client.closed()
+            client = await served.client()
+            await log_in_again(client, "bob", "x")
+            handshake = await client.call("sasl_handshake", 1, mechanism="SCRAM-SHA-256")
+            assert handshake.error_code is ErrorCode.none
+            client.send("sasl_authenticate", 2, auth_bytes=b"n,,n=bob,r=x")
+            assert await client.closed()
+            client = await served.client()
+            await log_in_again(client, "bob", "x", "SCRAM-SHA-256")
+            answer = await log_in_again(client, "bob", "wrong", "SCRAM-SHA-256")
+            message = "Authentication failed during re-authentication due to invalid credentials with SASL mechanism "
+            assert answer.error_message == message + "SCRAM-SHA-256"
+            assert await client.closed()
+            client = await served.client()
+            await log_in_again(client, "bob", "x")
+            assert (await client.call("sasl_handshake", 1, mechanism="PLAIN")).error_code is ErrorCode.none
+            client.send("metadata", 9, topics=None)
+            assert await client.closed(), "nothing else comes between"
+
+    asyncio.run(main())
+
+
+def test_librdkafka_logs_in_again_by_itself(tmp_path: Path) -> None:
+    """It does so after nine tenths of the lifetime, which must be more than the second that has to lie between."""
+
+    errors: list[object] = []
+
+    def work(port: int) -> Producer:
+        config = {"bootstrap.servers": f"127.0.0.1:{port}", "security.protocol": "SASL_PLAINTEXT",
+                  "sasl.mechanism": "SCRAM-SHA-256", "sasl.username": "bob", "sasl.password": "x",
+                  "error_cb": errors.append, "linger.ms": 0}  # fmt: skip
+        producer = Producer(config)
+        for _ in range(25):
+            producer.produce("t", b"v", on_delivery=lambda error, _: errors.append(error) if error else None)
+            assert producer.flush(10) == 0
+            time.sleep(0.1)
+        return producer
+
+    async def main() -> None:
+        async with serving(tmp_path / "data", **_settings(tmp_path, connections_reauth_ms_max=1_500)) as served:
+            await served.topic("t")
+            producer = await asyncio.to_thread(work, served.broker.port)
+            assert not errors
+            assert any(each.session._again_s > 0 for each in served.server._connections)
+            del producer
+            assert served.broker.topics.partition("t", 0).log_end == 25  # type: ignore[union-attr]
 
     asyncio.run(main())

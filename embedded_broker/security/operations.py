@@ -1,0 +1,46 @@
+"""What a client is told of what it may do (KIP-430): a bit for each operation that a resource knows, at its number.
+
+Source: kafka.server.AuthHelper.authorizedOperations, org.apache.kafka.security.authorizer.AclEntry.supportedOperations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from embedded_broker.security.acls import CLUSTER_NAME, Operation, Resource
+
+if TYPE_CHECKING:
+    from embedded_broker.security.authorizer import Authorizer
+    from embedded_broker.security.session import Session
+
+_CONFIGS = frozenset({Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS})
+SUPPORTED: Mapping[Resource, frozenset[Operation]] = {
+    Resource.TOPIC: _CONFIGS
+    | {Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DESCRIBE, Operation.DELETE, Operation.ALTER},
+    Resource.GROUP: _CONFIGS | {Operation.READ, Operation.DESCRIBE, Operation.DELETE},
+    Resource.CLUSTER: _CONFIGS
+    | {
+        Operation.CREATE,
+        Operation.CLUSTER_ACTION,
+        Operation.IDEMPOTENT_WRITE,
+        Operation.ALTER,
+        Operation.DESCRIBE,
+    },
+}
+
+
+def authorized(authorizer: Authorizer | None, session: Session, resource: Resource, name: str) -> int:
+    """The bit field for one resource; without an authorizer everybody may do everything."""
+    return sum(
+        1 << operation
+        for operation in SUPPORTED[resource]
+        if authorizer is None or authorizer.may(session, operation, resource, name)
+    )
+
+
+def authorized_on_cluster(authorizer: Authorizer | None, session: Session) -> int:
+    """The bit field for the cluster: empty for those who may not look at it."""
+    if authorizer is not None and not authorizer.may(session, Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME):
+        return 0
+    return authorized(authorizer, session, Resource.CLUSTER, CLUSTER_NAME)
