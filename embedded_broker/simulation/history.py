@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -23,6 +23,31 @@ class Kind(StrEnum):
     WRONG_GROUP_OFFSET = "wrong group offset"
     BROKEN = "broken"
     """The broker failed, didn't start, or gave an answer that nothing explains."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic of a run, and how much of it must stay."""
+
+    name: str
+    partitions: int
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def all(self) -> list[TopicPartition]:
+        """Its partitions."""
+        return [(self.name, index) for index in range(self.partitions)]
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether a record may go once there is a later one of its key."""
+        return self.configs.get("cleanup.policy") == "compact"
+
+    @property
+    def retention_ms(self) -> int | None:
+        """How old a record must be to go; None: it stays."""
+        found = self.configs.get("retention.ms")
+        return None if found is None else int(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +110,7 @@ class GroupOffset:
 class History:
     """Of one run."""
 
+    topics: dict[str, Topic] = field(default_factory=dict)
     acked: dict[bytes, tuple[TopicPartition, int]] = field(default_factory=dict)
     """Value → where the broker said it stands; those outside of transactions."""
     attempted: dict[bytes, TopicPartition] = field(default_factory=dict)
@@ -93,6 +119,13 @@ class History:
     seen: list[Seen] = field(default_factory=list)
     group_offsets: list[GroupOffset] = field(default_factory=list)
     violations: list[Violation] = field(default_factory=list)
+    may_refuse_until_s: float = 0.0
+    """Until when a disk that is or was full or broken explains that writes are refused."""
+
+    def refused(self, now_s: float, who: str) -> None:
+        """A write was refused because of the disk."""
+        if now_s > self.may_refuse_until_s:
+            self.found(Kind.BROKEN, f"{who}: refused at {now_s:.3f} s, and the disk is well")
 
     def found(self, kind: Kind, detail: str) -> None:
         """Note a violation."""

@@ -15,7 +15,7 @@ from embedded_broker.wire.records import encode
 
 NONE = ErrorCode.none
 IN_FLIGHT_MAX = 5  # as many as the broker's window holds
-COME_BACK = frozenset({ErrorCode.kafka_storage_error, ErrorCode.not_leader_or_follower})
+COME_BACK = frozenset({ErrorCode.kafka_storage_error})
 VERSION = 9
 
 
@@ -47,8 +47,7 @@ class IdempotentProducer:
 
     async def run(self) -> None:
         """To the end."""
-        fields = {"transactional_id": None, "transaction_timeout": 0}
-        self._producer_id = (await self._client.ask("init_producer_id", 4, **fields)).producer_id
+        self._producer_id = await self._identity()
         while self._left or self._in_flight:
             try:
                 await self._fill()
@@ -60,6 +59,7 @@ class IdempotentProducer:
                 continue
             result = answer.responses[0].partition_responses[0]
             if result.error_code in COME_BACK:
+                self._history.refused(self._client.now_s, f"{self._name}: {result.error_code.name}")
                 await self._again()
             elif result.error_code is not NONE:
                 detail = f"{self._name}, sequence {oldest.sequence}: {result.error_code.name}"
@@ -67,6 +67,15 @@ class IdempotentProducer:
                 return
             else:
                 self._acked(self._in_flight.popleft(), result.base_offset)
+
+    async def _identity(self) -> int:
+        while True:
+            fields = {"transactional_id": None, "transaction_timeout": 0}
+            answer = await self._client.ask("init_producer_id", 4, **fields)
+            if answer.error_code is NONE:
+                return int(answer.producer_id)
+            self._history.refused(self._client.now_s, f"{self._name}: {answer.error_code.name}")
+            await self._client.pause()
 
     async def _again(self) -> None:
         """Whatever is in flight may be written or not: all of it is sent again, in order."""

@@ -143,9 +143,14 @@ class Follower:
             generation_id_or_member_epoch=-1,
             topics=[{"name": partition[0], "partitions": [each]}],
         )
-        if answer.topics[0].partitions[0].error_code is NONE:
+        error_code = answer.topics[0].partitions[0].error_code
+        commit.unknown.pop()
+        if error_code is NONE:
             commit.acked = offset
-            commit.unknown.pop()
+        elif error_code is ErrorCode.not_coordinator:
+            self._history.refused(self._client.now_s, f"{self._group}: {error_code.name}")
+        else:
+            self._history.found(Kind.BROKEN, f"{self._group}: a commit gave {error_code.name}")
 
     async def _start_over(self) -> None:
         """As an application that was restarted."""

@@ -22,6 +22,8 @@ FENCED = frozenset({ErrorCode.producer_fenced, ErrorCode.invalid_producer_epoch}
 COME_BACK = frozenset(
     {ErrorCode.concurrent_transactions, ErrorCode.coordinator_load_in_progress, ErrorCode.coordinator_not_available}
 )
+FULL = frozenset({ErrorCode.not_coordinator, ErrorCode.kafka_storage_error})
+"""What is said when the disk has no room."""
 
 
 class StartOver(Exception):
@@ -61,6 +63,7 @@ class Transactor:
             if answer.error_code is NONE:
                 self._session = _Session(answer.producer_id, answer.producer_epoch, {}, set())
                 return
+            self._note_refusal(answer.error_code)
             await self.client.pause()
 
     async def write(self, transaction: Transaction, partition: TopicPartition, values: list[bytes]) -> None:
@@ -159,9 +162,14 @@ class Transactor:
             error_code = error_of(answer)
             if error_code is NONE:
                 return answer
-            if error_code not in COME_BACK:
+            self._note_refusal(error_code)
+            if error_code not in COME_BACK | FULL:
                 raise Fenced(error_code.name) if error_code in FENCED else StartOver(error_code.name)
             await self.client.pause()
+
+    def _note_refusal(self, error_code: ErrorCode) -> None:
+        if error_code in FULL:
+            self.history.refused(self.client.now_s, f"{self.id}: {error_code.name}")
 
 
 class TransactionalProducer:
