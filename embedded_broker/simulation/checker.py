@@ -95,7 +95,7 @@ def _check_seen(history: History, seen: Seen, final: Log) -> None:
         else:
             history.found(Kind.DIRTY_READ, f"{where}, where {final.get(offset)!r} is in the end")
     for offset, value in final.items():
-        if offset < seen.end and offset not in seen.values:
+        if seen.whole and offset < seen.end and offset not in seen.values:
             detail = f"{seen.reader} polled {seen.partition} up to {seen.end} and did not get {value!r} at {offset}"
             history.found(Kind.SKIPPED_POLL, detail)
 

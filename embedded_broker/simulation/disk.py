@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
-from pathlib import Path
 from random import Random
 from typing import Any
 
 from embedded_broker.log.memory_fs import MemoryFileSystem, PowerCut
-
-ALLOCATED_BYTES_MAX = 64 * 1024
 
 
 class Disk(MemoryFileSystem):
@@ -30,10 +27,6 @@ class Disk(MemoryFileSystem):
     def write(self, kind: str, inode: Any, at: int, data: bytes) -> None:
         """See MemoryFileSystem."""
         self._strikes(super().write, kind, inode, at, data)
-
-    def allocate(self, path: Path, size: int) -> None:
-        """See FileSystem. Everything here is small, and so is the reserve for a full disk."""
-        super().allocate(path, min(size, ALLOCATED_BYTES_MAX))
 
     def fill(self, bytes_left: int) -> None:
         """There is room for that many more bytes only, until `size_bytes_max` is None again."""

@@ -21,6 +21,10 @@ class Kind(StrEnum):
     NON_MONOTONIC = "non-monotonic offsets"
     TORN_TRANSACTION = "torn transaction"
     WRONG_GROUP_OFFSET = "wrong group offset"
+    TWO_OWNERS = "two owners"
+    STALE_COMMIT = "stale commit"
+    SKIPPED_RECORD = "skipped record"
+    UNSTABLE_GROUP = "unstable group"
     BROKEN = "broken"
     """The broker failed, didn't start, or gave an answer that nothing explains."""
 
@@ -79,7 +83,7 @@ class Transaction:
 
 @dataclass(slots=True)
 class Seen:
-    """What one reader has read of one partition. Invariant: all of [0, `end`) was polled."""
+    """What one reader has read of one partition. Invariant: if it is `whole`, all of [0, `end`) was polled."""
 
     reader: str
     partition: TopicPartition
@@ -89,6 +93,7 @@ class Seen:
     end: int = 0
     high_watermark: int = 0
     last_stable: int = 0
+    whole: bool = True
 
 
 @dataclass(slots=True)

@@ -37,9 +37,18 @@ def produce(partition: TopicPartition, data: bytes, transactional_id: str | None
 class IdempotentProducer:
     """Writes `count` batches to one partition; ends when all are acknowledged."""
 
-    def __init__(self, client: Client, history: History, name: str, partition: TopicPartition, count: int) -> None:
+    def __init__(
+        self,
+        client: Client,
+        history: History,
+        name: str,
+        partition: TopicPartition,
+        count: int,
+        pause_s_max: float = 0.1,
+    ) -> None:
+        """`pause_s_max`: between two batches, sometimes."""
         self._client, self._history, self._name, self._partition = client, history, name, partition
-        self._left = count
+        self._left, self._pause_s_max = count, pause_s_max
         self._in_flight: deque[_Batch] = deque()
         self._producer_id = -1
         self._sequence = 0
@@ -106,7 +115,7 @@ class IdempotentProducer:
             self._history.sent(self._partition, values)
             batch.answer = await self._send(batch)
             if random.random() < 0.3:
-                await asyncio.sleep(random.uniform(0, 0.1))
+                await asyncio.sleep(random.uniform(0, self._pause_s_max))
 
     async def _send(self, batch: _Batch) -> asyncio.Future[Any]:
         """Raises Gone when the connection is not that of the batches before.
