@@ -53,6 +53,11 @@ class Topic:
         found = self.configs.get("retention.ms")
         return None if found is None else int(found)
 
+    @property
+    def forgets(self) -> bool:
+        """Whether what was committed may go."""
+        return self.is_compacted or self.retention_ms is not None
+
 
 @dataclass(frozen=True, slots=True)
 class Violation:
@@ -90,6 +95,9 @@ class Seen:
     committed: bool
     """Whether it was read with read_committed."""
     values: dict[int, bytes] = field(default_factory=dict)
+    """Empty for a tombstone."""
+    keys: dict[int, bytes] = field(default_factory=dict)
+    log_start: int = 0
     end: int = 0
     high_watermark: int = 0
     last_stable: int = 0
@@ -118,8 +126,14 @@ class History:
     topics: dict[str, Topic] = field(default_factory=dict)
     acked: dict[bytes, tuple[TopicPartition, int]] = field(default_factory=dict)
     """Value → where the broker said it stands; those outside of transactions."""
-    attempted: dict[bytes, TopicPartition] = field(default_factory=dict)
-    """All values that were ever sent."""
+    written_ms: dict[bytes, int] = field(default_factory=dict)
+    """Value → timestamp of its record; all that were ever sent."""
+    by_key: dict[tuple[TopicPartition, bytes], list[tuple[bytes | None, Transaction | None]]] = field(
+        default_factory=dict
+    )
+    """In compacted topics, what was sent with each key, in order: a key has one producer only."""
+    log_starts: dict[TopicPartition, dict[int, int]] = field(default_factory=dict)
+    """Log start → when a reader was told of it first, in ms."""
     transactions: list[Transaction] = field(default_factory=list)
     seen: list[Seen] = field(default_factory=list)
     group_offsets: list[GroupOffset] = field(default_factory=list)
@@ -136,9 +150,20 @@ class History:
         """Note a violation."""
         self.violations.append(Violation(kind, detail))
 
-    def sent(self, partition: TopicPartition, values: Iterable[bytes]) -> None:
-        """Values are about to be sent."""
-        self.attempted.update(dict.fromkeys(values, partition))
+    def sent(
+        self,
+        partition: TopicPartition,
+        records: Iterable[tuple[bytes, bytes | None]],
+        now_ms: int,
+        transaction: Transaction | None = None,
+    ) -> None:
+        """Records are about to be sent, by key and value, with that timestamp."""
+        is_compacted = self.topics[partition[0]].is_compacted
+        for key, value in records:
+            if value is not None:
+                self.written_ms[value] = now_ms
+            if is_compacted:
+                self.by_key.setdefault((partition, key), []).append((value, transaction))
 
     def begin(self, name: str) -> Transaction:
         """A transaction begins; in order per transactional id."""

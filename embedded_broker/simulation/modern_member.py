@@ -52,11 +52,12 @@ class ModernMember(Member):
         """See Member."""
         answer = await self.client.call("consumer_group_heartbeat", 1, **self._heartbeat())
         if answer.error_code is NONE:
+            if answer.member_epoch > self.epoch:
+                # Not before: who has to give back more still has the epoch, and may commit whatever it names (as in
+                # Kafka, which looks at the epoch only).
+                self._end_given_back()
             self.epoch = answer.member_epoch
             self._says_all = self._has_changed = False
-            for tenure in self._given_back:
-                self.ledger.end(tenure)
-            self._given_back.clear()
             if answer.assignment is not None:
                 await self._follow(answer.assignment)
         elif answer.error_code is FULL:
@@ -69,11 +70,15 @@ class ModernMember(Member):
 
     def _is_fenced(self) -> None:
         """Give up all, and join anew under another id. Raises Lost."""
-        for tenure in [*self.let_go(list(self.held)), *self._given_back]:
-            self.ledger.end(tenure)
-        self._given_back.clear()
+        self._given_back += self.let_go(list(self.held))
+        self._end_given_back()
         self.epoch = -1
         raise Lost
+
+    def _end_given_back(self) -> None:
+        for tenure in self._given_back:
+            self.ledger.end(tenure)
+        self._given_back.clear()
 
     def _heartbeat(self) -> dict[str, Any]:
         fields: dict[str, Any] = {

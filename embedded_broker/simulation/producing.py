@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,10 +20,19 @@ COME_BACK = frozenset({ErrorCode.kafka_storage_error})
 VERSION = 9
 
 
+Record = tuple[bytes, bytes | None]
+"""Key and value; without a value it is a tombstone."""
+
+
+def numbered(name: str, number: int) -> Record:
+    """A record that is like no other: its value names its producer and its place among that one's records."""
+    return b"k", b"%s:%06d" % (name.encode(), number)
+
+
 @dataclass(slots=True)
 class _Batch:
     sequence: int
-    values: list[bytes]
+    records: list[Record]
     data: bytes
     answer: asyncio.Future[Any] | None = None
 
@@ -45,10 +55,11 @@ class IdempotentProducer:
         partition: TopicPartition,
         count: int,
         pause_s_max: float = 0.1,
+        make: Callable[[str, int], Record] = numbered,
     ) -> None:
-        """`pause_s_max`: between two batches, sometimes."""
+        """`pause_s_max`: between two batches, sometimes. `make`: the record with a number."""
         self._client, self._history, self._name, self._partition = client, history, name, partition
-        self._left, self._pause_s_max = count, pause_s_max
+        self._left, self._pause_s_max, self._make = count, pause_s_max, make
         self._in_flight: deque[_Batch] = deque()
         self._producer_id = -1
         self._sequence = 0
@@ -101,18 +112,18 @@ class IdempotentProducer:
                 batch.answer = await self._send(batch)
         while self._left and len(self._in_flight) < random.randint(1, IN_FLIGHT_MAX):
             count = random.randint(1, 3)
-            values = [b"%s:%06d" % (self._name.encode(), self._sequence + each) for each in range(count)]
+            records = [self._make(self._name, self._sequence + each) for each in range(count)]
             data = encode(
-                [(b"k", value) for value in values],
-                1_800_000_000_000,
+                records,
+                self._client.now_ms,
                 producer_id=self._producer_id,
                 producer_epoch=0,
                 base_sequence=self._sequence,
             )
-            batch = _Batch(self._sequence, values, bytes(data))
+            batch = _Batch(self._sequence, records, bytes(data))
             self._in_flight.append(batch)
             self._left, self._sequence = self._left - 1, self._sequence + count
-            self._history.sent(self._partition, values)
+            self._history.sent(self._partition, records, self._client.now_ms)
             batch.answer = await self._send(batch)
             if random.random() < 0.3:
                 await asyncio.sleep(random.uniform(0, self._pause_s_max))
@@ -128,9 +139,10 @@ class IdempotentProducer:
         return await self._client.send("produce", VERSION, **produce(self._partition, batch.data))
 
     def _acked(self, batch: _Batch, offset: int) -> None:
-        for place, value in enumerate(batch.values):
-            self._history.acked[value] = self._partition, offset + place
+        for place, (_, value) in enumerate(batch.records):
+            if value is not None:
+                self._history.acked[value] = self._partition, offset + place
         if offset <= self._last_offset:
             detail = f"{self._name}: offset {offset} acknowledged after {self._last_offset}"
             self._history.found(Kind.NON_MONOTONIC, detail)
-        self._last_offset = offset + len(batch.values) - 1
+        self._last_offset = offset + len(batch.records) - 1

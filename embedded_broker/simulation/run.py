@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from random import Random
 
 from embedded_broker.simulation.history import Kind, Violation
+from embedded_broker.simulation.keeping import Keeping
 from embedded_broker.simulation.loop import SimulatedLoop, Stuck
 from embedded_broker.simulation.schedule import Play, Schedule
 from embedded_broker.simulation.sharing import Sharing
 from embedded_broker.simulation.world import Drama, World
 from embedded_broker.simulation.writing import Writing
 
-DRAMAS: Mapping[Play, Callable[[World], Drama]] = {Play.WRITING: Writing, Play.SHARING: Sharing}
+DRAMAS: Mapping[Play, Callable[[World], Drama]] = {Play.WRITING: Writing, Play.SHARING: Sharing, Play.KEEPING: Keeping}
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,12 +135,17 @@ class World:
                 await self.transactor(f"audit of {transactional_id}", transactional_id, False).initialise()
         committed: dict[TopicPartition, checker.Log] = {}
         everything: dict[TopicPartition, checker.Log] = {}
+        keys: dict[TopicPartition, Mapping[int, bytes]] = {}
         for topic in self.history.topics.values():
             for logs, level in ((committed, True), (everything, False)):
                 reader = self.reader(f"audit of {topic.name}, {level}", topic, level)
                 await read_to_the_end(reader)
                 logs.update({partition: seen.values for partition, seen in reader.seen.items()})
+                if committed is logs and topic.is_compacted:
+                    keys.update({partition: seen.keys for partition, seen in reader.seen.items()})
         checker.check(self.history, committed, everything)
+        for partition, found in keys.items():
+            checker.check_keys(self.history, partition, committed[partition], found)
         for drama in self._dramas:
             await drama.audit(committed, everything)
 
