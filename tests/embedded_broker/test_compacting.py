@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -242,6 +244,17 @@ def test_small_segments_become_one() -> None:
     assert [name for name in fs.names(P) if name.endswith(".cleaned")] == []
     for offset in range(host.partition.log_end):  # also from offsets that are gone
         assert read_header(host.partition.read(offset, 1, 999)).last_offset >= offset
+
+
+@pytest.mark.parametrize("after", range(3))
+def test_an_fsync_that_fails_is_never_passed_over(after: int) -> None:
+    fs = MemoryFileSystem()
+    partition = opened(fs)
+    fill(partition)
+    flushed(partition)
+    fs.fail("sync", errno.EIO, after=after)  # new segment, how far all is compacted, index
+    with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+        Host(fs, partition).compact()
 
 
 def test_what_can_not_be_read_stops_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
