@@ -59,7 +59,7 @@ def _check_log_starts(history: History) -> None:
         for log_start, at_ms in history.log_starts.get(partition, {}).items():
             age_ms = at_ms - history.written_ms[value]
             if offset < log_start and (retention_ms is None or age_ms < retention_ms):
-                detail = f"{value!r} at {offset} of {partition}: the log begins at {log_start} when it is {age_ms} ms old"
+                detail = f"{value!r} at {offset} of {partition} is {age_ms} ms old when the log begins at {log_start}"
                 history.found(Kind.LOST_WRITE, detail)
                 break
 
@@ -121,9 +121,7 @@ def _check_seen(history: History, seen: Seen, final: Log) -> None:
             history.found(Kind.SKIPPED_POLL, detail)
 
 
-def check_keys(
-    history: History, partition: TopicPartition, committed: Log, keys: Mapping[int, bytes]
-) -> None:
+def check_keys(history: History, partition: TopicPartition, committed: Log, keys: Mapping[int, bytes]) -> None:
     """Whether the latest value of each key is there.
 
     Args:

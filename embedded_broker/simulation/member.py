@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 
@@ -105,10 +106,8 @@ class Member(ABC):
                 await self.commit(list(self.held))
             return
         if what == "leave":
-            try:
+            with contextlib.suppress(Gone):  # whoever leaves doesn't wait for the answer for ever
                 await self.leave()
-            except Gone:
-                pass  # it doesn't wait for the answer
         raise Dead
 
     async def _process(self) -> None:

@@ -13,9 +13,7 @@ from embedded_broker.simulation.member import ASK_AGAIN, FULL, NONE, REBALANCE_M
 from embedded_broker.simulation.wire import Client
 
 JOIN, LEAVE = 0, -1
-FENCED = frozenset(
-    {ErrorCode.fenced_member_epoch, ErrorCode.unknown_member_id, ErrorCode.group_id_not_found}
-)
+FENCED = frozenset({ErrorCode.fenced_member_epoch, ErrorCode.unknown_member_id, ErrorCode.group_id_not_found})
 STALE = frozenset({ErrorCode.stale_member_epoch})
 
 

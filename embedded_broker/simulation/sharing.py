@@ -38,6 +38,7 @@ class Sharing:
         self._world = world
         self._ledgers = [Ledger(world.history, group, SHARED.all) for group in ("classic", "modern")]
         self._groups: list[list[Member]] = [[], []]
+        self._lives: dict[Member, asyncio.Task[None]] = {}
         timeout_s = REBALANCE_MS / 1000 + world.schedule.client_timeout_s
         for number in range(MEMBERS):
             classic, modern = (world.client(f"{each.group} {number}", timeout_s) for each in self._ledgers)
@@ -50,8 +51,7 @@ class Sharing:
     async def work(self) -> None:
         """See Drama."""
         world = self._world
-        for member in (*self._groups[0], *self._groups[1]):
-            world.spawn(member.run())
+        self._lives = {member: world.spawn(member.run()) for members in self._groups for member in members}
         producers = []
         for _, index in SHARED.all:
             name = f"s{index}"
@@ -61,10 +61,16 @@ class Sharing:
         await asyncio.gather(*producers, asyncio.sleep(TROUBLED_S))
 
     async def settle(self) -> None:
-        """See Drama."""
-        for ledger, members in zip(self._ledgers, self._groups, strict=True):
+        """See Drama. One member of each group is gone for good, and only what is on disk knows of it."""
+        random = self._world.random("who doesn't come back")
+        for members in self._groups:
             for member in members:
                 member.calm = True
+            gone = members.pop(random.randrange(MEMBERS))
+            self._lives[gone].cancel()
+            gone.client.disconnect()
+        self._world.machine.cut_power(0)
+        for ledger, members in zip(self._ledgers, self._groups, strict=True):
             began_s = self._world.loop.now_s
             while not _is_stable(members):
                 if self._world.loop.now_s > began_s + STABLE_WITHIN_S:
