@@ -97,7 +97,10 @@ def _check_transactions(history: History, committed: Mapping[TopicPartition, Log
 
 
 def _check_seen(history: History, seen: Seen, final: Log) -> None:
-    """What was read stays, and nothing between was left out."""
+    """What was read stays, was read once, and nothing between was left out."""
+    twice = [value for value, count in Counter(seen.values.values()).items() if count > 1 and value]
+    for value in twice:
+        history.found(Kind.DUPLICATE, f"{seen.reader} read {value!r} at two offsets of {seen.partition}")
     uncommitted = (
         {
             value
