@@ -7,7 +7,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.simulation.history import History
+from embedded_broker.simulation.history import History, TopicPartition
 from embedded_broker.simulation.ledger import Ledger, Tenure
 from embedded_broker.simulation.member import ASK_AGAIN, FULL, NONE, REBALANCE_MS, Lost, Member
 from embedded_broker.simulation.wire import Client
@@ -96,7 +96,7 @@ class ModernMember(Member):
 
     async def _follow(self, assignment: Any) -> None:
         """Give back what isn't in it, then take what is. Raises Gone; what is missing is told again then."""
-        wanted = set()
+        wanted: set[TopicPartition] = set()
         for topic in assignment.topic_partitions:
             self._topic_id = topic.topic_id
             wanted |= {(self.topic, index) for index in topic.partitions}

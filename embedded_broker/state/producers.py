@@ -267,9 +267,7 @@ class PartitionProducers:
         The last one of each producer doesn't count: compaction leaves it in the log, and a scan finds it there.
         """
         return any(
-            start <= batch.base_offset < end
-            for entry in self._entries.values()
-            for batch in list(entry.batches)[:-1]
+            start <= batch.base_offset < end for entry in self._entries.values() for batch in list(entry.batches)[:-1]
         )
 
     def expire(self, now_ms: int, idle_ms_max: int) -> int:
