@@ -8,11 +8,12 @@ import errno
 import math
 import traceback
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
 from typing import Any
 
+from embedded_broker.api.registry import APIS
 from embedded_broker.broker import Broker
 from embedded_broker.config import BrokerConfig
 from embedded_broker.connection import Connection
@@ -26,6 +27,7 @@ from embedded_broker.simulation.trace import Trace
 from embedded_broker.simulation.wire import PORT
 
 DATA_DIR = Path("/simulated")
+API_KEY_BYTES = 2
 DOWN_S_MAX = 1.0
 DIES_WITHIN_S = 2.0
 """Of a failed fsync."""
@@ -39,6 +41,12 @@ class _Server(Server):
     def __init__(self, broker: Broker, machine: Machine) -> None:
         super().__init__(broker)
         self._machine = machine
+
+    async def dispatch(self, connection: Connection, frame: bytes) -> Any:
+        key = int.from_bytes(frame[:API_KEY_BYTES], "big")
+        if key in APIS:
+            self._machine.on_request(APIS[key].name)
+        return await super().dispatch(connection, frame)
 
     def log(self, line: str) -> None:
         self._machine.note(line)
@@ -65,6 +73,8 @@ class Machine:
         self.disk = Disk(self._power_is_cut, self._sync_has_failed)
         self.processes: list[Process] = []
         self.crashes = 0
+        self.on_request: Callable[[str], None] = lambda api: None
+        """Told of every request before it is handled."""
         self.ready = asyncio.Event()
         """Set while connections are taken."""
 

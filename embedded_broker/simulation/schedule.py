@@ -43,10 +43,11 @@ PLAYBILL = (
 
 @dataclass(frozen=True, slots=True)
 class Ambush:
-    """A crash at the moment that a client gets the `count`-th answer of an API."""
+    """A crash at the moment that the broker gets the `count`-th request of an API, or a client that answer."""
 
     api: str
     count: int
+    on_request: bool
     operations: int
     """Of the disk until the power goes, or KILL."""
 
@@ -101,10 +102,7 @@ class Schedule:
             0.0 if is_calm else random.choice((0.0, 0.01, 0.03)),
         )
         crashes = [(random.uniform(0.05, 5.0), _operations(random)) for _ in range(random.randint(1, 6))]
-        ambushes = [
-            Ambush(random.choice(AMBUSHED), random.randint(1, 15), _operations(random))
-            for _ in range(random.randint(1, 4))
-        ]
+        ambushes = [_ambush(random) for _ in range(random.randint(2, 5))]
         full = FullDisk(random.uniform(0.3, 3.0), random.uniform(0.5, 6.0), random.randrange(1_000))
         failed = FailedSync(random.uniform(0.3, 3.0), random.randrange(20))
         return cls(
@@ -120,6 +118,12 @@ class Schedule:
             random.randint(5, 20),
             random.uniform(0.1, 2.0),
         )
+
+
+def _ambush(random: Random) -> Ambush:
+    api, count, on_request = random.choice(AMBUSHED), random.randint(1, 15), random.random() < 0.5
+    # What a request leads to on the disk comes within few operations.
+    return Ambush(api, count, on_request, random.randrange(1, 10) if on_request else _operations(random))
 
 
 def _operations(random: Random) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
+from functools import partial
 from random import Random
 from typing import Any, Protocol
 
@@ -28,10 +29,17 @@ Logs = Mapping[TopicPartition, checker.Log]
 class Drama(Protocol):
     """Clients of one kind and what is asked of them. See `schedule.Play`."""
 
-    topics: Sequence[Topic]
-    transactional_ids: Sequence[str]
-    settings: Mapping[str, Any]
-    """Of the broker."""
+    @property
+    def topics(self) -> Sequence[Topic]:
+        """What it works on."""
+
+    @property
+    def transactional_ids(self) -> Sequence[str]:
+        """To be fenced at the end."""
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Of BrokerConfig."""
 
     async def work(self) -> None:
         """Through all disasters, until everything is written and read."""
@@ -54,7 +62,7 @@ class World:
         self.groups = [Process("clients", self.network.process_died)]
         """Clients that end together; the last are those at work."""
         self._dramas: list[Drama] = []
-        self._answers: dict[str, int] = {}
+        self._passed: dict[tuple[str, bool], int] = {}
 
     def random(self, of: str) -> Random:
         """Randomness of its own for each part, so that a change of one doesn't change the others."""
@@ -84,7 +92,8 @@ class World:
             settings |= drama.settings
             self.history.topics.update((topic.name, topic) for topic in drama.topics)
         self.machine = Machine(self.network, self.random("machine"), self.history, self.trace, settings)
-        self.network.on_answer = self._answered
+        self.network.on_answer = partial(self._passes, on_request=False)
+        self.machine.on_request = partial(self._passes, on_request=True)
         self.machine.start()
         for name, work in (("work", self._work), ("audit", self._audit)):
             try:
@@ -111,11 +120,12 @@ class World:
         if schedule.failed_sync is not None:
             later(schedule.failed_sync.at_s, machine.fail_sync, schedule.failed_sync, context=machine.outside)
 
-    def _answered(self, api: str) -> None:
-        """Somebody has got an answer: is that what an ambush waits for?"""
-        count = self._answers[api] = self._answers.get(api, 0) + 1
+    def _passes(self, api: str, on_request: bool) -> None:
+        """A request or an answer: is it what an ambush waits for?"""
+        moment = api, on_request
+        count = self._passed[moment] = self._passed.get(moment, 0) + 1
         for ambush in self.schedule.ambushes:
-            if (ambush.api, ambush.count) == (api, count):
+            if (ambush.api, ambush.on_request, ambush.count) == (*moment, count):
                 self.loop.call_soon(self.machine.crash, ambush.operations, context=self.machine.outside)
 
     async def _create_topics(self) -> None:
