@@ -199,3 +199,14 @@ async def fetch_offsets(
         if all(each.error_code is NONE for each in found):
             return {(topic, each.partition_index): each.committed_offset for each in found}
         await client.pause()
+
+
+async def ask_offsets(
+    client: Client, group: str, partitions: Sequence[TopicPartition], stable: bool = False
+) -> dict[TopicPartition, int]:
+    """As `fetch_offsets`, again and again until there is an answer."""
+    while True:
+        try:
+            return await fetch_offsets(client, group, partitions, stable)
+        except Gone:
+            await client.pause()

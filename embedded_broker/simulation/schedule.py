@@ -11,8 +11,7 @@ from embedded_broker.simulation.network import Weather
 KILL = -1
 """Instead of a number of operations until the power goes: only the process dies."""
 AMBUSHED = (
-    "end_txn",
-    "end_txn",
+    *("end_txn",) * 4,
     "produce",
     "txn_offset_commit",
     "offset_commit",

@@ -12,7 +12,7 @@ from embedded_broker.simulation.ledger import Ledger
 from embedded_broker.simulation.member import REBALANCE_MS, SESSION_MS, Member
 from embedded_broker.simulation.modern_member import ModernMember
 from embedded_broker.simulation.producing import IdempotentProducer
-from embedded_broker.simulation.reading import fetch_offsets
+from embedded_broker.simulation.reading import ask_offsets
 from embedded_broker.simulation.world import Logs, World
 
 SHARED = Topic("shared", 4)
@@ -83,7 +83,7 @@ class Sharing:
         """See Drama."""
         client = self._world.client("audit of shares")
         for ledger in self._ledgers:
-            offsets = await fetch_offsets(client, ledger.group, SHARED.all)
+            offsets = await ask_offsets(client, ledger.group, SHARED.all)
             ledger.audit(offsets, everything)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from embedded_broker.simulation import checker
 from embedded_broker.simulation.history import Topic
 from embedded_broker.simulation.producing import IdempotentProducer
-from embedded_broker.simulation.reading import Follower, Reader, check_offset, fetch_offsets
+from embedded_broker.simulation.reading import Follower, Reader, ask_offsets, check_offset
 from embedded_broker.simulation.transacting import Copier, TransactionalProducer
 from embedded_broker.simulation.world import Logs, World, read_until
 
@@ -69,10 +69,10 @@ class Writing:
     async def audit(self, committed: Logs, everything: Logs) -> None:
         """See Drama."""
         history, client = self._world.history, self._world.client("audit of groups")
-        offsets = await fetch_offsets(client, self._copier.group, PLAIN.all, stable=True)
+        offsets = await ask_offsets(client, self._copier.group, PLAIN.all, stable=True)
         checker.check_copy(history, self._copier.transactions, offsets, committed, COPY.name)
         for commits in history.group_offsets:
-            found = await fetch_offsets(client, commits.group, [commits.partition])
+            found = await ask_offsets(client, commits.group, [commits.partition])
             check_offset(history, commits, found[commits.partition])
 
 
