@@ -40,7 +40,7 @@ def test_the_same_seed_is_the_same_run_in_every_process() -> None:
         for hash_seed in ("1", "2")
     }
     assert digests == {simulate(ALL_PLAYS_SEED).digest}
-    assert digests != {simulate(ALL_PLAYS_SEED + len(PLAYBILL)).digest}
+    assert digests != {simulate(0).digest}
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
