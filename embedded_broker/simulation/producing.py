@@ -17,6 +17,7 @@ from embedded_broker.wire.records import encode
 NONE = ErrorCode.none
 IN_FLIGHT_MAX = 5  # as many as the broker's window holds
 COME_BACK = frozenset({ErrorCode.kafka_storage_error})
+OUT_OF_ORDER = ErrorCode.out_of_order_sequence_number
 VERSION = 9
 
 
@@ -64,6 +65,7 @@ class IdempotentProducer:
         self._producer_id = -1
         self._sequence = 0
         self._last_offset = -1
+        self._first_was_refused = False
 
     async def run(self) -> None:
         """To the end."""
@@ -80,7 +82,10 @@ class IdempotentProducer:
             result = answer.responses[0].partition_responses[0]
             if result.error_code in COME_BACK:
                 self._history.refused(self._client.now_s, f"{self._name}: {result.error_code.name}")
+                self._first_was_refused |= oldest.sequence == 0
                 await self._again()
+            elif self._first_was_refused and oldest.sequence == 0 and result.error_code is OUT_OF_ORDER:
+                return  # the disk had room for the second batch: of whom nothing is known any sequence is taken
             elif result.error_code is not NONE:
                 detail = f"{self._name}, sequence {oldest.sequence}: {result.error_code.name}"
                 self._history.found(Kind.BROKEN, detail)
