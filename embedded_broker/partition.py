@@ -254,8 +254,8 @@ class Partition:
         if self.closed or self.stopped is not None or not replaced <= set(self.log.segments):
             self.log.discard([new for _, new in groups])
             return
-        if markers_gone:  # no reader may be told of these, now or after a restart
-            self.producers.forget_aborted(markers_gone)
+        self.producers.forget_aborted(markers_gone)  # no reader may be told of these, now or after a restart
+        if markers_gone or self.producers.has_window_in(self.log.checkpoint_end, clean_end):
             self._write(partial(self.log.write_checkpoint, self.capture()))
         self._write(partial(self.log.replace, groups, clean_end))
 

@@ -57,7 +57,9 @@ class Room:
 
     def start(self) -> None:
         """Put the reserve there, unless it is; a start on a full disk is possible if it is."""
-        self._has_reserve = self._fs.read_small(self._reserve) is not None
+        found = self._fs.read_small(self._reserve)
+        # A power cut may have left its name and none, or a part, of the room.
+        self._has_reserve = found is not None and len(found) >= RESERVE_BYTES
         if not self._has_reserve and not self._has_come_back():
             self.found_full(NoRoom(errno.ENOSPC, "no room for the reserve"))
 

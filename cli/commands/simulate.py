@@ -25,7 +25,8 @@ Examples:
   eos-replicate simulate --seeds 1000 --seed 5000 --json
 
 \b
-Each seed is a schedule of its own: crashes, power cuts, broken and slow connections, torn writes, zombies.
+Each seed is a schedule of its own: crashes, power cuts, broken and slow connections, torn writes, zombies, full
+disks, fsyncs that fail. By turns clients write in transactions, share topics in groups, and have them compacted.
 The same seed gives the same run, to the byte. Nothing is written to the disk and no port is opened.
 Ends with 1 when a seed finds something.
 """
@@ -35,8 +36,8 @@ Ends with 1 when a seed finds something.
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def simulate(seeds: int | None, seed: int | None, as_json: bool) -> int:
     """Run the built-in broker, its disk, its network and its clients in simulated time, and look for lost writes,
-    duplicates, aborted or dirty reads, reordering, skipped polls, offsets that go back, torn transactions and wrong
-    group offsets."""
+    duplicates, aborted or dirty reads, reordering, skipped polls or records, offsets that go back, torn transactions,
+    wrong group offsets, stale commits, partitions with two owners and groups that don't settle."""
     from embedded_broker.simulation.run import simulate as run
 
     first, began_s = seed or 0, time.monotonic()
@@ -62,6 +63,7 @@ def simulate(seeds: int | None, seed: int | None, as_json: bool) -> int:
 def _summary(result: Result) -> dict[str, object]:
     return {
         "seed": result.seed,
+        "plays": result.plays,
         "violations": [asdict(each) for each in result.violations],
         "digest": result.digest,
         "events": result.events,

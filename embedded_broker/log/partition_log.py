@@ -10,7 +10,6 @@ Invariants
 
 from __future__ import annotations
 
-import contextlib
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -276,9 +275,12 @@ class PartitionLog:
             self._fs.sync_directory(self.directory)
         for segment in old:
             segment.close()
-        with contextlib.suppress(OSError):  # only a short cut
+        try:
             self._fs.write_atomically(new.index_path, new.index_bytes())
             new.indexed_end = new.end_offset
+        except OSError as error:
+            if error.errno not in FULL:  # without room it goes without: it is only a short cut
+                raise
 
     def discard(self, segments: Sequence[Segment]) -> None:
         """Remove segments that compaction has written for nothing."""

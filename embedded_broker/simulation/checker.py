@@ -27,6 +27,7 @@ def check(history: History, committed: Mapping[TopicPartition, Log], everything:
         everything: what a read_uncommitted reader sees then.
     """
     _check_acknowledged(history, everything)
+    _check_log_starts(history)
     for name, logs in (("committed", committed), ("all", everything)):
         for partition, log in logs.items():
             _check_once_and_in_order(history, f"{partition}, {name} records", list(log.values()))
@@ -40,13 +41,32 @@ def check(history: History, committed: Mapping[TopicPartition, Log], everything:
 def _check_acknowledged(history: History, everything: Mapping[TopicPartition, Log]) -> None:
     for value, (partition, offset) in history.acked.items():
         there = everything[partition].get(offset)
-        if there != value:
+        if there != value and not (there is None and _may_be_gone(history, partition, offset)):
             detail = f"{value!r} was acknowledged at {offset} of {partition}, where {there!r} is"
             history.found(Kind.LOST_WRITE, detail)
 
 
+def _may_be_gone(history: History, partition: TopicPartition, offset: int) -> bool:
+    """Whether nothing need be at an offset; whether it has gone for good is looked at elsewhere."""
+    topic = history.topics[partition[0]]
+    return topic.is_compacted or offset < max(history.log_starts.get(partition, {0: 0}))
+
+
+def _check_log_starts(history: History) -> None:
+    """No record goes before its time."""
+    for value, (partition, offset) in history.acked.items():
+        retention_ms = history.topics[partition[0]].retention_ms
+        for log_start, at_ms in history.log_starts.get(partition, {}).items():
+            age_ms = at_ms - history.written_ms[value]
+            if offset < log_start and (retention_ms is None or age_ms < retention_ms):
+                detail = f"{value!r} at {offset} of {partition} is {age_ms} ms old when the log begins at {log_start}"
+                history.found(Kind.LOST_WRITE, detail)
+                break
+
+
 def _check_once_and_in_order(history: History, where: str, values: Sequence[bytes]) -> None:
     """Every value at most once; those of one producer in the order that it sent them in."""
+    values = [value for value in values if value]  # tombstones are all alike
     for value, count in Counter(values).items():
         if count > 1:
             history.found(Kind.DUPLICATE, f"{value!r} stands {count} times in {where}")
@@ -67,6 +87,8 @@ def _check_transactions(history: History, committed: Mapping[TopicPartition, Log
             continue
         if found and transaction.outcome is Outcome.NOT_COMMITTED:
             history.found(Kind.ABORTED_READ, f"{transaction.name}: {sorted(found)[0]} is visible and not committed")
+        elif any(history.topics[topic].forgets for topic, _ in transaction.values):
+            continue  # what must be there is looked at elsewhere
         elif found and found != wanted:
             missing = sorted(wanted - found)[0]
             history.found(Kind.TORN_TRANSACTION, f"{transaction.name}: {missing} is not visible, {sorted(found)[0]} is")
@@ -75,7 +97,10 @@ def _check_transactions(history: History, committed: Mapping[TopicPartition, Log
 
 
 def _check_seen(history: History, seen: Seen, final: Log) -> None:
-    """What was read stays, and nothing between was left out."""
+    """What was read stays, was read once, and nothing between was left out."""
+    twice = [value for value, count in Counter(seen.values.values()).items() if count > 1 and value]
+    for value in twice:
+        history.found(Kind.DUPLICATE, f"{seen.reader} read {value!r} at two offsets of {seen.partition}")
     uncommitted = (
         {
             value
@@ -87,17 +112,42 @@ def _check_seen(history: History, seen: Seen, final: Log) -> None:
         else frozenset[bytes]()
     )
     for offset, value in seen.values.items():
-        if final.get(offset) == value:
-            continue
         where = f"{seen.reader} read {value!r} at {offset} of {seen.partition}"
+        there = final.get(offset)
         if value in uncommitted:
             history.found(Kind.ABORTED_READ, f"{where}, which was not committed")
-        else:
-            history.found(Kind.DIRTY_READ, f"{where}, where {final.get(offset)!r} is in the end")
+        elif there != value and not (there is None and _may_be_gone(history, seen.partition, offset)):
+            history.found(Kind.DIRTY_READ, f"{where}, where {there!r} is in the end")
     for offset, value in final.items():
-        if offset < seen.end and offset not in seen.values:
+        if seen.whole and offset < seen.end and offset not in seen.values:
             detail = f"{seen.reader} polled {seen.partition} up to {seen.end} and did not get {value!r} at {offset}"
             history.found(Kind.SKIPPED_POLL, detail)
+
+
+def check_keys(history: History, partition: TopicPartition, committed: Log, keys: Mapping[int, bytes]) -> None:
+    """Whether the latest value of each key is there.
+
+    Args:
+        history: what clients know.
+        partition: of a compacted topic.
+        committed: what a read_committed reader sees of it at the end.
+        keys: offset → key of that.
+    """
+    latest = {keys[offset]: committed[offset] for offset in sorted(committed)}
+    for (where, key), sent in history.by_key.items():
+        if where != partition:
+            continue
+        possible: set[bytes] = {b""}
+        for value, transaction in sent:
+            outcome = Outcome.COMMITTED if transaction is None else transaction.outcome
+            if outcome is Outcome.COMMITTED:
+                possible = {value or b""}
+            elif outcome is Outcome.UNKNOWN:
+                possible.add(value or b"")
+        found = latest.get(key, b"")
+        if found not in possible:
+            detail = f"{partition}: {key!r} has {found!r}, and should have {sorted(possible)}"
+            history.found(Kind.LOST_WRITE, detail)
 
 
 def check_copy(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -13,10 +13,12 @@ from embedded_broker.log.memory_fs import MemoryFileSystem, PowerCut
 class Disk(MemoryFileSystem):
     """Ends with its machine: from the operation that the power is cut at until `recover`, nothing is done any more."""
 
-    def __init__(self, on_power_cut: Callable[[], None]) -> None:
+    def __init__(self, on_power_cut: Callable[[], None], on_failed_sync: Callable[[], None]) -> None:
         super().__init__()
-        self._on_power_cut = on_power_cut
+        self._on_power_cut, self._on_failed_sync = on_power_cut, on_failed_sync
         self._has_power = True
+        self.has_failed = False
+        """Whether an fsync has failed since the last start: what it was to secure may be gone."""
 
     def step(self, kind: str) -> None:
         """See MemoryFileSystem."""
@@ -26,9 +28,9 @@ class Disk(MemoryFileSystem):
         """See MemoryFileSystem."""
         self._strikes(super().write, kind, inode, at, data)
 
-    def allocate(self, path: Path, size: int) -> None:
-        """See FileSystem. The room on this disk isn't measured: a few bytes stand for all of them."""
-        super().allocate(path, min(size, 64))
+    def fill(self, bytes_left: int) -> None:
+        """There is room for that many more bytes only, until `size_bytes_max` is None again."""
+        self.size_bytes_max = self.size_bytes + bytes_left
 
     def _strikes(self, operation: Callable[..., None], *args: Any) -> None:
         if not self._has_power:
@@ -39,11 +41,17 @@ class Disk(MemoryFileSystem):
             self._has_power = False
             self._on_power_cut()
             raise
+        except OSError as error:
+            if error.errno == errno.EIO:
+                self.has_failed = True
+                self._on_failed_sync()
+            raise
 
     def recover(self, random: Random, power_lost: bool) -> None:
-        """Before a start: what a power cut has taken is gone; after a kill all is as the process left it."""
-        self._has_power = True
-        if power_lost:
+        """Before a start: what a power cut has taken is gone, and so is what an fsync has failed to secure, as the
+        system drops such pages; after a mere kill all is as the process left it."""
+        if power_lost or self.has_failed:
             self.crash(random)
         else:
             self.process_gone()
+        self._has_power, self.has_failed = True, False

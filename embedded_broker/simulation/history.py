@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -21,8 +21,42 @@ class Kind(StrEnum):
     NON_MONOTONIC = "non-monotonic offsets"
     TORN_TRANSACTION = "torn transaction"
     WRONG_GROUP_OFFSET = "wrong group offset"
+    TWO_OWNERS = "two owners"
+    STALE_COMMIT = "stale commit"
+    SKIPPED_RECORD = "skipped record"
+    UNSTABLE_GROUP = "unstable group"
     BROKEN = "broken"
     """The broker failed, didn't start, or gave an answer that nothing explains."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic of a run, and how much of it must stay."""
+
+    name: str
+    partitions: int
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def all(self) -> list[TopicPartition]:
+        """Its partitions."""
+        return [(self.name, index) for index in range(self.partitions)]
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether a record may go once there is a later one of its key."""
+        return self.configs.get("cleanup.policy") == "compact"
+
+    @property
+    def retention_ms(self) -> int | None:
+        """How old a record must be to go; None: it stays."""
+        found = self.configs.get("retention.ms")
+        return None if found is None else int(found)
+
+    @property
+    def forgets(self) -> bool:
+        """Whether what was committed may go."""
+        return self.is_compacted or self.retention_ms is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +88,20 @@ class Transaction:
 
 @dataclass(slots=True)
 class Seen:
-    """What one reader has read of one partition. Invariant: all of [0, `end`) was polled."""
+    """What one reader has read of one partition. Invariant: if it is `whole`, all of [0, `end`) was polled."""
 
     reader: str
     partition: TopicPartition
     committed: bool
     """Whether it was read with read_committed."""
     values: dict[int, bytes] = field(default_factory=dict)
+    """Empty for a tombstone."""
+    keys: dict[int, bytes] = field(default_factory=dict)
+    log_start: int = 0
     end: int = 0
     high_watermark: int = 0
     last_stable: int = 0
+    whole: bool = True
 
 
 @dataclass(slots=True)
@@ -85,22 +123,47 @@ class GroupOffset:
 class History:
     """Of one run."""
 
+    topics: dict[str, Topic] = field(default_factory=dict)
     acked: dict[bytes, tuple[TopicPartition, int]] = field(default_factory=dict)
     """Value → where the broker said it stands; those outside of transactions."""
-    attempted: dict[bytes, TopicPartition] = field(default_factory=dict)
-    """All values that were ever sent."""
+    written_ms: dict[bytes, int] = field(default_factory=dict)
+    """Value → timestamp of its record; all that were ever sent."""
+    by_key: dict[tuple[TopicPartition, bytes], list[tuple[bytes | None, Transaction | None]]] = field(
+        default_factory=dict
+    )
+    """In compacted topics, what was sent with each key, in order: a key has one producer only."""
+    log_starts: dict[TopicPartition, dict[int, int]] = field(default_factory=dict)
+    """Log start → when a reader was told of it first, in ms."""
     transactions: list[Transaction] = field(default_factory=list)
     seen: list[Seen] = field(default_factory=list)
     group_offsets: list[GroupOffset] = field(default_factory=list)
     violations: list[Violation] = field(default_factory=list)
+    may_refuse_until_s: float = 0.0
+    """Until when a disk that is or was full or broken explains that writes are refused."""
+
+    def refused(self, now_s: float, who: str) -> None:
+        """A write was refused because of the disk."""
+        if now_s > self.may_refuse_until_s:
+            self.found(Kind.BROKEN, f"{who}: refused at {now_s:.3f} s, and the disk is well")
 
     def found(self, kind: Kind, detail: str) -> None:
         """Note a violation."""
         self.violations.append(Violation(kind, detail))
 
-    def sent(self, partition: TopicPartition, values: Iterable[bytes]) -> None:
-        """Values are about to be sent."""
-        self.attempted.update(dict.fromkeys(values, partition))
+    def sent(
+        self,
+        partition: TopicPartition,
+        records: Iterable[tuple[bytes, bytes | None]],
+        now_ms: int,
+        transaction: Transaction | None = None,
+    ) -> None:
+        """Records are about to be sent, by key and value, with that timestamp."""
+        is_compacted = self.topics[partition[0]].is_compacted
+        for key, value in records:
+            if value is not None:
+                self.written_ms[value] = now_ms
+            if is_compacted:
+                self.by_key.setdefault((partition, key), []).append((value, transaction))
 
     def begin(self, name: str) -> Transaction:
         """A transaction begins; in order per transactional id."""

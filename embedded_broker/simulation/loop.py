@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import contextvars
 import itertools
+import warnings
 from asyncio import base_events
 from collections.abc import Callable, Coroutine, Iterable
 from random import Random
@@ -137,12 +138,15 @@ class SimulatedLoop(base_events.BaseEventLoop):
 
     def bury(self, process: Process) -> None:
         """After the run: let go of what a dead process was about to do."""
-        for task in process.tasks:
-            task._log_destroy_pending = False  # type: ignore[attr-defined]
-            if not task.done():
-                with contextlib.suppress(BaseException):  # what the dead say of it is of no interest
-                    cast(Coroutine[Any, Any, Any], task.get_coro()).close()
-        process.tasks.clear()
+        with warnings.catch_warnings():
+            # A task that hasn't begun may carry a coroutine that only it would have awaited.
+            warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
+            for task in process.tasks:
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
+                if not task.done():
+                    with contextlib.suppress(BaseException):  # what the dead say of it is of no interest
+                        cast(Coroutine[Any, Any, Any], task.get_coro()).close()
+            process.tasks.clear()
 
 
 H = TypeVar("H", bound=asyncio.Handle)

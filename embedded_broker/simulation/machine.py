@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import errno
+import math
 import traceback
 import uuid
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
+from typing import Any
 
+from embedded_broker.api.registry import APIS
 from embedded_broker.broker import Broker
 from embedded_broker.config import BrokerConfig
 from embedded_broker.connection import Connection
@@ -17,11 +22,17 @@ from embedded_broker.simulation.disk import Disk
 from embedded_broker.simulation.history import History, Kind
 from embedded_broker.simulation.loop import Process, SimulatedLoop
 from embedded_broker.simulation.network import Network
+from embedded_broker.simulation.schedule import KILL, FailedSync, FullDisk
 from embedded_broker.simulation.trace import Trace
 from embedded_broker.simulation.wire import PORT
 
 DATA_DIR = Path("/simulated")
+API_KEY_BYTES = 2
 DOWN_S_MAX = 1.0
+DIES_WITHIN_S = 2.0
+"""Of a failed fsync."""
+SETTLES_WITHIN_S = 20.0
+"""Answers from a disk that was full or broken may be on their way that long after it is well again."""
 
 
 class _Server(Server):
@@ -30,6 +41,12 @@ class _Server(Server):
     def __init__(self, broker: Broker, machine: Machine) -> None:
         super().__init__(broker)
         self._machine = machine
+
+    async def dispatch(self, connection: Connection, frame: bytes) -> Any:
+        key = int.from_bytes(frame[:API_KEY_BYTES], "big")
+        if key in APIS:
+            self._machine.on_request(APIS[key].name)
+        return await super().dispatch(connection, frame)
 
     def log(self, line: str) -> None:
         self._machine.note(line)
@@ -44,14 +61,20 @@ class Machine:
 
     broker: Broker
 
-    def __init__(self, network: Network, random: Random, history: History, trace: Trace) -> None:
+    def __init__(
+        self, network: Network, random: Random, history: History, trace: Trace, settings: Mapping[str, Any]
+    ) -> None:
+        """`settings`: of BrokerConfig."""
         self._network, self._random, self._history, self._trace = network, random, history, trace
+        self._config = BrokerConfig(DATA_DIR, port=PORT, **settings)
         self._loop: SimulatedLoop = network.loop
         self.outside = contextvars.copy_context()
         """Of no process: restarts are no work of the one that has died."""
-        self.disk = Disk(self._power_is_cut)
+        self.disk = Disk(self._power_is_cut, self._sync_has_failed)
         self.processes: list[Process] = []
         self.crashes = 0
+        self.on_request: Callable[[str], None] = lambda api: None
+        """Told of every request before it is handled."""
         self.ready = asyncio.Event()
         """Set while connections are taken."""
 
@@ -71,7 +94,7 @@ class Machine:
         self._loop.spawn(process, self._run()).add_done_callback(self._ended, context=self.outside)
 
     async def _run(self) -> None:
-        broker = Broker(BrokerConfig(DATA_DIR, port=PORT), self.disk, self._loop, self._new_uuid)
+        broker = Broker(self._config, self.disk, self._loop, self._new_uuid)
         self.broker = broker
         await broker.start()
         await _Server(broker, self).start()
@@ -83,11 +106,46 @@ class Machine:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         error = task.exception()
-        if isinstance(error, Exception) and self._process.alive:
+        if self.disk.has_failed and self._process.alive:
+            self._die(power_lost=False)  # as it must
+        elif isinstance(error, Exception) and self._process.alive:
             place = traceback.extract_tb(error.__traceback__)[-1]
             where = f"{Path(place.filename).name}:{place.lineno}"
             self._history.found(Kind.BROKEN, f"{task.get_name()} ended: {error!r} at {where}")
             self._die(power_lost=False)
+
+    def crash(self, operations: int) -> None:
+        """As a schedule says it: after so many operations of the disk, or KILL."""
+        if operations == KILL:
+            self.kill()
+        else:
+            self.cut_power(operations)
+
+    def fill_disk(self, full: FullDisk) -> None:
+        """There is little room for a while."""
+        self.note(f"the disk has room for {full.bytes_left} bytes")
+        self.disk.fill(full.bytes_left)
+        self._history.may_refuse_until_s = math.inf
+        self._loop.call_later(full.lasts_s, self._make_room, context=self.outside)
+
+    def _make_room(self) -> None:
+        self.note("the disk has room again")
+        self.disk.size_bytes_max = None
+        self._history.may_refuse_until_s = self._loop.now_s + SETTLES_WITHIN_S
+
+    def fail_sync(self, failed: FailedSync) -> None:
+        """One fsync won't work."""
+        self.disk.fail("sync", errno.EIO, after=failed.operations)
+
+    def _sync_has_failed(self) -> None:
+        self.note("an fsync fails")
+        until_s = self._loop.now_s + SETTLES_WITHIN_S
+        self._history.may_refuse_until_s = max(self._history.may_refuse_until_s, until_s)
+        self._loop.call_later(DIES_WITHIN_S, self._must_be_dead, self._process, context=self.outside)
+
+    def _must_be_dead(self, process: Process) -> None:
+        if process.alive:
+            self._history.found(Kind.BROKEN, f"{process.name} goes on after an fsync has failed")
 
     def kill(self) -> None:
         """The process, at once; what it has written is with the operating system."""

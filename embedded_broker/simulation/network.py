@@ -149,6 +149,8 @@ class Network:
         self.listeners: dict[int, _Listener] = {}
         self.links: dict[Link, None] = {}
         self._count = 0
+        self.on_answer: Callable[[str], None] = lambda api: None
+        """Told of every answer that a client gets."""
         loop.create_server = self._listen  # type: ignore[method-assign, assignment]
 
     async def _listen(self, make: MakeProtocol, host: str, port: int, backlog: int = 100) -> Listening:

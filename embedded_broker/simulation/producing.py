@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,14 +16,24 @@ from embedded_broker.wire.records import encode
 
 NONE = ErrorCode.none
 IN_FLIGHT_MAX = 5  # as many as the broker's window holds
-COME_BACK = frozenset({ErrorCode.kafka_storage_error, ErrorCode.not_leader_or_follower})
+COME_BACK = frozenset({ErrorCode.kafka_storage_error})
+OUT_OF_ORDER = ErrorCode.out_of_order_sequence_number
 VERSION = 9
+
+
+Record = tuple[bytes, bytes | None]
+"""Key and value; without a value it is a tombstone."""
+
+
+def numbered(name: str, number: int) -> Record:
+    """A record that is like no other: its value names its producer and its place among that one's records."""
+    return b"k", b"%s:%06d" % (name.encode(), number)
 
 
 @dataclass(slots=True)
 class _Batch:
     sequence: int
-    values: list[bytes]
+    records: list[Record]
     data: bytes
     answer: asyncio.Future[Any] | None = None
 
@@ -37,18 +48,28 @@ def produce(partition: TopicPartition, data: bytes, transactional_id: str | None
 class IdempotentProducer:
     """Writes `count` batches to one partition; ends when all are acknowledged."""
 
-    def __init__(self, client: Client, history: History, name: str, partition: TopicPartition, count: int) -> None:
+    def __init__(
+        self,
+        client: Client,
+        history: History,
+        name: str,
+        partition: TopicPartition,
+        count: int,
+        pause_s_max: float = 0.1,
+        make: Callable[[str, int], Record] = numbered,
+    ) -> None:
+        """`pause_s_max`: between two batches, sometimes. `make`: the record with a number."""
         self._client, self._history, self._name, self._partition = client, history, name, partition
-        self._left = count
+        self._left, self._pause_s_max, self._make = count, pause_s_max, make
         self._in_flight: deque[_Batch] = deque()
         self._producer_id = -1
         self._sequence = 0
         self._last_offset = -1
+        self._first_was_refused = False
 
     async def run(self) -> None:
         """To the end."""
-        fields = {"transactional_id": None, "transaction_timeout": 0}
-        self._producer_id = (await self._client.ask("init_producer_id", 4, **fields)).producer_id
+        self._producer_id = await self._identity()
         while self._left or self._in_flight:
             try:
                 await self._fill()
@@ -60,13 +81,26 @@ class IdempotentProducer:
                 continue
             result = answer.responses[0].partition_responses[0]
             if result.error_code in COME_BACK:
+                self._history.refused(self._client.now_s, f"{self._name}: {result.error_code.name}")
+                self._first_was_refused |= oldest.sequence == 0
                 await self._again()
+            elif self._first_was_refused and oldest.sequence == 0 and result.error_code is OUT_OF_ORDER:
+                return  # the disk had room for the second batch: of whom nothing is known any sequence is taken
             elif result.error_code is not NONE:
                 detail = f"{self._name}, sequence {oldest.sequence}: {result.error_code.name}"
                 self._history.found(Kind.BROKEN, detail)
                 return
             else:
                 self._acked(self._in_flight.popleft(), result.base_offset)
+
+    async def _identity(self) -> int:
+        while True:
+            fields = {"transactional_id": None, "transaction_timeout": 0}
+            answer = await self._client.ask("init_producer_id", 4, **fields)
+            if answer.error_code is NONE:
+                return int(answer.producer_id)
+            self._history.refused(self._client.now_s, f"{self._name}: {answer.error_code.name}")
+            await self._client.pause()
 
     async def _again(self) -> None:
         """Whatever is in flight may be written or not: all of it is sent again, in order."""
@@ -83,21 +117,21 @@ class IdempotentProducer:
                 batch.answer = await self._send(batch)
         while self._left and len(self._in_flight) < random.randint(1, IN_FLIGHT_MAX):
             count = random.randint(1, 3)
-            values = [b"%s:%06d" % (self._name.encode(), self._sequence + each) for each in range(count)]
+            records = [self._make(self._name, self._sequence + each) for each in range(count)]
             data = encode(
-                [(b"k", value) for value in values],
-                1_800_000_000_000,
+                records,
+                self._client.now_ms,
                 producer_id=self._producer_id,
                 producer_epoch=0,
                 base_sequence=self._sequence,
             )
-            batch = _Batch(self._sequence, values, bytes(data))
+            batch = _Batch(self._sequence, records, bytes(data))
             self._in_flight.append(batch)
             self._left, self._sequence = self._left - 1, self._sequence + count
-            self._history.sent(self._partition, values)
+            self._history.sent(self._partition, records, self._client.now_ms)
             batch.answer = await self._send(batch)
             if random.random() < 0.3:
-                await asyncio.sleep(random.uniform(0, 0.1))
+                await asyncio.sleep(random.uniform(0, self._pause_s_max))
 
     async def _send(self, batch: _Batch) -> asyncio.Future[Any]:
         """Raises Gone when the connection is not that of the batches before.
@@ -110,9 +144,10 @@ class IdempotentProducer:
         return await self._client.send("produce", VERSION, **produce(self._partition, batch.data))
 
     def _acked(self, batch: _Batch, offset: int) -> None:
-        for place, value in enumerate(batch.values):
-            self._history.acked[value] = self._partition, offset + place
+        for place, (_, value) in enumerate(batch.records):
+            if value is not None:
+                self._history.acked[value] = self._partition, offset + place
         if offset <= self._last_offset:
             detail = f"{self._name}: offset {offset} acknowledged after {self._last_offset}"
             self._history.found(Kind.NON_MONOTONIC, detail)
-        self._last_offset = offset + len(batch.values) - 1
+        self._last_offset = offset + len(batch.records) - 1

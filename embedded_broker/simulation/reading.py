@@ -52,6 +52,11 @@ class Reader:
 
     def _take(self, partition: TopicPartition, answer: Any) -> list[tuple[int, bytes]]:
         seen = self.seen[partition]
+        if answer.error_code is ErrorCode.offset_out_of_range and self.positions[partition] < answer.log_start_offset:
+            # Its records have had their time; the checker knows whether they have.
+            self._note_start(seen, answer.log_start_offset)
+            self.positions[partition] = answer.log_start_offset
+            return []
         if answer.error_code is not NONE:
             self._history.found(Kind.BROKEN, f"{self.name}, {partition}: fetch gave {answer.error_code.name}")
             return []
@@ -68,8 +73,16 @@ class Reader:
         seen.end = max(seen.end, self.positions[partition])
         return records
 
+    def _note_start(self, seen: Seen, log_start: int) -> None:
+        if log_start < seen.log_start:
+            detail = f"{self.name}, {seen.partition}: the log start went from {seen.log_start} to {log_start}"
+            self._history.found(Kind.NON_MONOTONIC, detail)
+        seen.log_start = log_start
+        self._history.log_starts.setdefault(seen.partition, {}).setdefault(log_start, self.client.now_ms)
+
     def _note_ends(self, seen: Seen, answer: Any) -> None:
         """What is durable stays so, and so does what is decided."""
+        self._note_start(seen, answer.log_start_offset)
         for name, before, now in (
             ("high watermark", seen.high_watermark, answer.high_watermark),
             ("last stable offset", seen.last_stable, answer.last_stable_offset),
@@ -95,8 +108,9 @@ class Reader:
             if header.is_control:
                 aborted.discard(header.producer_id)
             elif not (self._committed and header.is_transactional and header.producer_id in aborted):
-                records = decode(data)
-                found += [(each.offset, each.value or b"") for each in records if each.offset >= position]
+                records = [each for each in decode(data) if each.offset >= position]
+                found += [(each.offset, each.value or b"") for each in records]
+                self.seen[partition].keys.update((each.offset, each.key or b"") for each in records)
             self.positions[partition] = max(position, header.last_offset + 1)
         return found
 
@@ -143,9 +157,14 @@ class Follower:
             generation_id_or_member_epoch=-1,
             topics=[{"name": partition[0], "partitions": [each]}],
         )
-        if answer.topics[0].partitions[0].error_code is NONE:
+        error_code = answer.topics[0].partitions[0].error_code
+        commit.unknown.pop()
+        if error_code is NONE:
             commit.acked = offset
-            commit.unknown.pop()
+        elif error_code is ErrorCode.not_coordinator:
+            self._history.refused(self._client.now_s, f"{self._group}: {error_code.name}")
+        else:
+            self._history.found(Kind.BROKEN, f"{self._group}: a commit gave {error_code.name}")
 
     async def _start_over(self) -> None:
         """As an application that was restarted."""
@@ -180,3 +199,14 @@ async def fetch_offsets(
         if all(each.error_code is NONE for each in found):
             return {(topic, each.partition_index): each.committed_offset for each in found}
         await client.pause()
+
+
+async def ask_offsets(
+    client: Client, group: str, partitions: Sequence[TopicPartition], stable: bool = False
+) -> dict[TopicPartition, int]:
+    """As `fetch_offsets`, again and again until there is an answer."""
+    while True:
+        try:
+            return await fetch_offsets(client, group, partitions, stable)
+        except Gone:
+            await client.pause()

@@ -3,6 +3,7 @@ its positions in one transaction."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.simulation.history import History, Outcome, TopicPartition, Transaction
-from embedded_broker.simulation.producing import produce
+from embedded_broker.simulation.producing import Record, numbered, produce
 from embedded_broker.simulation.reading import Reader, fetch_offsets
 from embedded_broker.simulation.wire import Client, Gone
 from embedded_broker.wire.batch import TRANSACTIONAL
@@ -22,6 +23,8 @@ FENCED = frozenset({ErrorCode.producer_fenced, ErrorCode.invalid_producer_epoch}
 COME_BACK = frozenset(
     {ErrorCode.concurrent_transactions, ErrorCode.coordinator_load_in_progress, ErrorCode.coordinator_not_available}
 )
+FULL = frozenset({ErrorCode.not_coordinator, ErrorCode.kafka_storage_error})
+"""What is said when the disk has no room."""
 
 
 class StartOver(Exception):
@@ -61,26 +64,27 @@ class Transactor:
             if answer.error_code is NONE:
                 self._session = _Session(answer.producer_id, answer.producer_epoch, {}, set())
                 return
+            self._note_refusal(answer.error_code)
             await self.client.pause()
 
-    async def write(self, transaction: Transaction, partition: TopicPartition, values: list[bytes]) -> None:
+    async def write(self, transaction: Transaction, partition: TopicPartition, records: list[Record]) -> None:
         """One batch. Raises Gone, StartOver."""
         session = self._session
         if partition not in session.added and not self._implicit:
             await self._add(partition)
         session.added.add(partition)
         sequence = session.sequences.get(partition, 0)
-        transaction.values.setdefault(partition, []).extend(values)
-        self.history.sent(partition, values)
+        transaction.values.setdefault(partition, []).extend(value for _, value in records if value is not None)
+        self.history.sent(partition, records, self.client.now_ms, transaction)
         data = encode(
-            [(b"k", value) for value in values],
-            1_800_000_000_000,
+            records,
+            self.client.now_ms,
             attributes=TRANSACTIONAL,
             producer_id=session.producer_id,
             producer_epoch=session.epoch,
             base_sequence=sequence,
         )
-        session.sequences[partition] = sequence + len(values)
+        session.sequences[partition] = sequence + len(records)
         version = 12 if self._implicit else 9
         await self._until_taken(
             lambda: self.client.call("produce", version, **produce(partition, bytes(data), self.id)),
@@ -159,17 +163,39 @@ class Transactor:
             error_code = error_of(answer)
             if error_code is NONE:
                 return answer
-            if error_code not in COME_BACK:
+            self._note_refusal(error_code)
+            if error_code not in COME_BACK | FULL:
                 raise Fenced(error_code.name) if error_code in FENCED else StartOver(error_code.name)
             await self.client.pause()
+
+    def _note_refusal(self, error_code: ErrorCode) -> None:
+        if error_code in FULL:
+            self.history.refused(self.client.now_s, f"{self.id}: {error_code.name}")
 
 
 class TransactionalProducer:
     """Writes transactions over several partitions; some it aborts. Ends after `count`, or when it is replaced."""
 
-    def __init__(self, transactor: Transactor, name: str, partitions: list[TopicPartition], count: int) -> None:
-        """`name`: no other instance has it, even if it has the same transactional id."""
+    def __init__(
+        self,
+        transactor: Transactor,
+        name: str,
+        partitions: list[TopicPartition],
+        count: int,
+        pause_s_max: float = 0.0,
+        make: Callable[[str, int], Record] = numbered,
+    ) -> None:
+        """
+        Args:
+            transactor: holds its id.
+            name: no other instance has it, even if it has the same transactional id.
+            partitions: where it writes.
+            count: how many transactions.
+            pause_s_max: between two of them.
+            make: the record with a number.
+        """
         self._transactor, self._name, self._partitions, self._left = transactor, name, partitions, count
+        self._pause_s_max, self._make = pause_s_max, make
         self._number = 0
         self.replaced = False
         """Whether somebody else has been started with the same id: who is fenced then gives up."""
@@ -182,6 +208,8 @@ class TransactionalProducer:
                 while self._left:
                     await self._one()
                     self._left -= 1
+                    if self._pause_s_max:
+                        await asyncio.sleep(self._transactor.client.random.uniform(0, self._pause_s_max))
             except Fenced:
                 if self.replaced:
                     return
@@ -196,11 +224,11 @@ class TransactionalProducer:
         transaction = self._transactor.history.begin(self._name)
         for _ in range(random.randint(1, 4)):
             partition = random.choice(self._partitions)
-            values = []
+            records = []
             for _ in range(random.randint(1, 3)):
-                values.append(b"%s:%06d" % (self._name.encode(), self._number))
+                records.append(self._make(self._name, self._number))
                 self._number += 1
-            await self._transactor.write(transaction, partition, values)
+            await self._transactor.write(transaction, partition, records)
         await self._transactor.end(transaction, commit=random.random() < 0.75)
 
 
@@ -248,8 +276,10 @@ class Copier:
         self.transactions.append(transaction)
         for (_, index), records in found.items():
             if records:
-                values = [b"copy %d of %s" % (len(self.transactions), value) for _, value in records]
-                await self._transactor.write(transaction, (self._to, index), values)
+                copies: list[Record] = [
+                    (b"k", b"copy %d of %s" % (len(self.transactions), value)) for _, value in records
+                ]
+                await self._transactor.write(transaction, (self._to, index), copies)
         await self._transactor.commit_offsets(transaction, self.group, moved)
         commit = self._client.random.random() < 0.85
         await self._transactor.end(transaction, commit)

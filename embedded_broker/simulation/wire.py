@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from random import Random
 from typing import Any
 
@@ -58,10 +58,11 @@ def _codec(name: str, version: int) -> tuple[Callable[[int, Mapping[str, Any]], 
 class _Connection(asyncio.Protocol):
     """Requests under way on one connection."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_answer: Callable[[str], None]) -> None:
+        self._on_answer = on_answer
         self._framer = Framer(FRAME_BYTES_MAX, CORRELATION_BYTES)
         self._link: Link
-        self._waiting: dict[int, tuple[asyncio.Future[Any], Callable[[bytes], Any]]] = {}
+        self._waiting: dict[int, tuple[str, asyncio.Future[Any], Callable[[bytes], Any]]] = {}
         self._count = 0
         self.is_open = True
 
@@ -71,13 +72,14 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         for frame in self._framer.feed(data):
-            future, decode = self._waiting.pop(int.from_bytes(frame[:CORRELATION_BYTES], "big"))
+            name, future, decode = self._waiting.pop(int.from_bytes(frame[:CORRELATION_BYTES], "big"))
             if not future.done():
                 future.set_result(decode(frame))
+            self._on_answer(name)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_open = False
-        for future, _ in self._waiting.values():
+        for _, future, _ in self._waiting.values():
             if not future.done():
                 future.set_exception(Gone(f"{exc}"))
                 future.exception()  # nobody may be waiting for it
@@ -87,7 +89,7 @@ class _Connection(asyncio.Protocol):
         encode, decode = _codec(name, version)
         self._count += 1
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._waiting[self._count] = future, decode
+        self._waiting[self._count] = name, future, decode
         self._link.write(encode(self._count, fields))
         return future
 
@@ -104,11 +106,21 @@ class Client:
         self._network, self.random, self._timeout_s = network, random, timeout_s
         self._connection: _Connection | None = None
 
+    @property
+    def now_s(self) -> float:
+        """Of the clock that all share."""
+        return self._network.loop.now_s
+
+    @property
+    def now_ms(self) -> int:
+        """As on the wall."""
+        return self._network.loop.now_ms()
+
     async def connect(self) -> None:
         """Be connected. Waits for the broker as long as it takes."""
         while self._connection is None or not self._connection.is_open:
             try:
-                self._connection = await self._network.connect(PORT, _Connection)
+                self._connection = await self._network.connect(PORT, partial(_Connection, self._network.on_answer))
             except ConnectionRefusedError:
                 await self.pause()
 

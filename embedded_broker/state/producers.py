@@ -261,6 +261,15 @@ class PartitionProducers:
         """All producers known here, for DescribeProducers. Read only."""
         return list(self._entries.values())
 
+    def has_window_in(self, start: int, end: int) -> bool:
+        """Whether batches in [start, end) may come again and must be recognised then.
+
+        The last one of each producer doesn't count: compaction leaves it in the log, and a scan finds it there.
+        """
+        return any(
+            start <= batch.base_offset < end for entry in self._entries.values() for batch in list(entry.batches)[:-1]
+        )
+
     def expire(self, now_ms: int, idle_ms_max: int) -> int:
         """Forget producers idle for `idle_ms_max`; those with an open transaction stay. Returns how many went."""
         gone = [

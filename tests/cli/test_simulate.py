@@ -16,14 +16,15 @@ def test_a_seed_is_run_and_summed_up() -> None:
     summary = json.loads(result.output)
     assert result.return_value == 0
     assert (summary["seed"], summary["violations"]) == (2, [])
+    assert summary["plays"] == ["keeping"]
     assert summary["virtual_s"] > 1
     assert len(summary["digest"]) == 32
 
 
 def test_a_seed_that_fails_is_named_and_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     forget_to_say_what_is_aborted(monkeypatch)
-    result = CliRunner().invoke(simulate, ["--seed", "1"], standalone_mode=False)
+    result = CliRunner().invoke(simulate, ["--seed", "4"], standalone_mode=False)
     assert result.return_value == WRONG
     assert "aborted read: " in result.output
     assert "broker 0 starts" in result.output or " gets " in result.output
-    assert "wrong with: 1" in result.output
+    assert "wrong with: 4" in result.output

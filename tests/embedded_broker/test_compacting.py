@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -199,6 +201,19 @@ def test_a_producers_last_batch_stays_so_that_its_retry_is_known_even_without_a_
     assert opened(fs).producers.check(retry, 0) == Duplicate(2, 1_000)
 
 
+@pytest.mark.parametrize("sequence", range(5))
+def test_a_retry_of_what_compaction_has_removed_is_known_after_a_crash(sequence: int) -> None:
+    host = Host(fs := MemoryFileSystem(), opened(fs))
+    for number in range(5):
+        put(host.partition, (b"a", b"%d" % number), producer_id=7, producer_epoch=0, base_sequence=number)
+    fill(host.partition)
+    host.compact()
+    assert values(host.partition) == [(4, b"a", b"4")]
+    fs.crash()
+    again = encode([(b"a", b"%d" % sequence)], 1_000, producer_id=7, producer_epoch=0, base_sequence=sequence)
+    assert opened(fs).producers.check(read_header(again), 0) == Duplicate(sequence, 1_000)
+
+
 def test_when_it_is_worth_while(monkeypatch: pytest.MonkeyPatch) -> None:
     host = Host(fs := MemoryFileSystem(), opened(fs))
     now = host.clock.time_ms
@@ -242,6 +257,17 @@ def test_small_segments_become_one() -> None:
     assert [name for name in fs.names(P) if name.endswith(".cleaned")] == []
     for offset in range(host.partition.log_end):  # also from offsets that are gone
         assert read_header(host.partition.read(offset, 1, 999)).last_offset >= offset
+
+
+@pytest.mark.parametrize("after", range(3))
+def test_an_fsync_that_fails_is_never_passed_over(after: int) -> None:
+    fs = MemoryFileSystem()
+    partition = opened(fs)
+    fill(partition)
+    flushed(partition)
+    fs.fail("sync", errno.EIO, after=after)  # new segment, how far all is compacted, index
+    with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+        Host(fs, partition).compact()
 
 
 def test_what_can_not_be_read_stops_nothing_else(caplog: pytest.LogCaptureFixture) -> None:

@@ -252,6 +252,18 @@ def test_the_reserve_of_the_real_filesystem_takes_up_room(tmp_path: Path) -> Non
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("left_bytes", [0, room.RESERVE_BYTES - 1])
+def test_a_reserve_of_which_a_power_cut_has_left_a_part_is_made_whole(tmp_path: Path, left_bytes: int) -> None:
+    fs = MemoryFileSystem()
+    fs.allocate(tmp_path / "reserve", left_bytes)
+
+    async def run() -> None:
+        Room(fs, tmp_path, lambda _: None).start()
+
+    asyncio.run(run())
+    assert fs.size_bytes == room.RESERVE_BYTES
+
+
 def test_other_errors_are_not_taken_for_a_full_disk(tmp_path: Path) -> None:
     async def main() -> None:
         failures: list[OSError] = []

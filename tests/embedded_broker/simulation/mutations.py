@@ -14,8 +14,11 @@ from embedded_broker.coordinators import one_place
 from embedded_broker.coordinators.markers import MarkerWriter
 from embedded_broker.coordinators.offsets import OffsetManager
 from embedded_broker.coordinators.transactions import TransactionCoordinator
-from embedded_broker.partition import Partition
+from embedded_broker.log.partition_log import PartitionLog
+from embedded_broker.partition import Partition, PartitionStopped
+from embedded_broker.room import NoRoom, Room
 from embedded_broker.simulation.history import Kind
+from embedded_broker.simulation.schedule import Play
 from embedded_broker.state.producers import ACCEPT, Duplicate, PartitionProducers
 from embedded_broker.state.transactions import Step, TxnState
 from embedded_broker.topics import Topics
@@ -26,24 +29,33 @@ Patch = pytest.MonkeyPatch
 
 @dataclass(frozen=True)
 class Mutation:
-    """A bug: how it gets in, and one of the `kinds` that it must be found as."""
+    """A bug: how it gets in, and one of the `kinds` that it must be found as when the `play` is given."""
 
     name: str
     plant: Callable[[Patch], None]
     kinds: frozenset[Kind]
+    play: Play
 
 
-MUTATIONS: list[Mutation] = []
+class Mutations(list[Mutation]):
+    """Bugs that are found while one play is given."""
+
+    def __init__(self, play: Play) -> None:
+        super().__init__()
+        self._play = play
+
+    def add(self, *kinds: Kind) -> Callable[[Callable[[Patch], None]], Callable[[Patch], None]]:
+        """Put a bug on the list."""
+
+        def take(plant: Callable[[Patch], None]) -> Callable[[Patch], None]:
+            self.append(Mutation(plant.__name__, plant, frozenset(kinds), self._play))
+            return plant
+
+        return take
 
 
-def mutation(*kinds: Kind) -> Callable[[Callable[[Patch], None]], Callable[[Patch], None]]:
-    """Put a bug on the list."""
-
-    def add(plant: Callable[[Patch], None]) -> Callable[[Patch], None]:
-        MUTATIONS.append(Mutation(plant.__name__, plant, frozenset(kinds)))
-        return plant
-
-    return add
+WRITING = Mutations(Play.WRITING)
+mutation = WRITING.add
 
 
 @mutation(Kind.LOST_WRITE)
@@ -179,6 +191,10 @@ def leave_out_pending_offsets_at_a_restart(patch: Patch) -> None:
 
 @mutation(Kind.SKIPPED_POLL)
 def leave_out_the_first_of_several_batches(patch: Patch) -> None:
+    leave_out_batches(patch)
+
+
+def leave_out_batches(patch: Patch) -> None:
     read = Partition.read
 
     def skipping(self: Partition, offset: int, *args: Any) -> bytes:
@@ -213,3 +229,53 @@ def acknowledge_what_the_disk_refused(patch: Patch) -> None:
         return append(self, *args, **options)
 
     patch.setattr(Partition, "append", lossy)
+
+
+@mutation(Kind.BROKEN, Kind.LOST_WRITE)
+def go_on_after_an_fsync_has_failed(patch: Patch) -> None:
+    flush = PartitionLog.flush
+
+    def careless(self: PartitionLog) -> int:
+        try:
+            return flush(self)
+        except OSError:
+            self._failure = None
+            self.durable_end = self.log_end
+            return self.log_end
+
+    patch.setattr(PartitionLog, "flush", careless)
+
+
+@mutation(Kind.BROKEN)
+def never_see_that_there_is_room_again(patch: Patch) -> None:
+    patch.setattr(Room, "look", lambda self: None)
+
+
+@mutation(Kind.BROKEN)
+def end_when_the_disk_is_full(patch: Patch) -> None:
+    patch.setattr(Room, "found_full", lambda self, error: self._on_failure(error))
+
+
+@mutation(Kind.LOST_WRITE)
+def acknowledge_what_there_was_no_room_for(patch: Patch) -> None:
+    append = Partition.append
+
+    def lossy(self: Partition, *args: Any, **options: Any) -> int:
+        try:
+            return append(self, *args, **options)
+        except NoRoom:
+            return self.log_end
+
+    patch.setattr(Partition, "append", lossy)
+
+
+@mutation(Kind.BROKEN)
+def refuse_to_read_when_the_disk_is_full(patch: Patch) -> None:
+    read = Partition.read
+
+    def refusing(self: Partition, *args: Any) -> bytes:
+        if self._room is not None and self._room.full and not self.topic.startswith("__"):
+            raise PartitionStopped("full")
+        return read(self, *args)
+
+    patch.setattr(Partition, "read", refusing)

@@ -1,0 +1,93 @@
+"""The third play: compaction and retention take away what they may, while others write, end transactions and read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from random import Random
+from typing import Any
+
+from embedded_broker.simulation.history import Topic
+from embedded_broker.simulation.producing import IdempotentProducer, Record
+from embedded_broker.simulation.transacting import TransactionalProducer
+from embedded_broker.simulation.world import Logs, World, read_to_the_end, read_until
+
+SEGMENT_MS = 300
+LATEST = Topic(
+    "latest",
+    2,
+    {
+        "cleanup.policy": "compact",
+        "segment.ms": str(SEGMENT_MS),
+        "min.cleanable.dirty.ratio": "0",
+        "delete.retention.ms": "500",
+    },
+)
+FLEETING = Topic("fleeting", 2, {"segment.ms": str(SEGMENT_MS), "retention.ms": "1500"})
+KEYS = 5
+TOMBSTONE_EVERY = 7
+PAUSE_S_MAX = 1.0
+REST_S = 1.5
+"""At the end, for a last round of both."""
+
+
+def keyed(name: str, number: int) -> Record:
+    """One of its producer's few keys; now and then a tombstone."""
+    value = None if number % TOMBSTONE_EVERY == TOMBSTONE_EVERY - 1 else b"%s:%06d" % (name.encode(), number)
+    return b"%s/%d" % (name.encode(), number % KEYS), value
+
+
+class Keeping:
+    """See the module."""
+
+    topics = (LATEST, FLEETING)
+    transactional_ids = ("keeper 0", "keeper 1")
+    settings: Mapping[str, Any] = {"retention_check_interval_ms": 200}
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    async def work(self) -> None:
+        """See Drama."""
+        world, done = self._world, asyncio.Event()
+        readers = []
+        for topic in self.topics:
+            for committed in (True, False):
+                name = f"reader of {topic.name}, {committed}"
+                readers.append(world.spawn(read_until(world.reader(name, topic, committed), done)))
+            readers.append(world.spawn(self._read_again(topic, done)))
+        await asyncio.gather(*self._producers())
+        done.set()
+        await asyncio.gather(*readers)
+
+    def _producers(self) -> Iterator[asyncio.Task[None]]:
+        world = self._world
+        schedule, history = world.schedule, world.history
+        for partition in (*LATEST.all, *FLEETING.all):
+            name = f"{partition[0]}{partition[1]}"
+            client = world.client(name)
+            producer = IdempotentProducer(client, history, name, partition, schedule.batches, PAUSE_S_MAX, keyed)
+            yield world.spawn(producer.run())
+        for number, transactional_id in enumerate(self.transactional_ids):
+            transactor = world.transactor(transactional_id, transactional_id, implicit=number == 0)
+            name, count = f"l{number}", schedule.transactions
+            partitions = [*LATEST.all, FLEETING.all[0]] if number else LATEST.all
+            writer = TransactionalProducer(transactor, name, partitions, count, PAUSE_S_MAX, keyed)
+            yield world.spawn(writer.run())
+
+    async def _read_again(self, topic: Topic, done: asyncio.Event) -> None:
+        """From the beginning, again and again, of what is there."""
+        random: Random = self._world.random(f"again {topic.name}")
+        number = 0
+        while not done.is_set():
+            number += 1
+            reader = self._world.reader(f"reader {number} of {topic.name}", topic, committed=random.random() < 0.7)
+            await read_to_the_end(reader)
+            await asyncio.sleep(random.uniform(0, 2))
+
+    async def settle(self) -> None:
+        """See Drama."""
+        await asyncio.sleep(REST_S)
+
+    async def audit(self, committed: Logs, everything: Logs) -> None:
+        """All that is to be asked is asked of every topic."""

@@ -1,0 +1,135 @@
+"""A member of a consumer group (KIP-848): the broker says what it shall hold, and it says what it holds."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from embedded_broker.simulation.history import History, TopicPartition
+from embedded_broker.simulation.ledger import Ledger, Tenure
+from embedded_broker.simulation.member import ASK_AGAIN, FULL, NONE, REBALANCE_MS, Lost, Member
+from embedded_broker.simulation.wire import Client
+
+JOIN, LEAVE = 0, -1
+FENCED = frozenset({ErrorCode.fenced_member_epoch, ErrorCode.unknown_member_id, ErrorCode.group_id_not_found})
+STALE = frozenset({ErrorCode.stale_member_epoch})
+
+
+class ModernMember(Member):
+    """See the module. It gives back before it takes, and says so with the next heartbeat."""
+
+    def __init__(self, client: Client, history: History, ledger: Ledger, name: str) -> None:
+        super().__init__(client, history, ledger, name)
+        self._topic_id = UUID(int=0)
+        self._says_all = True
+        self._has_changed = False
+        self._given_back: list[Tenure] = []
+
+    @property
+    def instance_id(self) -> str | None:
+        """See Member. It has none."""
+        return None
+
+    async def join(self) -> None:
+        """See Member. After a lost connection it goes on with what it holds."""
+        self._says_all = True
+        if self.epoch > JOIN:
+            return
+        self.forget()
+        self.member_id = str(UUID(int=self.random.getrandbits(128), version=4))
+        self.epoch = JOIN
+        while self.epoch == JOIN:
+            try:
+                await self.attend()
+            except Lost:
+                await self.client.pause()
+
+    async def attend(self) -> None:
+        """See Member."""
+        answer = await self.client.call("consumer_group_heartbeat", 1, **self._heartbeat())
+        if answer.error_code is NONE:
+            if answer.member_epoch > self.epoch:
+                # Not before: who has to give back more still has the epoch, and may commit whatever it names (as in
+                # Kafka, which looks at the epoch only).
+                self._end_given_back()
+            self.epoch = answer.member_epoch
+            self._says_all = self._has_changed = False
+            if answer.assignment is not None:
+                await self._follow(answer.assignment)
+        elif answer.error_code is FULL:
+            self.history.refused(self.client.now_s, f"{self.name}: a heartbeat gave {answer.error_code.name}")
+        elif answer.error_code in FENCED:
+            self._is_fenced()
+        elif answer.error_code not in ASK_AGAIN:
+            self.puzzled("heartbeat", answer.error_code)
+            self._is_fenced()
+
+    def _is_fenced(self) -> None:
+        """Give up all, and join anew under another id. Raises Lost."""
+        self._given_back += self.let_go(list(self.held))
+        self._end_given_back()
+        self.epoch = -1
+        raise Lost
+
+    def _end_given_back(self) -> None:
+        for tenure in self._given_back:
+            self.ledger.end(tenure)
+        self._given_back.clear()
+
+    def _heartbeat(self) -> dict[str, Any]:
+        fields: dict[str, Any] = {
+            "group_id": self.ledger.group,
+            "member_id": self.member_id,
+            "member_epoch": self.epoch,
+            "rebalance_timeout": -1,
+            "topic_partitions": None,
+            "subscribed_topic_names": None,
+        }
+        if self._says_all or self.epoch == JOIN:
+            fields |= {"rebalance_timeout": REBALANCE_MS, "subscribed_topic_names": [self.topic]}
+        if self._says_all or self._has_changed or self.epoch == JOIN:
+            indexes = sorted(index for _, index in self.held)
+            fields["topic_partitions"] = [{"topic_id": self._topic_id, "partitions": indexes}] if indexes else []
+        return fields
+
+    async def _follow(self, assignment: Any) -> None:
+        """Give back what isn't in it, then take what is. Raises Gone; what is missing is told again then."""
+        wanted: set[TopicPartition] = set()
+        for topic in assignment.topic_partitions:
+            self._topic_id = topic.topic_id
+            wanted |= {(self.topic, index) for index in topic.partitions}
+        leaving = [partition for partition in self.held if partition not in wanted]
+        coming = sorted(wanted - set(self.held))
+        self._has_changed = bool(leaving or coming)
+        if leaving and self.random.random() < 0.7:
+            await self.commit(leaving)
+        self._given_back += self.let_go(leaving)
+        await self.take([Tenure(self.member_id, partition) for partition in coming])
+
+    async def leave(self) -> None:
+        """See Member."""
+        fields = {"group_id": self.ledger.group, "member_id": self.member_id, "member_epoch": LEAVE}
+        tenures = [*self.let_go(list(self.held)), *self._given_back]
+        self._given_back.clear()
+        self.epoch = -1
+        answer = await self.client.call(
+            "consumer_group_heartbeat", 1, rebalance_timeout=-1, topic_partitions=None, **fields
+        )
+        if answer.error_code is NONE:
+            for tenure in tenures:
+                self.ledger.end(tenure)
+
+    def commit_refused(self, error_code: ErrorCode) -> None:
+        """See Member."""
+        if error_code in FENCED:
+            self._is_fenced()
+        elif error_code not in STALE:  # then the next heartbeat tells the epoch
+            self.puzzled("a commit", error_code)
+
+    def forget(self) -> None:
+        """See Member. Whoever has forgotten what it held is another member."""
+        super().forget()
+        self._given_back.clear()
+        self.epoch = -1

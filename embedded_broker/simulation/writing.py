@@ -1,0 +1,82 @@
+"""The first play: idempotent and transactional producers, a zombie, a copier, readers and a group of one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from embedded_broker.simulation import checker
+from embedded_broker.simulation.history import Topic
+from embedded_broker.simulation.producing import IdempotentProducer
+from embedded_broker.simulation.reading import Follower, Reader, ask_offsets, check_offset
+from embedded_broker.simulation.transacting import Copier, TransactionalProducer
+from embedded_broker.simulation.world import Logs, World, read_until
+
+PLAIN, IN_TRANSACTIONS, COPY = Topic("plain", 2), Topic("transactions", 3), Topic("copy", 2)
+
+
+class Writing:
+    """See the module."""
+
+    topics = (PLAIN, IN_TRANSACTIONS, COPY)
+    transactional_ids = ("a", "b", "copier")
+    settings: Mapping[str, Any] = {}
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        copying = world.transactor("copier", "copier", implicit=world.random("copier's version").random() < 0.5)
+        source = Reader(copying.client, world.history, "copier", PLAIN.all, committed=True)
+        self._copier = Copier(copying, source, "copiers", COPY.name)
+
+    async def work(self) -> None:
+        """See Drama."""
+        world, done = self._world, asyncio.Event()
+        reader = world.reader("follower", PLAIN, False)
+        readers = [world.spawn(Follower(reader, world.history, "followers", done).run())]
+        for topic, committed in ((IN_TRANSACTIONS, True), (IN_TRANSACTIONS, False), (COPY, True)):
+            readers.append(world.spawn(read_until(world.reader(f"reader of {topic.name}", topic, committed), done)))
+        copying = world.spawn(self._copier.run())
+        await asyncio.gather(*self._producers())
+        self._copier.finishing = True
+        await copying
+        done.set()
+        await asyncio.gather(*readers)
+
+    def _producers(self) -> Iterator[asyncio.Task[None]]:
+        world = self._world
+        schedule = world.schedule
+        for number, partition in enumerate([*PLAIN.all, (PLAIN.name, 0)]):
+            name = f"p{number}"
+            producer = IdempotentProducer(world.client(name), world.history, name, partition, schedule.batches)
+            yield world.spawn(producer.run())
+        first, second, third = (
+            TransactionalProducer(
+                world.transactor(name, transactional_id, implicit),
+                name,
+                IN_TRANSACTIONS.all,
+                schedule.transactions,
+            )
+            for name, transactional_id, implicit in (("t0", "a", False), ("t1", "a", False), ("t2", "b", True))
+        )
+        yield world.spawn(first.run())
+        yield world.spawn(_take_over(first, second, schedule.takeover_s))
+        yield world.spawn(third.run())
+
+    async def settle(self) -> None:
+        """Everything has ended already."""
+
+    async def audit(self, committed: Logs, everything: Logs) -> None:
+        """See Drama."""
+        history, client = self._world.history, self._world.client("audit of groups")
+        offsets = await ask_offsets(client, self._copier.group, PLAIN.all, stable=True)
+        checker.check_copy(history, self._copier.transactions, offsets, committed, COPY.name)
+        for commits in history.group_offsets:
+            found = await ask_offsets(client, commits.group, [commits.partition])
+            check_offset(history, commits, found[commits.partition])
+
+
+async def _take_over(first: TransactionalProducer, second: TransactionalProducer, after_s: float) -> None:
+    await asyncio.sleep(after_s)
+    first.replaced = True
+    await second.run()

@@ -1,0 +1,98 @@
+"""More planted bugs: in compaction and retention."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from embedded_broker import cleaner, retention
+from embedded_broker.cleaner import Job
+from embedded_broker.log import cleaning
+from embedded_broker.log.cleaning import Cleaner
+from embedded_broker.log.segment import Segment
+from embedded_broker.partition import Partition
+from embedded_broker.simulation.history import Kind
+from embedded_broker.simulation.schedule import Play
+from embedded_broker.wire.batch import BatchHeader
+from tests.embedded_broker.simulation.mutations import Mutations, Patch
+
+KEEPING = Mutations(Play.KEEPING)
+mutation = KEEPING.add
+
+
+@mutation(Kind.LOST_WRITE)
+def let_aborted_records_stand_for_their_keys(patch: Patch) -> None:
+    latest = cleaning.latest_offsets
+    patch.setattr(cleaner, "latest_offsets", lambda segments, aborted, keys_max: latest(segments, [], keys_max))
+
+
+@mutation(Kind.LOST_WRITE)
+def keep_the_first_record_of_each_key(patch: Patch) -> None:
+    latest = cleaning.latest_offsets
+
+    def first(segments: Any, aborted: Any, keys_max: int) -> Any:
+        found, count = latest(segments, aborted, keys_max)
+        return {key: offset + 1 for key, offset in found.items()}, count
+
+    patch.setattr(cleaner, "latest_offsets", first)
+
+
+@mutation(Kind.ABORTED_READ)
+def drop_abort_markers_before_what_they_abort(patch: Patch) -> None:
+    def marker(self: Cleaner, header: BatchHeader, view: memoryview) -> Any:
+        self.markers_gone.add(header.base_offset)
+        return view
+
+    def data(self: Cleaner, segment: Segment, header: BatchHeader, view: memoryview) -> Any:
+        return view
+
+    patch.setattr(Cleaner, "_marker", marker)
+    patch.setattr(Cleaner, "_data", data)
+
+
+@mutation(Kind.LOST_WRITE)
+def compact_without_an_fsync(patch: Patch) -> None:
+    sync = Segment.sync
+
+    def lazy(self: Segment) -> None:
+        if not self.path.name.endswith(".cleaned"):
+            sync(self)
+
+    patch.setattr(Segment, "sync", lazy)
+
+
+@mutation(Kind.LOST_WRITE)
+def delete_before_its_time(patch: Patch) -> None:
+    keep = retention.keep_from
+    patch.setattr(retention, "keep_from", lambda partition, now_ms: keep(partition, now_ms + 1_000))
+
+
+@mutation(Kind.LOST_WRITE, Kind.BROKEN)
+def delete_what_is_compacted(patch: Patch) -> None:
+    patch.setattr(retention, "value", lambda configs, name: "delete")
+    patch.setattr(retention, "number", lambda configs, name: 1_500 if name == "retention.ms" else -1)
+
+
+@mutation(Kind.DUPLICATE)
+def forget_producers_of_what_is_deleted(patch: Patch) -> None:
+    def delete_before(self: Partition, offset: int) -> None:
+        self._write(partial(self.log.delete_before, offset))
+        for entry in self.producers.entries():
+            if entry.first_offset_open is None:
+                del self.producers._entries[entry.producer_id]
+        self._forget_before_start()
+        self._wake()
+
+    patch.setattr(Partition, "delete_before", delete_before)
+
+
+@mutation(Kind.LOST_WRITE, Kind.ABORTED_READ, Kind.BROKEN)
+def compact_transactions_that_are_open(patch: Patch) -> None:
+    find_job = cleaner.find_job
+
+    def early(partition: Partition, now_ms: int) -> Job | None:
+        with_all = type("", (), {"__getattr__": lambda self, name: getattr(partition, name)})()
+        with_all.last_stable = partition.high_watermark
+        return find_job(with_all, now_ms)
+
+    patch.setattr(cleaner, "find_job", early)

@@ -1,0 +1,41 @@
+"""Processes on the simulated loop."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import warnings
+from collections.abc import Coroutine
+from random import Random
+from typing import Any
+
+from embedded_broker.simulation.loop import Process, SimulatedLoop
+
+
+async def _never_awaited() -> None:
+    """Carried by a task that is killed before it begins."""
+
+
+async def _carry(answers: list[Coroutine[Any, Any, None]]) -> None:
+    await answers.pop()
+
+
+def test_what_a_dead_process_had_not_begun_is_buried_in_silence() -> None:
+    loop = SimulatedLoop(Random(1), 0.01)
+    process = Process("p", lambda dead: None)
+
+    async def main() -> None:
+        async def begin() -> None:
+            asyncio.get_running_loop().create_task(_carry([_never_awaited()]))
+            loop.kill(process)
+
+        loop.spawn(process, begin())
+        await asyncio.sleep(1)
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        loop.run_until_complete(main())
+        loop.bury(process)
+        loop.close()
+        gc.collect()
+    assert [str(each.message) for each in caught] == []
