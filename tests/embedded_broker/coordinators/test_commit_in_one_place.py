@@ -16,6 +16,14 @@ from tests.embedded_broker.coordinators.memory_host import MemoryHost, empty_dis
 from tests.embedded_broker.coordinators.test_transactions import P0, P1, TIMEOUT_MS, completed, init, until
 
 
+async def begun() -> tuple[MemoryHost, tuple[int, int]]:
+    """A broker, and a producer with its id and epoch."""
+    host = MemoryHost(empty_disk())
+    await host.start()
+    identity = await init(host)
+    return host, (identity.producer_id, identity.epoch)
+
+
 async def write(host: MemoryHost, producer: tuple[int, int], value: bytes, sequence: int) -> None:
     assert await host.transactions.add_partitions("id", *producer, [P0]) is ErrorCode.none
     await host.produce(*P0, value, producer, sequence)
@@ -105,10 +113,7 @@ def test_after_a_crash_at_any_step_it_is_committed_or_not(
 
 def test_it_waits_for_the_disk_three_times() -> None:
     async def run() -> None:
-        host = MemoryHost(empty_disk())
-        await host.start()
-        identity = await init(host)
-        producer = identity.producer_id, identity.epoch
+        host, producer = await begun()
         log, data = host.internal_log(TRANSACTION_TOPIC), host.topics["t"].partitions[0]
         records, fsyncs = len(log.batches), list[str]()
         durable = host.durable
@@ -130,10 +135,7 @@ def test_it_waits_for_the_disk_three_times() -> None:
 
 def test_nothing_enters_the_partition_between_the_marker_and_the_completion() -> None:
     async def run() -> None:
-        host = MemoryHost(empty_disk())
-        await host.start()
-        identity = await init(host)
-        producer = identity.producer_id, identity.epoch
+        host, producer = await begun()
         await write(host, producer, b"a", 0)
         ending = asyncio.ensure_future(host.transactions.end("id", *producer, True))
         await until(lambda: bool(host.topics["t"].partitions[0].markers()))
@@ -148,10 +150,7 @@ def test_nothing_enters_the_partition_between_the_marker_and_the_completion() ->
 @pytest.mark.parametrize("other", [P1, OFFSETS_PARTITION])
 def test_with_a_second_place_the_decision_is_a_record_of_its_own(other: tuple[str, int]) -> None:
     async def run() -> None:
-        host = MemoryHost(empty_disk())
-        await host.start()
-        identity = await init(host)
-        producer = identity.producer_id, identity.epoch
+        host, producer = await begun()
         await write(host, producer, b"a", 0)
         assert await host.transactions.add_partitions("id", *producer, [other]) is ErrorCode.none
         log = host.internal_log(TRANSACTION_TOPIC)
@@ -166,10 +165,7 @@ def test_with_a_second_place_the_decision_is_a_record_of_its_own(other: tuple[st
 
 def test_a_partition_that_has_gone_or_is_damaged_is_left_out() -> None:
     async def run(damaged: bool) -> None:
-        host = MemoryHost(empty_disk())
-        await host.start()
-        identity = await init(host)
-        producer = identity.producer_id, identity.epoch
+        host, producer = await begun()
         await write(host, producer, b"a", 0)
         if damaged:
             host.topics["t"].partitions[0].stopped = "damaged"
@@ -241,10 +237,7 @@ def test_a_transaction_that_has_begun_and_written_nothing_is_not_taken_for_decid
     """The marker of the one before stands in its partition, too."""
 
     async def run() -> None:
-        host = MemoryHost(empty_disk())
-        await host.start()
-        identity = await init(host)
-        producer = identity.producer_id, identity.epoch
+        host, producer = await begun()
         await write(host, producer, b"a", 0)
         assert (await host.transactions.end("id", *producer, True)).error_code is ErrorCode.none
         assert await host.transactions.add_partitions("id", *producer, [P0]) is ErrorCode.none
@@ -264,10 +257,7 @@ def test_a_transaction_that_has_begun_and_written_nothing_is_not_taken_for_decid
 
 def test_an_abort_by_an_operator_is_not_taken_for_a_commit() -> None:
     async def run() -> None:
-        host = MemoryHost(empty_disk())
-        await host.start()
-        identity = await init(host)
-        producer = identity.producer_id, identity.epoch
+        host, producer = await begun()
         await write(host, producer, b"a", 0)
         assert await host.transactions.markers.write_one(P0, *producer, False) is ErrorCode.none
         restarted = MemoryHost(host.what_survives(all_appended=False))
@@ -290,10 +280,7 @@ def test_the_log_is_compacted_while_the_marker_is_on_its_way(
     monkeypatch.setattr(compaction, "RECORDS_DEAD_MAX", 0)
 
     async def run(crash_after: int) -> bool:
-        host = MemoryHost(empty_disk())
-        await host.start()
-        identity = await init(host)
-        producer = identity.producer_id, identity.epoch
+        host, producer = await begun()
         await write(host, producer, b"a", 0)
         ending = asyncio.ensure_future(host.transactions.end("id", *producer, True))
         for step in range(crash_after):
@@ -319,10 +306,7 @@ def test_the_log_is_compacted_while_the_marker_is_on_its_way(
 
 def test_the_topic_is_deleted_while_the_marker_is_on_its_way() -> None:
     async def run() -> None:
-        host = MemoryHost(empty_disk())
-        await host.start()
-        identity = await init(host)
-        producer = identity.producer_id, identity.epoch
+        host, producer = await begun()
         await write(host, producer, b"a", 0)
         partition = host.topics["t"].partitions[0]
         ending = asyncio.ensure_future(host.transactions.end("id", *producer, True))
@@ -345,10 +329,7 @@ def test_the_topic_is_deleted_while_the_marker_is_on_its_way() -> None:
 
 def test_a_transaction_of_version_two_ended_by_an_older_request_is_known_after_a_power_cut() -> None:
     async def run() -> None:
-        host = MemoryHost(empty_disk())
-        await host.start()
-        identity = await init(host)
-        producer = identity.producer_id, identity.epoch
+        host, producer = await begun()
         assert await host.transactions.add_partitions("id", *producer, [P0], client_version=2) is ErrorCode.none
         await host.produce(*P0, b"a", producer, 0)
         assert (await host.transactions.end("id", *producer, True)).error_code is ErrorCode.none
