@@ -1,17 +1,23 @@
 """The plan's program with Java's own client of the 3.x line, the one that Spark's connector ships, driven over py4j.
 
 No compiler is needed, so any Java runtime will do. The client comes from Maven Central by the Ivy that Spark brings,
-once for each machine; what it needs besides, Spark has.
+once for each machine; what it needs besides, Spark has. It runs in a process of its own, because a Spark session in the
+same one changes what py4j does with exceptions.
+
+    python -m integration_tests.clients.java_program JAR   # the plan on stdin, the report on stdout
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +32,7 @@ JARS = Path(pyspark.__file__).parent / "jars"
 NEEDED = ("py4j", "slf4j-api", "lz4-java", "snappy-java", "zstd-jni")
 QUICK = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 FENCED = {"ProducerFencedException", "InvalidProducerEpochException"}
-DOWNLOAD_S_MAX, WAIT_S_MAX = 120, 30.0
+DOWNLOAD_S_MAX, RUN_S_MAX, WAIT_S_MAX = 120, 120, 30.0
 SERIALIZER = "org.apache.kafka.common.serialization.StringSerializer"
 DESERIALIZER = "org.apache.kafka.common.serialization.StringDeserializer"
 
@@ -43,6 +49,14 @@ def kafka_clients(directory: Path) -> Path:
 
 def run(plan: Plan, jar: Path) -> Report:
     """See `plan`."""
+    command = [sys.executable, "-m", "integration_tests.clients.java_program", str(jar)]
+    told = json.dumps(asdict(plan))
+    done = subprocess.run(command, input=told, capture_output=True, text=True, timeout=RUN_S_MAX, check=False)
+    assert done.returncode == 0, done.stderr
+    return Report.of_json(done.stdout)
+
+
+def _run(plan: Plan, jar: Path) -> Report:
     with _jvm(jar) as jvm:
         found = str(jvm.org.apache.kafka.common.utils.AppInfoParser.getVersion())
         assert found == VERSION
@@ -216,3 +230,7 @@ def _causes(error: Any) -> Iterator[str]:
 
 def _seen(record: Any) -> Seen:
     return Seen(record.partition(), record.offset(), record.timestamp(), record.value())
+
+
+if __name__ == "__main__":
+    print(json.dumps(asdict(_run(Plan(**json.load(sys.stdin)), Path(sys.argv[1])))))
