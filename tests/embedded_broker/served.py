@@ -113,8 +113,8 @@ class Served:
         return client
 
     async def topic(self, name: str, partitions: int = 1, **configs: str) -> None:
-        """Create a topic; underscores in config names stand for dots."""
-        named = {key.replace("_", "."): text for key, text in configs.items()}
+        """Create a topic that keeps its records, whose times are old; underscores in config names stand for dots."""
+        named = {"retention.ms": "-1"} | {key.replace("_", "."): text for key, text in configs.items()}
         async with self.broker.topics.changing:
             await self.broker.topics.create(name, partitions, named)
 
