@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 from kio.schema.errors import ErrorCode
@@ -32,6 +32,7 @@ from embedded_broker.coordinators.compaction import Compactor, Records
 from embedded_broker.coordinators.markers import MarkerWriter
 from embedded_broker.coordinators.ports import TRANSACTION_TOPIC, Host, Partition, TransactionConfig
 from embedded_broker.coordinators.producer_ids import NoProducerId, ProducerIds
+from embedded_broker.coordinators.slot import Slot
 from embedded_broker.room import NoRoom, suppress_full
 from embedded_broker.state import transaction_log, transactions
 from embedded_broker.state.producers import NO_EPOCH, NO_PRODUCER_ID
@@ -45,26 +46,6 @@ ENDING_PATIENCE_S = 0.1
 """How long the next transaction waits for the last one's markers. In Kafka only batches of transaction version 2 wait
 (`add.partitions.to.txn.retry.backoff.max.ms`), not those who add partitions by request."""
 NOT_THE_OWNER = frozenset({ErrorCode.invalid_producer_id_mapping, ErrorCode.producer_fenced})
-
-
-@dataclass(slots=True)
-class Slot:
-    """A transactional id in memory."""
-
-    # Invariant: a value that is on disk (but for epoch -1, which nobody has seen yet).
-    transaction: Transaction
-    # The step that is on its way to the disk; meanwhile everybody else is told to come back.
-    pending: Transaction | None = None
-    # Set while neither a step is pending nor markers are: the next step can be made.
-    settled: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def __post_init__(self) -> None:
-        self.settle()
-
-    def settle(self) -> None:
-        """Let those go on who wait, if the next step can be made."""
-        if self.pending is None and self.transaction.state not in transactions.PREPARED:
-            self.settled.set()
 
 
 Store = Callable[[Slot, Transaction], Coroutine[None, None, None]]
@@ -235,8 +216,9 @@ class TransactionCoordinator:
             return ErrorCode.invalid_request
         if slot is None:
             return ErrorCode.invalid_producer_id_mapping
-        ending = slot.pending is not None and slot.pending.state in transactions.PREPARED
-        known = slot.pending if slot.pending is not None and ending else slot.transaction
+        known = slot.transaction
+        if slot.pending is not None and slot.pending.state in transactions.PREPARED:
+            known = slot.pending
         return transactions.verify(known, producer_id, epoch, partition)
 
     async def end(
@@ -315,8 +297,7 @@ class TransactionCoordinator:
     async def _store(self, slot: Slot, made: Transaction) -> None:
         log = self._append(made)
         await self._host.durable(log)
-        slot.transaction, slot.pending = made, None
-        slot.settle()
+        slot.reach(made)
         self._watch(slot)
         if made.state in transactions.PREPARED:
             self._background.insist(f"markers {made.transactional_id}", partial(self._carry_out, slot))
@@ -327,10 +308,10 @@ class TransactionCoordinator:
         if await self.markers.write_one(name, prepared.producer_id, prepared.epoch, commit=True):
             await self._store(slot, prepared)  # the partition has gone, or is damaged: nothing was written
             return
-        slot.transaction, slot.pending = transactions.complete(prepared, self._host.clock.now_ms()), None
+        completed = transactions.complete(prepared, self._host.clock.now_ms())
         with suppress_full():  # a crash would have lost it, too
-            self._append(slot.transaction)
-        slot.settle()
+            self._append(completed)
+        slot.reach(completed)
         self._watch(slot)
 
     def _append(self, made: Transaction) -> Partition:
@@ -344,8 +325,7 @@ class TransactionCoordinator:
         await self.markers.write(prepared)
         completed = transactions.complete(prepared, self._host.clock.now_ms())
         self._append(completed)
-        slot.transaction = completed
-        slot.settle()
+        slot.reach(completed)
 
     def _live(self) -> Records:
         """What the log must hold: the reservation of producer ids, and each id's latest record."""
