@@ -103,10 +103,13 @@ def run_case(session: Session, case: str, both: Makers, topic: str, records: int
 
 
 def summary(runs: Runs) -> dict[str, dict[str, Figures]]:
-    """Medians."""
+    """Medians, each over the runs that have the figure."""
     return {
         case: {
-            system: {key: median(figures[key] for figures in found) for key in found[0]}
+            system: {
+                key: median(figures[key] for figures in found if key in figures)
+                for key in dict.fromkeys(key for figures in found for key in figures)
+            }
             for system, found in systems.items()
         }
         for case, systems in runs.items()

@@ -18,10 +18,7 @@ def section(results: dict[str, Any]) -> str:
     machine, settings = results["machine"], results["settings"]
     rates = {name: figures["records_per_s"] for name, figures in results["median"]["backlog"].items()}
     live = rates["eos-replicate"]
-    spread = {
-        name: f"{min(run['records_per_s'] for run in runs):,.0f} to {max(run['records_per_s'] for run in runs):,.0f}"
-        for name, runs in results["runs"]["backlog"].items()
-    }
+    spread = {name: report.spread(runs, "records_per_s") for name, runs in results["runs"]["backlog"].items()}
     (few, less), *_, (many, more) = sorted((int(size), peak) for size, peak in results["peak_mib"].items())
     lines = [
         f"{settings['started'][:10]}: {machine['cpu']}, {machine['cores']} cores; pyspark on local[*,4], "

@@ -13,13 +13,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from statistics import median
 
 import click
 from rich.console import Console
 
 from benchmarks import cases, load, perf_tools
-from benchmarks.__main__ import RESULTS, machine
+from benchmarks.__main__ import RESULTS, machine, summary
 from benchmarks.commits import Committer, fsyncs_each
 from benchmarks.serving import Embedded, Real, Served
 
@@ -44,16 +43,6 @@ class Figures:
         self.runs.setdefault(case, {}).setdefault(name, []).append(figures)
         self._console.print(case, name, {key: round(value, 2) for key, value in figures.items()}, highlight=False)
 
-    def medians(self) -> dict[str, dict[str, dict[str, float]]]:
-        """By case, broker and figure."""
-        return {
-            case: {
-                name: {key: median(run[key] for run in runs if key in run) for key in set().union(*runs)}
-                for name, runs in found.items()
-            }
-            for case, found in self.runs.items()
-        }
-
 
 @contextmanager
 def embedded(directory: Path) -> Iterator[Embedded]:
@@ -63,7 +52,7 @@ def embedded(directory: Path) -> Iterator[Embedded]:
     try:
         yield broker
     finally:
-        broker.stop()
+        broker.shut_down()
         shutil.rmtree(directory)
 
 
@@ -157,7 +146,7 @@ def main(runs: int, records: int, seconds: float, only: tuple[str, ...], out: Pa
     settings = {"runs": runs, "records": records, "seconds": seconds, "started": started.isoformat(timespec="seconds")}
     DIRECTORY.mkdir(exist_ok=True, parents=True)
     path = out or DIRECTORY / f"{started:%Y-%m-%d-%H%M}.json"
-    body = {"machine": machine(), "settings": settings, "median": figures.medians(), "runs": figures.runs}
+    body = {"machine": machine(), "settings": settings, "median": summary(figures.runs), "runs": figures.runs}
     path.write_text(json.dumps(body, indent=1) + "\n")
     console.print(f"written to {path}")
 

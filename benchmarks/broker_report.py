@@ -23,11 +23,6 @@ ROWS = (  # title, case, figure, format, aim
 )
 
 
-def _spread(runs: list[dict[str, float]], figure: str, form: str) -> str:
-    values = [run[figure] for run in runs if figure in run]
-    return f"{form.format(min(values))} to {form.format(max(values))}"
-
-
 def section(results: dict[str, Any]) -> str:
     """Markdown of one results file."""
     machine, settings, medians, runs = (results[key] for key in ("machine", "settings", "median", "runs"))
@@ -42,7 +37,7 @@ def section(results: dict[str, Any]) -> str:
     ]
     for title, case, figure, form, aim in ROWS:
         ours, theirs = (medians[case][name][figure] for name in (Embedded.name, Real.name))
-        spreads = [_spread(runs[case][name], figure, form) for name in (Embedded.name, Real.name)]
+        spreads = [report.spread(runs[case][name], figure, form) for name in (Embedded.name, Real.name)]
         lines.append(
             f"| {title} | {form.format(ours)} | {spreads[0]} | {form.format(theirs)} | {spreads[1]} "
             f"| {ours / theirs:.2f} | {aim} |"

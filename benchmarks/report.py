@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +68,12 @@ def section(results: dict[str, Any]) -> str:
         lines.append(f"| `{mode}` | {figures['records_per_s']:,.0f} | {figures['cpu_s_per_million']:.2f} |")
     lines += [f"\nNot counted: {stuck}." for stuck in results.get("stuck", ())]
     return "\n".join(lines) + "\n"
+
+
+def spread(runs: Sequence[Mapping[str, float]], figure: str, form: str = "{:,.0f}") -> str:
+    """The lowest and the highest of a figure, over the runs that have it."""
+    values = [run[figure] for run in runs if figure in run]
+    return f"{form.format(min(values))} to {form.format(max(values))}"
 
 
 def between(document: str, begin: str, end: str, text: str) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from benchmarks.clusters import Kafka, docker
+from benchmarks.systems import rss_mib, rss_peak_mib
 from integration_tests.harness.broker import free_port
 
 ACCEPT_S_MAX, LOOK_S = 60.0, 0.005
@@ -65,9 +66,6 @@ class Served(Protocol):
     def start_again(self) -> float:
         """Seconds from the start of the process to the first answered request."""
 
-    def stop(self) -> None:
-        """Remove it."""
-
 
 class _Process:
     """What Linux tells of a process."""
@@ -76,17 +74,13 @@ class _Process:
         """Its number."""
         raise NotImplementedError
 
-    def _status_mib(self, key: str) -> float:
-        lines = Path(f"/proc/{self.pid()}/status").read_text().splitlines()
-        return int(next(line for line in lines if line.startswith(f"{key}:")).split()[1]) / 1024
-
     def resident_mib(self) -> float:
         """See Served."""
-        return self._status_mib("VmRSS")
+        return rss_mib(self.pid())
 
     def peak_mib(self) -> float:
         """See Served."""
-        return self._status_mib("VmHWM")
+        return rss_peak_mib(self.pid())
 
     def forget_peak(self) -> None:
         """See Served."""
@@ -130,10 +124,6 @@ class Embedded(_Process):
         self._process.send_signal(signal.SIGTERM)
         self._process.wait()
 
-    def stop(self) -> None:
-        """See Served. Its directory stays."""
-        self.shut_down()
-
 
 class Real(_Process):
     """Kafka: a broker that is its own controller, in a container that is started with its data still there."""
@@ -168,5 +158,5 @@ class Real(_Process):
         return time.clock_gettime(time.CLOCK_BOOTTIME) - booted_s
 
     def stop(self) -> None:
-        """See Served."""
+        """Remove the container."""
         self._kafka.stop()

@@ -49,8 +49,17 @@ def cpu_s(pid: int) -> float:
 
 def rss_peak_mib(pid: int) -> float:
     """Highest resident memory of a process so far."""
+    return _status_mib(pid, "VmHWM")
+
+
+def rss_mib(pid: int) -> float:
+    """Resident memory of a process now, with what it shares."""
+    return _status_mib(pid, "VmRSS")
+
+
+def _status_mib(pid: int, key: str) -> float:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(key))
 
 
 def resident_mib(root: int) -> float:
