@@ -22,6 +22,7 @@ from tests.embedded_broker.cuts import Journal, Write, cuts
 from tests.embedded_broker.served import Client, batch, produce, serving
 
 NONE = ErrorCode.none
+LONG = "7777777777777"  # a retention in ms that keeps records of any time
 PLAIN_ID = 999_999
 KEPT = range(6)  # sequences that were sent before the writes that are cut
 INIT = {"transactional_id": "tx", "transaction_timeout": 60_000, "producer_id": -1, "producer_epoch": -1}
@@ -36,7 +37,7 @@ class Acked:
     committed: list[int] = field(default_factory=list)
     aborted: list[int] = field(default_factory=list)
     position: int = -1
-    configs: dict[str, str] = field(default_factory=dict)
+    configs: dict[str, str] = field(default_factory=lambda: {"retention.ms": "-1"})
     created: bool = False
     deleted: bool = False
 
@@ -104,10 +105,10 @@ async def _life(directory: Path, fs: Journal) -> None:
         await client.call("offset_commit", 5, group_id="g", generation_id_or_member_epoch=-1, member_id="",
                           topics=[{"name": "t", "partitions": [committed]}])  # fmt: skip
         acked.position = 7
-        change = {"name": "retention.ms", "config_operation": 0, "value": "77"}
+        change = {"name": "retention.ms", "config_operation": 0, "value": LONG}
         resource = {"resource_type": 2, "resource_name": "t", "configs": [change]}
         await client.call("incremental_alter_configs", 1, resources=[resource], validate_only=False)
-        acked.configs = {"retention.ms": "77"}
+        acked.configs = {"retention.ms": LONG}
         topic = {"name": "new", "num_partitions": 1, "replication_factor": 1}
         await client.call("create_topics", 7, topics=[topic], timeout=1000)
         acked.created = True
@@ -162,7 +163,7 @@ async def _check(directory: Path, fs: MemoryFileSystem, acked: Acked) -> None:
         assert fetched["t", 1].offset in (acked.position, 7)
         topic = broker.topics.get("t")
         assert topic is not None
-        assert topic.configs in (acked.configs, {"retention.ms": "77"})
+        assert topic.configs in (acked.configs, {"retention.ms": LONG})
         assert broker.topics.get("new") is not None or not acked.created
         assert broker.topics.get("old") is None or not acked.deleted
     finally:
