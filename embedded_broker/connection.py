@@ -31,7 +31,7 @@ REQUEST_BYTES = 200
 """What a request costs beside its bytes: thousands fit into one read."""
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.BufferedProtocol):
     """See the module. `client_id` is that of the request under way."""
 
     session: Session
@@ -114,8 +114,16 @@ class Connection(asyncio.Protocol):
             self._login_deadline.cancel()
             self._login_deadline = None
 
-    def data_received(self, data: bytes) -> None:
-        """See asyncio.Protocol."""
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """See asyncio.BufferedProtocol. All connections share one: it is read before anything else is."""
+        return self._server.inbox
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """See asyncio.BufferedProtocol."""
+        self.data_received(self._server.inbox[:nbytes])
+
+    def data_received(self, data: memoryview) -> None:
+        """Bytes from the socket, which are only there during this call."""
         if self.closed:
             return
         self.active_s = asyncio.get_running_loop().time()
@@ -139,7 +147,7 @@ class Connection(asyncio.Protocol):
         """A login has begun or ended: bare tokens, which may be short, come if the session says so, else requests."""
         self._framer.bytes_min = 0 if self.session.takes_tokens else PREFIX.size
 
-    def _decrypt(self, tls: TlsStream, data: bytes) -> bytes:
+    def _decrypt(self, tls: TlsStream, data: memoryview) -> bytes:
         before = tls.is_established
         plain = tls.receive(data)
         if out := tls.take():

@@ -26,6 +26,8 @@ from embedded_broker.wire.framing import PREFIX, read_header
 UNSUPPORTED_VERSION = 35
 SWEEP_S_MAX = 10.0
 UNSENT_BYTES_MAX = 1024 * 1024
+READ_BYTES_MAX = 1024 * 1024
+"""What is read from a socket at once: most requests then come in one piece."""
 OF_THE_CONNECTION = (ssl.SSLError, ConnectionError, NoRoom, PartitionStopped)
 """OSErrors that say nothing about the broker's files as a whole: nothing was changed."""
 
@@ -46,6 +48,8 @@ class Server:
         self._servers: list[asyncio.Server] = []
         self._connections: set[Connection] = set()
         config = broker.config
+        self.inbox = memoryview(bytearray(READ_BYTES_MAX))
+        """What connections read into; nothing of it is used after the call that brought it."""
         self.requests = Budget[Connection]("requests", config.buffered_bytes_max, self._requests_full)
         self.answers = Budget[Connection]("unread answers", config.answers_bytes_max, self._answers_full)
         self.connections_max = min(config.connections_max, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)

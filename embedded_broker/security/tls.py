@@ -66,7 +66,7 @@ class TlsStream:
         self.is_established = False
         """Whether the handshake is done, and with it the client's certificate checked."""
 
-    def receive(self, data: bytes) -> bytes:
+    def receive(self, data: bytes | memoryview) -> bytes:
         """Bytes from the socket → plain text. Afterwards `take` what the socket should get.
 
         Raises ssl.SSLError when the client doesn't speak TLS, or has no good certificate.

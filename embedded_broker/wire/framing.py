@@ -37,24 +37,35 @@ class Framer:
         return len(self._buffer)
 
     def feed(self, data: bytes | bytearray | memoryview) -> Iterator[bytes]:
-        """Take bytes in; yields whole frames. Raises BadFrame at a bad size, after the frames before it."""
-        self._buffer += data
-        while True:
-            if self._wanted < 0:
-                if len(self._buffer) < SIZE_BYTES:
-                    return
-                self._wanted = self._size()
-            end = SIZE_BYTES + self._wanted
-            if len(self._buffer) < end:
-                return
-            with memoryview(self._buffer) as view:
-                frame = bytes(view[SIZE_BYTES:end])
-            del self._buffer[:end]
-            self._wanted = -1
-            yield frame
+        """Take bytes in; yields whole frames. Raises BadFrame at a bad size, after the frames before it.
 
-    def _size(self) -> int:
-        size = int.from_bytes(self._buffer[:SIZE_BYTES], "big", signed=True)
+        A frame that is whole in `data` is copied once, out of it; `data` may be used for something else afterwards.
+        """
+        held = self._buffer
+        if held:
+            held += data
+        source, at = held or data, 0
+        while (end := self._end(source, at)) is not None:
+            with memoryview(source) as view:
+                frame = bytes(view[at + SIZE_BYTES : end])
+            at, self._wanted = end, -1
+            yield frame
+        if source is held:
+            del held[:at]
+        else:
+            held += memoryview(source)[at:]
+
+    def _end(self, source: bytes | bytearray | memoryview, at: int) -> int | None:
+        """Where the frame at `at` ends; None if it isn't whole."""
+        if self._wanted < 0:
+            if len(source) - at < SIZE_BYTES:
+                return None
+            self._wanted = self._size(source[at : at + SIZE_BYTES])
+        end = at + SIZE_BYTES + self._wanted
+        return end if end <= len(source) else None
+
+    def _size(self, prefix: bytes | bytearray | memoryview) -> int:
+        size = int.from_bytes(prefix, "big", signed=True)
         if not self.bytes_min <= size <= self.bytes_max:
             hint = " (TLS, where plain text is spoken?)" if size in TLS_RECORDS else ""
             raise BadFrame(f"frame of {size} bytes{hint}; allowed are {self.bytes_min} to {self.bytes_max}")
