@@ -49,6 +49,7 @@ class PartitionLog:
         With `open_first` a log without segments gets one: there is always one to append to.
         """
         self._fs, self.directory = fs, directory
+        self._durable_path = directory / DURABLE
         self.segment_bytes = segment_bytes
         first = [Segment(fs, directory, found.log_start)] if open_first and not found.segments else []
         segments = self.segments = found.segments + first
@@ -60,6 +61,7 @@ class PartitionLog:
         self.checkpoint_end = found.checkpoint_end  # -1: there is none
         self.checkpoint_bytes = 0  # how large it was with its index files when it was written last
         self.scan_cost_bytes = found.scanned_bytes  # what a start after a kill would have to go through now
+        self._appended_bytes = self._flushed_bytes = 0  # since it was opened
         self._failure: OSError | None = None
         self._flushing = Lock()  # held through an fsync: files are closed and removed only under it
         # Segments with bytes that may not be durable, in order; the last segment is always among them. With
@@ -99,6 +101,11 @@ class PartitionLog:
         """Bytes in all segments."""
         return sum(segment.size_bytes for segment in self.segments)
 
+    @property
+    def unflushed_bytes(self) -> int:
+        """What the next flush has to bring to the disk."""
+        return self._appended_bytes - self._flushed_bytes
+
     def append(self, batch: bytes | bytearray) -> None:
         """Append one batch whose offset is stamped already. Not durable before `flush`.
 
@@ -114,6 +121,7 @@ class PartitionLog:
         ):
             segment = self._roll(segment.end_offset)
         segment.append(header, batch)
+        self._appended_bytes += len(batch)
         self.scan_cost_bytes += len(batch) + BATCH_SCAN_BYTES
 
     def _roll(self, base_offset: int) -> Segment:
@@ -130,6 +138,7 @@ class PartitionLog:
             self._check_failure()
             with self._rolling:
                 end, waiting = self.log_end, list(self._unsynced)
+                appended_bytes = self._appended_bytes
             if end > self.durable_end:
                 try:
                     self._sync(waiting)
@@ -139,7 +148,7 @@ class PartitionLog:
                     raise
                 with self._rolling:
                     del self._unsynced[: len(waiting) - 1]
-                self.durable_end = end
+                self.durable_end, self._flushed_bytes = end, appended_bytes
             return end
 
     def _sync(self, segments: list[Segment]) -> None:
@@ -156,7 +165,7 @@ class PartitionLog:
     def _mark_durable(self, end: int) -> None:
         """Say how far all is durable. On a full disk that may not be possible at first; it may lag behind anyway."""
         try:
-            self._fs.overwrite(self.directory / DURABLE, encode_offset(end))
+            self._fs.overwrite(self._durable_path, encode_offset(end))
         except OSError as error:
             if error.errno not in FULL:
                 raise

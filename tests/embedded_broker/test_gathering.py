@@ -1,0 +1,88 @@
+"""Producers that are ahead of the disk get fewer, larger rounds of fsyncs; nobody else waits for that."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from embedded_broker.config import Fsync
+from embedded_broker.groupcommit import GATHER_BYTES_MIN, GATHER_S, GATHERING_S, GroupCommit
+from embedded_broker.log.memory_fs import MemoryFileSystem
+from embedded_broker.partition import Partition
+from embedded_broker.simulation.loop import SimulatedLoop
+from tests.embedded_broker.served import batch
+
+LARGE, SMALL = GATHER_BYTES_MIN // 2, 100
+
+
+class Scene:
+    """A partition in memory, on a disk that takes no time."""
+
+    def __init__(self) -> None:
+        self.partition = Partition.open(MemoryFileSystem(), Path("/t-0"), "t", 0, leader_epoch=0, segment_bytes=1 << 30)
+        self.commit = GroupCommit(Fsync.ALWAYS, 0, self._failed)
+
+    def _failed(self, error: OSError) -> None:
+        raise error
+
+    async def write(self, size: int) -> None:
+        """One producer's request."""
+        end = self.partition.append(batch(bytes(size))) + 1
+        await self.commit.durable(self.partition)
+        assert self.partition.high_watermark >= end
+
+    async def took_s(self, *requests: int) -> float:
+        """Until all of these, which come together, are answered."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await asyncio.gather(*(self.write(size) for size in requests))
+        return loop.time() - began
+
+
+def simulated(work: Callable[[Scene], Awaitable[None]]) -> None:
+    loop, scene = SimulatedLoop(Random(1), 0.0), Scene()
+
+    async def main() -> None:
+        await work(scene)
+        await scene.commit.stop()
+
+    try:
+        loop.run_until_complete(main())
+    finally:
+        loop.close()
+
+
+def test_who_is_ahead_waits_for_a_larger_round() -> None:
+    async def work(scene: Scene) -> None:
+        assert await scene.took_s(LARGE, LARGE) == 0
+        first = asyncio.ensure_future(scene.took_s(LARGE))
+        await asyncio.sleep(GATHER_S / 2)
+        second = asyncio.ensure_future(scene.took_s(LARGE))
+        assert await first == pytest.approx(GATHER_S)
+        assert await second == pytest.approx(GATHER_S / 2)
+        assert scene.commit.rounds == 2
+
+    simulated(work)
+
+
+@pytest.mark.parametrize("requests", [(SMALL, SMALL, SMALL), (LARGE * 3,)], ids=["small ones", "one at a time"])
+def test_others_are_never_held_up(requests: tuple[int, ...]) -> None:
+    async def work(scene: Scene) -> None:
+        for _ in range(3):
+            assert await scene.took_s(*requests) == 0
+
+    simulated(work)
+
+
+def test_it_is_over_soon_after_the_last_large_round() -> None:
+    async def work(scene: Scene) -> None:
+        await scene.took_s(LARGE, LARGE)
+        assert await scene.took_s(SMALL) == pytest.approx(GATHER_S)
+        await asyncio.sleep(GATHERING_S)
+        assert await scene.took_s(SMALL) == 0
+
+    simulated(work)
