@@ -13,7 +13,15 @@ from kafka.errors import InvalidProducerEpochError, ProducerFencedError
 
 from integration_tests.clients.plan import IDEMPOTENT, Plan, Report, Seen, stage
 
-POLL_MS, WAIT_S_MAX = 200, 30.0
+POLL_MS, WAIT_S_MAX = 200, 60.0
+# By themselves, this client's waits for an answer are 30 s, or 5 minutes when it joins a group: what is lost once
+# must be asked for again before the test gives up.
+PATIENCE = {
+    "request_timeout_ms": 15_000,
+    "session_timeout_ms": 6_000,
+    "heartbeat_interval_ms": 1_000,
+    "max_poll_interval_ms": 10_000,
+}
 
 
 def run(plan: Plan) -> Report:
@@ -51,6 +59,7 @@ class _Program:
             auto_offset_reset="earliest",
             enable_auto_commit=False,
             fetch_max_wait_ms=50,
+            **PATIENCE,
         )
 
     def _write(self, stage: str, **options: Any) -> None:
@@ -126,10 +135,20 @@ def _poll(reader: Any, count: int) -> list[Any]:
     found: list[Any] = []
     deadline = time.monotonic() + WAIT_S_MAX
     while len(found) < count:
-        assert time.monotonic() < deadline, f"{len(found)} of {count} records"
+        assert time.monotonic() < deadline, f"{len(found)} of {count} records; {_state(reader)}"
         for records in reader.poll(timeout_ms=POLL_MS).values():
             found += records
     return found
+
+
+def _state(reader: Any) -> str:
+    """What a reader that stands still may be waiting for."""
+    coordinator, partitions = reader._coordinator, reader._subscription.assignment
+    positions = {at: (state.position, state.awaiting_reset) for at, state in partitions.items()}
+    return (
+        f"group {coordinator.state}, coordinator {coordinator.coordinator_id}, {coordinator.group_metadata()}, "
+        f"joining {coordinator._join_task}, positions and resets {positions}"
+    )
 
 
 def _seen(record: Any) -> Seen:
