@@ -13,7 +13,7 @@ from embedded_broker.state import transaction_log
 from embedded_broker.state.transactions import TxnState
 from embedded_broker.wire.records import decode
 from tests.embedded_broker.coordinators.memory_host import MemoryHost, empty_disk
-from tests.embedded_broker.coordinators.test_transactions import P0, P1, TIMEOUT_MS, completed, init, until
+from tests.embedded_broker.coordinators.transacting import P0, P1, TIMEOUT_MS, completed, init, until
 
 
 async def begun() -> tuple[MemoryHost, tuple[int, int]]:

@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker.coordinators.ports import OFFSETS_PARTITION, OFFSETS_TOPIC, TRANSACTION_TOPIC, TransactionConfig
 from tests.embedded_broker.coordinators.memory_host import MemoryHost, empty_disk
-from tests.embedded_broker.coordinators.test_transactions import P0, add_and_write, completed, init
+from tests.embedded_broker.coordinators.transacting import P0, add_and_write, completed, init
 
 
 async def disk_without_markers(*, without_the_beginning: bool) -> dict[str, list[list[bytes]]]:

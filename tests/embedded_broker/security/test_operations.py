@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker.security.acls import Operation, Permission, Resource
 from tests.embedded_broker.security.denials import creation
-from tests.embedded_broker.security.test_enforcing import allow, guarded, login
+from tests.embedded_broker.security.guarded import allow, guarded, login
 from tests.embedded_broker.served import Client, serving
 
 NOT_ASKED = -(2**31)
