@@ -66,7 +66,7 @@ def kafka(role: str, name: str = Real.name, **settings: str) -> Iterator[Real]:
         broker.stop()
 
 
-def throughput(figures: Figures, broker: Served, records: int) -> None:
+def throughput(broker: Served, records: int) -> dict[str, float]:
     """Produce, then consume the same; memory while it is produced."""
     topic = cases.topic_name("perf")
     load.create(broker.bootstrap, topic)
@@ -75,7 +75,7 @@ def throughput(figures: Figures, broker: Served, records: int) -> None:
     peak = broker.peak_mib()
     consumed = perf_tools.consume(broker.bootstrap, topic, records)
     load.delete(broker.bootstrap, topic)
-    figures.add("throughput", broker.name, produce_per_s=produced, consume_per_s=consumed, produce_peak_mib=peak)
+    return {"produce_per_s": produced, "consume_per_s": consumed, "produce_peak_mib": peak}
 
 
 def transactions(figures: Figures, brokers: list[Served], seconds: float) -> None:
@@ -100,15 +100,19 @@ def start(figures: Figures, broker: Served) -> None:
 
 
 def measure(figures: Figures, directory: Path, only: tuple[str, ...], runs: int, records: int, seconds: float) -> None:
-    """All cases; within a round the brokers take turns, and the first one changes from round to round."""
+    """All cases; within a round the brokers take turns, and the first one changes from round to round.
+
+    A round of throughput before the first isn't counted: a JVM that has just started is slower than one at work.
+    """
     with ExitStack() as stack:
         ours = stack.enter_context(embedded(directory / "ours"))
         theirs = stack.enter_context(kafka("broker"))
-        for number in range(runs):
-            both: list[Served] = [ours, theirs][:: 1 if number % 2 == 0 else -1]
-            if "throughput" in only:
-                for broker in both:
-                    throughput(figures, broker, records)
+        for number in range(runs + 1 if "throughput" in only else 0):
+            both: list[Served] = [ours, theirs][:: 1 if number % 2 else -1]
+            for broker in both:
+                found = throughput(broker, records)
+                if number > 0:
+                    figures.add("throughput", broker.name, **found)
         if "transactions" in only:
             flushing = stack.enter_context(kafka("flushing", FLUSHING, KAFKA_LOG_FLUSH_INTERVAL_MESSAGES="1"))
             for _ in range(runs):
