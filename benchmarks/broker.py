@@ -7,6 +7,7 @@ before it acknowledges anything; Kafka does not, except in the case that says so
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -67,7 +68,11 @@ def kafka(role: str, name: str = Real.name, **settings: str) -> Iterator[Real]:
 
 
 def throughput(broker: Served, records: int) -> dict[str, float]:
-    """Produce, then consume the same; memory while it is produced."""
+    """Produce, then consume the same; memory while it is produced.
+
+    Before, the disk gets what is still to be written: what one broker left in memory isn't the other's to wait for.
+    """
+    os.sync()
     topic = cases.topic_name("perf")
     load.create(broker.bootstrap, topic)
     broker.forget_peak()
