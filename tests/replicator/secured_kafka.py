@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 import time
 import uuid
@@ -12,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclBinding,
@@ -25,18 +22,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from integration_tests.harness.broker import free_port
+from integration_tests.harness.kafka_container import IMAGE, need_kafka
 from replicator import checkpoint, names
 from replicator.checkpoint import Evidence
 from replicator.config import Config, Flow, load
 
-IMAGE = "apache/kafka:4.3.0"
 PASSWORDS = {"admin": "admin-pw", "alice": "alice-pw"}
-
-
-def no_kafka(reason: str) -> None:
-    if os.environ.get("EOS_REQUIRE_KAFKA") == "1":
-        pytest.fail(f"EOS_REQUIRE_KAFKA=1, but {reason}")
-    pytest.skip(f"needs a real Kafka, but {reason}")
 
 
 @dataclass(frozen=True)
@@ -104,10 +95,7 @@ def settings(plain: int, secured: int, inner: int, controller: int) -> dict[str,
 @contextmanager
 def running() -> Iterator[Kafka]:
     """Skips the test where it can't be; EOS_REQUIRE_KAFKA=1 makes it fail instead."""
-    if shutil.which("docker") is None:
-        no_kafka("there is no docker")
-    if subprocess.run(["docker", "image", "inspect", IMAGE], capture_output=True, check=False).returncode:
-        no_kafka(f"docker has no image {IMAGE}")
+    need_kafka()
     ports = [free_port() for _ in range(4)]
     name = f"eos-secured-{uuid.uuid4().hex[:8]}"
     variables = [part for key, value in settings(*ports).items() for part in ("-e", f"{key}={value}")]
