@@ -132,20 +132,10 @@ def _poll(reader: Any, count: int) -> list[Any]:
     found: list[Any] = []
     deadline = time.monotonic() + WAIT_S_MAX
     while len(found) < count:
-        assert time.monotonic() < deadline, f"{len(found)} of {count} records; {_state(reader)}"
+        assert time.monotonic() < deadline, f"{len(found)} of {count} records"
         for records in reader.poll(timeout_ms=POLL_MS).values():
             found += records
     return found
-
-
-def _state(reader: Any) -> str:
-    """What a reader that stands still may be waiting for."""
-    coordinator, partitions = reader._coordinator, reader._subscription.assignment
-    positions = {at: (state.position, state.awaiting_reset) for at, state in partitions.items()}
-    return (
-        f"group {coordinator.state}, coordinator {coordinator.coordinator_id}, {coordinator.group_metadata()}, "
-        f"joining {coordinator._join_task}, positions and resets {positions}"
-    )
 
 
 def _seen(record: Any) -> Seen:
