@@ -1,4 +1,4 @@
-"""Producers that are ahead of the disk get fewer, larger rounds of fsyncs; nobody else waits for that."""
+"""Producers that are ahead of the disk get fewer, larger rounds of fsyncs; without them nobody waits for that."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_who_is_ahead_waits_for_a_larger_round() -> None:
 
 
 @pytest.mark.parametrize("requests", [(SMALL, SMALL, SMALL), (LARGE * 3,)], ids=["small ones", "one at a time"])
-def test_others_are_never_held_up(requests: tuple[int, ...]) -> None:
+def test_without_them_nobody_is_held_up(requests: tuple[int, ...]) -> None:
     async def work(scene: Scene) -> None:
         for _ in range(3):
             assert await scene.took_s(*requests) == 0
