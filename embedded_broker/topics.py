@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 
 from embedded_broker.groupcommit import GroupCommit
-from embedded_broker.log.fs import FileSystem
+from embedded_broker.log.fs import FileSystem, SyncFailed
 from embedded_broker.log.segment import CorruptLog, OnBatch
 from embedded_broker.metadata_log import MetadataLog
 from embedded_broker.partition import Partition
@@ -126,10 +126,12 @@ class Topics:
         """A partition of what is on disk. One that is damaged, or can't be read, is stopped and the others go on.
 
         Raises CorruptLog or OSError for the internal ones, which the broker can't be without; OSError for any if it is
-        not the disk's (too many open files, no right to read).
+        not the disk's (too many open files, no right to read), or an fsync has failed.
         """
         try:
             return self._open(topic, index, on_batch)
+        except SyncFailed:
+            raise
         except (CorruptLog, OSError) as error:
             if topic.is_internal or (isinstance(error, OSError) and error.errno != errno.EIO):
                 raise

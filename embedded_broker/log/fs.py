@@ -18,6 +18,10 @@ FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Error numbers that say that there is no room, and that nothing else is wrong."""
 
 
+class SyncFailed(OSError):
+    """An fsync has failed: whatever was written since the last one may be there or not."""
+
+
 class File(Protocol):
     """An open append-only file. Positions and sizes are bytes. `sync` may be called by another thread."""
 

@@ -18,6 +18,8 @@ from kio.schema.errors import ErrorCode
 from embedded_broker.api.registry import Answer
 from embedded_broker.broker import Broker
 from embedded_broker.config import BrokerConfig
+from embedded_broker.log.format import CHECKPOINT, DURABLE
+from embedded_broker.log.fs import SyncFailed
 from embedded_broker.log.memory_fs import MemoryFileSystem
 from embedded_broker.log.segment import CorruptLog
 from embedded_broker.partition import PartitionStopped
@@ -167,6 +169,38 @@ def test_a_start_that_cannot_read_cuts_nothing(tmp_path: Path) -> None:
             client = await served.client()
             got = (await client.call("fetch", 9, **fetch("t", 0, 0))).responses[0].partitions
             assert [(each.error_code, each.high_watermark) for each in got] == [(NONE, BATCHES)] * 2
+
+    asyncio.run(main())
+
+
+def test_a_start_whose_fsync_fails_is_none(tmp_path: Path) -> None:
+    """What can't be read stops its partition; after a failed fsync nobody knows what is on the disk."""
+
+    async def main() -> None:
+        fs = MemoryFileSystem()
+        await _written(tmp_path, fs)
+        refused, number = set(), 0
+        while True:
+            for path in [path for path in fs._inodes if path.name in (CHECKPOINT, DURABLE)]:
+                fs.remove(path)  # so that everything has to be flushed
+            fs.fail("sync", errno.EIO, after=number)
+            number += 1
+            broker = Broker(BrokerConfig(tmp_path, port=0), fs)
+            try:
+                await broker.start()
+            except OSError as error:
+                broker.abandon()
+                refused.add(type(error))
+            else:
+                struck = not fs._faults
+                assert not struck or broker.failed.done()
+                assert all(each.stopped is None for each in broker.topics.get("t").partitions)  # type: ignore[union-attr]
+                broker.abandon()
+                if not struck:
+                    break
+            fs.process_gone()
+        assert refused == {SyncFailed}
+        assert number > 5, "of the metadata, two internal topics and two partitions"
 
     asyncio.run(main())
 
