@@ -7,15 +7,14 @@ timestamps).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.batch_rules import BEFORE_UNBOUNDED_MS, Rules
 from embedded_broker.partition import Partition
 from embedded_broker.state.producers import Duplicate, Refuse
-from embedded_broker.topic_configs import CONFIGS, is_compacted, number, segment_bytes, value
 from embedded_broker.verifying import Verify
 from embedded_broker.wire.batch import (
     COMPRESSION_MASK,
@@ -58,33 +57,6 @@ class Appended:
     append_time_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """What a topic's configs ask of a batch."""
-
-    message_bytes_max: int
-    segment_bytes: int
-    log_append_time: bool
-    before_ms_max: int
-    after_ms_max: int
-    needs_keys: bool
-
-    @classmethod
-    def of(cls, configs: Mapping[str, str]) -> Rules:
-        """From a topic's own configs."""
-        return cls(
-            number(configs, "max.message.bytes"),
-            segment_bytes(configs),
-            value(configs, "message.timestamp.type") == "LogAppendTime",
-            number(configs, "message.timestamp.before.max.ms"),
-            number(configs, "message.timestamp.after.max.ms"),
-            is_compacted(configs),
-        )
-
-
-BEFORE_UNBOUNDED = int(CONFIGS["message.timestamp.before.max.ms"].default)
-
-
 def append(
     partition: Partition, records: bytes | bytearray | None, now_ms: int, transactional_id: str | None, verify: Verify
 ) -> Appended:
@@ -93,7 +65,7 @@ def append(
     `verify` says whether a batch that would open a transaction belongs to one that the coordinator knows.
     Raises Refused with nothing appended, or OSError.
     """
-    rules = Rules.of(partition.configs)
+    rules = partition.rules
     header = check(records, rules, now_ms)
     assert records
     if header.is_transactional and transactional_id is None:
@@ -188,7 +160,7 @@ def _check_records(batch: bytes | bytearray, header: BatchHeader, rules: Rules, 
     """The rules about keys and times; records are decoded only if one of them could be broken."""
     bounded = not rules.log_append_time
     too_late = bounded and header.max_timestamp - now_ms > rules.after_ms_max
-    too_early = bounded and rules.before_ms_max < BEFORE_UNBOUNDED
+    too_early = bounded and rules.before_ms_max < BEFORE_UNBOUNDED_MS
     if not (rules.needs_keys or too_late or too_early):
         return
     error_code, found = ErrorCode.invalid_record, []

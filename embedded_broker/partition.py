@@ -17,6 +17,7 @@ from typing import Protocol, TypeVar
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.batch_rules import Rules
 from embedded_broker.log.checkpoint import State
 from embedded_broker.log.fs import FileSystem
 from embedded_broker.log.partition_log import Capture, PartitionLog
@@ -24,6 +25,7 @@ from embedded_broker.log.segment import CorruptLog, OnBatch, Segment
 from embedded_broker.log.stopped_log import StoppedLog
 from embedded_broker.room import Room, suppress_full
 from embedded_broker.state.producers import PartitionProducers
+from embedded_broker.topic_configs import segment_bytes, segment_ms
 from embedded_broker.wire.batch import BatchHeader, iter_batches, read_header, stamp
 from embedded_broker.wire.records import marker_commits
 
@@ -51,7 +53,8 @@ class Partition:
     def __init__(self, topic: str, index: int, leader_epoch: int, room: Room | None, internal: bool) -> None:
         self.topic, self.index, self.leader_epoch = topic, index, leader_epoch
         self._room, self._internal = room, internal
-        self.configs: Mapping[str, str] = {}
+        self.configs: Mapping[str, str] = {}  # see `configure`
+        self.rules = Rules.of({})
         self.producers = PartitionProducers()
         self.high_watermark = 0
         self.closed = False
@@ -114,6 +117,11 @@ class Partition:
         partition.log = StoppedLog(fs, directory, str(error))
         partition.stop(error)
         return partition
+
+    def configure(self, configs: Mapping[str, str]) -> None:
+        """The topic's own configs are these from now on; call it again when they have changed."""
+        self.configs, self.rules = configs, Rules.of(configs)
+        self.log.segment_bytes, self.log.segment_ms = segment_bytes(configs), segment_ms(configs)
 
     def stop(self, error: Exception) -> None:
         """Serve nothing from now on; the other partitions go on. Readers that wait are told."""

@@ -23,7 +23,7 @@ from embedded_broker.log.segment import CorruptLog, OnBatch
 from embedded_broker.metadata_log import MetadataLog
 from embedded_broker.partition import Partition
 from embedded_broker.room import NoRoom, Room
-from embedded_broker.topic_configs import segment_bytes, segment_ms
+from embedded_broker.topic_configs import segment_bytes
 
 PREFIX = "topic:"
 TRANSACTION_TOPIC, OFFSETS_TOPIC = "__transaction_state", "__consumer_offsets"
@@ -159,8 +159,7 @@ class Topics:
             now_ms=self._now_ms(),
             on_batch=on_batch,
         )
-        partition.configs = topic.configs
-        partition.log.segment_ms = segment_ms(topic.configs)
+        partition.configure(topic.configs)
         return partition
 
     async def _make(self, topic: Topic, count: int) -> list[Partition]:
@@ -210,8 +209,7 @@ class Topics:
         topic.configs.clear()
         topic.configs.update(configs)
         for partition in topic.partitions:
-            partition.log.segment_bytes = segment_bytes(topic.configs)
-            partition.log.segment_ms = segment_ms(topic.configs)
+            partition.configure(topic.configs)
 
     async def delete(self, topic: Topic) -> None:
         """Delete a topic durably, then its files; hold `changing`. Raises NoRoom with nothing changed, or OSError."""

@@ -33,6 +33,7 @@ class Api:
     write_header: Callable[[int], bytes]
 
 
+@cache
 def entity(name: str, version: int, kind: str) -> Any:
     """kio's class of a request or response; raises ModuleNotFoundError."""
     title = "".join(part.capitalize() for part in name.split("_")) + kind.capitalize()

@@ -1,0 +1,35 @@
+"""What the configs of a topic ask of a batch. Looked up when they change: a broker under load asks for it thousands of
+times a second."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from embedded_broker.topic_configs import CONFIGS, is_compacted, number, segment_bytes, value
+
+BEFORE_UNBOUNDED_MS = int(CONFIGS["message.timestamp.before.max.ms"].default)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """See the module."""
+
+    message_bytes_max: int
+    segment_bytes: int
+    log_append_time: bool
+    before_ms_max: int
+    after_ms_max: int
+    needs_keys: bool
+
+    @classmethod
+    def of(cls, configs: Mapping[str, str]) -> Rules:
+        """From a topic's own configs."""
+        return cls(
+            number(configs, "max.message.bytes"),
+            segment_bytes(configs),
+            value(configs, "message.timestamp.type") == "LogAppendTime",
+            number(configs, "message.timestamp.before.max.ms"),
+            number(configs, "message.timestamp.after.max.ms"),
+            is_compacted(configs),
+        )
