@@ -21,6 +21,7 @@ from embedded_broker.security.compose import Security
 from embedded_broker.topics import INTERNAL, OFFSETS_TOPIC, TRANSACTION_TOPIC, Topics
 from embedded_broker.wire.batch import BatchHeader
 from embedded_broker.wire.records import decode
+from embedded_broker.workers import Threads, Workers
 
 if TYPE_CHECKING:
     from embedded_broker.coordinators.groups import GroupCoordinator
@@ -53,14 +54,15 @@ class Broker:
         fs: FileSystem | None = None,
         clock: Clock | None = None,
         new_uuid: Callable[[], uuid.UUID] = uuid.uuid4,
+        workers: Callable[[int, str], Workers] = Threads,
     ) -> None:
-        """Files, time and randomness come in from outside, so that tests can hold, break or repeat them."""
+        """Files, time, randomness and threads come in from outside, so that tests can hold, break or repeat them."""
         self.config = config
         self.fs: FileSystem = fs or RealFileSystem()
         self.clock: Clock = clock or SystemClock()
         self.new_uuid = new_uuid
         self.port = config.listening[0].port
-        self.commit = GroupCommit(config.fsync, config.fsync_interval_ms, self.fail)
+        self.commit = GroupCommit(config.fsync, config.fsync_interval_ms, self.fail, workers)
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self.room = Room(self.fs, config.data_dir, self.fail)
         self._lock: Lock

@@ -3,7 +3,7 @@
 Invariants
 - Each batch, and each segment, begins where its predecessor ends; below `compacted_end`, there or later.
 - What is below `durable_end` is on disk, with the names of its files; it is never cut.
-- Everything is called by one thread, except `flush`, which any other thread may call.
+- Everything is called by one thread, except `flush` and `store_checkpoint`, which any other thread may call.
 - After a failed fsync nobody knows what is on disk (and a second fsync would say all is well): the log refuses
   everything but reading. Opening it again finds out.
 """
@@ -177,19 +177,29 @@ class PartitionLog:
         return Capture(Checkpoint(self.log_end, state), indexes, self.scan_cost_bytes)
 
     def write_checkpoint(self, captured: Capture) -> None:
-        """Make the log durable as far as the checkpoint speaks of it, then the checkpoint. From any thread.
+        """Make the log durable as far as the checkpoint speaks of it, then the checkpoint. Segments must not be removed
+        meanwhile. Raises OSError; the checkpoint before is still good then."""
+        self.checkpoint_stored(captured, self.store_checkpoint(captured))
 
-        Segments must not be removed meanwhile. Raises OSError; the checkpoint before is still good then.
+    def store_checkpoint(self, captured: Capture) -> int:
+        """`write_checkpoint` but for what the log notes of it in `checkpoint_stored`; from any thread.
+
+        Returns: bytes of the checkpoint and the index files that came with it.
         """
         if self.durable_end < captured.checkpoint.offset:
             self.flush()
-        for segment, end, data in captured.indexes:
+        for segment, _, data in captured.indexes:
             self._fs.write_atomically(segment.index_path, data)
-            segment.indexed_end = end
         data = checkpoint.encode(captured.checkpoint)
         self._fs.write_atomically(self.directory / CHECKPOINT, data)
+        return len(data) + sum(len(each) for _, _, each in captured.indexes)
+
+    def checkpoint_stored(self, captured: Capture, size_bytes: int) -> None:
+        """Note what `store_checkpoint` has written."""
+        for segment, end, _ in captured.indexes:
+            segment.indexed_end = end
         self.checkpoint_end = captured.checkpoint.offset
-        self.checkpoint_bytes = len(data) + sum(len(each) for _, _, each in captured.indexes)
+        self.checkpoint_bytes = size_bytes
         self.scan_cost_bytes -= captured.scan_cost_bytes
 
     def _check_failure(self) -> None:

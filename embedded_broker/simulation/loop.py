@@ -12,7 +12,7 @@ import contextvars
 import itertools
 import warnings
 from asyncio import base_events
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from random import Random
 from typing import Any, TypeVar, cast
 
@@ -94,7 +94,8 @@ class SimulatedLoop(base_events.BaseEventLoop):
         return _unless_dead(super().call_at(when, callback, *args, context=context))
 
     def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
-        """See asyncio. The work itself is one step; what others do before and after it is up to chance."""
+        """See asyncio; also what `asyncio.to_thread` calls. The work itself is one step; what others do before and
+        after it is up to chance."""
         future: asyncio.Future[T] = self.create_future()
         before_s, after_s = (self._random.uniform(0, self._disk_delay_s_max / 2) for _ in range(2))
 
@@ -147,6 +148,20 @@ class SimulatedLoop(base_events.BaseEventLoop):
                     with contextlib.suppress(BaseException):  # what the dead say of it is of no interest
                         cast(Coroutine[Any, Any, Any], task.get_coro()).close()
             process.tasks.clear()
+
+
+class SimulatedThreads:
+    """See `embedded_broker.workers.Workers`: as many threads as there is work for."""
+
+    def __init__(self, count: int, name: str) -> None:
+        self._loop = cast(SimulatedLoop, asyncio.get_running_loop())
+
+    def all(self, work: Sequence[Callable[[], T]]) -> asyncio.Future[list[T | BaseException]]:
+        """See Workers."""
+        return asyncio.gather(*(self._loop.run_in_executor(None, each) for each in work), return_exceptions=True)
+
+    def stop(self) -> None:
+        """See Workers."""
 
 
 H = TypeVar("H", bound=asyncio.Handle)

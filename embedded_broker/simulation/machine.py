@@ -20,7 +20,7 @@ from embedded_broker.connection import Connection
 from embedded_broker.server import Server
 from embedded_broker.simulation.disk import Disk
 from embedded_broker.simulation.history import History, Kind
-from embedded_broker.simulation.loop import Process, SimulatedLoop
+from embedded_broker.simulation.loop import Process, SimulatedLoop, SimulatedThreads
 from embedded_broker.simulation.network import Network
 from embedded_broker.simulation.schedule import KILL, FailedSync, FullDisk
 from embedded_broker.simulation.trace import Trace
@@ -94,7 +94,7 @@ class Machine:
         self._loop.spawn(process, self._run()).add_done_callback(self._ended, context=self.outside)
 
     async def _run(self) -> None:
-        broker = Broker(self._config, self.disk, self._loop, self._new_uuid)
+        broker = Broker(self._config, self.disk, self._loop, self._new_uuid, SimulatedThreads)
         self.broker = broker
         await broker.start()
         await _Server(broker, self).start()

@@ -304,7 +304,7 @@ def test_a_start_after_a_kill_has_little_to_read_however_seldom_there_was_an_fsy
             await broker.commit.durable(partition)
             assert partition.high_watermark == number + 1
             await asyncio.sleep(0)
-        while broker.commit._task is not None:  # noqa: ASYNC110 - nobody else waits for it
+        while broker.commit._task is not None or broker.commit._checkpoint_task is not None:  # noqa: ASYNC110 - nobody else waits for it
             await asyncio.sleep(0.001)
         durable = partition.log.durable_end
         partition.append(encode([(b"k", b"last")], count))

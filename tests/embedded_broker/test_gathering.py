@@ -13,7 +13,7 @@ from embedded_broker.config import Fsync
 from embedded_broker.groupcommit import GATHER_BYTES_MIN, GATHER_S, GATHERING_S, GroupCommit
 from embedded_broker.log.memory_fs import MemoryFileSystem
 from embedded_broker.partition import Partition
-from embedded_broker.simulation.loop import SimulatedLoop
+from embedded_broker.simulation.loop import SimulatedLoop, SimulatedThreads
 from tests.embedded_broker.served import batch
 
 LARGE, SMALL = GATHER_BYTES_MIN // 2, 100
@@ -24,7 +24,7 @@ class Scene:
 
     def __init__(self) -> None:
         self.partition = Partition.open(MemoryFileSystem(), Path("/t-0"), "t", 0, leader_epoch=0, segment_bytes=1 << 30)
-        self.commit = GroupCommit(Fsync.ALWAYS, 0, self._failed)
+        self.commit = GroupCommit(Fsync.ALWAYS, 0, self._failed, SimulatedThreads)
 
     def _failed(self, error: OSError) -> None:
         raise error
@@ -44,9 +44,10 @@ class Scene:
 
 
 def simulated(work: Callable[[Scene], Awaitable[None]]) -> None:
-    loop, scene = SimulatedLoop(Random(1), 0.0), Scene()
+    loop = SimulatedLoop(Random(1), 0.0)
 
     async def main() -> None:
+        scene = Scene()
         await work(scene)
         await scene.commit.stop()
 

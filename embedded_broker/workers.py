@@ -1,0 +1,96 @@
+"""Work that waits for the disk, side by side in a few threads.
+
+Invariant: the event loop is woken once for all that was begun together, by what ends last: each wake-up costs about as
+much as a small fsync.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+from threading import Lock, Thread
+from typing import Any, Generic, Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class Workers(Protocol):
+    """Whoever does such work: threads, or what stands for them in a simulation."""
+
+    def all(self, work: Sequence[Callable[[], T]]) -> asyncio.Future[list[T | BaseException]]:
+        """What each has returned, or the exception that it has raised."""
+
+    def stop(self) -> None:
+        """Let what was begun end; begin nothing more."""
+
+
+class Threads:
+    """See the module. They are started when there is work for them."""
+
+    def __init__(self, count: int, name: str) -> None:
+        """At most `count` threads."""
+        self._count, self._name = count, name
+        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._threads: list[Thread] = []
+        self._stopped = False
+
+    def all(self, work: Sequence[Callable[[], T]]) -> asyncio.Future[list[T | BaseException]]:
+        """See Workers. Called on the event loop."""
+        if self._stopped:
+            raise RuntimeError(f"{self._name}: stopped already")
+        together = _Together(work)
+        for number in range(len(work)):
+            self._jobs.put(together.job(number))
+        while len(self._threads) < min(self._count, len(work)):
+            # Daemons: a process that ends without having stopped its broker doesn't wait for them.
+            thread = Thread(target=self._work, name=f"{self._name} {len(self._threads)}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        return together.ended
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job()
+
+    def stop(self) -> None:
+        """See Workers."""
+        self._stopped = True
+        for _ in self._threads:
+            self._jobs.put(None)
+        for thread in self._threads:
+            thread.join()
+        self._threads.clear()
+
+
+class _Together(Generic[T]):
+    """What was begun together. `ended` belongs to the event loop; the rest is changed under the lock."""
+
+    def __init__(self, work: Sequence[Callable[[], T]]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[list[T | BaseException]] = self._loop.create_future()
+        self._work = work
+        self._results: list[Any] = [None] * len(work)
+        self._lock, self._left = Lock(), len(work)
+        if not work:
+            self._settle()
+
+    def job(self, number: int) -> Callable[[], None]:
+        """What a thread does for one of them."""
+
+        def run() -> None:
+            try:
+                self._results[number] = self._work[number]()
+            except BaseException as error:  # noqa: BLE001 - goes to whoever waits
+                self._results[number] = error
+            with self._lock:
+                self._left -= 1
+                is_last = self._left == 0
+            if is_last:
+                self._loop.call_soon_threadsafe(self._settle)
+
+        return run
+
+    def _settle(self) -> None:
+        if not self.ended.done():  # else nobody waits any more
+            self.ended.set_result(self._results)

@@ -1,0 +1,92 @@
+"""A checkpoint goes on beside the rounds of fsyncs; only who removes files waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+
+from embedded_broker import checkpoints
+from embedded_broker.config import Fsync
+from embedded_broker.groupcommit import GroupCommit
+from embedded_broker.log.memory_fs import MemoryFileSystem
+from embedded_broker.partition import Partition
+from tests.embedded_broker.served import batch
+
+PATIENCE_S = 20
+
+
+class Held(MemoryFileSystem):
+    """Writes no checkpoint before it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.go = threading.Event(), threading.Event()
+
+    def write_atomically(self, path: Path, data: bytes) -> None:
+        """See FileSystem."""
+        self.asked.set()
+        assert self.go.wait(PATIENCE_S)
+        super().write_atomically(path, data)
+
+
+@pytest.mark.parametrize("fsync", [Fsync.ALWAYS, Fsync.NEVER])
+def test_rounds_go_on_beside_a_checkpoint_and_removal_waits_for_it(
+    monkeypatch: pytest.MonkeyPatch, fsync: Fsync
+) -> None:
+    monkeypatch.setattr(checkpoints, "SCAN_COST_BYTES_MAX", 0)
+    fs, failures = Held(), list[OSError]()
+
+    async def removal(commit: GroupCommit, events: list[str]) -> None:
+        async with commit.exclusive():
+            events.append("removed")
+
+    async def main() -> None:
+        partition = Partition.open(fs, Path("/t-0"), "t", 0, leader_epoch=0, segment_bytes=1 << 30)
+        commit, events = GroupCommit(fsync, 0, failures.append), list[str]()
+
+        async def write() -> None:
+            end = partition.append(batch(b"v")) + 1
+            await asyncio.wait_for(commit.durable(partition), PATIENCE_S)
+            assert partition.high_watermark == end
+
+        await write()
+        assert await asyncio.to_thread(fs.asked.wait, PATIENCE_S)
+        assert partition.log.checkpoint_end == -1
+        for _ in range(3):
+            await write()
+        removing = asyncio.create_task(removal(commit, events))
+        await write()
+        assert events == []
+        assert partition.log.checkpoint_end == -1
+        fs.go.set()
+        await asyncio.wait_for(removing, PATIENCE_S)
+        assert partition.log.checkpoint_end >= 1
+        await commit.stop()
+        assert failures == []
+        assert partition.log.checkpoint_end <= partition.log.durable_end
+        partition.close()
+
+    asyncio.run(main())
+
+
+def test_a_checkpoint_that_fails_is_told_and_the_one_before_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoints, "SCAN_COST_BYTES_MAX", 0)
+    failure, failures = OSError(5, "the disk has gone"), list[OSError]()
+
+    class Broken(MemoryFileSystem):
+        def write_atomically(self, path: Path, data: bytes) -> None:
+            raise failure
+
+    async def main() -> None:
+        partition = Partition.open(Broken(), Path("/t-0"), "t", 0, leader_epoch=0, segment_bytes=1 << 30)
+        commit = GroupCommit(Fsync.ALWAYS, 0, failures.append)
+        partition.append(batch(b"v"))
+        await commit.durable(partition)
+        await commit.stop()
+        assert failures == [failure]
+        assert partition.log.checkpoint_end == -1
+
+    asyncio.run(main())

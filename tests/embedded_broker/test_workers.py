@@ -1,0 +1,81 @@
+"""Threads that wait for the disk: all results in their order, one wake-up, nothing lost at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from embedded_broker.workers import Threads
+
+PATIENCE_S = 20
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_results_and_errors_come_back_in_order(count: int) -> None:
+    failure = OSError("no")
+
+    def fail() -> int:
+        raise failure
+
+    async def main() -> None:
+        threads = Threads(count, "t")
+        assert await threads.all([lambda: 1, fail, lambda: 3]) == [1, failure, 3]
+        assert await threads.all([]) == []
+        assert await threads.all([lambda: 4]) == [4]
+        threads.stop()
+
+    asyncio.run(main())
+
+
+def test_they_run_side_by_side() -> None:
+    async def main() -> None:
+        threads, together = Threads(4, "t"), threading.Barrier(4, timeout=PATIENCE_S)
+        assert sorted(await threads.all([together.wait] * 4)) == [0, 1, 2, 3]
+        threads.stop()
+
+    asyncio.run(main())
+
+
+def test_the_loop_is_woken_once_and_by_the_last() -> None:
+    async def main() -> None:
+        threads, go, loop = Threads(3, "t"), threading.Event(), asyncio.get_running_loop()
+        woken: list[object] = []
+        wake = loop.call_soon_threadsafe
+        loop.call_soon_threadsafe = lambda *args, **kwargs: (woken.append(args), wake(*args, **kwargs))[1]  # type: ignore[method-assign]
+        ended = threads.all([lambda: go.wait(PATIENCE_S), lambda: False, lambda: False])
+        asyncio.get_running_loop().call_later(0.05, go.set)
+        assert await ended == [True, False, False]
+        assert len(woken) == 1
+        threads.stop()
+
+    asyncio.run(main())
+
+
+def test_stopping_waits_for_what_was_begun_and_refuses_more() -> None:
+    async def main() -> None:
+        threads, done = Threads(1, "t"), []
+        gate = threading.Event()
+        ended = threads.all([lambda: gate.wait(PATIENCE_S), lambda: done.append(1)])
+        gate.set()
+        threads.stop()
+        assert done == [1]
+        assert await ended == [True, None]
+        with pytest.raises(RuntimeError, match="stopped"):
+            threads.all([lambda: 1])
+        assert not [thread for thread in threading.enumerate() if thread.name.startswith("t ")]
+
+    asyncio.run(main())
+
+
+def test_who_no_longer_waits_is_passed_over() -> None:
+    async def main() -> None:
+        threads, gate = Threads(1, "t"), threading.Event()
+        ended = threads.all([lambda: gate.wait(PATIENCE_S)])
+        ended.cancel()
+        gate.set()
+        assert await threads.all([lambda: 2]) == [2]
+        threads.stop()
+
+    asyncio.run(main())
