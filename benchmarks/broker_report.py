@@ -13,7 +13,8 @@ from benchmarks.serving import Embedded, Real
 RESULTS = report.RESULTS / "broker"
 BEGIN, END = "<!-- broker: python -m benchmarks.broker_report -->\n", "<!-- end of broker -->\n"
 ROWS = (  # title, case, figure, format, aim
-    ("produced, records/s", "throughput", "produce_per_s", "{:,.0f}", "at least 1.0 of Kafka"),
+    ("produced at work, records/s", "throughput", "produce_per_s", "{:,.0f}", "at least 1.0 of Kafka"),
+    ("produced after a start, records/s", "start", "first_produce_per_s", "{:,.0f}", "at least 1.0 of Kafka"),
     ("consumed, records/s", "throughput", "consume_per_s", "{:,.0f}", "at least 0.8 of Kafka"),
     ("transactions of 10 records, commits/s", "transactions", "commits_per_s", "{:,.0f}", "at least 0.7 of Kafka"),
     ("start with nothing, s", "start", "empty_s", "{:.2f}", "at most 0.6"),
@@ -46,7 +47,8 @@ def section(results: dict[str, Any]) -> str:
     flushed = medians["transactions"][FLUSHING]["commits_per_s"]
     lines += [
         "",
-        f"A transaction waits for the disk {ours['fsyncs_each']:.1f} times (aim: at most 3). Kafka that waits for it "
+        f"A transaction waits for the disk {ours['fsyncs_each']:.2f} times, what its producer began with included "
+        "(aim: at most 3). Kafka that waits for it "
         f"too (`flush.messages=1`) makes {flushed:,.0f} commits/s: {ours['commits_per_s'] / flushed:.1f} times as many "
         "here (aim: at least 2).",
     ]
