@@ -52,10 +52,10 @@ class GroupCommit:
         self,
         fsync: Fsync,
         interval_ms: int,
-        on_failure: Callable[[OSError], None],
+        on_failure: Callable[[BaseException], None],
         workers: Callable[[int, str], Workers] = Threads,
     ) -> None:
-        """`on_failure` is called once, when an fsync has failed; everybody who waits gets the OSError.
+        """`on_failure` is told when an fsync, or a checkpoint, has failed; who waits for a round gets the error, too.
 
         `workers` makes those who wait for the disk, of a number and with a name.
         """
@@ -132,7 +132,11 @@ class GroupCommit:
             loop = asyncio.get_running_loop()
             live = [partition for partition in partitions if not partition.closed]
             size_bytes = sum(partition.log.unflushed_bytes for partition in live)
-            ends = await self._flushers.all([partition.log.flush for partition in live])
+            try:
+                ends = await self._flushers.all([partition.log.flush for partition in live])
+            except RuntimeError as error:
+                self._fail(waiting, error)
+                return
             if several and size_bytes >= GATHER_BYTES_MIN:
                 self._gathers_until_s = loop.time() + GATHERING_S
             self.rounds += 1
@@ -152,18 +156,17 @@ class GroupCommit:
         if partition is None:
             return
         log, captured = partition.log, partition.capture()
-        written = (await self._writer.all([lambda: log.store_checkpoint(captured)]))[0]
         try:
+            written = (await self._writer.all([lambda: log.store_checkpoint(captured)]))[0]
             with suppress_full():
                 if isinstance(written, BaseException):
                     raise written
                 log.checkpoint_stored(captured, written)
-        except OSError as error:
+                self._checkpoints.note(partition)  # a round that ended meanwhile has noted it as it was before
+        except Exception as error:  # noqa: BLE001 - whatever it is, the broker can't go on without knowing
             self._on_failure(error)
 
     def _fail(self, waiting: asyncio.Future[None], failure: BaseException) -> None:
-        if not isinstance(failure, OSError):
-            raise failure
         waiting.set_exception(failure)
         waiting.exception()  # nobody may be waiting for it
         self._on_failure(failure)
@@ -174,10 +177,8 @@ class GroupCommit:
 
     async def stop(self) -> None:
         """Let rounds and checkpoints end; then no more of them."""
-        if self._task is not None:
-            await asyncio.wait([self._task])
-        if self._checkpoint_task is not None:
-            await asyncio.wait([self._checkpoint_task])
+        while under_way := [task for task in (self._task, self._checkpoint_task) if task is not None]:
+            await asyncio.wait(under_way)
         self.abandon()
 
     def abandon(self) -> None:

@@ -273,6 +273,8 @@ async def serve(broker: Broker, ready: asyncio.Future[list[Endpoint]], stop: asy
         await stop.wait()
     finally:
         await server.stop()
-        if not broker.failed.done():
+        if broker.failed.done():
+            broker.abandon()
+        else:
             await broker.stop()
     return broker.failed.result() if broker.failed.done() else None

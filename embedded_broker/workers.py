@@ -36,22 +36,28 @@ class Threads:
         self._stopped = False
 
     def all(self, work: Sequence[Callable[[], T]]) -> asyncio.Future[list[T | BaseException]]:
-        """See Workers. Called on the event loop."""
+        """See Workers. Called on the event loop. Raises RuntimeError when there is no thread, and none can be had."""
         if self._stopped:
             raise RuntimeError(f"{self._name}: stopped already")
         together = _Together(work)
-        for number in range(len(work)):
-            self._jobs.put(together.job(number))
         while len(self._threads) < min(self._count, len(work)):
             # Daemons: a process that ends without having stopped its broker doesn't wait for them.
             thread = Thread(target=self._work, name=f"{self._name} {len(self._threads)}", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # the system has no more
+                if not self._threads:
+                    raise
+                break
             self._threads.append(thread)
-            thread.start()
+        for number in range(len(work)):
+            self._jobs.put(together.job(number))
         return together.ended
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
             job()
+            del job  # it holds a log, and may be the last for long
 
     def stop(self) -> None:
         """See Workers."""
@@ -87,7 +93,11 @@ class _Together(Generic[T]):
                 self._left -= 1
                 is_last = self._left == 0
             if is_last:
-                self._loop.call_soon_threadsafe(self._settle)
+                try:
+                    self._loop.call_soon_threadsafe(self._settle)
+                except RuntimeError:
+                    if not self._loop.is_closed():  # then nobody waits any more
+                        raise
 
         return run
 

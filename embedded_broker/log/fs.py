@@ -19,7 +19,13 @@ FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class SyncFailed(OSError):
-    """An fsync has failed: whatever was written since the last one may be there or not."""
+    """An fsync of a file or directory has failed: what was written since the last one may be there or not.
+
+    Never to be taken for a full disk, whatever the system says: a later attempt would find nothing to write.
+    """
+
+    def __init__(self, path: Path, cause: OSError) -> None:
+        super().__init__(errno.EIO, f"{path}: fsync failed: {cause.strerror}")
 
 
 class File(Protocol):
@@ -38,7 +44,7 @@ class File(Protocol):
         """Cut the file. Raises OSError."""
 
     def sync(self) -> None:
-        """Must not return until all appended bytes are durably stored. Raises OSError; then nothing is known."""
+        """Must not return until all appended bytes are durably stored. Raises SyncFailed; then nothing is known."""
 
     def close(self) -> None:
         """Close without syncing."""
@@ -85,13 +91,14 @@ class FileSystem(Protocol):
         """Remove an empty directory; missing is fine."""
 
     def sync_directory(self, path: Path) -> None:
-        """Must not return until names created, replaced or removed in it are durable."""
+        """Must not return until names created, replaced or removed in it are durable. Raises SyncFailed."""
 
 
 class RealFile:
     """A file of the operating system, unbuffered."""
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         self._size = os.fstat(self._fd).st_size
         # Bytes of a failed append may stand behind `_size`. They must go before the next append: a shorter batch
@@ -138,7 +145,10 @@ class RealFile:
 
     def sync(self) -> None:
         """See File."""
-        os.fdatasync(self._fd)
+        try:
+            os.fdatasync(self._fd)
+        except OSError as error:
+            raise SyncFailed(self._path, error) from error
 
     def close(self) -> None:
         """See File."""
@@ -241,5 +251,7 @@ class RealFileSystem:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
+        except OSError as error:
+            raise SyncFailed(path, error) from error
         finally:
             os.close(fd)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from embedded_broker.log.fs import Data, File, Lock
+from embedded_broker.log.fs import Data, File, Lock, SyncFailed
 
 
 class PowerCut(BaseException):
@@ -181,7 +181,7 @@ class MemoryFileSystem:
         if path not in self._inodes:
             self.step("create")
             self._inodes[path] = _Inode()
-        return _MemoryFile(self, self._inodes[path])
+        return _MemoryFile(self, self._inodes[path], path)
 
     def names(self, directory: Path) -> list[str]:
         """See FileSystem."""
@@ -229,9 +229,12 @@ class MemoryFileSystem:
 
     def sync_directory(self, path: Path) -> None:
         """See FileSystem."""
-        self.step("sync_directory")
-        self._durable = {name: inode for name, inode in self._durable.items() if name.parent != path}
-        self._durable.update({name: inode for name, inode in self._inodes.items() if name.parent == path})
+        try:
+            self.step("sync_directory")
+        except OSError as error:
+            raise SyncFailed(path, error) from error
+        self._durable = {name: inode for name, inode in list(self._durable.items()) if name.parent != path}
+        self._durable.update({name: inode for name, inode in list(self._inodes.items()) if name.parent == path})
 
 
 class _MemoryLock:
@@ -249,8 +252,8 @@ class _MemoryLock:
 class _MemoryFile:
     """An open file of a MemoryFileSystem."""
 
-    def __init__(self, fs: MemoryFileSystem, inode: _Inode) -> None:
-        self._fs, self._inode = fs, inode
+    def __init__(self, fs: MemoryFileSystem, inode: _Inode, path: Path) -> None:
+        self._fs, self._inode, self._path = fs, inode, path
         self._size = len(inode.data)
 
     def append(self, data: Data) -> None:
@@ -277,7 +280,10 @@ class _MemoryFile:
 
     def sync(self) -> None:
         """See File."""
-        self._fs.step("sync")
+        try:
+            self._fs.step("sync")
+        except OSError as error:
+            raise SyncFailed(self._path, error) from error
         self._inode.sync()
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ from crc32c import crc32c
 
 from embedded_broker.log import index
 from embedded_broker.log.format import index_name, segment_name
-from embedded_broker.log.fs import FileSystem, SyncFailed
+from embedded_broker.log.fs import FileSystem
 from embedded_broker.log.index import SparseIndex, Summary
 from embedded_broker.wire.batch import (
     CRC_START,
@@ -340,10 +340,7 @@ class Segment:
 
     def sync(self) -> None:
         """Make all appended bytes durable; from any thread. Raises SyncFailed."""
-        try:
-            self._file.sync()
-        except OSError as error:
-            raise SyncFailed(error.errno, f"{self.path}: {error.strerror}") from error
+        self._file.sync()
 
     def hold(self) -> None:
         """Keep the file open for a reader in another thread, until `release`, even if the segment is removed."""

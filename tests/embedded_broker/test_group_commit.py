@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import threading
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from embedded_broker import checkpoints
 from embedded_broker.config import Fsync
 from embedded_broker.groupcommit import GroupCommit
+from embedded_broker.log.fs import SyncFailed
 from embedded_broker.log.memory_fs import MemoryFileSystem
 from embedded_broker.partition import Partition
 from tests.embedded_broker.served import batch
@@ -37,7 +39,7 @@ def test_rounds_go_on_beside_a_checkpoint_and_removal_waits_for_it(
     monkeypatch: pytest.MonkeyPatch, fsync: Fsync
 ) -> None:
     monkeypatch.setattr(checkpoints, "SCAN_COST_BYTES_MAX", 0)
-    fs, failures = Held(), list[OSError]()
+    fs, failures = Held(), list[BaseException]()
 
     async def removal(commit: GroupCommit, events: list[str]) -> None:
         async with commit.exclusive():
@@ -72,9 +74,56 @@ def test_rounds_go_on_beside_a_checkpoint_and_removal_waits_for_it(
     asyncio.run(main())
 
 
-def test_a_checkpoint_that_fails_is_told_and_the_one_before_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_is_not_written_again_for_what_came_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A round that ends beside it sees the partition as far behind as before."""
+    monkeypatch.setattr(checkpoints, "SCAN_COST_BYTES_MAX", 100_000)
+    fs, failures, stored = Held(), list[BaseException](), list[int]()
+
+    async def main() -> None:
+        partition = Partition.open(fs, Path("/t-0"), "t", 0, leader_epoch=0, segment_bytes=1 << 30)
+        store = partition.log.store_checkpoint
+        monkeypatch.setattr(partition.log, "store_checkpoint", lambda what: stored.append(0) or store(what))  # type: ignore[func-returns-value]
+        commit = GroupCommit(Fsync.ALWAYS, 0, failures.append)
+        while not stored:
+            partition.append(batch(bytes(20_000)))
+            await commit.durable(partition)
+            await asyncio.sleep(0)
+        assert await asyncio.to_thread(fs.asked.wait, PATIENCE_S)
+        partition.append(batch(b"v"))
+        await commit.durable(partition)
+        fs.go.set()
+        await commit.stop()
+        assert (len(stored), failures) == (1, [])
+        partition.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("errno_", [errno.EIO, errno.ENOSPC])
+def test_an_fsync_that_fails_for_a_checkpoint_is_told_as_one(errno_: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the system calls it: a full disk can be waited for, this can't."""
     monkeypatch.setattr(checkpoints, "SCAN_COST_BYTES_MAX", 0)
-    failure, failures = OSError(5, "the disk has gone"), list[OSError]()
+    failures: list[BaseException] = []
+
+    async def main() -> None:
+        fs = MemoryFileSystem()
+        partition = Partition.open(fs, Path("/t-0"), "t", 0, leader_epoch=0, segment_bytes=1 << 30)
+        commit = GroupCommit(Fsync.NEVER, 0, failures.append)
+        partition.append(batch(b"v"))
+        fs.fail("sync", errno_)
+        await commit.durable(partition)
+        await commit.stop()
+        assert [type(each) for each in failures] == [SyncFailed]
+        with pytest.raises(OSError, match="an earlier fsync failed") as refused:
+            partition.append(batch(b"v"))
+        assert refused.value.errno == errno.EIO
+
+    asyncio.run(main())
+
+
+def test_a_checkpoint_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoints, "SCAN_COST_BYTES_MAX", 0)
+    failure, failures = OSError(5, "the disk has gone"), list[BaseException]()
 
     class Broken(MemoryFileSystem):
         def write_atomically(self, path: Path, data: bytes) -> None:

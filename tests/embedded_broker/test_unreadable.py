@@ -173,7 +173,8 @@ def test_a_start_that_cannot_read_cuts_nothing(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_start_whose_fsync_fails_is_none(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["sync", "sync_directory"])
+def test_a_start_whose_fsync_fails_is_none(tmp_path: Path, kind: str) -> None:
     """What can't be read stops its partition; after a failed fsync nobody knows what is on the disk."""
 
     async def main() -> None:
@@ -183,7 +184,7 @@ def test_a_start_whose_fsync_fails_is_none(tmp_path: Path) -> None:
         while True:
             for path in [path for path in fs._inodes if path.name in (CHECKPOINT, DURABLE)]:
                 fs.remove(path)  # so that everything has to be flushed
-            fs.fail("sync", errno.EIO, after=number)
+            fs.fail(kind, errno.ENOSPC, after=number)  # even that is no full disk then
             number += 1
             broker = Broker(BrokerConfig(tmp_path, port=0), fs)
             try:

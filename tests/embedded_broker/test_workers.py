@@ -69,6 +69,44 @@ def test_stopping_waits_for_what_was_begun_and_refuses_more() -> None:
     asyncio.run(main())
 
 
+def test_without_another_thread_the_one_there_is_does_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        start, threads = threading.Thread.start, Threads(3, "t")
+        left = 0
+
+        def limited(thread: threading.Thread) -> None:
+            nonlocal left
+            if left == 0:
+                raise RuntimeError("can't start new thread")
+            left -= 1
+            start(thread)
+
+        monkeypatch.setattr(threading.Thread, "start", limited)
+        with pytest.raises(RuntimeError, match="can't start"):
+            threads.all([lambda: 1])
+        left = 1
+        assert await asyncio.wait_for(threads.all([lambda: 1, lambda: 2, lambda: 3]), PATIENCE_S) == [1, 2, 3]
+        threads.stop()
+
+    asyncio.run(main())
+
+
+def test_a_loop_that_has_gone_is_nobody_to_tell() -> None:
+    threads, gate, said = Threads(1, "t"), threading.Event(), list[object]()
+    excepthook, threading.excepthook = threading.excepthook, said.append
+
+    async def main() -> None:
+        threads.all([lambda: gate.wait(PATIENCE_S)])
+
+    try:
+        asyncio.run(main())
+        gate.set()
+        threads.stop()
+    finally:
+        threading.excepthook = excepthook
+    assert said == []
+
+
 def test_who_no_longer_waits_is_passed_over() -> None:
     async def main() -> None:
         threads, gate = Threads(1, "t"), threading.Event()
