@@ -62,7 +62,7 @@ class Broker:
         self.clock: Clock = clock or SystemClock()
         self.new_uuid = new_uuid
         self.port = config.listening[0].port
-        self.commit = GroupCommit(config.fsync, config.fsync_interval_ms, self.fail, workers)
+        self.commit = GroupCommit(config.fsync, config.fsync_interval_ms, self.fail, config.scan_bytes_max, workers)
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self.room = Room(self.fs, config.data_dir, self.fail)
         self._lock: Lock

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from embedded_broker.partition import Partition
 
-SCAN_COST_BYTES_MAX = 128 * 1024 * 1024
-"""Over all partitions together; a start goes through that much in about a quarter of a second."""
 WORTH = 16
 """A checkpoint must save this many times its own size."""
 
@@ -13,7 +11,9 @@ WORTH = 16
 class Checkpoints:
     """Adds up what a start would have to scan."""
 
-    def __init__(self) -> None:
+    def __init__(self, scan_bytes_max: int) -> None:
+        """`scan_bytes_max`: over all partitions together."""
+        self._scan_bytes_max = scan_bytes_max
         # Invariant: `_total` is the sum of the values.
         self._behind: dict[Partition, int] = {}
         self._total = 0
@@ -27,7 +27,7 @@ class Checkpoints:
     @property
     def is_due(self) -> bool:
         """Whether all partitions together are too far behind."""
-        return self._total > SCAN_COST_BYTES_MAX
+        return self._total > self._scan_bytes_max
 
     def due(self) -> Partition | None:
         """The partition that is furthest behind, if together they are too far. It counts as done then."""

@@ -48,6 +48,9 @@ class BrokerConfig:
     node_id: int = 1
     fsync: Fsync = Fsync.ALWAYS
     fsync_interval_ms: int = 200
+    scan_bytes_max: int = 128 * MIB
+    """What a start after a kill may have to go through, over all partitions together; it takes about a quarter of a
+    second."""
     auto_create_topics: bool = False
     partitions_default: int = 1
     partitions_max: int = 10_000

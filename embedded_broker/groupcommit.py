@@ -53,11 +53,13 @@ class GroupCommit:
         fsync: Fsync,
         interval_ms: int,
         on_failure: Callable[[BaseException], None],
+        scan_bytes_max: int,
         workers: Callable[[int, str], Workers] = Threads,
     ) -> None:
         """`on_failure` is told when an fsync, or a checkpoint, has failed; who waits for a round gets the error, too.
 
-        `workers` makes those who wait for the disk, of a number and with a name.
+        Checkpoints are written when a start would have more than `scan_bytes_max` to go through. `workers` makes those
+        who wait for the disk, of a number and with a name.
         """
         self._fsync, self._interval_s, self._on_failure = fsync, interval_ms / 1000, on_failure
         self._dirty: dict[Partition, None] = {}  # a set in the order of arrival: a schedule can be repeated
@@ -67,7 +69,7 @@ class GroupCommit:
         self._task: asyncio.Task[None] | None = None
         self._flushers, self._writer = workers(THREADS, "fsync"), workers(1, "checkpoint")
         self._round, self._writing = asyncio.Lock(), asyncio.Lock()  # held through a round; through a checkpoint
-        self._checkpoints = Checkpoints()
+        self._checkpoints = Checkpoints(scan_bytes_max)
         self._checkpoint_task: asyncio.Task[None] | None = None
         self.rounds = 0
 

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from embedded_broker import checkpoints
 from embedded_broker.broker import Broker
-from embedded_broker.checkpoints import SCAN_COST_BYTES_MAX, Checkpoints
+from embedded_broker.checkpoints import Checkpoints
 from embedded_broker.config import BrokerConfig, Fsync
 from embedded_broker.log.format import CHECKPOINT, index_name, segment_name
 from embedded_broker.log.memory_fs import MemoryFileSystem, PowerCut
@@ -201,18 +200,21 @@ def test_a_segment_that_was_not_scanned_gives_out_no_wrong_byte() -> None:
         fs.corrupt(P / segment_name(0), at)
 
 
+SCAN_BYTES_MAX = 100_000_000
+
+
 def test_the_partition_that_is_furthest_behind_comes_first_and_large_checkpoints_are_rare() -> None:
-    fs, checkpoints = MemoryFileSystem(), Checkpoints()
+    fs, checkpoints = MemoryFileSystem(), Checkpoints(SCAN_BYTES_MAX)
     partitions = [
         Partition.open(fs, P.with_name(f"{number}"), "t", number, leader_epoch=0, segment_bytes=1 << 20)
         for number in range(3)
     ]
     for number, partition in enumerate(partitions):
-        partition.log.scan_cost_bytes = SCAN_COST_BYTES_MAX * (number + 1) // 5
+        partition.log.scan_cost_bytes = SCAN_BYTES_MAX * (number + 1) // 5
         checkpoints.note(partition)
     assert checkpoints.due() is partitions[2]
     assert checkpoints.due() is None
-    partitions[0].log.checkpoint_bytes = SCAN_COST_BYTES_MAX
+    partitions[0].log.checkpoint_bytes = SCAN_BYTES_MAX
     partitions[0].log.scan_cost_bytes *= 5
     checkpoints.note(partitions[0])
     assert checkpoints.due() is None
@@ -286,15 +288,14 @@ def test_power_cuts_lose_nothing_that_a_retry_needs(seed: int) -> None:
 
 @pytest.mark.parametrize("fsync", list(Fsync))
 def test_a_start_after_a_kill_has_little_to_read_however_seldom_there_was_an_fsync(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fsync: Fsync
+    tmp_path: Path, fsync: Fsync
 ) -> None:
     """A kill leaves what was written; a power cut, what was fsynced."""
-    monkeypatch.setattr(checkpoints, "SCAN_COST_BYTES_MAX", 500_000)
     count, value = 60, bytes(20_000)
 
     async def main(power_cut: bool) -> None:
         fs = MemoryFileSystem()
-        broker = Broker(BrokerConfig(tmp_path, port=0, fsync=fsync, fsync_interval_ms=1), fs)
+        broker = Broker(BrokerConfig(tmp_path, port=0, fsync=fsync, fsync_interval_ms=1, scan_bytes_max=500_000), fs)
         await broker.start()
         async with broker.topics.changing:
             topic = await broker.topics.create("t", 1, {"segment.bytes": "100000"})

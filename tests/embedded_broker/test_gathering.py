@@ -24,7 +24,7 @@ class Scene:
 
     def __init__(self) -> None:
         self.partition = Partition.open(MemoryFileSystem(), Path("/t-0"), "t", 0, leader_epoch=0, segment_bytes=1 << 30)
-        self.commit = GroupCommit(Fsync.ALWAYS, 0, self._failed, SimulatedThreads)
+        self.commit = GroupCommit(Fsync.ALWAYS, 0, self._failed, 1 << 30, SimulatedThreads)
 
     def _failed(self, error: OSError) -> None:
         raise error

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from embedded_broker import checkpoints
 from embedded_broker.config import Fsync
 from embedded_broker.groupcommit import GroupCommit
 from embedded_broker.log.fs import SyncFailed
@@ -36,9 +35,8 @@ class Held(MemoryFileSystem):
 
 @pytest.mark.parametrize("fsync", [Fsync.ALWAYS, Fsync.NEVER])
 def test_rounds_go_on_beside_a_checkpoint_and_removal_waits_for_it(
-    monkeypatch: pytest.MonkeyPatch, fsync: Fsync
+    fsync: Fsync,
 ) -> None:
-    monkeypatch.setattr(checkpoints, "SCAN_COST_BYTES_MAX", 0)
     fs, failures = Held(), list[BaseException]()
 
     async def removal(commit: GroupCommit, events: list[str]) -> None:
@@ -47,7 +45,7 @@ def test_rounds_go_on_beside_a_checkpoint_and_removal_waits_for_it(
 
     async def main() -> None:
         partition = Partition.open(fs, Path("/t-0"), "t", 0, leader_epoch=0, segment_bytes=1 << 30)
-        commit, events = GroupCommit(fsync, 0, failures.append), list[str]()
+        commit, events = GroupCommit(fsync, 0, failures.append, 0), list[str]()
 
         async def write() -> None:
             end = partition.append(batch(b"v")) + 1
@@ -76,14 +74,13 @@ def test_rounds_go_on_beside_a_checkpoint_and_removal_waits_for_it(
 
 def test_a_checkpoint_is_not_written_again_for_what_came_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     """A round that ends beside it sees the partition as far behind as before."""
-    monkeypatch.setattr(checkpoints, "SCAN_COST_BYTES_MAX", 100_000)
     fs, failures, stored = Held(), list[BaseException](), list[int]()
 
     async def main() -> None:
         partition = Partition.open(fs, Path("/t-0"), "t", 0, leader_epoch=0, segment_bytes=1 << 30)
         store = partition.log.store_checkpoint
         monkeypatch.setattr(partition.log, "store_checkpoint", lambda what: stored.append(0) or store(what))  # type: ignore[func-returns-value]
-        commit = GroupCommit(Fsync.ALWAYS, 0, failures.append)
+        commit = GroupCommit(Fsync.ALWAYS, 0, failures.append, 100_000)
         while not stored:
             partition.append(batch(bytes(20_000)))
             await commit.durable(partition)
@@ -100,15 +97,14 @@ def test_a_checkpoint_is_not_written_again_for_what_came_meanwhile(monkeypatch: 
 
 
 @pytest.mark.parametrize("errno_", [errno.EIO, errno.ENOSPC])
-def test_an_fsync_that_fails_for_a_checkpoint_is_told_as_one(errno_: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_fsync_that_fails_for_a_checkpoint_is_told_as_one(errno_: int) -> None:
     """Whatever the system calls it: a full disk can be waited for, this can't."""
-    monkeypatch.setattr(checkpoints, "SCAN_COST_BYTES_MAX", 0)
     failures: list[BaseException] = []
 
     async def main() -> None:
         fs = MemoryFileSystem()
         partition = Partition.open(fs, Path("/t-0"), "t", 0, leader_epoch=0, segment_bytes=1 << 30)
-        commit = GroupCommit(Fsync.NEVER, 0, failures.append)
+        commit = GroupCommit(Fsync.NEVER, 0, failures.append, 0)
         partition.append(batch(b"v"))
         fs.fail("sync", errno_)
         await commit.durable(partition)
@@ -122,7 +118,6 @@ def test_an_fsync_that_fails_for_a_checkpoint_is_told_as_one(errno_: int, monkey
 
 
 def test_a_checkpoint_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoints, "SCAN_COST_BYTES_MAX", 0)
     failure, failures = OSError(5, "the disk has gone"), list[BaseException]()
 
     class Broken(MemoryFileSystem):
@@ -131,7 +126,7 @@ def test_a_checkpoint_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
 
     async def main() -> None:
         partition = Partition.open(Broken(), Path("/t-0"), "t", 0, leader_epoch=0, segment_bytes=1 << 30)
-        commit = GroupCommit(Fsync.ALWAYS, 0, failures.append)
+        commit = GroupCommit(Fsync.ALWAYS, 0, failures.append, 0)
         partition.append(batch(b"v"))
         await commit.durable(partition)
         await commit.stop()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from errno import EIO, ENOSPC
 from pathlib import Path
 from random import Random
@@ -116,9 +116,9 @@ async def _topics(client: Client, outcome: Outcome) -> None:
         number += 1
 
 
-async def _until_the_cut(directory: Path, fs: DyingDisk, random: Random, outcome: Outcome) -> None:
+async def _until_the_cut(config: BrokerConfig, fs: DyingDisk, random: Random, outcome: Outcome) -> None:
     """Load until the disk is dead and everybody has noticed."""
-    broker = Broker(BrokerConfig(directory, port=0), fs)
+    broker = Broker(config, fs)
     await broker.start()
     server = Server(broker)
     await server.start()
@@ -178,13 +178,14 @@ async def _visible(client: Client, partition: int) -> list[bytes]:
 def test_what_was_acknowledged_survives_and_transactions_are_whole(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    config = BrokerConfig(tmp_path, port=0)
     if seed % 2:  # a checkpoint every other round
-        monkeypatch.setattr(checkpoints, "SCAN_COST_BYTES_MAX", 50_000)
+        config = replace(config, scan_bytes_max=50_000)
         monkeypatch.setattr(checkpoints, "WORTH", 0)
 
     async def main() -> None:
         fs, random, outcome = DyingDisk(), Random(seed), Outcome()
-        await _until_the_cut(tmp_path, fs, random, outcome)
+        await _until_the_cut(config, fs, random, outcome)
         async with serving(tmp_path, fs) as served:
             client = await served.client()
             await asyncio.gather(*[_fence(await served.client(), name) for name in ("a", "b")])
