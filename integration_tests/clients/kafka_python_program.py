@@ -9,7 +9,7 @@ from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka.admin import NewTopic
-from kafka.errors import InvalidProducerEpochError, ProducerFencedError
+from kafka.errors import InvalidProducerEpochError, ProducerFencedError, RebalanceInProgressError
 
 from integration_tests.clients.plan import IDEMPOTENT, Plan, Report, Seen, stage
 
@@ -83,11 +83,20 @@ class _Program:
             self._report.fenced = False
         older.close(timeout=0)
 
+    def _read_and_commit(self, reader: Any) -> list[Seen]:
+        """A rebalance may come before the commit. Nothing is committed then, so all of it is read again."""
+        while True:
+            read = [_seen(record) for record in _poll(reader, self._plan.total())]
+            try:
+                reader.commit()
+            except RebalanceInProgressError:
+                continue
+            return read
+
     def _read(self) -> None:
         with closing(self._consumer(self._plan.group)) as reader:
             self._subscribe(reader)
-            self._report.read = [_seen(record) for record in _poll(reader, self._plan.total())]
-            reader.commit()
+            self._report.read = self._read_and_commit(reader)
             first = TopicPartition(self._plan.topic, 0)
             self._report.committed = {at.partition: reader.committed(at) for at in reader.assignment()}
             for time_ms in self._report.ask_times():

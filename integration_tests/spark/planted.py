@@ -18,6 +18,8 @@ from replicator.config import Flow
 from replicator.topics import ControlPlane
 
 EPOCH_MS = 1_700_000_000_000
+LAG_MS = str(100 * 365 * 86_400_000)
+"""What is planted as compacted is planted; a broker that compacts in the middle of a test would take more."""
 
 
 class Content(NamedTuple):
@@ -60,7 +62,9 @@ class Planted:
         self.source, self.target = source.bootstrap, target.bootstrap
         self.file = FlowFile(directory, name, self.source, self.target, topics=[self.topic])
         clients.create_topic(self.source, self.topic, len(records))
-        clients.create_topic(self.target, self.copy, len(records), {"cleanup.policy": target_policy})
+        clients.create_topic(
+            self.target, self.copy, len(records), {"cleanup.policy": target_policy, "min.compaction.lag.ms": LAG_MS}
+        )
         produce(self.source, self.topic, records)
         produce(self.target, self.copy, copies)
         self.commit([len(side) for side in records], [len(side) for side in copies])

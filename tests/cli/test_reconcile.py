@@ -90,6 +90,7 @@ def test_a_signal_stops_spark_and_is_an_interruption(
     path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stopped = threading.Event()
+    outside = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background has it ignored
 
     @contextmanager
     def running(chosen: object) -> Iterator[SimpleNamespace]:
@@ -105,8 +106,11 @@ def test_a_signal_stops_spark_and_is_an_interruption(
     monkeypatch.setattr("replicator.spark.snapshot.take", lambda *_, **__: snapshot.Snapshot((), (), 0))
     monkeypatch.setattr("replicator.spark.reconcile.reconcile", interrupted)
     before = set(path.parent.iterdir()), signal.getsignal(signal.SIGINT)
-    assert main.invoke(["reconcile", "-c", str(path), "--out", str(path.parent / "out")]) == 130
-    assert (set(path.parent.iterdir()), signal.getsignal(signal.SIGINT)) == before
+    try:
+        assert main.invoke(["reconcile", "-c", str(path), "--out", str(path.parent / "out")]) == 130
+        assert (set(path.parent.iterdir()), signal.getsignal(signal.SIGINT)) == before
+    finally:
+        signal.signal(signal.SIGINT, outside)
     assert "stopped Spark" not in capsys.readouterr().err
 
 
