@@ -4,8 +4,8 @@ Invariants
 - A high watermark never passes what has been fsynced (fsync `always`).
 - After a failed fsync nothing is known about the pages that were dirty: the broker must die, never try again.
 - A checkpoint speaks only of what was fsynced: one that is due (`Checkpoints`) brings an fsync of its partition with
-  it. That goes on beside the rounds; nobody waits for it but who wants to remove files, and with fsync `never` nothing
-  else is promised by it.
+  it. That goes on beside the rounds (one with the same partition waits for that fsync); only who removes files, and a
+  stop, wait for all of it. With fsync `never` nothing else is promised by it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ THREADS = 4
 GATHER_BYTES_MIN, GATHER_S, GATHERING_S = 256 * 1024, 0.001, 0.02
 """A round of that many bytes for several who waited shows producers that are ahead of the disk: whichever begins in the
 next `GATHERING_S` waits a little and takes more at once. An fsync costs several times what another batch in it does;
-but a producer that has five requests under way stands still when they take more than about 7 ms."""
+but a producer that has five requests under way slows down when they take between 6 and 10 ms, or more."""
 
 
 class Both:
@@ -157,8 +157,8 @@ class GroupCommit:
         partition = self._checkpoints.due()
         if partition is None:
             return
-        log, captured = partition.log, partition.capture()
         try:
+            log, captured = partition.log, partition.capture()
             written = (await self._writer.all([lambda: log.store_checkpoint(captured)]))[0]
             with suppress_full():
                 if isinstance(written, BaseException):

@@ -25,7 +25,7 @@ from embedded_broker.log.segment import CorruptLog, OnBatch, Segment
 from embedded_broker.log.stopped_log import StoppedLog
 from embedded_broker.room import Room, suppress_full
 from embedded_broker.state.producers import PartitionProducers
-from embedded_broker.topic_configs import segment_bytes, segment_ms
+from embedded_broker.topic_configs import segment_ms
 from embedded_broker.wire.batch import BatchHeader, iter_batches, read_header, stamp
 from embedded_broker.wire.records import marker_commits
 
@@ -121,7 +121,7 @@ class Partition:
     def configure(self, configs: Mapping[str, str]) -> None:
         """The topic's own configs are these from now on; call it again when they have changed."""
         self.configs, self.rules = configs, Rules.of(configs)
-        self.log.segment_bytes, self.log.segment_ms = segment_bytes(configs), segment_ms(configs)
+        self.log.segment_bytes, self.log.segment_ms = self.rules.segment_bytes, segment_ms(configs)
 
     def stop(self, error: Exception) -> None:
         """Serve nothing from now on; the other partitions go on. Readers that wait are told."""

@@ -1,7 +1,7 @@
 """Work that waits for the disk, side by side in a few threads.
 
-Invariant: the event loop is woken once for all that was begun together, by what ends last: each wake-up costs about as
-much as a small fsync.
+Invariant: the event loop is woken once for all that was begun together, by what ends last: each wake-up costs a system
+call and a turn of the loop.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ from embedded_broker.simulation.transacting import Transactor
 from embedded_broker.simulation.wire import Client, Gone
 
 DEADLINE_S = 120.0
-SCAN_BYTES_MAX = 30_000
 """Of virtual time: whatever isn't done by then never will be."""
+SCAN_BYTES_MAX = 30_000
 Logs = Mapping[TopicPartition, checker.Log]
 
 

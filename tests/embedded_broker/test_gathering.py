@@ -26,7 +26,7 @@ class Scene:
         self.partition = Partition.open(MemoryFileSystem(), Path("/t-0"), "t", 0, leader_epoch=0, segment_bytes=1 << 30)
         self.commit = GroupCommit(Fsync.ALWAYS, 0, self._failed, 1 << 30, SimulatedThreads)
 
-    def _failed(self, error: OSError) -> None:
+    def _failed(self, error: BaseException) -> None:
         raise error
 
     async def write(self, size: int) -> None:

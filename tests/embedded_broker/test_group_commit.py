@@ -34,9 +34,7 @@ class Held(MemoryFileSystem):
 
 
 @pytest.mark.parametrize("fsync", [Fsync.ALWAYS, Fsync.NEVER])
-def test_rounds_go_on_beside_a_checkpoint_and_removal_waits_for_it(
-    fsync: Fsync,
-) -> None:
+def test_rounds_go_on_beside_a_checkpoint_and_removal_waits_for_it(fsync: Fsync) -> None:
     fs, failures = Held(), list[BaseException]()
 
     async def removal(commit: GroupCommit, events: list[str]) -> None:
@@ -117,7 +115,7 @@ def test_an_fsync_that_fails_for_a_checkpoint_is_told_as_one(errno_: int) -> Non
     asyncio.run(main())
 
 
-def test_a_checkpoint_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_that_fails_is_told() -> None:
     failure, failures = OSError(5, "the disk has gone"), list[BaseException]()
 
     class Broken(MemoryFileSystem):
