@@ -1,5 +1,7 @@
-"""What the configs of a topic ask of a batch. Looked up when they change: a broker under load asks for it thousands of
-times a second."""
+"""The topic configs that `append_validation` checks a batch against, as numbers.
+
+`Partition.configure` computes them once per change, because Produce needs them thousands of times a second.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ BEFORE_UNBOUNDED_MS = int(CONFIGS["message.timestamp.before.max.ms"].default)
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """See the module."""
+    """Limits of batches in one topic. Sizes in bytes, times in ms."""
 
     message_bytes_max: int
     segment_bytes: int

@@ -1,4 +1,8 @@
-"""The composition root: builds the parts of a broker, starts and stops them in order. The event loop owns all state."""
+"""The composition root: creates the parts of a broker, starts and stops them in order.
+
+Run by `server.serve` (the command `broker`), by `testing.broker_run` and by `simulation.machine`. The event loop owns
+all state.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +14,13 @@ from typing import TYPE_CHECKING, cast
 from embedded_broker import group_configs
 from embedded_broker.clock import Clock, SystemClock
 from embedded_broker.config import BrokerConfig, Fsync
+from embedded_broker.disk_space import DiskSpace
 from embedded_broker.fetch_sessions import FetchSessions
-from embedded_broker.groupcommit import GroupCommit
+from embedded_broker.flush_scheduler import FlushScheduler
 from embedded_broker.log.fs import FileSystem, Lock, RealFileSystem
 from embedded_broker.metadata_log import MetadataLog
 from embedded_broker.partition import Partition
 from embedded_broker.retention import Retention
-from embedded_broker.room import Room
 from embedded_broker.security.compose import Security
 from embedded_broker.topics import INTERNAL, OFFSETS_TOPIC, TRANSACTION_TOPIC, Topics
 from embedded_broker.wire.batch import BatchHeader
@@ -56,31 +60,40 @@ class Broker:
         new_uuid: Callable[[], uuid.UUID] = uuid.uuid4,
         workers: Callable[[int, str], Workers] = Threads,
     ) -> None:
-        """Files, time, randomness and threads come in from outside, so that tests can hold, break or repeat them."""
+        """Filesystem, clock, random ids and threads are injected, so that tests and simulations can control them."""
         self.config = config
         self.fs: FileSystem = fs or RealFileSystem()
         self.clock: Clock = clock or SystemClock()
         self.new_uuid = new_uuid
         self.port = config.listening[0].port
-        self.commit = GroupCommit(config.fsync, config.fsync_interval_ms, self.fail, config.scan_bytes_max, workers)
+        self.flush_scheduler = FlushScheduler(
+            config.fsync, config.fsync_interval_ms, self.fail, config.scan_bytes_max, workers
+        )
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
-        self.room = Room(self.fs, config.data_dir, self.fail)
+        self.disk_space = DiskSpace(self.fs, config.data_dir, self.fail)
         self._lock: Lock
         self._metadata_log: Partition
         self.fetch_sessions = FetchSessions(new_uuid)
         self._retention = Retention(self)
 
     async def start(self) -> None:
-        """Recover everything, and finish what a crash left half done. Raises DataDirInUse, CorruptLog, OSError."""
+        """Recover all state, and complete what a crash interrupted. Raises DataDirInUse, CorruptLog, OSError."""
         self._lock = self._lock_directory()
-        self.room.start()
+        self.disk_space.start()
         self._recover_metadata()
         await self.metadata.start()
         self.security = Security(self.config, self.metadata)
         directory = self.config.data_dir / "partitions"
         limit = self.config.partitions_max
         self.topics = Topics(
-            self.fs, directory, self.metadata, self.commit, self.room, limit, self.clock.now_ms, self.new_uuid
+            self.fs,
+            directory,
+            self.metadata,
+            self.flush_scheduler,
+            self.disk_space,
+            limit,
+            self.clock.now_ms,
+            self.new_uuid,
         )
         self._compose()
         self.topics.recover({TRANSACTION_TOPIC: self.transactions.replay, OFFSETS_TOPIC: self.groups.replay})
@@ -106,11 +119,11 @@ class Broker:
             0,
             leader_epoch=0,
             segment_bytes=METADATA_SEGMENT_BYTES,
-            room=self.room,
+            disk_space=self.disk_space,
             internal=True,
             on_batch=replay,
         )
-        self.metadata = MetadataLog(self._metadata_log, self.commit, self.clock, self.new_uuid)
+        self.metadata = MetadataLog(self._metadata_log, self.flush_scheduler, self.clock, self.new_uuid)
         for key, value in replayed:
             self.metadata.replay(key, value)
 
@@ -133,7 +146,7 @@ class Broker:
         transactions = TransactionConfig(
             config.transaction_timeout_ms_max,
             config.transactional_id_expiration_ms,
-            aborts_orphans=config.fsync is not Fsync.ALWAYS,
+            aborts_hanging=config.fsync is not Fsync.ALWAYS,
         )
         # Every partition they have is from here, so `durable` is given none of another kind.
         self.groups, self.transactions = compose(cast(Host, self), groups, transactions)
@@ -146,38 +159,41 @@ class Broker:
 
     async def durable(self, partition: Partition) -> None:
         """Return when all that is appended to `partition` so far is on disk. Raises OSError."""
-        await self.commit.durable(partition)
+        await self.flush_scheduler.durable(partition)
 
     @property
-    def has_room(self) -> bool:
+    def has_disk_space(self) -> bool:
         """Whether the disk isn't full."""
-        return not self.room.full
+        return not self.disk_space.full
 
     async def trim(self, partition: Partition, offset: int) -> None:
         """Raise a partition's log start, durably. Raises OSError."""
-        async with self.commit.exclusive():
+        async with self.flush_scheduler.exclusive():
             if not partition.closed:
                 partition.delete_before(offset)
 
     def fail(self, error: BaseException) -> None:
-        """The broker can't go on; whoever runs it stops it. What is durable is finished at the next start."""
+        """Report a failure that the broker can't continue after: its owner awaits `failed` and stops it.
+
+        Transactions and group changes that are durable are completed at the next start.
+        """
         if not self.failed.done():
             self.failed.set_result(error)
 
     async def stop(self) -> None:
-        """Let what is under way reach the disk, then close all files."""
-        await self.room.stop()
+        """Wait for writes in progress, then close all files."""
+        await self.disk_space.stop()
         await self._retention.stop()
         await self.transactions.stop()
         await self.groups.stop()
-        await self.commit.stop()
+        await self.flush_scheduler.stop()
         self.topics.close()
         self._metadata_log.close()
         self._lock.release()
 
     def abandon(self) -> None:
-        """Leave the directory to the next broker as a kill would: nothing is finished. `fs` closes its files itself."""
-        self.commit.abandon()
+        """Leave the data directory as a kill would: nothing is completed. `fs` closes its files itself."""
+        self.flush_scheduler.abandon()
 
     def _lock_directory(self) -> Lock:
         try:

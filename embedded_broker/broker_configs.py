@@ -1,4 +1,4 @@
-"""The broker's settings under Kafka's names: what clients are told of them, and setting them at the start."""
+"""The broker's settings under Kafka's names: described to clients (DescribeConfigs), and set by `broker --config`."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""How many bytes all connections hold together, and what happens at the limit.
+"""A limit on the bytes that all connections hold together; `Server` has one for requests and one for responses.
 
 Invariants
-- Over the limit the holders are told to wait; they go on when half of it is free again.
-- If nothing gets free by itself within `patience_s`, whoever holds most is shed, again and again until enough is free.
-  So the limit binds, and nobody can keep the others waiting for longer than that. At twice the limit there is no
-  patience.
+- Over the limit all holders are paused; they resume when half of it is free again.
+- If no bytes are freed within `patience_s`, the holder of the most bytes is shed, repeatedly until enough is free. So
+  the limit is enforced, and no holder can block the others for longer than that. At twice the limit holders are shed
+  without delay.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Holder(Protocol):
-    """Somebody who holds bytes."""
+    """Holds bytes of a budget: a connection."""
 
     def shed(self, what: str) -> None:
-        """Let go of everything: hold nothing by the time this returns."""
+        """Release all bytes before this returns. `what` is the reason, in words."""
 
 
 H = TypeVar("H", bound=Holder)
 
 
 class Budget(Generic[H]):
-    """One limit over all holders."""
+    """One limit for the sum of all holders."""
 
     def __init__(self, what: str, bytes_max: int, changed: Callable[[bool], None], patience_s: float = 1.0) -> None:
-        """`what` is held, in words; `changed` is told when it is full (True) and when half is free again (False)."""
+        """`what` names what is held; `changed` is called when it is full (True) and when half is free again (False)."""
         self._what, self._bytes_max, self._changed, self._patience_s = what, bytes_max, changed, patience_s
         self._held: dict[H, int] = {}
         self.total_bytes = 0
@@ -37,7 +37,7 @@ class Budget(Generic[H]):
         self._relieved_bytes = 0
 
     def held(self, holder: H, now_bytes: int) -> None:
-        """`holder` holds so much now; 0 when it is gone."""
+        """Set the bytes that `holder` holds now; 0 removes it."""
         before = self._held.pop(holder, 0)
         if now_bytes:
             self._held[holder] = now_bytes
@@ -59,7 +59,7 @@ class Budget(Generic[H]):
         self._timer = asyncio.get_running_loop().call_later(self._patience_s, self._relieve)
 
     def _relieve(self) -> None:
-        """Shed the largest until it is no longer full, unless it gets less by itself."""
+        """Shed the largest holders until the budget is no longer full, unless bytes were freed meanwhile."""
         if self.total_bytes >= self._relieved_bytes:
             self._shed()
         if self.full:

@@ -1,4 +1,7 @@
-"""Which partition gets a checkpoint when, so that a start after a kill has little to read however many there are."""
+"""Decides which partition gets a checkpoint and when, to limit the bytes that a start after a kill has to scan.
+
+Used by `FlushScheduler`.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ WORTH = 16
 
 
 class Checkpoints:
-    """Adds up what a start would have to scan."""
+    """Keeps the bytes that a start would have to scan, by partition and in total."""
 
     def __init__(self, scan_bytes_max: int) -> None:
         """`scan_bytes_max`: over all partitions together."""
@@ -19,7 +22,7 @@ class Checkpoints:
         self._total = 0
 
     def note(self, partition: Partition) -> None:
-        """A partition has grown."""
+        """Update the bytes of a partition that has grown."""
         behind = max(partition.log.scan_cost_bytes - WORTH * partition.log.checkpoint_bytes, 0)
         self._total += behind - self._behind.get(partition, 0)
         self._behind[partition] = behind
@@ -30,7 +33,7 @@ class Checkpoints:
         return self._total > self._scan_bytes_max
 
     def due(self) -> Partition | None:
-        """The partition that is furthest behind, if together they are too far. It counts as done then."""
+        """The partition with the most bytes to scan, if the total is above the limit; it is removed from the total."""
         while self.is_due:
             partition = max(self._behind, key=lambda each: self._behind[each])
             self._total -= self._behind.pop(partition)

@@ -1,8 +1,8 @@
-"""Compaction of topics with cleanup.policy=compact: when, what, and how the result gets into the log.
+"""Compaction of topics with cleanup.policy=compact: chooses partitions, rewrites their segments, and replaces them.
 
-Source: Kafka `LogCleaner`, `LogCleanerManager`. Only whole segments are cleaned, never the last one, and nothing at or
-above the last stable offset. The work is done in a thread on files of its own; only the exchange at the end is a step
-of the event loop.
+Run by `retention.Retention`. Source: Kafka `LogCleaner`, `LogCleanerManager`. Only whole segments are cleaned, never
+the active one, and nothing at or above the last stable offset. New segments are written in a thread; only their
+exchange with the old ones happens on the event loop.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from embedded_broker.disk_space import suppress_disk_full
 from embedded_broker.log.cleaning import Aborted, Cleaner, Last, Transactions, latest_offsets
 from embedded_broker.log.format import CLEANED_SUFFIX, segment_name
 from embedded_broker.log.fs import FileSystem
 from embedded_broker.log.partition_log import PartitionLog
 from embedded_broker.log.segment import CorruptLog, Segment
 from embedded_broker.partition import Partition
-from embedded_broker.room import suppress_full
 from embedded_broker.topic_configs import is_compacted, number, value
 from embedded_broker.wire.batch import CorruptBatch, read_header
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 KEYS_MAX = 1_000_000
 """In memory at a time, some 100 bytes each; a log with more takes several passes."""
 Group = tuple[list[Segment], Segment]
-"""Segments that follow each other, and the new one that stands for them."""
+"""Consecutive segments, and the new one that replaces them."""
 log = logging.getLogger("embedded_broker")
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A pass over one partition, as of one moment on the event loop."""
+    """Input of one pass over a partition, captured on the event loop."""
 
     clean: list[Segment]
     dirty: list[Segment]
@@ -49,7 +49,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a pass has written."""
+    """Output of one pass."""
 
     groups: list[Group]
     clean_end: int
@@ -57,23 +57,23 @@ class Result:
 
 
 class Compaction:
-    """Looks through all compacted topics."""
+    """Compacts all topics with cleanup.policy=compact."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._uncleanable: set[Partition] = set()
 
     async def run_once(self) -> None:
-        """Clean what is dirty enough. Raises OSError."""
+        """Clean every partition that is dirty enough. Raises OSError."""
         for topic in self._broker.topics.all():
             if topic.is_internal or not is_compacted(topic.configs):
                 continue
             for partition in topic.partitions:
-                if self._broker.has_room and partition not in self._uncleanable:
+                if self._broker.has_disk_space and partition not in self._uncleanable:
                     await self.clean(partition)
 
     async def clean(self, partition: Partition) -> None:
-        """Clean a partition if it is worth while. Raises OSError."""
+        """Clean a partition if it is dirty enough. Raises OSError."""
         try:
             job = find_job(partition, self._broker.clock.now_ms())
         except CorruptLog as error:
@@ -85,9 +85,9 @@ class Compaction:
         for segment in segments:
             segment.hold()
         try:
-            with suppress_full():
+            with suppress_disk_full():
                 result = await asyncio.to_thread(write_clean, self._broker.fs, partition.log, job)
-                async with self._broker.commit.exclusive():
+                async with self._broker.flush_scheduler.exclusive():
                     partition.exchange(result.groups, result.clean_end, result.markers_gone)
         except CorruptBatch as error:
             self._uncleanable.add(partition)
@@ -100,7 +100,7 @@ class Compaction:
 
 
 def find_job(partition: Partition, now_ms: int) -> Job | None:
-    """What there is to do in a partition, if it is worth while. Raises CorruptLog.
+    """The job for a partition, if it is dirty enough; else None. Raises CorruptLog.
 
     Source: `LogToClean`, `LogCleanerManager`.
     """

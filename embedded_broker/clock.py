@@ -1,4 +1,4 @@
-"""Time as the broker sees it, so that tests can hold it still."""
+"""The broker's wall clock, injected into `Broker` so that tests and simulations can control it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a broker is started with. Names follow Kafka's broker settings where one exists."""
+"""`BrokerConfig`, the settings of one broker process. Names follow Kafka's broker settings where one exists."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from embedded_broker.security.listeners import MECHANISMS, Listener
-from embedded_broker.security.tls import TlsFiles
+from embedded_broker.listeners import MECHANISMS, Listener, TlsFiles
 
 MIB = 1024 * 1024
 
@@ -54,16 +53,16 @@ class BrokerConfig:
     auto_create_topics: bool = False
     partitions_default: int = 1
     partitions_max: int = 10_000
-    """Of all topics together: each holds an open file."""
+    """Partitions of all topics together: each holds an open file."""
     frame_bytes_max: int = 100 * MIB
     buffered_bytes_max: int = 256 * MIB
-    """Of requests not yet handled, over all connections."""
+    """Bytes of requests not yet handled, over all connections."""
     answers_bytes_max: int = 256 * MIB
-    """Of answers not yet read by the clients, over all connections."""
+    """Bytes of responses not yet read by the clients, over all connections."""
     frame_deadline_ms: int = 60_000
     """From a frame's first byte to its last."""
     requests_pending_max: int = 64
-    """Of one connection; more stay in the socket."""
+    """Pending requests of one connection; more stay in the socket."""
     connections_max: int = 4_096
     connections_idle_ms: int = 600_000
     """Those on which nothing moves for so long are closed."""

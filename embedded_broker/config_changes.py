@@ -1,4 +1,4 @@
-"""Changing the configs of topics and groups, as AlterConfigs and IncrementalAlterConfigs share it."""
+"""Changes the configs of topics and groups; used by the handlers of AlterConfigs and IncrementalAlterConfigs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from kio.schema.errors import ErrorCode
 
 from embedded_broker import group_configs, topic_configs
-from embedded_broker.full_disk import MESSAGE, STORAGE
-from embedded_broker.room import NoRoom
+from embedded_broker.disk_full import MESSAGE, STORAGE
+from embedded_broker.disk_space import NoSpace
 from embedded_broker.topic_names import name_problem
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ DELETE = 1
 Change = Callable[[dict[str, str]], dict[str, str]]
 
 
-class Refused(Exception):
+class ConfigRejected(Exception):
     """A change that isn't made."""
 
     def __init__(self, error_code: ErrorCode, detail: str) -> None:
@@ -30,7 +30,7 @@ class Refused(Exception):
         self.error_code = error_code
 
     @classmethod
-    def invalid(cls, detail: str) -> Refused:
+    def invalid(cls, detail: str) -> ConfigRejected:
         """A name or value that can't be."""
         return cls(ErrorCode.invalid_config, detail)
 
@@ -38,7 +38,7 @@ class Refused(Exception):
 async def change(broker: Broker, wanted: Any, make: Change, validate_only: bool) -> None:
     """Make a topic's or group's own configs what `make` makes of them, durably.
 
-    Raises Refused with nothing changed, or OSError.
+    Raises ConfigRejected with nothing changed, or OSError.
     """
     try:
         if wanted.resource_type == TOPIC:
@@ -46,56 +46,60 @@ async def change(broker: Broker, wanted: Any, make: Change, validate_only: bool)
         elif wanted.resource_type == GROUP:
             await _change_group(broker, wanted, make, validate_only)
         else:
-            raise Refused(ErrorCode.invalid_request, "only topics and groups can be changed while the broker runs")
-    except NoRoom as error:
-        raise Refused(STORAGE, MESSAGE) from error
+            raise ConfigRejected(
+                ErrorCode.invalid_request, "only topics and groups can be changed while the broker runs"
+            )
+    except NoSpace as error:
+        raise ConfigRejected(STORAGE, MESSAGE) from error
 
 
 async def _change_group(broker: Broker, wanted: Any, make: Change, validate_only: bool) -> None:
     if not wanted.resource_name:
-        raise Refused(ErrorCode.invalid_request, "Default group resources are not allowed.")
+        raise ConfigRejected(ErrorCode.invalid_request, "Default group resources are not allowed.")
     async with broker.topics.changing:
         changed = make(group_configs.own(broker, wanted.resource_name))
         try:
             group_configs.check(broker, changed)
         except topic_configs.InvalidConfig as error:
-            raise Refused.invalid(str(error)) from error
+            raise ConfigRejected.invalid(str(error)) from error
         if not validate_only:
             await group_configs.save(broker, wanted.resource_name, changed)
 
 
 async def _change_topic(broker: Broker, wanted: Any, make: Change, validate_only: bool) -> None:
     if not wanted.resource_name:
-        raise Refused(ErrorCode.invalid_request, "Default topic resources are not allowed.")
+        raise ConfigRejected(ErrorCode.invalid_request, "Default topic resources are not allowed.")
     if (problem := name_problem(wanted.resource_name)) is not None:
-        raise Refused(ErrorCode.invalid_topic_exception, problem)
+        raise ConfigRejected(ErrorCode.invalid_topic_exception, problem)
     async with broker.topics.changing:
         topic = broker.topics.get(wanted.resource_name)
         if topic is None:
-            raise Refused(ErrorCode.unknown_topic_or_partition, "no such topic")
+            raise ConfigRejected(ErrorCode.unknown_topic_or_partition, "no such topic")
         changed = make(topic.configs)
         try:
             topic_configs.check_together(changed)
         except topic_configs.InvalidConfig as error:
-            raise Refused.invalid(str(error)) from error
+            raise ConfigRejected.invalid(str(error)) from error
         if not validate_only:
             await broker.topics.configure(topic, changed)
 
 
-def check_request(resources: Sequence[Any]) -> dict[tuple[int, str], Refused]:
+def check_request(resources: Sequence[Any]) -> dict[tuple[int, str], ConfigRejected]:
     """Refusals of resources that can't be looked at one by one: those named twice, with a name twice or no value."""
     times = Counter((each.resource_type, each.resource_name) for each in resources)
-    refused: dict[tuple[int, str], Refused] = {}
+    refused: dict[tuple[int, str], ConfigRejected] = {}
     for each in resources:
         key = (each.resource_type, each.resource_name)
         names = [config.name for config in each.configs]
         empty = [config.name for config in each.configs if config.value is None and not _deletes(config)]
         if times[key] > 1:
-            refused[key] = Refused(ErrorCode.invalid_request, "Each resource must appear at most once.")
+            refused[key] = ConfigRejected(ErrorCode.invalid_request, "Each resource must appear at most once.")
         elif len(set(names)) < len(names):
-            refused[key] = Refused(ErrorCode.invalid_request, "Error due to duplicate config keys")
+            refused[key] = ConfigRejected(ErrorCode.invalid_request, "Error due to duplicate config keys")
         elif empty:
-            refused[key] = Refused(ErrorCode.invalid_request, f"Null value not supported for : {','.join(empty)}")
+            refused[key] = ConfigRejected(
+                ErrorCode.invalid_request, f"Null value not supported for : {','.join(empty)}"
+            )
     return refused
 
 
@@ -103,7 +107,7 @@ def _deletes(config: Any) -> bool:
     return getattr(config, "config_operation", None) == DELETE
 
 
-def refusal(wanted: Any, refused: Refused | None) -> dict[str, Any]:
+def refusal(wanted: Any, refused: ConfigRejected | None) -> dict[str, Any]:
     """The answer for one resource."""
     return {
         "error_code": ErrorCode.none if refused is None else refused.error_code,

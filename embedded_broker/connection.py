@@ -1,8 +1,10 @@
-"""One client connection: frames in, requests in their order, answers in their order.
+"""One client connection: decodes frames, dispatches requests in order and writes responses in order.
+
+`Server` creates one for every accepted socket.
 
 Invariants
 - A request is taken when its predecessor's handler has returned, so what a connection pipelines is appended in order.
-  A handler that returns `Later` lets the next request begin while its fsync is under way.
+  After a handler that returns `Later`, the next request is handled during the fsync.
 - Answers leave in the order of the requests.
 - At most `requests_pending_max` requests are held; then the socket is not read. No request is taken while answers of
   `Server.unsent_bytes_max` wait for the client to read, or any at all while those of all clients are over their limit.
@@ -17,7 +19,7 @@ from collections import deque
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, cast
 
-from embedded_broker.security.listeners import Endpoint, Protocol
+from embedded_broker.listeners import Endpoint, Protocol
 from embedded_broker.security.session import Session
 from embedded_broker.security.subject import principal_name
 from embedded_broker.security.tls import TlsStream
@@ -32,7 +34,7 @@ REQUEST_BYTES = 200
 
 
 class Connection(asyncio.BufferedProtocol):
-    """See the module. `client_id` is that of the request under way."""
+    """One client's connection. `client_id` is that of the request being handled."""
 
     session: Session
 
@@ -45,7 +47,7 @@ class Connection(asyncio.BufferedProtocol):
         self._tls = None if context is None else TlsStream(context)
         self._transport: asyncio.Transport
         self._frames: deque[bytes] = deque()
-        self._taken_bytes = 0  # of the request under way
+        self._taken_bytes = 0  # of the request being handled
         self._go = asyncio.Event()  # something has changed that the next request may have waited for
         self._answers: asyncio.Queue[Awaitable[bytes | None] | bytes | None] = asyncio.Queue(
             config.requests_pending_max
@@ -65,7 +67,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def client_id(self) -> str:
-        """Of the request under way."""
+        """The client id of the request being handled."""
         return self.session.client_id
 
     @property
@@ -231,7 +233,7 @@ class Connection(asyncio.BufferedProtocol):
                 return
 
     async def _next_frame(self) -> bytes:
-        """Wait for a request, and for room for its answer."""
+        """Wait for a request, and until its answer can be queued."""
         while not self._frames or self._unsent_bytes > self._server.unsent_bytes_max():
             self._go.clear()
             await self._go.wait()

@@ -1,4 +1,4 @@
-"""What stands in the files of a data directory, for people: read only, beside a running broker, too.
+"""Reads the files of a data directory for `eos-replicate log dump`; read only, also while a broker is running.
 
 Everything is an event, a plain dict: `partition`, then its `segment`s with their `batch`es (and `record`s), `damage`
 where there is any, and at last `state`: what a start would find out of producers and transactions. Layout:
@@ -78,7 +78,7 @@ def dump(path: Path, records: bool = False) -> Iterator[Event]:
 
     Args:
         path: of it.
-        records: also what stands in the batches.
+        records: also the records of batches.
 
     Raises NothingThere; OSError.
     """

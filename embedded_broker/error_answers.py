@@ -1,4 +1,4 @@
-"""The answer to any request that says nothing but an error, wherever the response has a place for one.
+"""Builds the error response for any request; used by `faults`.
 
 Behaviour: as AbstractRequest.getErrorResponse of Kafka's clients: every topic, partition, group or resource that the
 request names is answered with the error, and the response as a whole too, if it has an error code of its own. An API
@@ -36,7 +36,7 @@ def error_answer(name: str, version: int, request: Any, error: ErrorCode) -> dic
         name: the API's, in snake case.
         version: of the request.
         request: as it was decoded.
-        error: what the client is told.
+        error: for every field of the response that has an error code.
     """
     return _filled(schema.entity(name, version, "response"), request, error)
 

@@ -1,11 +1,11 @@
-"""Faults on purpose, for tests of clients: requests of an API are delayed, held, dropped or failed.
+"""Fault injection, for tests of clients: requests of an API are delayed, held, dropped or failed.
 
-A broker has none of this unless `Broker.faults` is set, which only `embedded_broker.testing` does.
+`Server` asks `Broker.faults` around every request if it is set, which only `embedded_broker.testing` does.
 
 Invariants
-- What is stopped on its way in (`Side.REQUEST`) has no effect. What is stopped on its way out (`Side.REPLY`) has all of
-  it, on disk, before `on_hit` is called.
-- Answers of a connection keep their order: what waits behind a delayed one waits, too.
+- A request with a fault at `Side.REQUEST` has no effect unless it proceeds. At `Side.REPLY` it was handled completely,
+  and its effects are on disk, before `on_hit` is called.
+- Responses of a connection keep their order: those after a delayed one wait, too.
 """
 
 from __future__ import annotations
@@ -18,26 +18,27 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.registry import APIS, Answer, Api, Fields, Later
+from embedded_broker.api.registry import APIS, Api
 from embedded_broker.error_answers import error_answer
-from embedded_broker.server import Refused
+from embedded_broker.responses import Answer, Fields, Later
+from embedded_broker.server import CloseConnection
 from embedded_broker.wire import schema
 
 
 class Action(StrEnum):
-    """What happens to a request, or to its answer."""
+    """What happens to a request, or to its response."""
 
-    DELAY = "delay"  # it goes on after `delay_ms`
-    HOLD = "hold"  # it goes on when it is released
+    DELAY = "delay"  # it proceeds after `delay_ms`
+    HOLD = "hold"  # it proceeds when it is released
     DROP = "drop"  # the connection is closed instead of an answer
     FAIL = "fail"  # it is answered with `error`
 
 
 class Side(StrEnum):
-    """Where it happens."""
+    """When a fault takes effect."""
 
     REQUEST = "request"  # before the request is handled
-    REPLY = "reply"  # when all is done, before the answer is sent
+    REPLY = "reply"  # after the request was handled, before the response is sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,26 +67,26 @@ class _Fault:
     side: Side
     error: ErrorCode
     on_hit: Callable[[], None]
-    seen: int = 0
+    matched: int = 0
     released: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def catches(self, key: int, client_id: str) -> bool:
-        """Count a request, and say whether it is one of those meant."""
+    def matches(self, key: int, client_id: str) -> bool:
+        """Count a request; returns whether the fault applies to it."""
         if key != self.key or self.spec.client not in client_id:
             return False
-        self.seen += 1
-        past = self.seen - self.spec.nth
+        self.matched += 1
+        past = self.matched - self.spec.nth
         return past >= 0 and (self.spec.times is None or past < self.spec.times)
 
 
 class Faults:
-    """Of one broker; the event loop's, as all of its state."""
+    """All faults of one broker, by number. Called on the event loop only."""
 
     def __init__(self) -> None:
         self._faults: dict[int, _Fault] = {}
 
     def add(self, number: int, spec: FaultSpec, on_hit: Callable[[], None]) -> None:
-        """Switch a fault on; `on_hit` is called each time it strikes. Faults are met in the order of their numbers.
+        """Inject a fault; `on_hit` is called for each request it affects. Faults apply in the order of their numbers.
 
         Raises ValueError for an API or an error that doesn't exist, and for counts below one.
         """
@@ -98,12 +99,12 @@ class Faults:
         self._faults[number] = _Fault(spec, _key(spec.api), action, side, error, on_hit)
 
     def release(self, number: int) -> None:
-        """Let what a fault holds, now and later, go on its way."""
+        """Let the requests that a fault holds, now or later, proceed."""
         if number in self._faults:
             self._faults[number].released.set()
 
     def remove(self, numbers: Iterable[int] | None = None) -> None:
-        """Switch faults off, all by default; what they hold goes on its way."""
+        """Remove faults, all by default; requests that they hold proceed."""
         for number in list(self._faults) if numbers is None else numbers:
             self.release(number)
             self._faults.pop(number, None)
@@ -111,43 +112,43 @@ class Faults:
     async def around(
         self, api: Api, client_id: str, request: Any, version: int, handle: Callable[[], Awaitable[Answer]]
     ) -> Answer:
-        """The answer to one request, which `handle` gives unless a fault does. Raises Refused to end the connection."""
-        caught = [fault for fault in self._faults.values() if fault.catches(api.key, client_id)]
-        if not caught:
+        """Handle one request with its faults applied. Raises CloseConnection to close the connection."""
+        matching = [fault for fault in self._faults.values() if fault.matches(api.key, client_id)]
+        if not matching:
             return await handle()
 
-        async def struck(side: Side) -> Fields | None:
-            """Meet the faults on one side; the answer if one has failed the request."""
+        async def apply(side: Side) -> Fields | None:
+            """Apply the faults of one side; returns the response if one of them fails the request."""
             failed: Fields | None = None
-            for fault in caught:
+            for fault in matching:
                 if fault.side is side and failed is None:
-                    failed = await _strike(fault, api, request, version)
+                    failed = await _apply(fault, api, request, version)
             return failed
 
-        failed = await struck(Side.REQUEST)
+        failed = await apply(Side.REQUEST)
         if failed is not None and getattr(request, "acks", None) == 0:
-            raise Refused(f"a fault has failed {api.name}, and nobody waits for an answer")
+            raise CloseConnection(f"a fault has failed {api.name}, and nobody waits for an answer")
         answer = failed if failed is not None else await handle()
         if answer is None:
-            await struck(Side.REPLY)  # only a drop makes a difference
+            await apply(Side.REPLY)  # only a drop makes a difference
             return None
-        return Later(_out(answer, lambda: struck(Side.REPLY)))
+        return Later(_out(answer, lambda: apply(Side.REPLY)))
 
 
-async def _out(answer: Fields | Later, struck: Callable[[], Awaitable[Fields | None]]) -> Fields:
+async def _out(answer: Fields | Later, apply_reply_faults: Callable[[], Awaitable[Fields | None]]) -> Fields:
     fields = await answer.answer if isinstance(answer, Later) else answer
-    failed = await struck()
+    failed = await apply_reply_faults()
     return fields if failed is None else failed
 
 
-async def _strike(fault: _Fault, api: Api, request: Any, version: int) -> Mapping[str, Any] | None:
+async def _apply(fault: _Fault, api: Api, request: Any, version: int) -> Mapping[str, Any] | None:
     fault.on_hit()
     if fault.action is Action.DELAY:
         await asyncio.sleep(fault.spec.delay_ms / 1000)
     elif fault.action is Action.HOLD:
         await fault.released.wait()
     elif fault.action is Action.DROP:
-        raise Refused(f"a fault has dropped this {fault.side} of {api.name}")
+        raise CloseConnection(f"a fault has dropped this {fault.side} of {api.name}")
     else:
         return error_answer(api.name, version, request, fault.error)
     return None

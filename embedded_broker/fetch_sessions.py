@@ -1,6 +1,6 @@
-"""Fetch sessions: a client names its partitions once, and then only what changes (KIP-227).
+"""Fetch sessions: a client names its partitions once, and then only changes (KIP-227). Used by the handler of Fetch.
 
-Source: org.apache.kafka FetchSession, FetchSessionCache. A session belongs to whoever knows its id, on any connection.
+Source: org.apache.kafka FetchSession, FetchSessionCache. A session can be used with its id on any connection.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class Asked:
 
     topic: TopicKey
     data: Any
-    # What the client was last told; -1 until then, and after an error, so that it is told again.
+    # As in the last response that included the partition; -1 before, and after an error, so that it is sent again.
     high_watermark: int = -1
     log_start: int = -1
 
     def is_news(self, answer: Mapping[str, Any]) -> bool:
-        """Whether the client must be told; takes note of what it is told."""
+        """Whether the response must include the partition; if so, remembers what it contains."""
         failed = answer.get("error_code", ErrorCode.none) is not ErrorCode.none
         moved = (self.high_watermark, self.log_start) != (answer["high_watermark"], answer["log_start_offset"])
         self.high_watermark = -1 if failed else answer["high_watermark"]
@@ -72,7 +72,7 @@ class Session:
 
 @dataclass(slots=True)
 class Fetching:
-    """One request: the partitions to read, and then what of the answers is told."""
+    """One Fetch request: the partitions to read, and the choice of those that the response includes."""
 
     asked: list[Asked]
     session: Session | None = None
@@ -139,8 +139,8 @@ class FetchSessions:
                 session.partitions.pop((topic.topic_id if session.by_id else topic.topic, index), None)
 
     def open(self, request: Any, version: int, fetching: Fetching, answers: Answers, now_s: float) -> int:
-        """The id of a new session, if the request wants one and there is room, after all of it was answered; else 0."""
-        if getattr(request, "session_epoch", FINAL) != INITIAL or not self._room(len(fetching.asked), now_s):
+        """The id of a new session, if the request wants one and it fits, after all of it was answered; else 0."""
+        if getattr(request, "session_epoch", FINAL) != INITIAL or not self._evict_for(len(fetching.asked), now_s):
             return 0
         while (session_id := self.new_uuid().int & EPOCH_MAX) in self.sessions or not session_id:
             pass
@@ -153,7 +153,7 @@ class FetchSessions:
     def _fits(self, more: int) -> bool:
         return more + sum(len(session.partitions) for session in self.sessions.values()) <= self.partitions_max
 
-    def _room(self, more: int, now_s: float) -> bool:
+    def _evict_for(self, more: int, now_s: float) -> bool:
         while len(self.sessions) >= self.slots_max or not self._fits(more):
             oldest = next(iter(self.sessions.values()), None)
             if oldest is None or now_s - oldest.used_s < IDLE_S_MIN:

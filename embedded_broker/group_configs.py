@@ -1,4 +1,4 @@
-"""Configs of single groups (KIP-848), kept in the metadata log under `group:<id>`, whether the group exists or not.
+"""Configs of single consumer groups (KIP-848), in the metadata log under `group:<id>`; the group need not exist.
 
 Those of share and streams groups don't exist here. Source: Kafka `GroupConfig`.
 """

@@ -1,10 +1,10 @@
-"""`__cluster_metadata`: what the broker durably knows of itself, a log of keyed records of which the latest counts.
+"""`__cluster_metadata`: the broker's durable metadata, a log of keyed records of which the latest counts.
 
-Keys: `topic:<id>` (name, partitions, configs), `group:<id>` (configs), `acl:<id>`, `scram:<mechanism>:<user>`,
+Keys: `topic:<id>` (name, partitions, configs, growth), `group:<id>` (configs), `acl:<id>`, `scram:<mechanism>:<user>`,
 `cluster` (its id), `boot` (how often it was started).
 
-On a full disk nothing is set that a client wants set; but what is to be removed is removed, from the reserve: that
-makes room, or takes rights away, which must not wait.
+When the disk is full, keys can't be set for clients; but removals are written, from the reserve, because they free disk
+space, or revoke rights, which must not wait.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any
 from uuid import UUID
 
 from embedded_broker.clock import Clock
-from embedded_broker.groupcommit import GroupCommit
+from embedded_broker.disk_space import suppress_disk_full
+from embedded_broker.flush_scheduler import FlushScheduler
 from embedded_broker.partition import Partition
-from embedded_broker.room import suppress_full
 from embedded_broker.wire.records import encode
 
 BOOT, CLUSTER = "boot", "cluster"
@@ -28,8 +28,10 @@ RECORDS_BEFORE_REWRITE = 10_000
 class MetadataLog:
     """A durable dict of JSON objects."""
 
-    def __init__(self, log: Partition, commit: GroupCommit, clock: Clock, new_uuid: Callable[[], UUID]) -> None:
-        self._log, self._commit, self._clock, self._new_uuid = log, commit, clock, new_uuid
+    def __init__(
+        self, log: Partition, flush_scheduler: FlushScheduler, clock: Clock, new_uuid: Callable[[], UUID]
+    ) -> None:
+        self._log, self._flush_scheduler, self._clock, self._new_uuid = log, flush_scheduler, clock, new_uuid
         self._entries: dict[str, Mapping[str, Any]] = {}
 
     def replay(self, key: bytes | None, value: bytes | None) -> None:
@@ -46,7 +48,7 @@ class MetadataLog:
         if CLUSTER not in self._entries:
             new = base64.urlsafe_b64encode(self._new_uuid().bytes).rstrip(b"=").decode()
             await self.put(CLUSTER, {"id": new}, own=True)
-        with suppress_full():
+        with suppress_disk_full():
             await self._rewrite_if_long()
 
     async def _rewrite_if_long(self) -> None:
@@ -56,13 +58,13 @@ class MetadataLog:
             return
         for key, body in self.items():
             self._append(key, body, own=False)
-        await self._commit.durable(self._log)
-        async with self._commit.exclusive():
+        await self._flush_scheduler.durable(self._log)
+        async with self._flush_scheduler.exclusive():
             self._log.delete_before(end)
 
     @property
     def boot_epoch(self) -> int:
-        """How often the broker was started: the leader epoch of all its partitions."""
+        """How often the broker was started before: the leader epoch of a partition that was made at its first start."""
         return int(self._entries.get(BOOT, {"epoch": -1})["epoch"])
 
     @property
@@ -81,11 +83,11 @@ class MetadataLog:
     async def put(self, key: str, body: Mapping[str, Any] | None, *, own: bool = False) -> None:
         """Set or, with None, remove an entry, durably.
 
-        `own`: the broker itself needs it, so it may be set from the reserve. Raises NoRoom with nothing changed, or
+        `own`: the broker itself needs it, so it may be set from the reserve. Raises NoSpace with nothing changed, or
         another OSError.
         """
         self._append(key, body, own=own or body is None)
-        await self._commit.durable(self._log)
+        await self._flush_scheduler.durable(self._log)
         if body is None:
             self._entries.pop(key, None)
         else:

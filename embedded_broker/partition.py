@@ -1,4 +1,4 @@
-"""One partition: its log, its producers, its watermarks and who waits for them. The event loop owns it.
+"""One partition: its log, producer state, watermarks and waiting fetches. Owned by the event loop, held by `Topics`.
 
 Invariants
 - Readers see offsets below the high watermark only; that is what has been made durable.
@@ -18,12 +18,12 @@ from typing import Protocol, TypeVar
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.batch_rules import Rules
+from embedded_broker.disk_space import DiskSpace, suppress_disk_full
 from embedded_broker.log.checkpoint import State
 from embedded_broker.log.fs import FileSystem
 from embedded_broker.log.partition_log import Capture, PartitionLog
 from embedded_broker.log.segment import CorruptLog, OnBatch, Segment
 from embedded_broker.log.stopped_log import StoppedLog
-from embedded_broker.room import Room, suppress_full
 from embedded_broker.state.producers import PartitionProducers
 from embedded_broker.topic_configs import segment_ms
 from embedded_broker.wire.batch import BatchHeader, iter_batches, read_header, stamp
@@ -37,30 +37,30 @@ log = logging.getLogger("embedded_broker")
 
 
 class PartitionStopped(OSError):
-    """What was durable in the partition is wrong or can't be read: it takes and gives nothing any more."""
+    """Durable data of the partition is corrupt or can't be read: it serves neither writes nor reads."""
 
 
 class Waiter(Protocol):
-    """Somebody who waits for a partition to move."""
+    """Waits for a partition to change: a Fetch request."""
 
     def wake(self) -> None:
         """Called whenever the high watermark, the last stable offset or the log start has moved."""
 
 
 class Partition:
-    """See the module."""
+    """One partition of a topic. Called on the event loop only."""
 
-    def __init__(self, topic: str, index: int, leader_epoch: int, room: Room | None, internal: bool) -> None:
+    def __init__(self, topic: str, index: int, leader_epoch: int, disk_space: DiskSpace | None, internal: bool) -> None:
         self.topic, self.index, self.leader_epoch = topic, index, leader_epoch
-        self._room, self._internal = room, internal
+        self._disk_space, self._internal = disk_space, internal
         self.configs: Mapping[str, str] = {}  # see `configure`
         self.rules = Rules.of({})
         self.producers = PartitionProducers()
         self.high_watermark = 0
         self.closed = False
         self.stopped: str | None = None
-        """Why nothing is served. A restart looks again."""
-        self._damage_told = False
+        """Why nothing is served. A restart checks the files again."""
+        self._damage_logged = False
         self.log: PartitionLog
         self._waiters: dict[Waiter, None] = {}  # in the order of arrival
         self._epochs: list[tuple[int, int]] = []  # (leader epoch, its first offset), ascending
@@ -75,7 +75,7 @@ class Partition:
         *,
         leader_epoch: int,
         segment_bytes: int,
-        room: Room | None = None,
+        disk_space: DiskSpace | None = None,
         internal: bool = False,
         now_ms: int | None = None,
         on_batch: OnBatch | None = None,
@@ -89,12 +89,12 @@ class Partition:
             index: of the partition in it.
             leader_epoch: of this start of the broker.
             segment_bytes: size at which a segment is closed.
-            room: on the disk; without it a full disk is an error as any other.
+            disk_space: of the data directory; without it a full disk is an error like any other.
             internal: only the broker writes there.
             now_ms: from where the expiry of producers that are found in the log counts.
             on_batch: is shown every batch in order. So the whole log is read, whatever a checkpoint says.
         """
-        partition = cls(topic, index, leader_epoch, room, internal)
+        partition = cls(topic, index, leader_epoch, disk_space, internal)
 
         def replay(header: BatchHeader, batch: memoryview) -> None:
             partition._note_epoch(header)
@@ -124,7 +124,7 @@ class Partition:
         self.log.segment_bytes, self.log.segment_ms = self.rules.segment_bytes, segment_ms(configs)
 
     def stop(self, error: Exception) -> None:
-        """Serve nothing from now on; the other partitions go on. Readers that wait are told."""
+        """Serve nothing from now on; other partitions are not affected. Waiting fetches are woken."""
         if self.stopped is None:
             self.stopped = str(error)
             log.error("partition %s-%d is stopped: %s", self.topic, self.index, error)
@@ -156,8 +156,8 @@ class Partition:
         when they are compacted; without them nothing could be decided any more."""
         if not self._internal:
             self.stop(error)
-        elif not self._damage_told:  # else each of its readers would say so again
-            self._damage_told = True
+        elif not self._damage_logged:
+            self._damage_logged = True
             log.error("partition %s-%d is damaged: %s", self.topic, self.index, error)
 
     def _restore(self, state: State) -> None:
@@ -208,7 +208,7 @@ class Partition:
             own: whether it is a write of the broker's own, for which there is the reserve; None: it is, if only the
                 broker writes here, or it is a marker.
 
-        Returns: the base offset. Raises NoRoom, PartitionStopped or another OSError, nothing changed then.
+        Returns: the base offset. Raises NoSpace, PartitionStopped or another OSError, nothing changed then.
         """
         if self.stopped is not None:
             raise PartitionStopped(errno.EIO, self.stopped)
@@ -228,12 +228,12 @@ class Partition:
         return header.base_offset
 
     def _write(self, write: Callable[[], None], own: bool = True) -> None:
-        if self._room is None:
+        if self._disk_space is None:
             write()
         elif own:
-            self._room.own(write)
+            self._disk_space.write_internal(write)
         else:
-            self._room.of_client(write)
+            self._disk_space.write_for_client(write)
 
     def advance(self, durable_end: int) -> None:
         """The log is durable below `durable_end`: show that to readers."""
@@ -243,7 +243,7 @@ class Partition:
         self._wake()
 
     def delete_before(self, offset: int) -> None:
-        """Raise the log start (DeleteRecords, retention). Hold `GroupCommit.exclusive`; raises OSError.
+        """Raise the log start (DeleteRecords, retention). Hold `FlushScheduler.exclusive`; raises OSError.
 
         Producers stay known, over a restart, too: else a late retry of what was deleted would be taken for new.
         """
@@ -254,7 +254,7 @@ class Partition:
         self._wake()
 
     def exchange(self, groups: Sequence[tuple[list[Segment], Segment]], clean_end: int, markers_gone: set[int]) -> None:
-        """Put what compaction has written in the place of old segments. Hold `GroupCommit.exclusive`; raises OSError.
+        """Replace old segments by what compaction has written. Hold `FlushScheduler.exclusive`; raises OSError.
 
         Nothing happens if some of them have gone meanwhile.
         """
@@ -262,7 +262,7 @@ class Partition:
         if self.closed or self.stopped is not None or not replaced <= set(self.log.segments):
             self.log.discard([new for _, new in groups])
             return
-        self.producers.forget_aborted(markers_gone)  # no reader may be told of these, now or after a restart
+        self.producers.forget_aborted(markers_gone)  # fetches must not list these, now or after a restart
         if markers_gone or self.producers.has_window_in(self.log.checkpoint_end, clean_end):
             self._write(partial(self.log.write_checkpoint, self.capture()))
         self._write(partial(self.log.replace, groups, clean_end))
@@ -330,13 +330,13 @@ class Partition:
         self.closed = True
         sound = self.stopped is None and not self.log.has_failed
         if sound and self.log.scan_cost_bytes >= CLOSE_CHECKPOINT_BYTES:
-            with suppress_full():
+            with suppress_disk_full():
                 self.log.write_checkpoint(self.capture())
         self.log.close()
         self._wake()
 
     def destroy(self) -> None:
-        """Remove the files; readers find the partition gone. Hold `GroupCommit.exclusive`."""
+        """Remove the files; readers find the partition gone. Hold `FlushScheduler.exclusive`."""
         self.closed = True
         self.log.destroy()
         self._wake()

@@ -9,9 +9,9 @@ from embedded_broker.api.registry import Api, load_all
 INTRODUCTION = """\
 # Protocol of the embedded broker
 
-Made from the modules in `embedded_broker/api` by `python -m embedded_broker.protocol_document`; a test keeps it fresh.
-Any other API key, and any version outside these, closes the connection; an ApiVersions request that is too new is
-answered in version 0 with UNSUPPORTED_VERSION.
+Generated from the modules in `embedded_broker/api` by `python -m embedded_broker.protocol_document`; a test checks that
+it is up to date. A request with another API key, or a version outside of these, closes the connection; an ApiVersions
+request with a version that is too new is answered in version 0 with UNSUPPORTED_VERSION.
 
 | key | API | versions |
 |---|---|---|

@@ -1,6 +1,6 @@
-"""Deletes what a topic's retention.ms and retention.bytes no longer keep: whole segments only, the last one, too.
+"""Deletes segments by retention.ms and retention.bytes, the active one, too; periodically, with compaction after it.
 
-Source: org.apache.kafka.storage.internals.log.UnifiedLog.deleteOldSegments.
+`Broker` starts one `Retention`. Source: org.apache.kafka.storage.internals.log.UnifiedLog.deleteOldSegments.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from embedded_broker.cleaner import Compaction
+from embedded_broker.disk_space import suppress_disk_full
 from embedded_broker.partition import Partition
-from embedded_broker.room import suppress_full
 from embedded_broker.topic_configs import number, value
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Retention:
-    """A task that looks through all partitions now and then, for what can be deleted or compacted."""
+    """A periodic task that deletes or compacts segments of all partitions."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -26,11 +26,11 @@ class Retention:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin."""
+        """Start the task."""
         self._task = asyncio.create_task(self._run(), name="retention")
 
     async def stop(self) -> None:
-        """End between two partitions."""
+        """Cancel the task, and wait for its end."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -45,7 +45,7 @@ class Retention:
             self._broker.fail(error)
 
     async def enforce(self) -> None:
-        """Look through all partitions once. Raises OSError."""
+        """Delete what has expired in all partitions, once. Raises OSError."""
         now_ms = self._broker.clock.now_ms()
         for topic in self._broker.topics.all():
             has_retention = not topic.is_internal and "delete" in value(topic.configs, "cleanup.policy")
@@ -55,14 +55,14 @@ class Retention:
                     continue
                 offset = keep_from(partition, now_ms)
                 if offset > partition.log_start:
-                    async with self._broker.commit.exclusive():
+                    async with self._broker.flush_scheduler.exclusive():
                         if not partition.closed:
-                            with suppress_full():  # later, when something else has made room
+                            with suppress_disk_full():  # retried when disk space has been freed
                                 partition.delete_before(offset)
 
 
 def keep_from(partition: Partition, now_ms: int) -> int:
-    """First offset that retention keeps; never above the high watermark, so nothing undecided goes."""
+    """First offset that retention keeps; never above the last stable offset, so no open transaction is deleted."""
     retention_ms = number(partition.configs, "retention.ms")
     retention_bytes = number(partition.configs, "retention.bytes")
     keep = partition.log_start

@@ -1,4 +1,4 @@
-"""Accepts connections, decodes requests, finds their handlers and encodes the answers."""
+"""Accepts connections, decodes requests, calls their handlers and encodes the responses."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from collections.abc import Awaitable, Mapping
 from functools import partial
 from typing import Any, TextIO
 
-from embedded_broker.api.registry import Answer, Api, Later, load_all
+from embedded_broker.api.registry import Api, load_all
 from embedded_broker.broker import Broker
 from embedded_broker.budget import Budget
 from embedded_broker.connection import Connection
+from embedded_broker.disk_space import NoSpace
+from embedded_broker.listeners import Endpoint, refuse_open
 from embedded_broker.partition import PartitionStopped
-from embedded_broker.room import NoRoom
+from embedded_broker.responses import Answer, Later
 from embedded_broker.security.compose import tls_context
-from embedded_broker.security.listeners import Endpoint, refuse_open
 from embedded_broker.security.session import API_VERSIONS, LOGIN, SASL_HANDSHAKE, LoginFailed
 from embedded_broker.wire.framing import PREFIX, read_header
 
@@ -28,11 +29,11 @@ SWEEP_S_MAX = 10.0
 UNSENT_BYTES_MAX = 1024 * 1024
 READ_BYTES_MAX = 1024 * 1024
 """What is read from a socket at once: most requests then come in one piece."""
-OF_THE_CONNECTION = (ssl.SSLError, ConnectionError, NoRoom, PartitionStopped)
-"""OSErrors that say nothing about the broker's files as a whole: nothing was changed."""
+OF_THE_CONNECTION = (ssl.SSLError, ConnectionError, NoSpace, PartitionStopped)
+"""Errors that concern only the connection or request: no file was changed."""
 
 
-class Refused(Exception):
+class CloseConnection(Exception):
     """A request that ends its connection."""
 
 
@@ -89,7 +90,7 @@ class Server:
         await self._empty.wait()
 
     def admit(self, connection: Connection) -> bool:
-        """Whether there is room for one more."""
+        """Register a new connection; returns False if there are `connections_max` already."""
         if len(self._connections) >= self.connections_max:
             self.log(f"{connection.session} refused: there are {self.connections_max} connections already")
             return False
@@ -108,7 +109,7 @@ class Server:
             self._empty.set()
 
     def _requests_full(self, full: bool) -> None:
-        """Nobody is read while requests are over their limit.
+        """No connection is read while requests are over their limit.
 
         Frames that are whole are handled meanwhile; those that aren't meet their deadline.
         """
@@ -133,22 +134,22 @@ class Server:
         self._sweep = loop.call_later(min(idle_s / 2, SWEEP_S_MAX), self._sweep_idle)
 
     async def dispatch(self, connection: Connection, frame: bytes) -> Awaitable[bytes | None] | bytes | None:
-        """Handle one request: its answer, a task that will have it, or None. Raises Refused to end the connection."""
+        """Handle one request: the response, a task that returns it, or None. Raises CloseConnection."""
         session = connection.session
         if session.takes_tokens:
             return await self._token(connection, frame)
         key, version, correlation_id = PREFIX.unpack_from(frame)
         if session.is_over(asyncio.get_running_loop().time()) and key != SASL_HANDSHAKE and session.is_ready:
-            raise Refused("the session is over, and no new login was begun")
+            raise CloseConnection("the session is over, and no new login was begun")
         if not session.admits(key):
             name = self.apis[key].name if key in self.apis else f"API {key}"
-            raise Refused(f"{name} {session.state.value}")
+            raise CloseConnection(f"{name} {session.state.value}")
         api = self.apis.get(key)
         if api is None:
-            raise Refused(f"unknown API key {key}")
+            raise CloseConnection(f"unknown API key {key}")
         if version not in api.versions:
             if key != API_VERSIONS:
-                raise Refused(f"{api.name} version {version} is not spoken here")
+                raise CloseConnection(f"{api.name} version {version} is not spoken here")
             return self._versions_too_new(connection, api, correlation_id)
         from embedded_broker.wire import schema
 
@@ -191,20 +192,20 @@ class Server:
                 rights, api.name, request, lambda cut: api.handle(self.broker, connection, cut, version)
             )
         except (NoRule, Unanswerable) as error:
-            raise Refused(f"no right, and no way to say so: {error}") from error
+            raise CloseConnection(f"no right, and no way to say so: {error}") from error
 
     def _decode(self, api: Api, version: int, frame: bytes, connection: Connection) -> Any:
         from kio.serial.errors import SerialError
 
-        from embedded_broker.wire import schema, skim
+        from embedded_broker.wire import request_limits, schema
 
         try:
             client_id, at = read_header(frame, schema.request_header_version(api.name, version) == 2)
-            frame = skim.admit(api.name, version, frame, at)
+            frame = request_limits.check_request(api.name, version, frame, at)
             connection.session.client_id = client_id
             return schema.load(api.name, version).read(frame, at)
         except (SerialError, ValueError, struct.error, EOFError, OverflowError) as error:
-            raise Refused(f"{api.name} v{version} cannot be decoded: {error}") from error
+            raise CloseConnection(f"{api.name} v{version} cannot be decoded: {error}") from error
 
     async def _later(self, answer: Later, codec: Any, correlation_id: int) -> bytes:
         return encode(codec, correlation_id, await answer.answer)
@@ -221,7 +222,7 @@ class Server:
 
         Only what the broker couldn't write ends the broker: its memory is ahead of its files then.
         """
-        if isinstance(error, Refused):
+        if isinstance(error, CloseConnection):
             connection.refuse(str(error))
             return
         if isinstance(error, OF_THE_CONNECTION):

@@ -2,7 +2,7 @@
 
 What they do here: cleanup.policy=delete with retention.ms and retention.bytes; cleanup.policy=compact with
 delete.retention.ms, {min,max}.compaction.lag.ms and min.cleanable.dirty.ratio, and then null keys are refused;
-segment.bytes, segment.ms, max.message.bytes, message.timestamp.*. The others are kept for whoever reads them.
+segment.bytes, segment.ms, max.message.bytes, message.timestamp.*. The others are only stored.
 Defaults are those of org.apache.kafka.storage.internals.log.LogConfig.
 """
 

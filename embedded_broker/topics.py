@@ -17,12 +17,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from embedded_broker.groupcommit import GroupCommit
+from embedded_broker.disk_space import DiskSpace, NoSpace
+from embedded_broker.flush_scheduler import FlushScheduler
 from embedded_broker.log.fs import FileSystem, SyncFailed
 from embedded_broker.log.segment import CorruptLog, OnBatch
 from embedded_broker.metadata_log import MetadataLog
 from embedded_broker.partition import Partition
-from embedded_broker.room import NoRoom, Room
 from embedded_broker.topic_configs import segment_bytes
 
 PREFIX = "topic:"
@@ -40,6 +40,12 @@ class Topic:
     configs: dict[str, str]
     """Those set for the topic; all others have the defaults of `topic_configs`."""
     partitions: list[Partition] = field(default_factory=list)
+    growth: list[tuple[int, int]] = field(default_factory=list)
+    """(the broker's boot epoch, number of partitions that the topic had then), for each time it got partitions."""
+
+    def boot_epoch_of(self, index: int) -> int:
+        """Boot epoch in which the partition was made; 0 for those of a broker that did not note it."""
+        return next((boot_epoch for boot_epoch, count in self.growth if index < count), 0)
 
     @property
     def is_internal(self) -> bool:
@@ -59,16 +65,16 @@ class Topics:
         fs: FileSystem,
         directory: Path,
         metadata: MetadataLog,
-        commit: GroupCommit,
-        room: Room,
+        flush_scheduler: FlushScheduler,
+        disk_space: DiskSpace,
         partitions_max: int,
         now_ms: Callable[[], int],
         new_uuid: Callable[[], uuid.UUID],
     ) -> None:
-        self._now_ms, self._disk, self._new_uuid = now_ms, room, new_uuid
+        self._now_ms, self._disk_space, self._new_uuid = now_ms, disk_space, new_uuid
         self._partitions_max = partitions_max
         self._fs, self._directory = fs, directory
-        self.metadata, self._commit = metadata, commit
+        self.metadata, self._flush_scheduler = metadata, flush_scheduler
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[uuid.UUID, Topic] = {}
         self.version = 0
@@ -88,7 +94,7 @@ class Topics:
         return [self._by_name[name] for name in sorted(self._by_name)]
 
     def names(self) -> Collection[str]:
-        """Of all topics."""
+        """The names of all topics."""
         return self._by_name.keys()
 
     def partition(self, name: str, index: int) -> Partition | None:
@@ -97,10 +103,10 @@ class Topics:
         return None if topic is None else topic.partition(index)
 
     def count_partitions(self) -> int:
-        """Of all topics together."""
+        """The number of partitions of all topics together."""
         return sum(len(topic.partitions) for topic in self._by_name.values())
 
-    def room(self) -> int:
+    def free_partitions(self) -> int:
         """How many partitions more this broker may have."""
         return self._partitions_max - self.count_partitions()
 
@@ -113,7 +119,8 @@ class Topics:
         for key, body in self.metadata.items():
             if not key.startswith(PREFIX):
                 continue
-            topic = Topic(body["name"], uuid.UUID(key.removeprefix(PREFIX)), dict(body["configs"]))
+            growth = [(boot_epoch, count) for boot_epoch, count in body.get("growth", [])]
+            topic = Topic(body["name"], uuid.UUID(key.removeprefix(PREFIX)), dict(body["configs"]), growth=growth)
             for index in range(body["partitions"]):
                 topic.partitions.append(self._recover(topic, index, replay.get(topic.name)))
                 known.add(self._path(topic, index).name)
@@ -135,7 +142,7 @@ class Topics:
         except (CorruptLog, OSError) as error:
             if topic.is_internal or (isinstance(error, OSError) and error.errno != errno.EIO):
                 raise
-            path, epoch = self._path(topic, index), self.metadata.boot_epoch
+            path, epoch = self._path(topic, index), self._leader_epoch(topic, index)
             return Partition.unopened(self._fs, path, topic.name, index, leader_epoch=epoch, error=error)
 
     def _remove_left_over(self, directory: Path) -> None:
@@ -146,15 +153,19 @@ class Topics:
     def _path(self, topic: Topic, index: int) -> Path:
         return self._directory / f"{topic.topic_id.hex}-{index}"
 
+    def _leader_epoch(self, topic: Topic, index: int) -> int:
+        """How often the broker was started since the partition was made: a new one has 0, as in Kafka."""
+        return self.metadata.boot_epoch - topic.boot_epoch_of(index)
+
     def _open(self, topic: Topic, index: int, on_batch: OnBatch | None = None) -> Partition:
         partition = Partition.open(
             self._fs,
             self._path(topic, index),
             topic.name,
             index,
-            leader_epoch=self.metadata.boot_epoch,
+            leader_epoch=self._leader_epoch(topic, index),
             segment_bytes=segment_bytes(topic.configs),
-            room=self._disk,
+            disk_space=self._disk_space,
             internal=topic.is_internal,
             now_ms=self._now_ms(),
             on_batch=on_batch,
@@ -165,22 +176,24 @@ class Topics:
     async def _make(self, topic: Topic, count: int) -> list[Partition]:
         """New partitions behind those the topic has, up to `count`, and the record of that; it knows them not yet.
 
-        Raises NoRoom with nothing left behind, or another OSError.
+        Raises NoSpace with nothing left behind, or another OSError.
         """
-        write = self._disk.own if topic.is_internal else self._disk.of_client
+        write = self._disk_space.write_internal if topic.is_internal else self._disk_space.write_for_client
         made: list[Partition] = []
         first = len(topic.partitions)
+        grown = replace(topic, growth=[*topic.growth, (self.metadata.boot_epoch, count)])
         try:
             for index in range(first, count):
-                made.append(write(partial(self._open, topic, index)))
-            await self._save(topic, count)
-        except NoRoom:
+                made.append(write(partial(self._open, grown, index)))
+            await self._save(grown, count)
+        except NoSpace:
             for partition in made:
                 partition.log.close()
             for index in range(first, min(first + len(made) + 1, count)):
                 with contextlib.suppress(OSError):  # else the next start removes it
                     self._remove_left_over(self._path(topic, index))
             raise
+        topic.growth = grown.growth
         return made
 
     def _add(self, topic: Topic) -> None:
@@ -191,7 +204,7 @@ class Topics:
     async def create(self, name: str, partitions: int, configs: Mapping[str, str]) -> Topic:
         """Create a topic durably. The name and the configs have been checked; hold `changing`.
 
-        Raises NoRoom with nothing changed, or another OSError.
+        Raises NoSpace with nothing changed, or another OSError.
         """
         topic = Topic(name, self._new_uuid(), dict(configs))
         topic.partitions = await self._make(topic, partitions)
@@ -199,12 +212,12 @@ class Topics:
         return topic
 
     async def grow(self, topic: Topic, partitions: int) -> None:
-        """Add partitions up to that count; hold `changing`. Raises NoRoom with nothing changed, or another OSError."""
+        """Add partitions up to that count; hold `changing`. Raises NoSpace with nothing changed, or another OSError."""
         topic.partitions.extend(await self._make(topic, partitions))
         self.version += 1
 
     async def configure(self, topic: Topic, configs: Mapping[str, str]) -> None:
-        """Replace the topic's own configs; hold `changing`. Raises NoRoom with nothing changed, or another OSError."""
+        """Replace the topic's own configs; hold `changing`. Raises NoSpace with nothing changed, or another OSError."""
         await self._save(replace(topic, configs=dict(configs)), len(topic.partitions))
         topic.configs.clear()
         topic.configs.update(configs)
@@ -212,17 +225,17 @@ class Topics:
             partition.configure(topic.configs)
 
     async def delete(self, topic: Topic) -> None:
-        """Delete a topic durably, then its files; hold `changing`. Raises NoRoom with nothing changed, or OSError."""
+        """Delete a topic durably, then its files; hold `changing`. Raises NoSpace with nothing changed, or OSError."""
         await self.metadata.put(f"{PREFIX}{topic.topic_id.hex}", None)
         del self._by_name[topic.name]
         del self._by_id[topic.topic_id]
         self.version += 1
-        async with self._commit.exclusive():
+        async with self._flush_scheduler.exclusive():
             for partition in topic.partitions:
                 partition.destroy()
 
     async def _save(self, topic: Topic, partitions: int) -> None:
-        body = {"name": topic.name, "partitions": partitions, "configs": topic.configs}
+        body = {"name": topic.name, "partitions": partitions, "configs": topic.configs, "growth": topic.growth}
         await self.metadata.put(f"{PREFIX}{topic.topic_id.hex}", body, own=topic.is_internal)
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
-"""Work that waits for the disk, side by side in a few threads.
+"""A pool of threads for blocking calls on files, used by `FlushScheduler`.
 
-Invariant: the event loop is woken once for all that was begun together, by what ends last: each wake-up costs a system
-call and a turn of the loop.
+Invariant: the event loop is woken once per batch of calls, by the one that ends last: each wake-up costs a system call
+and an iteration of the loop.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ T = TypeVar("T")
 
 
 class Workers(Protocol):
-    """Whoever does such work: threads, or what stands for them in a simulation."""
+    """Runs blocking calls: threads, or their replacement in a simulation."""
 
     def all(self, work: Sequence[Callable[[], T]]) -> asyncio.Future[list[T | BaseException]]:
-        """What each has returned, or the exception that it has raised."""
+        """Run all of `work`; returns what each has returned, or the exception that it has raised."""
 
     def stop(self) -> None:
-        """Let what was begun end; begin nothing more."""
+        """Wait for the calls in progress, and begin no more."""
 
 
 class Threads:
-    """See the module. They are started when there is work for them."""
+    """A pool of daemon threads, which are started when there is work for them."""
 
     def __init__(self, count: int, name: str) -> None:
         """At most `count` threads."""
@@ -70,7 +70,7 @@ class Threads:
 
 
 class _Together(Generic[T]):
-    """What was begun together. `ended` belongs to the event loop; the rest is changed under the lock."""
+    """One batch of calls. `ended` belongs to the event loop; the rest is changed under the lock."""
 
     def __init__(self, work: Sequence[Callable[[], T]]) -> None:
         self._loop = asyncio.get_running_loop()

@@ -1,7 +1,7 @@
 """AddOffsetsToTxn (25).
 
 Behaviour: makes the partition that holds the group's offsets part of the transaction.
-Version notes: v2 answers PRODUCER_FENCED where earlier versions know INVALID_PRODUCER_EPOCH only.
+Version notes: v2 returns PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.registry import Answer, api
+from embedded_broker.api.registry import api
 from embedded_broker.coordinators.ports import OFFSETS_PARTITION
+from embedded_broker.responses import Answer
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 @api(25, "add_offsets_to_txn", range(5))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
-    """See the module."""
+    """Handle AddOffsetsToTxn: see the behaviour and version notes above."""
     error_code = await broker.transactions.add_partitions(
         request.transactional_id, request.producer_id, request.producer_epoch, [OFFSETS_PARTITION]
     )

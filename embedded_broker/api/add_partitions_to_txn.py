@@ -1,10 +1,9 @@
 """AddPartitionsToTxn (24).
 
 Behaviour: all partitions or none: if one doesn't exist or is internal, the others are answered OPERATION_NOT_ATTEMPTED.
-Version notes: v2 answers PRODUCER_FENCED where earlier versions know INVALID_PRODUCER_EPOCH only; v4 carries several
-transactions, each to be added to or only verified (KIP-890): a form for brokers among each other, for which an
-authorizer asks CLUSTER_ACTION; only v5 says that the transaction's client knows transaction version 2
-(`TransactionVersion.transactionVersionForAddPartitionsToTxn`).
+Version notes: v2 returns PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH; v4 carries several transactions, each to be
+added to or only verified (KIP-890): used between brokers, and requires CLUSTER_ACTION; only v5 implies that the
+transaction's client supports transaction version 2 (`TransactionVersion.transactionVersionForAddPartitionsToTxn`).
 """
 
 from __future__ import annotations
@@ -13,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.registry import Answer, api
+from embedded_broker.api.registry import api
+from embedded_broker.responses import Answer
 from embedded_broker.state.transactions import TopicPartition
 from embedded_broker.topics import INTERNAL
 
@@ -27,7 +27,7 @@ TRANSACTION_VERSION_2_SINCE = 5
 
 @api(24, "add_partitions_to_txn", range(6))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
-    """See the module."""
+    """Handle AddPartitionsToTxn: see the behaviour and version notes above."""
     if version >= BATCHED_SINCE:
         return {"results_by_transaction": [await _batched(broker, each, version) for each in request.transactions]}
     claim = (

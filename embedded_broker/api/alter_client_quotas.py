@@ -1,7 +1,6 @@
 """AlterClientQuotas (49).
 
-Behaviour: this broker has no quotas, and doesn't pretend to: every entry is refused with INVALID_REQUEST, unless it
-only removes what isn't there.
+Behaviour: this broker has no quotas: every entry is refused with INVALID_REQUEST, unless it only removes quotas.
 Version notes: v1 is flexible.
 """
 
@@ -11,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.registry import Answer, api
+from embedded_broker.api.registry import api
+from embedded_broker.responses import Answer
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
@@ -22,7 +22,7 @@ NO_QUOTAS = "this broker has no client quotas"
 
 @api(49, "alter_client_quotas", range(2))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
-    """See the module."""
+    """Handle AlterClientQuotas: see the behaviour and version notes above."""
     return {"entries": [_refusal(entry) for entry in request.entries]}
 
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from embedded_broker.api.registry import Answer, api
-from embedded_broker.config_changes import Refused, change, check_request, refusal
+from embedded_broker.api.registry import api
+from embedded_broker.config_changes import ConfigRejected, change, check_request, refusal
+from embedded_broker.responses import Answer
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 @api(33, "alter_configs", range(3))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
-    """See the module."""
+    """Handle AlterConfigs: see the behaviour and version notes above."""
     answers = []
     refused_before = check_request(request.resources)
     for wanted in request.resources:
@@ -32,7 +33,7 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
         try:
             await change(broker, wanted, partial(_replace, configs), request.validate_only)
             answers.append(refusal(wanted, None))
-        except Refused as refused:
+        except ConfigRejected as refused:
             answers.append(refusal(wanted, refused))
     return {"responses": answers}
 

@@ -1,8 +1,8 @@
 """AlterPartitionReassignments (45).
 
-Behaviour: a partition may be "moved" to this broker, where it is. Any other replicas are refused, as brokers that
-don't exist (INVALID_REPLICA_ASSIGNMENT); there is never a move to cancel (NO_REASSIGNMENT_IN_PROGRESS).
-Version notes: v1 may forbid to change the replication factor, which is always 1.
+Behaviour: a partition may be "moved" to this broker, where it is. Other replicas are refused, since those brokers don't
+exist (INVALID_REPLICA_ASSIGNMENT); there is never a reassignment to cancel (NO_REASSIGNMENT_IN_PROGRESS).
+Version notes: v1 may forbid a change of the replication factor, which is always 1.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.registry import Answer, api
+from embedded_broker.api.registry import api
+from embedded_broker.responses import Answer
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 @api(45, "alter_partition_reassignments", range(2))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
-    """See the module."""
+    """Handle AlterPartitionReassignments: see the behaviour and version notes above."""
     return {
         "error_message": None,
         "responses": [

@@ -1,8 +1,8 @@
 """AlterUserScramCredentials (51).
 
-Behaviour: each user's credential is stored or removed durably before the answer. Clients send salted passwords; the
-broker keeps only what RFC 5802 has a server keep. Checks as in ScramControlManager: a user may be altered once in a
-request, and iterations are bounded.
+Behaviour: each user's credential is stored or removed durably before the response. Clients send salted passwords; the
+broker stores only the keys that RFC 5802 requires of a server. Checks as in ScramControlManager: a user may be altered
+once in a request, and iterations are bounded.
 Version notes: there is v0 only.
 """
 
@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.registry import Answer, api
-from embedded_broker.full_disk import REFUSAL
-from embedded_broker.room import NoRoom
+from embedded_broker.api.registry import api
+from embedded_broker.disk_full import REFUSAL
+from embedded_broker.disk_space import NoSpace
+from embedded_broker.responses import Answer
 from embedded_broker.security.credentials import (
     ITERATIONS_MAX,
     ITERATIONS_MIN,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from embedded_broker.connection import Connection
 
 
-class Refused(Exception):
+class ScramChangeRejected(Exception):
     """A change that isn't made."""
 
     def __init__(self, error_code: ErrorCode, detail: str) -> None:
@@ -40,7 +41,7 @@ class Refused(Exception):
 
 @api(51, "alter_user_scram_credentials", range(1))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
-    """See the module."""
+    """Handle AlterUserScramCredentials: see the behaviour and version notes above."""
     credentials = broker.security.credentials
     times = Counter(each.name for each in (*request.deletions, *request.upsertions))
     results: dict[str, dict[str, Any]] = {}
@@ -48,37 +49,37 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
         try:
             if times[wanted.name] > 1:
                 message = "A user credential cannot be altered twice in the same request"
-                raise Refused(ErrorCode.duplicate_resource, message)
+                raise ScramChangeRejected(ErrorCode.duplicate_resource, message)
             await _change(credentials, wanted)
             results[wanted.name] = {"user": wanted.name, "error_message": None}
-        except Refused as refused:
+        except ScramChangeRejected as refused:
             results[wanted.name] = {
                 "user": wanted.name,
                 "error_code": refused.error_code,
                 "error_message": str(refused),
             }
-        except NoRoom:
+        except NoSpace:
             results[wanted.name] = {"user": wanted.name, **REFUSAL}
     return {"results": list(results.values())}
 
 
 async def _change(credentials: Credentials, wanted: Any) -> None:
-    """Raises Refused, NoRoom, or another OSError."""
+    """Raises ScramChangeRejected, NoSpace, or another OSError."""
     if not wanted.name:
-        raise Refused(ErrorCode.unacceptable_credential, "Username must not be empty")
+        raise ScramChangeRejected(ErrorCode.unacceptable_credential, "Username must not be empty")
     mechanism = TYPES.get(wanted.mechanism)
     if mechanism is None:
-        raise Refused(ErrorCode.unsupported_sasl_mechanism, "Unknown SCRAM mechanism")
+        raise ScramChangeRejected(ErrorCode.unsupported_sasl_mechanism, "Unknown SCRAM mechanism")
     if not hasattr(wanted, "salted_password"):
         if not credentials.has(mechanism, wanted.name):
             message = "Attempt to delete a user credential that does not exist"
-            raise Refused(ErrorCode.resource_not_found, message)
+            raise ScramChangeRejected(ErrorCode.resource_not_found, message)
         await credentials.delete(mechanism, wanted.name)
         return
     if not ITERATIONS_MIN <= wanted.iterations <= ITERATIONS_MAX:
         many = "few" if wanted.iterations < ITERATIONS_MIN else "many"
-        raise Refused(ErrorCode.unacceptable_credential, f"Too {many} iterations")
+        raise ScramChangeRejected(ErrorCode.unacceptable_credential, f"Too {many} iterations")
     if len(wanted.salt) < SALT_BYTES_MIN:
-        raise Refused(ErrorCode.unacceptable_credential, f"The salt has less than {SALT_BYTES_MIN} bytes")
+        raise ScramChangeRejected(ErrorCode.unacceptable_credential, f"The salt has less than {SALT_BYTES_MIN} bytes")
     made = of_salted_password(mechanism, wanted.salted_password, wanted.salt, wanted.iterations)
     await credentials.put(mechanism, wanted.name, made)

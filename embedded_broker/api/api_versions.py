@@ -1,8 +1,8 @@
 """ApiVersions (18).
 
-Behaviour: what `registry` knows, also before a login. The feature transaction.version is finalized at 2 (KIP-890), so
-clients that know it let their batches add partitions and have their epoch bumped at each end; others go on as before.
-group.version is 1 (KIP-848).
+Behaviour: the APIs of `registry`; accepted before authentication, too. The feature transaction.version is finalized at
+2 (KIP-890), so clients that support it add partitions by their batches and get a new epoch at the end of each
+transaction. group.version is 1 (KIP-848).
 Version notes: a version that is too new is answered in version 0 with UNSUPPORTED_VERSION (KIP-511), by the server.
 """
 
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.registry import APIS, Answer, api
+from embedded_broker.api.registry import APIS, api
+from embedded_broker.responses import Answer
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
@@ -32,7 +33,7 @@ FEATURES_FROM_ZERO_SINCE = 4
 
 @api(18, "api_versions", range(5))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
-    """See the module."""
+    """Handle ApiVersions: see the behaviour and version notes above."""
     if version >= 3 and not conn.session.introduce(request.client_software_name, request.client_software_version):
         return {"error_code": ErrorCode.invalid_request, "api_keys": []}
     conn.session.versions_given()

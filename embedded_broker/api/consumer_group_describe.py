@@ -1,9 +1,9 @@
 """ConsumerGroupDescribe (69), for groups of the new consumer protocol (KIP-848).
 
-Behaviour: epochs, members, what each has and shall have. A group that doesn't exist, or is a classic one, is answered
-GROUP_ID_NOT_FOUND. Topics that are gone are left out of assignments. What the client may do with the group is told on
+Behaviour: epochs, members, their current and target assignments. A group that doesn't exist, or is a classic one, is
+answered GROUP_ID_NOT_FOUND. Deleted topics are left out of assignments. The authorized operations are returned on
 request.
-Version notes: v1 adds the kind of member; all are of the consumer protocol.
+Version notes: v1 adds the member type, which is always consumer.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.describe_groups import tell_rights
-from embedded_broker.api.registry import Answer, api
+from embedded_broker.api.registry import api
+from embedded_broker.responses import Answer
 from embedded_broker.state.consumer_groups import ConsumerGroup
 from embedded_broker.state.consumer_members import ConsumerMember
 from embedded_broker.state.consumer_types import NOTHING, Partitions
@@ -27,7 +28,7 @@ CONSUMER_MEMBER = 1
 
 @api(69, "consumer_group_describe", range(2))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
-    """See the module."""
+    """Handle ConsumerGroupDescribe: see the behaviour and version notes above."""
     groups = [_describe(broker, group_id) for group_id in request.group_ids]
     if request.include_authorized_operations:
         tell_rights(broker, conn, groups)

@@ -1,11 +1,11 @@
 """ConsumerGroupHeartbeat (68), the new consumer protocol (KIP-848).
 
-Behaviour: joins, keeps alive, hands partitions over, leaves (epoch -1) and lets a static member go for a while (-2).
-The broker assigns, by `uniform` or `range`; patterns of topic names have RE2's syntax, without flags inside and word
-boundaries, and find what the member may see. Answered when what it changed is on disk. A group that has members of
-the classic protocol takes none of this one and the other way round, as Kafka with
-group.consumer.migration.policy=disabled; an empty one changes.
-Version notes: from v1 on the member makes its own id, and may subscribe by a pattern.
+Behaviour: joins, renews the session, reconciles assignments, leaves (epoch -1), or leaves temporarily as a static
+member (-2). The broker assigns, by `uniform` or `range`; patterns of topic names have RE2's syntax, without inner flags
+and word boundaries, and match topics that the member may describe. Answered when its changes are on disk. A group with
+members of the classic protocol accepts none of this one and vice versa, as Kafka with
+group.consumer.migration.policy=disabled; an empty group changes its protocol.
+Version notes: from v1 on the member generates its own id, and may subscribe by a pattern.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from embedded_broker.api.registry import Answer, api
+from embedded_broker.api.registry import api
+from embedded_broker.responses import Answer
 from embedded_broker.security.acls import Operation, Resource
 from embedded_broker.state.consumer_types import ConsumerHeartbeat, Partitions
 
@@ -27,7 +28,7 @@ MILLISECOND = timedelta(milliseconds=1)
 
 @api(68, "consumer_group_heartbeat", range(2))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
-    """See the module."""
+    """Handle ConsumerGroupHeartbeat: see the behaviour and version notes above."""
     rebalance_timeout_ms = request.rebalance_timeout // MILLISECOND
     names = request.subscribed_topic_names
     heartbeat = ConsumerHeartbeat(

@@ -1,8 +1,8 @@
 """CreateAcls (30).
 
-Behaviour: each ACL is durable before the answer, and holds from then on; one that is there already is no error.
-Without an authorizer: SECURITY_DISABLED. On a full disk: KAFKA_STORAGE_ERROR for those that could not be made.
-Checks and messages as in AclApis and AclControlManager.
+Behaviour: each ACL is durable, and in effect, before the response; creating an existing ACL is no error. Without an
+authorizer: SECURITY_DISABLED. On a full disk: KAFKA_STORAGE_ERROR for those that could not be created. Checks and
+messages as in AclApis and AclControlManager.
 Version notes: all versions are alike.
 """
 
@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.registry import Answer, api
-from embedded_broker.full_disk import REFUSAL
-from embedded_broker.room import NoRoom
+from embedded_broker.api.registry import api
+from embedded_broker.disk_full import REFUSAL
+from embedded_broker.disk_space import NoSpace
+from embedded_broker.responses import Answer
 from embedded_broker.security.acls import CLUSTER_NAME, Acl, Operation, Pattern, Permission, Resource
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ KINDS = frozenset(map(int, Resource))
 
 @api(30, "create_acls", range(1, 4))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
-    """See the module."""
+    """Handle CreateAcls: see the behaviour and version notes above."""
     authorizer = broker.security.authorizer
     if authorizer is None:
         refused = {"error_code": ErrorCode.security_disabled, "error_message": DISABLED}
@@ -46,7 +47,7 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
         try:
             await authorizer.add(acl)
             results.append({"error_message": None})
-        except NoRoom:
+        except NoSpace:
             results.append(dict(REFUSAL))
     return {"results": results}
 

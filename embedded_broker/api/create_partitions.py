@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.registry import Answer, api
-from embedded_broker.full_disk import MESSAGE, STORAGE
-from embedded_broker.room import NoRoom
+from embedded_broker.api.registry import api
+from embedded_broker.disk_full import MESSAGE, STORAGE
+from embedded_broker.disk_space import NoSpace
+from embedded_broker.responses import Answer
 from embedded_broker.topics import Topic
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ DUPLICATE: Mapping[str, Any] = {"error_code": ErrorCode.invalid_request, "error_
 
 @api(37, "create_partitions", range(4))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
-    """See the module."""
+    """Handle CreatePartitions: see the behaviour and version notes above."""
     times = Counter(wanted.name for wanted in request.topics)
     twice = [{"name": name, **DUPLICATE} for name, count in times.items() if count > 1]
     once = [wanted for wanted in request.topics if times[wanted.name] == 1]
@@ -44,7 +45,7 @@ async def _grow(broker: Broker, wanted: Any, validate_only: bool) -> dict[str, A
         if not validate_only:
             try:
                 await broker.topics.grow(topic, wanted.count)
-            except NoRoom:
+            except NoSpace:
                 return _refusal(wanted, STORAGE, MESSAGE)
     return {"name": wanted.name, "error_message": None}
 
@@ -60,8 +61,9 @@ def _problem(broker: Broker, topic: Topic, wanted: Any) -> tuple[ErrorCode, str]
             return ErrorCode.invalid_replica_assignment, f"{more} partitions, {len(wanted.assignments)} assignments"
         if any(tuple(each.broker_ids) != (broker.config.node_id,) for each in wanted.assignments):
             return ErrorCode.invalid_replica_assignment, f"the only broker is {broker.config.node_id}"
-    if more > broker.topics.room():
-        return ErrorCode.policy_violation, f"{broker.topics.room()} partitions more can be had on this broker"
+    left = broker.topics.free_partitions()
+    if more > left:
+        return ErrorCode.policy_violation, f"{left} partitions more can be had on this broker"
     return None
 
 

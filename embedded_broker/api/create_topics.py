@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 from kio.schema.errors import ErrorCode
 
 from embedded_broker import topic_configs
-from embedded_broker.api.registry import Answer, api
-from embedded_broker.full_disk import MESSAGE, STORAGE
-from embedded_broker.room import NoRoom
+from embedded_broker.api.registry import api
+from embedded_broker.disk_full import MESSAGE, STORAGE
+from embedded_broker.disk_space import NoSpace
+from embedded_broker.responses import Answer
 from embedded_broker.topic_names import collide, name_problem
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 DEFAULT_SOURCE, TOPIC_SOURCE = 5, 1
 
 
-class Refused(Exception):
+class TopicRejected(Exception):
     """A topic that isn't created."""
 
     def __init__(self, error_code: ErrorCode, detail: str) -> None:
@@ -35,7 +36,7 @@ class Refused(Exception):
 
 @api(19, "create_topics", range(2, 8))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
-    """See the module."""
+    """Handle CreateTopics: see the behaviour and version notes above."""
     names = Counter(topic.name for topic in request.topics)
     answers = []
     for topic in request.topics:
@@ -43,7 +44,7 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
             continue
         try:
             answers.append(await _create(broker, topic, request.validate_only))
-        except Refused as refused:
+        except TopicRejected as refused:
             answers.append({"name": topic.name, "error_code": refused.error_code, "error_message": str(refused),
                             "num_partitions": -1, "replication_factor": -1})  # fmt: skip
     twice = [name for name, count in names.items() if count > 1]
@@ -53,9 +54,9 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
 
 
 async def _create(broker: Broker, wanted: Any, validate_only: bool) -> dict[str, Any]:
-    """Create one topic. Raises Refused."""
+    """Create one topic. Raises TopicRejected."""
     if empty := [config.name for config in wanted.configs if config.value is None]:
-        raise Refused(ErrorCode.invalid_config, f"Null value not supported for topic configs: {','.join(empty)}")
+        raise TopicRejected(ErrorCode.invalid_config, f"Null value not supported for topic configs: {','.join(empty)}")
     configs = {config.name: config.value for config in wanted.configs}
     async with broker.topics.changing:
         _check_name(broker, wanted.name)
@@ -63,7 +64,7 @@ async def _create(broker: Broker, wanted: Any, validate_only: bool) -> dict[str,
         try:
             topic_configs.check_together(configs)
         except topic_configs.InvalidConfig as error:
-            raise Refused(ErrorCode.invalid_config, str(error)) from error
+            raise TopicRejected(ErrorCode.invalid_config, str(error)) from error
         answer: dict[str, Any] = {"name": wanted.name, "num_partitions": count, "replication_factor": 1}
         answer["configs"] = [_config(name, configs) for name in topic_configs.CONFIGS]
         # As in Kafka, a topic that is only tried out has an id, too; it isn't kept.
@@ -71,8 +72,8 @@ async def _create(broker: Broker, wanted: Any, validate_only: bool) -> dict[str,
         if not validate_only:
             try:
                 topic = await broker.topics.create(wanted.name, count, configs)
-            except NoRoom as error:
-                raise Refused(STORAGE, MESSAGE) from error
+            except NoSpace as error:
+                raise TopicRejected(STORAGE, MESSAGE) from error
             answer["topic_id"] = topic.topic_id
     return answer
 
@@ -88,30 +89,33 @@ def _config(name: str, configs: dict[str, str]) -> dict[str, Any]:
 def _check_name(broker: Broker, name: str) -> None:
     problem = name_problem(name)
     if problem is not None:
-        raise Refused(ErrorCode.invalid_topic_exception, problem)
+        raise TopicRejected(ErrorCode.invalid_topic_exception, problem)
     if broker.topics.get(name) is not None:
-        raise Refused(ErrorCode.topic_already_exists, f"Topic '{name}' already exists.")
+        raise TopicRejected(ErrorCode.topic_already_exists, f"Topic '{name}' already exists.")
     for topic in broker.topics.all():
         if collide(topic.name, name):
-            raise Refused(ErrorCode.invalid_topic_exception, f"Topic '{name}' collides with '{topic.name}'")
+            raise TopicRejected(ErrorCode.invalid_topic_exception, f"Topic '{name}' collides with '{topic.name}'")
 
 
 def _count_partitions(broker: Broker, wanted: Any) -> int:
-    """How many partitions. Raises Refused."""
+    """How many partitions. Raises TopicRejected."""
     count = int(wanted.num_partitions)
     if wanted.assignments:
         if count != -1 or wanted.replication_factor != -1:
-            raise Refused(ErrorCode.invalid_request, "either assignments or counts can be given")
+            raise TopicRejected(ErrorCode.invalid_request, "either assignments or counts can be given")
         if sorted(each.partition_index for each in wanted.assignments) != list(range(len(wanted.assignments))):
-            raise Refused(ErrorCode.invalid_replica_assignment, "partitions must be numbered from 0")
+            raise TopicRejected(ErrorCode.invalid_replica_assignment, "partitions must be numbered from 0")
         if any(tuple(each.broker_ids) != (broker.config.node_id,) for each in wanted.assignments):
-            raise Refused(ErrorCode.invalid_replica_assignment, f"the only broker is {broker.config.node_id}")
+            raise TopicRejected(ErrorCode.invalid_replica_assignment, f"the only broker is {broker.config.node_id}")
         count = len(wanted.assignments)
     elif wanted.replication_factor not in (-1, 1):
-        raise Refused(ErrorCode.invalid_replication_factor, f"replication factor {wanted.replication_factor}: 1 broker")
+        raise TopicRejected(
+            ErrorCode.invalid_replication_factor, f"replication factor {wanted.replication_factor}: 1 broker"
+        )
     count = broker.config.partitions_default if count == -1 else count
     if count < 1:
-        raise Refused(ErrorCode.invalid_partitions, "a topic needs at least 1 partition")
-    if count > broker.topics.room():
-        raise Refused(ErrorCode.policy_violation, f"{broker.topics.room()} partitions more can be had on this broker")
+        raise TopicRejected(ErrorCode.invalid_partitions, "a topic needs at least 1 partition")
+    left = broker.topics.free_partitions()
+    if count > left:
+        raise TopicRejected(ErrorCode.policy_violation, f"{left} partitions more can be had on this broker")
     return count

@@ -1,6 +1,6 @@
 """DeleteAcls (31).
 
-Behaviour: the ACLs that each filter means are gone, durably, before the answer, which names them. Without an
+Behaviour: the ACLs that match each filter are durably deleted before the response, which lists them. Without an
 authorizer: SECURITY_DISABLED.
 Version notes: all versions are alike.
 """
@@ -13,9 +13,10 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.create_acls import DISABLED
 from embedded_broker.api.describe_acls import entry, filter_of
-from embedded_broker.api.registry import Answer, api
-from embedded_broker.full_disk import REFUSAL
-from embedded_broker.room import NoRoom
+from embedded_broker.api.registry import api
+from embedded_broker.disk_full import REFUSAL
+from embedded_broker.disk_space import NoSpace
+from embedded_broker.responses import Answer
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 @api(31, "delete_acls", range(1, 4))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
-    """See the module."""
+    """Handle DeleteAcls: see the behaviour and version notes above."""
     authorizer = broker.security.authorizer
     results: list[dict[str, Any]] = []
     for wanted in request.filters:
@@ -38,7 +39,7 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
             continue
         try:
             await authorizer.remove(found)
-        except NoRoom:
+        except NoSpace:
             results.append({**REFUSAL, "matching_acls": []})
             continue
         matching = [

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from embedded_broker.api.registry import Answer, api
+from embedded_broker.api.registry import api
+from embedded_broker.responses import Answer
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 @api(42, "delete_groups", range(3))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
-    """See the module."""
+    """Handle DeleteGroups: see the behaviour and version notes above."""
     return {
         "results": [
             {"group_id": group_id, "error_code": await broker.groups.delete(group_id)}

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.registry import Answer, api
-from embedded_broker.room import NoRoom
+from embedded_broker.api.registry import api
+from embedded_broker.disk_space import NoSpace
+from embedded_broker.responses import Answer
 from embedded_broker.topic_configs import value
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 @api(21, "delete_records", range(3))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
-    """See the module."""
+    """Handle DeleteRecords: see the behaviour and version notes above."""
     return {
         "topics": [
             {"name": topic.name, "partitions": [await _delete(broker, topic.name, each) for each in topic.partitions]}
@@ -42,7 +43,7 @@ async def _delete(broker: Broker, name: str, wanted: Any) -> dict[str, Any]:
         return {**answer, "error_code": ErrorCode.policy_violation}
     if partition.stopped is not None:
         return {**answer, "error_code": ErrorCode.kafka_storage_error}
-    async with broker.commit.exclusive():
+    async with broker.flush_scheduler.exclusive():
         if partition.closed:
             return {**answer, "error_code": ErrorCode.unknown_topic_or_partition}
         offset = partition.high_watermark if wanted.offset == -1 else wanted.offset
@@ -53,6 +54,6 @@ async def _delete(broker: Broker, name: str, wanted: Any) -> dict[str, Any]:
         else:
             try:
                 partition.delete_before(offset)
-            except NoRoom:
+            except NoSpace:
                 return {**answer, "error_code": ErrorCode.kafka_storage_error}
     return {**answer, "low_watermark": partition.log_start}

@@ -1,7 +1,7 @@
 """DeleteTopics (20).
 
 Behaviour: durable before it is answered; the offsets that groups have on the topic go with it. Open transactions in the
-topic need no marker any more.
+topic get no marker there any more.
 Version notes: v6 names topics by name or by id.
 """
 
@@ -13,9 +13,10 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.registry import Answer, api
-from embedded_broker.full_disk import REFUSAL
-from embedded_broker.room import NoRoom
+from embedded_broker.api.registry import api
+from embedded_broker.disk_full import REFUSAL
+from embedded_broker.disk_space import NoSpace
+from embedded_broker.responses import Answer
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 @api(20, "delete_topics", range(1, 7))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
-    """See the module."""
+    """Handle DeleteTopics: see the behaviour and version notes above."""
     if version < 6:
         wanted = [(name, None) for name in request.topic_names]
     else:
@@ -61,7 +62,7 @@ async def _delete(broker: Broker, name: str | None, topic_id: UUID | None) -> di
             return {**answer, "error_code": ErrorCode.invalid_request, "error_message": "an internal topic"}
         try:
             await broker.topics.delete(topic)
-        except NoRoom:
+        except NoSpace:
             return {**answer, **REFUSAL}
         await broker.groups.on_topic_deleted(topic.name)
         return answer

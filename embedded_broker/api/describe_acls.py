@@ -1,6 +1,6 @@
 """DescribeAcls (29).
 
-Behaviour: the ACLs that a filter means, by resource. Without an authorizer: SECURITY_DISABLED.
+Behaviour: the ACLs that match a filter, by resource. Without an authorizer: SECURITY_DISABLED.
 Version notes: all versions are alike.
 """
 
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.registry import Answer, api
+from embedded_broker.api.registry import api
+from embedded_broker.responses import Answer
 from embedded_broker.security.acls import Acl, Filter, Operation, Pattern, Permission, Resource
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ DISABLED = "No Authorizer is configured on the broker"
 
 @api(29, "describe_acls", range(1, 4))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
-    """See the module."""
+    """Handle DescribeAcls: see the behaviour and version notes above."""
     if broker.security.authorizer is None:
         return {"error_code": ErrorCode.security_disabled, "error_message": DISABLED, "resources": []}
     try:

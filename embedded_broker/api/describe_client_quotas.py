@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from embedded_broker.api.registry import Answer, api
+from embedded_broker.api.registry import api
+from embedded_broker.responses import Answer
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
@@ -17,5 +18,5 @@ if TYPE_CHECKING:
 
 @api(48, "describe_client_quotas", range(2))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
-    """See the module."""
+    """Handle DescribeClientQuotas: see the behaviour and version notes above."""
     return {"error_message": None, "entries": []}

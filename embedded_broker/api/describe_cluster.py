@@ -1,7 +1,7 @@
 """DescribeCluster (60).
 
-Behaviour: one broker, which is its own controller. What the client may do with the cluster is told on request.
-Version notes: v1 and later can ask for controllers' endpoints; there are none besides the broker's.
+Behaviour: one broker, which is also the controller. The authorized operations are returned on request.
+Version notes: v1 and later can request the endpoints of controllers, which are the broker's.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.registry import Answer, api
+from embedded_broker.api.registry import api
+from embedded_broker.responses import Answer
 from embedded_broker.security.operations import authorized_on_cluster
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ BROKERS = 1
 
 @api(60, "describe_cluster", range(3))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
-    """See the module."""
+    """Handle DescribeCluster: see the behaviour and version notes above."""
     endpoint_type = getattr(request, "endpoint_type", BROKERS)
     if endpoint_type != BROKERS:
         return {"error_code": ErrorCode.unsupported_endpoint_type, "endpoint_type": endpoint_type, "cluster_id": ""}

@@ -1,8 +1,8 @@
 """DescribeConfigs (32).
 
-Behaviour: every config of a topic with its value and where that comes from; of the broker those that clients ask for;
-of a group those of consumer groups.
-Version notes: v1+ synonyms; v3+ types and documentation (none is given).
+Behaviour: every config of a topic with its value and source; the configs of the broker that clients use; those of
+consumer groups.
+Version notes: v1+ synonyms; v3+ types and documentation (always empty).
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from kio.schema.errors import ErrorCode
 
 from embedded_broker import group_configs
-from embedded_broker.api.registry import Answer, api
+from embedded_broker.api.registry import api
 from embedded_broker.broker_configs import broker_configs
+from embedded_broker.responses import Answer
 from embedded_broker.topic_configs import CONFIGS, Kind, value
 from embedded_broker.topic_names import name_problem
 
@@ -27,7 +28,7 @@ DEFAULT_SOURCE, TOPIC_SOURCE, STATIC_SOURCE, GROUP_SOURCE = 5, 1, 4, 8
 
 @api(32, "describe_configs", range(1, 5))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
-    """See the module."""
+    """Handle DescribeConfigs: see the behaviour and version notes above."""
     return {"results": [_resource(broker, wanted, request) for wanted in request.resources]}
 
 

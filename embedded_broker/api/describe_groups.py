@@ -1,8 +1,8 @@
 """DescribeGroups (15).
 
-Behaviour: members show their metadata only while the group is stable. What the client may do with a group that exists
-is told on request.
-Version notes: a group that doesn't exist, or isn't a classic one, is Dead; from v6 on GROUP_ID_NOT_FOUND is said, too
+Behaviour: members show their metadata only while the group is stable. The authorized operations of an existing group
+are returned on request.
+Version notes: a group that doesn't exist, or isn't a classic one, is Dead; from v6 on with GROUP_ID_NOT_FOUND
 (KIP-1043).
 """
 
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.registry import Answer, api
+from embedded_broker.api.registry import api
+from embedded_broker.responses import Answer
 from embedded_broker.security.acls import Resource
 from embedded_broker.security.operations import authorized
 from embedded_broker.state.groups import Group
@@ -28,7 +29,7 @@ MISSING = "Dead"
 
 @api(15, "describe_groups", range(7))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
-    """See the module."""
+    """Handle DescribeGroups: see the behaviour and version notes above."""
     groups = [_describe(group_id, broker.groups.get(group_id), version) for group_id in request.groups]
     if getattr(request, "include_authorized_operations", False):
         tell_rights(broker, conn, [group for group in groups if group["group_state"] != MISSING])

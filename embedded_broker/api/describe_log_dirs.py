@@ -1,8 +1,8 @@
 """DescribeLogDirs (35).
 
-Behaviour: the one data directory, the size of each partition's log, and how much of the volume is left.
-Version notes: v2 is flexible, v3 adds an error for all, v4 the volume's sizes, v5 whether the directory is cordoned
-(it never is).
+Behaviour: the data directory, the size of each partition's log, and the free space of the volume.
+Version notes: v2 is flexible, v3 adds an error for the whole response, v4 the volume's sizes, v5 whether the directory
+is cordoned (it never is).
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.registry import Answer, api
+from embedded_broker.api.registry import api
+from embedded_broker.responses import Answer
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
@@ -25,7 +26,7 @@ STORAGE = ErrorCode.kafka_storage_error
 
 @api(35, "describe_log_dirs", range(1, 6))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
-    """See the module."""
+    """Handle DescribeLogDirs: see the behaviour and version notes above."""
     if request.topics is None:
         wanted = {topic.name: list(range(len(topic.partitions))) for topic in broker.topics.all()}
     else:

@@ -1,6 +1,7 @@
 """DescribeProducers (61).
 
-Behaviour: who writes to a partition, and since which offset a transaction is open: how a hanging transaction is found.
+Behaviour: the producers of a partition and the first offsets of their open transactions; used to find hanging
+transactions.
 Version notes: only v0 exists.
 """
 
@@ -10,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.registry import Answer, api
+from embedded_broker.api.registry import api
+from embedded_broker.responses import Answer
 from embedded_broker.topic_names import name_problem
 
 if TYPE_CHECKING:
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 @api(61, "describe_producers", range(1))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
-    """See the module."""
+    """Handle DescribeProducers: see the behaviour and version notes above."""
     return {
         "topics": [
             {

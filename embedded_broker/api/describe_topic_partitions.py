@@ -1,8 +1,8 @@
 """DescribeTopicPartitions (75), how the Java admin client describes topics (KIP-966).
 
 Behaviour: topics in order of their names, from the cursor on, until the limit of partitions is reached; then a cursor
-says where to go on. No topics named means all. A named topic that doesn't exist, or can't, is said so; a topic of the
-cursor that is gone meanwhile is passed over. What the client may do with a topic is always told.
+is returned to continue from. Without topics it means all. Named topics that don't exist, or have invalid names, get an
+error; a topic of the cursor that was deleted meanwhile is skipped. The authorized operations are always returned.
 Version notes: only v0 exists.
 """
 
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.registry import Answer, api
+from embedded_broker.api.registry import api
+from embedded_broker.responses import Answer
 from embedded_broker.security.acls import Resource
 from embedded_broker.security.operations import authorized
 from embedded_broker.topic_names import name_problem
@@ -27,7 +28,7 @@ PARTITIONS_MAX = 2_000
 
 @api(75, "describe_topic_partitions", range(1))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
-    """See the module."""
+    """Handle DescribeTopicPartitions: see the behaviour and version notes above."""
     answer = _describe(broker, request)
     for topic in answer["topics"]:
         if topic.get("error_code") is not ErrorCode.invalid_request:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.registry import Answer, api
+from embedded_broker.api.registry import api
+from embedded_broker.responses import Answer
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
@@ -23,7 +24,7 @@ EPOCH = datetime.fromtimestamp(0, UTC)
 
 @api(65, "describe_transactions", range(1))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
-    """See the module."""
+    """Handle DescribeTransactions: see the behaviour and version notes above."""
     return {"transaction_states": [_describe(broker, name) for name in request.transactional_ids]}
 
 

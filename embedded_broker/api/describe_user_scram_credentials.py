@@ -1,8 +1,7 @@
 """DescribeUserScramCredentials (50).
 
-Behaviour: which mechanisms a user has stored credentials for, and with how many iterations; nothing else of them.
-Users that only the users file names are not among them. A user named twice: DUPLICATE_RESOURCE; one without a
-credential: RESOURCE_NOT_FOUND.
+Behaviour: the mechanisms and iterations of stored credentials. Users that are only in the users file are not included.
+A user named twice: DUPLICATE_RESOURCE; one without a credential: RESOURCE_NOT_FOUND.
 Version notes: there is v0 only.
 """
 
@@ -13,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.registry import Answer, api
+from embedded_broker.api.registry import api
+from embedded_broker.responses import Answer
 from embedded_broker.security.credentials import TYPES
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ NUMBERS = {name: number for number, name in TYPES.items()}
 
 @api(50, "describe_user_scram_credentials", range(1))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
-    """See the module."""
+    """Handle DescribeUserScramCredentials: see the behaviour and version notes above."""
     stored = broker.security.credentials.stored()
     times = Counter(each.name for each in request.users or ()) or Counter(stored.keys())
     return {"error_message": None, "results": [_one(name, times[name], stored.get(name, ())) for name in sorted(times)]}

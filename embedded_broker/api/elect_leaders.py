@@ -1,8 +1,8 @@
 """ElectLeaders (43).
 
-Behaviour: the one broker leads every partition already: ELECTION_NOT_NEEDED for each that exists.
-Version notes: v1 adds the kind of election and an error for all; no partitions named means all, of which those that
-need no election aren't listed.
+Behaviour: this broker leads every partition already: ELECTION_NOT_NEEDED for each that exists.
+Version notes: v1 adds the kind of election and an error for all; without partitions it means all, and those that need
+no election aren't listed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.registry import Answer, api
+from embedded_broker.api.registry import api
+from embedded_broker.responses import Answer
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 @api(43, "elect_leaders", range(3))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
-    """See the module."""
+    """Handle ElectLeaders: see the behaviour and version notes above."""
     return {
         "replica_election_results": [
             {

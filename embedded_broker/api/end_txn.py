@@ -1,11 +1,10 @@
 """EndTxn (26).
 
-Behaviour: answered once the decision is on disk; markers and offsets become visible shortly after. (A commit up to v4
-that has written to one partition is decided by its marker, and so visible before it is answered.) A repeated request
-gets the same answer once all is done, and CONCURRENT_TRANSACTIONS until then.
-Version notes: v2 answers PRODUCER_FENCED where earlier versions know INVALID_PRODUCER_EPOCH only; v5 (transaction
-version 2, KIP-890) bumps the epoch and tells the client its new identity, so a late request can't end the next
-transaction.
+Behaviour: answered once the decision is on disk; markers and offsets become visible shortly after. (Up to v4, a commit
+of a transaction with one partition is decided by its marker, and so visible before it is answered.) A repeated request
+gets the same response once the transaction is complete, and CONCURRENT_TRANSACTIONS until then.
+Version notes: v2 returns PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH; v5 (transaction version 2, KIP-890) bumps
+the epoch and returns it to the client, so a delayed request can't end the next transaction.
 """
 
 from __future__ import annotations
@@ -14,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.registry import Answer, api
+from embedded_broker.api.registry import api
+from embedded_broker.responses import Answer
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
@@ -26,7 +26,7 @@ BUMP_SINCE = 5
 
 @api(26, "end_txn", range(6))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
-    """See the module."""
+    """Handle EndTxn: see the behaviour and version notes above."""
     identity = await broker.transactions.end(
         request.transactional_id,
         request.producer_id,

@@ -1,13 +1,13 @@
 """Fetch (1).
 
-Behaviour: long poll; waits until min_bytes can be read, something is wrong with a partition, or max_wait has passed.
-A request without partitions is answered at once (`ReplicaManager.fetchMessages`): the Java client ends with one.
-Whole batches only, at least one (KIP-74): the first batch of the first partition with data is given whatever its size.
-read_committed readers get data below the last stable offset and the list of aborted transactions in it.
-The right to read is looked at here, as by no other handler, because a session keeps what may not be read: its client
-doesn't name it again once it may.
-Version notes: v7 knows sessions (KIP-227; `fetch_sessions`); v10 zstd, which earlier ones are given all the same; v11 a
-rack, which doesn't matter here; v12 fetched epochs are for followers; v13+ name topics by id; v15+ add tagged fields
+Behaviour: long poll; waits until min_bytes can be read, a partition has an error, or max_wait has passed. A request
+without partitions is answered at once (`ReplicaManager.fetchMessages`): the Java client ends with one. Whole batches
+only, at least one (KIP-74): the first batch of the first partition with data is returned whatever its size.
+read_committed readers get data below the last stable offset and its aborted transactions. This handler checks the right
+to read by itself, because a session keeps partitions that the client may not read: the client doesn't name them again
+when it may.
+Version notes: v7 adds sessions (KIP-227; `fetch_sessions`); v10 zstd, which earlier versions get, too; v11 a rack,
+which is ignored; v12 the last fetched epoch, which only followers use; v13+ name topics by id; v15+ add tagged fields
 only.
 """
 
@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.registry import Answer, api
+from embedded_broker.api.registry import api
 from embedded_broker.fetch_sessions import Asked, Fetching, SessionError, TopicKey
 from embedded_broker.partition import PartitionStopped
+from embedded_broker.responses import Answer
 from embedded_broker.security.acls import Operation, Resource
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class _Wake:
 
 @api(1, "fetch", range(4, 19))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
-    """See the module."""
+    """Handle Fetch: see the behaviour and version notes above."""
     loop = asyncio.get_running_loop()
     try:
         fetching = broker.fetch_sessions.begin(request, version, loop.time())

@@ -1,7 +1,7 @@
 """FindCoordinator (10).
 
 Behaviour: this broker coordinates every group and every transactional id.
-Version notes: v1 adds the key type; v4 asks for many keys at once; v6 adds share groups, which don't exist here.
+Version notes: v1 adds the key type; v4 asks for many keys at once; v6 adds share groups, which are not supported.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.registry import Answer, api
+from embedded_broker.api.registry import api
+from embedded_broker.responses import Answer
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
@@ -20,7 +21,7 @@ GROUP, TRANSACTION = 0, 1
 
 @api(10, "find_coordinator", range(7))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
-    """See the module."""
+    """Handle FindCoordinator: see the behaviour and version notes above."""
     key_type = request.key_type if version >= 1 else GROUP
     keys = request.coordinator_keys if version >= 4 else (request.key,)
     here = {

@@ -1,6 +1,6 @@
 """Heartbeat (12).
 
-Behaviour: keeps a member's session alive; REBALANCE_IN_PROGRESS tells it to join again.
+Behaviour: keeps a member's session alive; REBALANCE_IN_PROGRESS asks it to join again.
 Version notes: v3 adds static members.
 """
 
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from embedded_broker.api.registry import Answer, api
+from embedded_broker.api.registry import api
+from embedded_broker.responses import Answer
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 @api(12, "heartbeat", range(5))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
-    """See the module."""
+    """Handle Heartbeat: see the behaviour and version notes above."""
     instance_id = request.group_instance_id if version >= 3 else None
     error_code = broker.groups.classic.heartbeat(
         request.group_id, request.member_id, instance_id, request.generation_id

@@ -1,7 +1,7 @@
 """IncrementalAlterConfigs (44).
 
 Behaviour: sets, deletes, appends to or subtracts from configs of topics and consumer groups; durable before it is
-answered. All of a topic's changes are made, or none. The broker's own settings can't be changed while it runs.
+answered. The changes of a topic are applied atomically. The broker's own settings can't be changed while it runs.
 Version notes: none that matter here.
 """
 
@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.registry import Answer, api
-from embedded_broker.config_changes import Refused, change, check_request, refusal
+from embedded_broker.api.registry import api
+from embedded_broker.config_changes import ConfigRejected, change, check_request, refusal
+from embedded_broker.responses import Answer
 from embedded_broker.topic_configs import CONFIGS, Kind, parts_of, value
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ SET, DELETE, APPEND, SUBTRACT = range(4)
 
 @api(44, "incremental_alter_configs", range(2))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
-    """See the module."""
+    """Handle IncrementalAlterConfigs: see the behaviour and version notes above."""
     answers = []
     refused_before = check_request(request.resources)
     for wanted in request.resources:
@@ -36,13 +37,13 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
         try:
             await change(broker, wanted, partial(_apply, wanted), request.validate_only)
             answers.append(refusal(wanted, None))
-        except Refused as refused:
+        except ConfigRejected as refused:
             answers.append(refusal(wanted, refused))
     return {"responses": answers}
 
 
 def _apply(wanted: Any, own: dict[str, str]) -> dict[str, str]:
-    """The topic's own configs after the changes. Raises Refused."""
+    """The topic's own configs after the changes. Raises ConfigRejected."""
     changed = dict(own)
     for config in wanted.configs:
         if config.config_operation == DELETE:
@@ -58,10 +59,10 @@ def _listed(changed: dict[str, str], config: Any) -> str:
     """A list after APPEND or SUBTRACT."""
     known = CONFIGS.get(config.name)
     if known is None or known.kind is not Kind.LIST:
-        raise Refused.invalid(f"{config.name} is not a list")
+        raise ConfigRejected.invalid(f"{config.name} is not a list")
     parts, given = parts_of(value(changed, config.name)), parts_of(config.value)
     if config.config_operation == APPEND:
         return ",".join([*parts, *(part for part in given if part not in parts)])
     if config.config_operation == SUBTRACT:
         return ",".join(part for part in parts if part not in given)
-    raise Refused(ErrorCode.invalid_request, f"unknown operation {config.config_operation}")
+    raise ConfigRejected(ErrorCode.invalid_request, f"unknown operation {config.config_operation}")

@@ -1,9 +1,10 @@
 """InitProducerId (22).
 
-Behaviour: without a transactional id any producer gets a new id. With one, its epoch is bumped, which fences whoever
-had it; if a transaction is open, it is aborted first and the answer is CONCURRENT_TRANSACTIONS until that is done.
-Version notes: v3 names the id and epoch that the producer has (KIP-360); v4 answers PRODUCER_FENCED where earlier
-versions know INVALID_PRODUCER_EPOCH only; v6 (two-phase commit, KIP-939) is not offered.
+Behaviour: without a transactional id a producer gets a new id. With one, its epoch is bumped, which fences earlier
+producers with that id; an open transaction is aborted first, and the response is CONCURRENT_TRANSACTIONS until that is
+done.
+Version notes: v3 names the id and epoch that the producer has (KIP-360); v4 returns PRODUCER_FENCED instead of
+INVALID_PRODUCER_EPOCH; v6 (two-phase commit, KIP-939) is not offered.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.registry import Answer, api
+from embedded_broker.api.registry import api
+from embedded_broker.responses import Answer
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
@@ -24,7 +26,7 @@ NOBODY = (-1, -1)
 
 @api(22, "init_producer_id", range(6))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
-    """See the module."""
+    """Handle InitProducerId: see the behaviour and version notes above."""
     claimed = (request.producer_id, request.producer_epoch) if version >= 3 else NOBODY
     if claimed != NOBODY and -1 in claimed:
         return {"error_code": ErrorCode.invalid_request, "producer_id": -1, "producer_epoch": -1}

@@ -1,8 +1,9 @@
 """JoinGroup (11).
 
-Behaviour: answered when the rebalance is over. A member that hangs up meanwhile stays until its session expires.
-Version notes: v1 adds the rebalance timeout; from v4 a new member must come back with the id it is told (KIP-394); v5
-adds static members; v7 the protocol type in the answer, and null for an absent protocol; v9 skip_assignment (KIP-814).
+Behaviour: answered when the rebalance is over. A member that disconnects meanwhile stays until its session expires.
+Version notes: v1 adds the rebalance timeout; from v4 a new member must join again with the member id that it is given
+(KIP-394); v5 adds static members; v7 the protocol type in the answer, and null for an absent protocol; v9
+skip_assignment (KIP-814).
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from embedded_broker.api.registry import Answer, api
+from embedded_broker.api.registry import api
+from embedded_broker.responses import Answer
 from embedded_broker.state.group_types import JoinRequest
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ MILLISECOND = timedelta(milliseconds=1)
 
 @api(11, "join_group", range(10))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
-    """See the module."""
+    """Handle JoinGroup: see the behaviour and version notes above."""
     rebalance_timeout = request.rebalance_timeout if version >= 1 else request.session_timeout
     instance_id = request.group_instance_id if version >= 5 else None
     client_id, client_host = conn.client_id, conn.client_host

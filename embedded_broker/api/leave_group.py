@@ -1,8 +1,7 @@
 """LeaveGroup (13).
 
-Behaviour: members leave at once and the rest rebalances. Admin clients may take members out of groups of either
-protocol by it.
-Version notes: up to v2 one member leaves, and its error is the answer's; from v3 many may, each with its own error.
+Behaviour: members leave at once and the others rebalance. Admin clients may remove members of groups of both protocols.
+Version notes: up to v2 one member leaves, and the response has its error; from v3 several may, each with its own error.
 """
 
 from __future__ import annotations
@@ -11,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.registry import Answer, api
+from embedded_broker.api.registry import api
+from embedded_broker.responses import Answer
 from embedded_broker.state.consumer_groups import ConsumerGroup
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ Leaving = list[tuple[str, str | None]]
 
 @api(13, "leave_group", range(6))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
-    """See the module."""
+    """Handle LeaveGroup: see the behaviour and version notes above."""
     if version < 3:
         error_code, results = await _leave(broker, request.group_id, [(request.member_id, None)])
         return {"error_code": results[0] if error_code is ErrorCode.none else error_code}

@@ -1,7 +1,7 @@
 """ListConfigResources (74).
 
-Behaviour: topics, this broker, and groups with configs of their own; there are no client metrics here.
-Version notes: v0 lists client metrics only; v1 takes the kinds to list, none meaning all.
+Behaviour: topics, this broker, and groups with their own configs; there are no client metrics.
+Version notes: v0 lists client metrics only; v1 accepts the types to list; none means all.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from kio.schema.errors import ErrorCode
 
 from embedded_broker import group_configs
-from embedded_broker.api.registry import Answer, api
+from embedded_broker.api.registry import api
+from embedded_broker.responses import Answer
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
@@ -23,7 +24,7 @@ KINDS = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
 
 @api(74, "list_config_resources", range(2))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
-    """See the module."""
+    """Handle ListConfigResources: see the behaviour and version notes above."""
     kinds = (tuple(request.resource_types) or KINDS) if version >= 1 else (CLIENT_METRICS,)
     if not set(kinds) <= set(KINDS):
         return {"error_code": ErrorCode.unsupported_version}

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.registry import Answer, api
+from embedded_broker.api.registry import api
 from embedded_broker.coordinators.group_registry import AnyGroup
+from embedded_broker.responses import Answer
 from embedded_broker.state.consumer_groups import ConsumerGroup
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 @api(16, "list_groups", range(6))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
-    """See the module."""
+    """Handle ListGroups: see the behaviour and version notes above."""
     states = {state.lower() for state in request.states_filter} if version >= 4 else set()
     types = {kind.lower() for kind in request.types_filter} if version >= 5 else set()
     groups = [_entry(group) for group in broker.groups.all()]

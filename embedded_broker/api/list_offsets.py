@@ -1,11 +1,11 @@
 """ListOffsets (2).
 
-Behaviour: -1 latest (read_committed: the last stable offset), -2 earliest, -3 the record with the highest timestamp,
--4 earliest local (as -2: nothing is tiered), -5 latest tiered and -6 earliest that is yet to be tiered (none); else the
-first record at or after a time.
-An answer by time at or above the reader's limit is none. Records that can't be decoded, though their batch is sound
-(its producer wrote them so), are answered INVALID_RECORD; damage stops the partition, with KAFKA_STORAGE_ERROR.
-Version notes: v4+ check the leader epoch and give the record's.
+Behaviour: -1 latest (read_committed: the last stable offset), -2 earliest, -3 the record with the highest timestamp, -4
+earliest local (as -2: nothing is tiered), -5 latest tiered and -6 earliest that is yet to be tiered (none); else the
+first record at or after a time. No offset is returned if the record found is at or above the reader's limit. Records
+that can't be decoded although the CRC of their batch is right (the producer wrote them so) are answered INVALID_RECORD;
+a corrupt batch stops the partition, with KAFKA_STORAGE_ERROR.
+Version notes: v4+ check the leader epoch and return that of the record.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.registry import Answer, api
+from embedded_broker.api.registry import api
 from embedded_broker.partition import PartitionStopped
+from embedded_broker.responses import Answer
 from embedded_broker.wire.batch import CorruptBatch
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ NONE = (-1, -1)
 
 @api(2, "list_offsets", range(1, 12))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
-    """See the module."""
+    """Handle ListOffsets: see the behaviour and version notes above."""
     committed = getattr(request, "isolation_level", 0) == 1
     return {
         "topics": [

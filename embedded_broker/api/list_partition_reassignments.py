@@ -1,6 +1,6 @@
 """ListPartitionReassignments (46).
 
-Behaviour: there is one broker, so nothing is ever moved: an empty list.
+Behaviour: there is one broker, so there are no reassignments: an empty list.
 Version notes: only v0 exists.
 """
 
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from embedded_broker.api.registry import Answer, api
+from embedded_broker.api.registry import api
+from embedded_broker.responses import Answer
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
@@ -17,5 +18,5 @@ if TYPE_CHECKING:
 
 @api(46, "list_partition_reassignments", range(1))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
-    """See the module."""
+    """Handle ListPartitionReassignments: see the behaviour and version notes above."""
     return {"error_message": None, "topics": []}

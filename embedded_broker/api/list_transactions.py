@@ -1,8 +1,8 @@
 """ListTransactions (66).
 
-Behaviour: all transactional ids that pass every filter; an unknown state in the filter is named in the answer.
-Version notes: v1 adds the duration filter, which counts from the last transaction's start, be it over or not; v2 adds
-the pattern for transactional ids.
+Behaviour: all transactional ids that match every filter; unknown states in the filter are returned.
+Version notes: v1 adds the duration filter, which is compared with the time since the start of the last transaction,
+whether or not it is complete; v2 adds the pattern for transactional ids.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.registry import Answer, api
+from embedded_broker.api.registry import api
+from embedded_broker.responses import Answer
 from embedded_broker.state.transactions import Transaction, TxnState
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ LABELS = frozenset(state.label for state in TxnState)
 
 @api(66, "list_transactions", range(3))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
-    """See the module."""
+    """Handle ListTransactions: see the behaviour and version notes above."""
     duration_ms = request.duration_filter if version >= 1 else -1
     try:
         pattern = re.compile((request.transactional_id_pattern if version >= 2 else None) or ".*")

@@ -1,9 +1,9 @@
 """Metadata (3).
 
-Behaviour: one broker leads everything. An unknown topic is created when the broker and the request allow it
-(`auto_create_topics`, v4+). What the client may do with the cluster and with topics is told on request (KIP-430).
-Version notes: v0 asks for all topics by an empty list, later ones by null; v8+ tell rights, v11+ no more those of the
-cluster; v10+ give topic ids; v12+ may ask by id.
+Behaviour: this broker leads all partitions. An unknown topic is created when the broker and the request allow it
+(`auto_create_topics`, v4+). The authorized operations on the cluster and on topics are returned on request (KIP-430).
+Version notes: v0 asks for all topics by an empty list, later ones by null; v8+ return authorized operations, v11+ no
+longer those of the cluster; v10+ return topic ids; v12+ accept them.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.registry import Answer, api
-from embedded_broker.room import NoRoom
+from embedded_broker.api.registry import api
+from embedded_broker.disk_space import NoSpace
+from embedded_broker.responses import Answer
 from embedded_broker.security.acls import Resource
 from embedded_broker.security.operations import authorized, authorized_on_cluster
 from embedded_broker.topic_names import name_problem
@@ -30,7 +31,7 @@ NO_ID = UUID(int=0)
 
 @api(3, "metadata", range(14))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
-    """See the module."""
+    """Handle Metadata: see the behaviour and version notes above."""
     node = broker.config.node_id
     allowed = {}
     if getattr(request, "include_cluster_authorized_operations", False):
@@ -78,13 +79,14 @@ async def _by_name(broker: Broker, name: str, may_create: bool) -> dict[str, Any
         return _known(broker, topic)
     if name_problem(name) is not None:
         return {"error_code": ErrorCode.invalid_topic_exception, "name": name, "topic_id": NO_ID}
-    may_create = may_create and broker.has_room and broker.topics.room() >= broker.config.partitions_default
+    fits = broker.topics.free_partitions() >= broker.config.partitions_default
+    may_create = may_create and broker.has_disk_space and fits
     if not may_create or name in INTERNAL:
         return {"error_code": ErrorCode.unknown_topic_or_partition, "name": name, "topic_id": NO_ID}
     async with broker.topics.changing:
         try:
             topic = broker.topics.get(name) or await broker.topics.create(name, broker.config.partitions_default, {})
-        except NoRoom:
+        except NoSpace:
             return {"error_code": ErrorCode.unknown_topic_or_partition, "name": name, "topic_id": NO_ID}
     return _known(broker, topic)
 

@@ -1,7 +1,7 @@
 """OffsetCommit (8).
 
-Behaviour: answered when the offsets are on disk. A group without members takes commits from anybody; its first
-commit makes it. A topic that doesn't exist is refused.
+Behaviour: answered when the offsets are on disk. A group without members accepts commits from any client; its first
+commit creates it. A commit for a topic that doesn't exist is refused.
 Version notes: v2 to v4 carry a retention time, which is not kept (as in Kafka without it, offsets.retention.minutes
 counts); v6 adds the leader epoch, v7 static members; v9 is the first for members of the new consumer protocol, who are
 answered STALE_MEMBER_EPOCH when their epoch isn't the current one, and says GROUP_ID_NOT_FOUND for a member's unknown
@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.registry import Answer, api
+from embedded_broker.api.registry import api
 from embedded_broker.coordinators.offsets import Commit, Committer, Results
+from embedded_broker.responses import Answer
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
@@ -26,7 +27,7 @@ FIRST_WITH_IDS = 10
 
 @api(8, "offset_commit", range(2, 11))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
-    """See the module."""
+    """Handle OffsetCommit: see the behaviour and version notes above."""
     names = [_name(broker, topic, version) for topic in request.topics]
     results: Results = {}
     commits: list[Commit] = []

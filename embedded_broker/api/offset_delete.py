@@ -1,7 +1,7 @@
 """OffsetDelete (47).
 
-Behaviour: deletes offsets of a group, but for topics that a member is subscribed to (GROUP_SUBSCRIBED_TO_TOPIC). A
-classic group with members that are no consumers is refused as a whole (NON_EMPTY_GROUP).
+Behaviour: deletes offsets of a group, except for topics that a member is subscribed to (GROUP_SUBSCRIBED_TO_TOPIC). For
+a classic group with members that are not consumers the whole request is refused (NON_EMPTY_GROUP).
 Version notes: only v0 exists.
 """
 
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.registry import Answer, api
+from embedded_broker.api.registry import api
+from embedded_broker.responses import Answer
 from embedded_broker.state.group_types import GroupState
 from embedded_broker.state.groups import Group
 from embedded_broker.state.transactions import TopicPartition
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 @api(47, "offset_delete", range(1))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
-    """See the module."""
+    """Handle OffsetDelete: see the behaviour and version notes above."""
     if not request.group_id:
         return {"error_code": ErrorCode.invalid_group_id}
     group = broker.groups.get(request.group_id)

@@ -1,7 +1,7 @@
 """OffsetFetch (9).
 
 Behaviour: a partition without an offset has -1 and no error. With require_stable, a partition that an open transaction
-will change is answered UNSTABLE_OFFSET_COMMIT, and the client comes back.
+will change is answered UNSTABLE_OFFSET_COMMIT, and the client retries.
 Version notes: v2 may ask for all partitions (null), v5 adds leader epochs, v7 require_stable, v8 many groups at once,
 v9 member id and epoch, which are checked in groups of the new consumer protocol (UNKNOWN_MEMBER_ID,
 STALE_MEMBER_EPOCH); v10 names topics by id.
@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.registry import Answer, api
+from embedded_broker.api.registry import api
 from embedded_broker.coordinators.offsets import FetchedOffset
+from embedded_broker.responses import Answer
 from embedded_broker.state.consumer_groups import ConsumerGroup
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ FIRST_WITH_IDS = 10
 
 @api(9, "offset_fetch", range(1, 11))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
-    """See the module."""
+    """Handle OffsetFetch: see the behaviour and version notes above."""
     require_stable = request.require_stable if version >= 7 else False
     if version < 8:
         return {"topics": _by_name(broker, request.group_id, request.topics, require_stable)}

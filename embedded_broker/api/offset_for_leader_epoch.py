@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.registry import Answer, api
+from embedded_broker.api.registry import api
+from embedded_broker.responses import Answer
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 @api(23, "offset_for_leader_epoch", range(2, 5))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
-    """See the module."""
+    """Handle OffsetForLeaderEpoch: see the behaviour and version notes above."""
     return {
         "topics": [
             {"topic": topic.topic, "partitions": [_one(broker, topic.topic, each) for each in topic.partitions]}

@@ -1,11 +1,11 @@
 """Produce (0).
 
-Behaviour: one batch per partition; checked, given offsets, appended, and answered once it is durable (acks=-1 and
-acks=1 alike), so a connection's next request is taken while the fsync is under way. acks=0 has no answer; an error then
-closes the connection, as in Kafka. A duplicate is answered with its first offset.
-Version notes: v7 knows zstd; v8 names the records that break a rule; v10 leader hints are never needed (one broker);
-from v12 on a transaction's first batch in a partition adds it to the transaction (transaction version 2, KIP-890);
-v13 names topics by id.
+Behaviour: one batch per partition; validated, appended, and answered once it is durable (with acks=-1 and acks=1),
+while the connection's next request is handled during the fsync. acks=0 has no response; an error then closes the
+connection, as in Kafka. A duplicate is answered with its first offset.
+Version notes: v7 adds zstd; v8 returns the records that are invalid; v10 leader hints, which one broker never needs;
+from v12 on a transaction's first batch in a partition adds it to the transaction (transaction version 2, KIP-890); v13
+names topics by id.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.registry import Answer, Fields, Later, api
-from embedded_broker.appending import Refused, append, refuse_zstd
-from embedded_broker.room import NoRoom
-from embedded_broker.verifying import Verify, verifier
+from embedded_broker.api.registry import api
+from embedded_broker.append_validation import BatchRejected, append, refuse_zstd
+from embedded_broker.disk_space import NoSpace
+from embedded_broker.responses import Answer, Fields, Later
+from embedded_broker.transaction_verification import Verify, verifier
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
@@ -33,12 +34,12 @@ ZSTD_SINCE = 7
 
 @api(0, "produce", range(3, 14))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
-    """See the module."""
+    """Handle Produce: see the behaviour and version notes above."""
     now_ms = broker.clock.now_ms()
     by_id = version >= 13
     try:
         verify = await verifier(broker, request, version)
-    except NoRoom:
+    except NoSpace:
         verify = _unverified
     answers: list[dict[str, Any]] = []
     dirty: list[Partition] = []
@@ -73,7 +74,7 @@ def _take(
         if version < ZSTD_SINCE:
             refuse_zstd(data.records)
         appended = append(partition, data.records, now_ms, request.transactional_id, verify)
-    except Refused as refused:
+    except BatchRejected as refused:
         records = [{"batch_index": each.place, "batch_index_error_message": each.message} for each in refused.records]
         return {**_refusal(data.index, refused.error_code, str(refused)), "record_errors": records}
     except OSError as error:
@@ -97,13 +98,13 @@ def _refusal(index: int, error_code: ErrorCode, detail: str) -> dict[str, Any]:
 
 
 async def _when_durable(broker: Broker, answer: Fields, dirty: list[Partition]) -> Fields:
-    await broker.commit.durable(*dirty)
+    await broker.flush_scheduler.durable(*dirty)
     return answer
 
 
 def _end_unanswered(broker: Broker, conn: Connection, answers: list[dict[str, Any]], dirty: list[Partition]) -> None:
     """acks=0: fsync behind the client's back; an error can only be shown by closing the connection."""
-    background = asyncio.ensure_future(broker.commit.durable(*dirty))
+    background = asyncio.ensure_future(broker.flush_scheduler.durable(*dirty))
     background.add_done_callback(lambda done: done.cancelled() or done.exception())
     if any("error_code" in each for answer in answers for each in answer["partition_responses"]):
         conn.refuse("a batch with acks=0 was not accepted")

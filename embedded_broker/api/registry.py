@@ -17,24 +17,14 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-from embedded_broker.full_disk import REFUSALS, REFUSALS_AT_LAST
-from embedded_broker.room import NoRoom
+from embedded_broker.disk_full import REFUSALS, REFUSALS_WITHOUT_RESERVE
+from embedded_broker.disk_space import NoSpace
+from embedded_broker.responses import Answer
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
     from embedded_broker.connection import Connection
 
-Fields = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Later:
-    """An answer under way. Answers still leave in the order of their requests."""
-
-    answer: Awaitable[Fields]
-
-
-Answer = Fields | Later | None
 Handler = Callable[["Broker", "Connection", Any, int], Awaitable[Answer]]
 
 
@@ -58,26 +48,26 @@ def api(key: int, name: str, versions: range) -> Callable[[Handler], Handler]:
     def register(handle: Handler) -> Handler:
         if key in APIS and APIS[key].handle.__module__ != handle.__module__:
             raise ValueError(f"API {key} has two handlers: {APIS[key].handle.__module__}, {handle.__module__}")
-        APIS[key] = Api(key, name, versions, _refusing_on_a_full_disk(name, handle))
+        APIS[key] = Api(key, name, versions, _refusing_when_disk_full(name, handle))
         return handle
 
     return register
 
 
-def _refusing_on_a_full_disk(name: str, handle: Handler) -> Handler:
-    """The handler, which is not asked while there is no room for what it would write.
+def _refusing_when_disk_full(name: str, handle: Handler) -> Handler:
+    """The handler, which is not asked while there is no disk space for what it would write.
 
-    Invariant: a handler that raises NoRoom has changed nothing that the same request, repeated, would not put right.
+    Invariant: a handler that raises NoSpace has changed nothing that the same request, repeated, would not put right.
     """
     at_once = name in REFUSALS
-    refuse = REFUSALS.get(name) or REFUSALS_AT_LAST.get(name)
+    refuse = REFUSALS.get(name) or REFUSALS_WITHOUT_RESERVE.get(name)
     if refuse is None:
         return handle
 
     @wraps(handle)
     async def guarded(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
-        if broker.has_room or not at_once:
-            with contextlib.suppress(NoRoom):
+        if broker.has_disk_space or not at_once:
+            with contextlib.suppress(NoSpace):
                 return await handle(broker, conn, request, version)
         return refuse(request, version)
 

@@ -1,10 +1,10 @@
 """SaslAuthenticate (36).
 
-Behaviour: one token of the login, and the answer to it. A failed login is answered after a short delay, as in Kafka
-(`connection.failed.authentication.delay.ms`), and ends the connection.
-Version notes: v1+ give the session's lifetime (`connections.max.reauth.ms`; 0: it has no end). A connection whose
-session is over is closed at its next request, unless that begins another login; so are those of clients that can't
-know.
+Behaviour: one token of the SASL exchange, and the response to it. A failed login is answered after a short delay, as in
+Kafka (`connection.failed.authentication.delay.ms`), and closes the connection.
+Version notes: v1+ return the session's lifetime (`connections.max.reauth.ms`; 0: unlimited). A connection with an
+expired session is closed at its next request, unless that is a SaslHandshake; also with clients of v0, which don't get
+the lifetime.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.registry import Answer, api
+from embedded_broker.api.registry import api
+from embedded_broker.responses import Answer
 from embedded_broker.security.session import LoginFailed
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 @api(36, "sasl_authenticate", range(3))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
-    """See the module."""
+    """Handle SaslAuthenticate: see the behaviour and version notes above."""
     if conn.session.is_ready:
         message = "SaslAuthenticate request received after successful authentication"
         return {"error_code": ErrorCode.illegal_sasl_state, "error_message": message, "auth_bytes": b""}

@@ -1,10 +1,10 @@
 """SaslHandshake (17).
 
-Behaviour: names the mechanism of the login that follows. One that isn't offered is answered with those that are, and
-ends the connection. After the login another one may follow (KIP-368), once a second at most, if sessions have an end
+Behaviour: names the mechanism of the login that follows. For one that isn't enabled the response lists those that are,
+and the connection is closed. Reauthentication (KIP-368) is accepted once a second at most, if sessions have a lifetime
 (`connections.max.reauth.ms`); it must be by the same mechanism. Otherwise, and on a listener without SASL, the answer
 is ILLEGAL_SASL_STATE.
-Version notes: after v0 tokens come bare, with nothing but their size before them.
+Version notes: after v0 tokens are sent without a request header, preceded only by their size.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.registry import Answer, api
+from embedded_broker.api.registry import api
+from embedded_broker.responses import Answer
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 @api(17, "sasl_handshake", range(2))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
-    """See the module."""
+    """Handle SaslHandshake: see the behaviour and version notes above."""
     mechanisms = list(broker.security.mechanisms)
     session, now_s = conn.session, asyncio.get_running_loop().time()
     if not session.may_begin(now_s):

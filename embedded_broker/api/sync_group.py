@@ -1,7 +1,7 @@
 """SyncGroup (14).
 
 Behaviour: answered when the leader's assignment is on disk.
-Version notes: v3 adds static members; v5 must name the protocol, checks it and tells it.
+Version notes: v3 adds static members; v5 names the protocol, which is checked and returned.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.registry import Answer, api
+from embedded_broker.api.registry import api
+from embedded_broker.responses import Answer
 from embedded_broker.state.group_types import SyncRequest
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 @api(14, "sync_group", range(6))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
-    """See the module."""
+    """Handle SyncGroup: see the behaviour and version notes above."""
     if version >= 5 and (request.protocol_type is None or request.protocol_name is None):
         return {"error_code": ErrorCode.inconsistent_group_protocol}
 

@@ -1,10 +1,10 @@
 """TxnOffsetCommit (28).
 
-Behaviour: offsets that a group gets if the transaction commits. The group need have no members; if it has, and the
-request names a member or generation, they must be current. If it has members of the new consumer protocol, the request
-must name one (UNKNOWN_MEMBER_ID) and its epoch (ILLEGAL_GENERATION). Partitions that don't exist are refused singly.
-Version notes: v3 names member and generation (KIP-447); v4 knows TRANSACTION_ABORTABLE; v5 (transaction version 2) adds
-the offsets to the transaction by itself.
+Behaviour: offsets that a group gets if the transaction commits. If the group has members, and the request names a
+member or generation, they must be current. If it has members of the new consumer protocol, the request must name one
+(UNKNOWN_MEMBER_ID) and its epoch (ILLEGAL_GENERATION). Partitions that don't exist are refused individually.
+Version notes: v3 names member and generation (KIP-447); v4 adds TRANSACTION_ABORTABLE; v5 (transaction version 2) adds
+the offsets to the transaction implicitly.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.registry import Answer, api
+from embedded_broker.api.registry import api
 from embedded_broker.coordinators.offsets import Commit, Committer, Results
 from embedded_broker.coordinators.ports import OFFSETS_PARTITION, OFFSETS_TOPIC
-from embedded_broker.verifying import verification_error
+from embedded_broker.responses import Answer
+from embedded_broker.transaction_verification import verification_error
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
@@ -29,7 +30,7 @@ IMPLICIT_SINCE = 5
 
 @api(28, "txn_offset_commit", range(6))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
-    """See the module."""
+    """Handle TxnOffsetCommit: see the behaviour and version notes above."""
     results: Results = {}
     commits: list[Commit] = []
     for topic in request.topics:

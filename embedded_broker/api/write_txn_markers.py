@@ -1,9 +1,10 @@
 """WriteTxnMarkers (27).
 
-Behaviour: for operators who abort a hanging transaction (`kafka-transactions.sh abort`); the coordinator here writes
-its markers itself. A partition that doesn't exist is answered UNKNOWN_TOPIC_OR_PARTITION, an outdated epoch
+Behaviour: for operators who abort a hanging transaction (`kafka-transactions.sh abort`); this broker's coordinator
+writes its markers directly. A partition that doesn't exist is answered UNKNOWN_TOPIC_OR_PARTITION, an outdated epoch
 INVALID_PRODUCER_EPOCH.
-Version notes: v2 names the transaction version; from 2 on a marker must have a later epoch than what it ends.
+Version notes: v2 names the transaction version; from 2 on a marker must have a later epoch than the transaction it
+ends.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.registry import Answer, api
-from embedded_broker.room import NoRoom
+from embedded_broker.api.registry import api
+from embedded_broker.disk_space import NoSpace
+from embedded_broker.responses import Answer
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
 @api(27, "write_txn_markers", range(1, 3))
 async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
-    """See the module."""
+    """Handle WriteTxnMarkers: see the behaviour and version notes above."""
     return {"markers": [await _write(broker, marker, version) for marker in request.markers]}
 
 
@@ -40,7 +42,7 @@ async def _write(broker: Broker, marker: Any, version: int) -> dict[str, Any]:
                     marker.transaction_result,
                     bumped=bumped,
                 )
-            except NoRoom:
+            except NoSpace:
                 error_code = ErrorCode.kafka_storage_error
             partitions.append({"partition_index": index, "error_code": error_code})
         topics.append({"name": topic.name, "partitions": partitions})

@@ -1,4 +1,7 @@
-"""Timers by key, and work that must go on when the client that asked for it hangs up."""
+"""Timers by key, and tasks that must complete even when the client that caused them disconnects.
+
+Each coordinator has one `Background`.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,17 @@ import asyncio
 from collections.abc import Callable, Coroutine, Hashable
 from typing import Any, TypeVar
 
-from embedded_broker.room import NoRoom
+from embedded_broker.disk_space import NoSpace
 
 T = TypeVar("T")
-NO_ROOM_RETRY_MS = 1_000
+NO_SPACE_RETRY_MS = 1_000
 
 
 class Background:
     """Owns a coordinator's timers and tasks.
 
-    Invariant: whatever fails here reaches `on_failure`, never silence. But a full disk is nobody's failure: who asked
-    is told (`finish`), and what nobody asked for is tried again (`insist`).
+    Invariant: every failure reaches `on_failure`. A full disk is not a failure of the broker: the caller gets the error
+    (`finish`), and work without a caller is retried until it is done (`retry_until_done`).
     """
 
     def __init__(self, on_failure: Callable[[BaseException], None]) -> None:
@@ -39,40 +42,40 @@ class Background:
         self._timers[key] = asyncio.get_running_loop().call_later(max(delay_ms, 0) / 1000, fire)
 
     def cancel(self, key: Hashable) -> None:
-        """Forget a timer, if there is one."""
+        """Cancel a timer, if there is one."""
         if timer := self._timers.pop(key, None):
             timer.cancel()
 
     def spawn(self, name: str, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Run `work` to its end; its failure is the broker's."""
+        """Run `work` to its end; its failure goes to `on_failure`."""
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._done)
         return task
 
     async def finish(self, name: str, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` to its end even if the caller is cancelled: a half-made step must not stay behind.
+        """Run `work` to its end even if the caller is cancelled: no step may be left half done.
 
-        Raises what `work` raises; NoRoom is for the caller alone, and must mean that nothing was changed.
+        Raises what `work` raises; NoSpace goes to the caller only, and must mean that nothing was changed.
         """
-        found = await asyncio.shield(self.spawn(name, _or_no_room(work)))
-        if isinstance(found, NoRoom):
+        found = await asyncio.shield(self.spawn(name, _or_no_space(work)))
+        if isinstance(found, NoSpace):
             raise found
         return found
 
-    def insist(self, name: str, make: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
-        """Run what `make` makes; whenever it finds the disk full, again later. The task is that of the first try."""
-        return self.spawn(name, self.attempt(name, make))
+    def retry_until_done(self, name: str, make: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
+        """Run the coroutine that `make` makes; while the disk is full, retry it later. Returns the first try's task."""
+        return self.spawn(name, self.try_once(name, make))
 
-    async def attempt(self, name: str, make: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """As `insist`, here and now."""
+    async def try_once(self, name: str, make: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run the first try in the caller; if the disk is full, `retry_until_done` goes on in the background."""
         try:
             await make()
-        except NoRoom:
-            self.schedule(object(), NO_ROOM_RETRY_MS, lambda: self.insist(name, make))
+        except NoSpace:
+            self.schedule(object(), NO_SPACE_RETRY_MS, lambda: self.retry_until_done(name, make))
 
     async def stop(self) -> None:
-        """Cancel all timers and wait for the tasks under way; their steps are on the way to the disk."""
+        """Cancel all timers and wait for the tasks in progress, whose steps are being written."""
         self._cancel_all()
         while self._tasks:
             await asyncio.wait(self._tasks)
@@ -88,8 +91,8 @@ class Background:
             self._on_failure(error)
 
 
-async def _or_no_room(work: Coroutine[Any, Any, T]) -> T | NoRoom:
+async def _or_no_space(work: Coroutine[Any, Any, T]) -> T | NoSpace:
     try:
         return await work
-    except NoRoom as error:
+    except NoSpace as error:
         return error

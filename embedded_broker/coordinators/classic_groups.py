@@ -1,7 +1,7 @@
-"""The coordinator of classic groups: carries out what their machines ask for, and holds the requests that wait.
+"""Classic groups: runs the effects of their state machines (`state.groups`), holds pending JoinGroups and SyncGroups.
 
-Source: Kafka `GroupCoordinatorService`, `GroupMetadataManager`. A group's record is written when its leader's
-assignment arrives and when it becomes empty, so a restart finds consumers in their group and they just go on.
+Part of `GroupCoordinator`. Source: Kafka `GroupCoordinatorService`, `GroupMetadataManager`. A group's record is written
+when its leader's assignment arrives and when it becomes empty, so members keep their membership over a restart.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from embedded_broker.state.groups import Group
 
 
 class ClassicGroups:
-    """See the module. Called on the event loop only."""
+    """All groups of the classic protocol. Called on the event loop only."""
 
     def __init__(self, host: Host, background: Background, config: GroupConfig, registry: GroupRegistry) -> None:
         self._host, self._background, self._config, self._registry = host, background, config, registry
 
     def resume(self) -> None:
-        """Give the members found at recovery one session timeout to show that they live."""
+        """Start the session timeout of every member found at recovery."""
         for group in self._registry.all():
             if isinstance(group, Group):
                 for member in group.members:
@@ -86,7 +86,7 @@ class ClassicGroups:
         return await ticket
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """Heartbeat: a member lives."""
+        """Heartbeat: renew a member's session."""
         if not group_id:
             return ErrorCode.invalid_group_id
         group = self._registry.classic(group_id)
@@ -108,13 +108,13 @@ class ClassicGroups:
         return ErrorCode.none, results
 
     def touch(self, group_id: str, member_id: str) -> None:
-        """A member has committed offsets, so it lives."""
+        """A member has committed offsets, which renews its session."""
         group = self._registry.classic(group_id)
         if group is not None and member_id in group.members:
             self._run(group, group.touch(member_id))
 
     def _run(self, group: Group, effects: list[Effect]) -> None:
-        """Carry out what the machine asks for, in its order."""
+        """Run the effects of the state machine, in order."""
         for effect in effects:
             if isinstance(effect, Reply):
                 _answer(effect)
@@ -133,9 +133,11 @@ class ClassicGroups:
         now_ms = self._host.clock.now_ms()
         self._registry.store(group, group_log.encode_group(group, effect.assignment, now_ms), now_ms)
         if effect.then is not None:
-            self._background.insist(f"store group {group.group_id}", partial(self._go_on, group, effect.then))
+            self._background.retry_until_done(
+                f"store group {group.group_id}", partial(self._stored, group, effect.then)
+            )
 
-    async def _go_on(self, group: Group, event: StoredEvent) -> None:
+    async def _stored(self, group: Group, event: StoredEvent) -> None:
         await self._registry.durable()
         self._run(group, group.stored(event))
 

@@ -1,9 +1,11 @@
-"""Keeps an internal log short: all that still counts is written again at its end, then the rest is cut off in front.
+"""Compacts an internal log by a snapshot: appends all live records again, then removes everything before them.
 
-1. The live records are appended, in one step of the event loop, so no other record comes between.
+Each coordinator has one `Compactor` for its log.
+
+1. The live records are appended in one step of the event loop, so that no other record is appended between them.
 2. They are made durable.
 3. The log start is raised to the first of them.
-A crash after 1 or 2 leaves the old records and (some of) the new ones, which say the same: a replay ends alike.
+A crash after 1 or 2 leaves the old records and some or all of the new ones: replaying them gives the same state.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 from embedded_broker.coordinators.background import Background
 from embedded_broker.coordinators.ports import Host
-from embedded_broker.room import suppress_full
+from embedded_broker.disk_space import suppress_disk_full
 from embedded_broker.wire.records import encode
 
 Records = Sequence[tuple[bytes, bytes | None]]
@@ -41,12 +43,12 @@ class Compactor:
         """Compact if most of the log is dead; called again by itself."""
         interval_ms = CHECK_INTERVAL_MS
         log = self._host.internal_log(self._topic)
-        if self._host.has_room and log.log_end - log.log_start >= 2 * self._live_count + RECORDS_DEAD_MAX:
+        if self._host.has_disk_space and log.log_end - log.log_start >= 2 * self._live_count + RECORDS_DEAD_MAX:
             records = self._live()
             if records is None:
                 interval_ms = RETRY_INTERVAL_MS
             else:
-                with suppress_full():  # what has been written again says the same as what it repeats
+                with suppress_disk_full():  # what has been written again says the same as what it repeats
                     start = self._rewrite(records)
                     self._background.spawn(f"compact {self._topic}", self._cut(start))
         self._background.schedule(("compact", self._topic), interval_ms, self.check)
@@ -62,5 +64,5 @@ class Compactor:
     async def _cut(self, start: int) -> None:
         log = self._host.internal_log(self._topic)
         await self._host.durable(log)
-        with suppress_full():
+        with suppress_disk_full():
             await self._host.trim(log, start)

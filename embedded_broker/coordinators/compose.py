@@ -1,4 +1,4 @@
-"""Wires the coordinators to each other: markers end the transactions that hold offsets of groups."""
+"""Creates both coordinators for `Broker`, and connects them: markers end transactions with offsets of groups."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from embedded_broker.coordinators.transactions import TransactionCoordinator
 def compose(
     host: Host, groups: GroupConfig | None = None, transactions: TransactionConfig | None = None
 ) -> tuple[GroupCoordinator, TransactionCoordinator]:
-    """Both coordinators of a broker. Replay their logs, then start the groups, then the transactions."""
+    """Build both coordinators of a broker. Replay their logs, then start the groups, then the transactions."""
     group_coordinator = GroupCoordinator(host, groups)
     markers = MarkerWriter(host, group_coordinator.offsets.end_transaction)
     return group_coordinator, TransactionCoordinator(host, markers, transactions)

@@ -1,6 +1,6 @@
-"""The coordinator of consumer groups (KIP-848): writes what their machines ask for before it answers, keeps timers.
+"""Consumer groups (KIP-848): writes the records of their state machines before it answers, and keeps their timers.
 
-Source: Kafka `GroupMetadataManager.consumerGroupHeartbeat`.
+Part of `GroupCoordinator`. Source: Kafka `GroupMetadataManager.consumerGroupHeartbeat`.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from embedded_broker.state.consumer_types import (
     ConsumerAnswer,
     ConsumerHeartbeat,
     ConsumerTimer,
-    Refused,
+    HeartbeatRejected,
     TopicInfo,
     Unwatch,
 )
 
 
 class TopicCatalog:
-    """The broker's topics, as groups look at them."""
+    """The broker's topics as a `Catalog`, which group state machines read."""
 
     def __init__(self, topics: Callable[[], Topics]) -> None:
         self._topics = topics
@@ -49,7 +49,7 @@ class TopicCatalog:
 
 
 class VisibleTopics:
-    """Those of a catalog that a member may see. Whom it names may be asked for all the same."""
+    """A catalog restricted to the topics that a member is authorized to describe; `info` is not restricted."""
 
     def __init__(self, topics: Catalog, sees: Callable[[str], bool]) -> None:
         self._topics, self._sees = topics, sees
@@ -69,13 +69,13 @@ class VisibleTopics:
 
 
 class ConsumerGroups:
-    """See the module. Called on the event loop only."""
+    """All groups of the consumer protocol. Called on the event loop only."""
 
     def __init__(self, host: Host, background: Background, registry: GroupRegistry, catalog: TopicCatalog) -> None:
         self._host, self._background, self._registry, self.catalog = host, background, registry, catalog
 
     def resume(self) -> None:
-        """Give the members found at recovery one session timeout to show that they live."""
+        """Start the session timeout of every member found at recovery."""
         for group in self._registry.all():
             if isinstance(group, ConsumerGroup):
                 self._carry_out(group, group.resume())
@@ -95,7 +95,7 @@ class ConsumerGroups:
         try:
             subscriptions.check(group_id, request, version)
             group, is_new = self._find(group_id, request)
-        except Refused as refused:
+        except HeartbeatRejected as refused:
             return ConsumerAnswer(refused.error_code, str(refused))
         if not request.member_id:
             request = replace(request, member_id=str(self._host.new_uuid()))
@@ -116,14 +116,14 @@ class ConsumerGroups:
         return results
 
     def _find(self, group_id: str, request: ConsumerHeartbeat) -> tuple[ConsumerGroup, bool]:
-        """The group, and whether nobody knows of it yet. Raises Refused."""
+        """The group, and whether it is new, that is not registered. Raises HeartbeatRejected."""
         group = self._registry.get(group_id)
         if isinstance(group, ConsumerGroup):
             return group, False
         if group is None and request.member_epoch != JOIN_EPOCH:
-            raise Refused(ErrorCode.group_id_not_found, f"Consumer group {group_id} not found.")
+            raise HeartbeatRejected(ErrorCode.group_id_not_found, f"Consumer group {group_id} not found.")
         if group is not None and (request.member_epoch != JOIN_EPOCH or not is_empty(group)):
-            raise Refused(ErrorCode.group_id_not_found, f"Group {group_id} is not a consumer group.")
+            raise HeartbeatRejected(ErrorCode.group_id_not_found, f"Group {group_id} is not a consumer group.")
         return self._registry.new_consumer(group_id), True
 
     def _carry_out(self, group: ConsumerGroup, effects: ConsumerEffects, before: list[Record] | None = None) -> None:

@@ -1,8 +1,9 @@
-"""Expiry of committed offsets, every ten minutes, as Kafka does it.
+"""Expiry of committed offsets; `GroupCoordinator` asks every ten minutes which have expired.
 
-An offset goes `offsets.retention.minutes` after it was committed, or, in a classic group whose members have left, after
-they left; but never while a member is subscribed to its topic, or a transaction is open over it. A group goes with its
-last offset, once it has no members. Source: `OffsetMetadataManager.cleanupExpiredOffsets`, KIP-211, KIP-496.
+An offset expires `offsets.retention.minutes` after it was committed or, in a classic group whose members have left,
+after they left; but never while a member is subscribed to its topic, or an open transaction will change it. A group
+without members is deleted with its last offset. Source: `OffsetMetadataManager.cleanupExpiredOffsets`, KIP-211,
+KIP-496.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from embedded_broker.state.transactions import TopicPartition
 
 
 class Expiry:
-    """See the module."""
+    """Decides which offsets and groups have expired; changes nothing."""
 
     def __init__(self, registry: GroupRegistry, offsets: OffsetManager, catalog: Catalog, config: GroupConfig) -> None:
         self._registry, self._offsets, self._catalog, self._config = registry, offsets, catalog, config
 
     def expired(self, group: AnyGroup, now_ms: int) -> list[TopicPartition]:
-        """Partitions whose offsets have had their time."""
+        """Partitions whose offsets have expired."""
         committed = self._offsets.state.committed(group.group_id)
         return [
             partition
@@ -36,11 +37,11 @@ class Expiry:
         ]
 
     def is_over(self, group: AnyGroup) -> bool:
-        """Whether a group has neither members nor offsets, nor will get any from a transaction."""
+        """Whether a group has neither members nor offsets, nor offsets pending in a transaction."""
         return is_empty(group) and self._offsets.is_settled and not self._offsets.state.known(group.group_id)
 
     def _since_ms(self, group: AnyGroup, offset: CommittedOffset) -> int | None:
-        """Since when an offset's time counts; None: it doesn't."""
+        """When the retention time of an offset began, in ms; None: it doesn't expire."""
         if isinstance(group, ConsumerGroup) or group.protocol_type is None:
             return offset.commit_ms
         if group.state is GroupState.EMPTY:
@@ -50,7 +51,7 @@ class Expiry:
 
 
 def is_subscribed(group: AnyGroup, topic: str, catalog: Catalog) -> bool:
-    """Whether a member of the group is, or has to be taken for, subscribed to a topic."""
+    """Whether a member of the group is subscribed to a topic; also True if its subscription can't be read."""
     if isinstance(group, ConsumerGroup):
         return topic in group.subscribed_topics(catalog)
     topics = group.subscribed_topics()

@@ -1,4 +1,4 @@
-"""All groups by id, of either protocol, and their records in `__consumer_offsets`.
+"""All groups by id, of both protocols, and their records in `__consumer_offsets`. Part of `GroupCoordinator`.
 
 A group has one kind at a time: classic, or consumer (KIP-848). An empty group changes its kind when a member of the
 other one joins; one with members doesn't, as in Kafka with `group.consumer.migration.policy=disabled`.
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import errno
 
-from embedded_broker.coordinators.background import NO_ROOM_RETRY_MS, Background
+from embedded_broker.coordinators.background import NO_SPACE_RETRY_MS, Background
 from embedded_broker.coordinators.ports import OFFSETS_TOPIC, GroupConfig, Host
-from embedded_broker.room import NoRoom
+from embedded_broker.disk_space import NoSpace
 from embedded_broker.state import consumer_log, group_log
 from embedded_broker.state.consumer_groups import ConsumerGroup
 from embedded_broker.state.consumer_log import ConsumerRecord
@@ -25,7 +25,7 @@ Record = tuple[bytes, bytes | None]
 
 
 class GroupRegistry:
-    """See the module. Called on the event loop only."""
+    """All groups by id. Called on the event loop only."""
 
     def __init__(self, host: Host, background: Background, config: GroupConfig) -> None:
         self._host, self._background, self._config = host, background, config
@@ -34,7 +34,8 @@ class GroupRegistry:
         self._consumer_configs: dict[str, ConsumerGroupConfig] = {}
         # The value of each classic group's last record, and when it was written: since when a group is empty.
         self._stored: dict[str, tuple[bytes, int]] = {}
-        # Records of what holds already, but which found no room on the disk. Invariant: they are written before others.
+        # Records of changes that hold in memory, but could not be written while the disk was full.
+        # Invariant: they are written before any others.
         self._owed: list[Record] = []
 
     def get(self, group_id: str) -> AnyGroup | None:
@@ -69,7 +70,7 @@ class GroupRegistry:
         return found
 
     def new_consumer(self, group_id: str) -> ConsumerGroup:
-        """A consumer group that nobody knows of before `adopt`."""
+        """A new consumer group, which is not registered before `adopt`."""
         return ConsumerGroup(group_id, self._consumer_configs.get(group_id, self._config.consumer))
 
     def configure(self, group_id: str, config: ConsumerGroupConfig) -> None:
@@ -97,19 +98,19 @@ class GroupRegistry:
         """Write records as one batch: all of them or none survive. On a full disk they are written later."""
         try:
             self._write(records)
-        except NoRoom:
+        except NoSpace:
             self._owed += records
-            self._background.schedule("owed", NO_ROOM_RETRY_MS, lambda: self.append([]))
+            self._background.schedule("owed", NO_SPACE_RETRY_MS, lambda: self.append([]))
 
     def _write(self, records: list[Record]) -> None:
-        """Raises NoRoom, and none of them are written."""
+        """Raises NoSpace, and none of them are written."""
         due = self._owed + records
         if due:
             self._host.internal_log(OFFSETS_TOPIC).append(encode(due, self._host.clock.now_ms()))
             self._owed = []
 
     def delete(self, group: AnyGroup) -> None:
-        """Forget an empty group, and write so. Raises NoRoom with nothing changed."""
+        """Forget an empty group, and write so. Raises NoSpace with nothing changed."""
         self._write(_tombstones(group))
         self.retire(group)
 
@@ -119,9 +120,9 @@ class GroupRegistry:
         return not self._owed
 
     async def durable(self) -> None:
-        """Must not return before all that was appended is on disk. Raises NoRoom while that can't be."""
+        """Must not return before all that was appended is on disk. Raises NoSpace while that can't be."""
         if self._owed:
-            raise NoRoom(errno.ENOSPC, "the disk is full")
+            raise NoSpace(errno.ENOSPC, "the disk is full")
         await self._host.durable(self._host.internal_log(OFFSETS_TOPIC))
 
     def store(self, group: Group, value: bytes, now_ms: int) -> None:
@@ -134,7 +135,7 @@ class GroupRegistry:
         return self._stored.get(group.group_id, (b"", 0))[1]
 
     def replay(self, found: group_log.Found, value: bytes | None) -> None:
-        """Take over a record that says something about a group itself."""
+        """Apply a record about a group itself at recovery."""
         if isinstance(found, group_log.GroupRecord):
             group = self._groups[found.group_id] = self._new_classic(found.group_id)
             group_log.restore(group, found)

@@ -1,6 +1,6 @@
-"""The group coordinator: groups of both protocols, their offsets, and the log that holds all of it.
+"""The group coordinator: groups of both protocols, their offsets, and the log `__consumer_offsets`.
 
-Source: Kafka `GroupCoordinatorService`.
+Called by the handlers of group and offset APIs. Source: Kafka `GroupCoordinatorService`.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ class GroupCoordinator:
                 self._registry.replay(found, record.value)
 
     async def start(self) -> None:
-        """Give the members found at recovery time to show that they live.
+        """Start the session timeouts of members found at recovery, and the periodic tasks.
 
-        Offsets on topics that don't exist are dropped: a crash came between a topic's deletion and theirs.
+        Offsets of topics that don't exist are deleted: the broker crashed between deleting a topic and its offsets.
         """
         for topic in self.offsets.state.topics():
             if self._host.topics.get(topic) is None:
-                await self._background.attempt(f"offsets of {topic}", partial(self.offsets.forget_topic, topic))
+                await self._background.try_once(f"offsets of {topic}", partial(self.offsets.forget_topic, topic))
         for group_id in self.offsets.state.group_ids():
             self._registry.find_or_create(group_id)
         self.classic.resume()
@@ -75,11 +75,11 @@ class GroupCoordinator:
         self._compactor.check()
 
     async def stop(self) -> None:
-        """Let the records under way reach the disk."""
+        """Wait for the records that are being written."""
         await self._background.stop()
 
     def get(self, group_id: str) -> AnyGroup | None:
-        """A group, to be looked at. Read only."""
+        """A group, read only."""
         return self._registry.get(group_id)
 
     def all(self) -> list[AnyGroup]:
@@ -87,11 +87,11 @@ class GroupCoordinator:
         return self._registry.all()
 
     def configure(self, group_id: str, change: Callable[[ConsumerGroupConfig], ConsumerGroupConfig]) -> None:
-        """Let a consumer group have what `change` makes of the broker's config, now and whenever it is made."""
+        """Set the config of a consumer group, which need not exist: `change` applied to the broker's config."""
         self._registry.configure(group_id, change(self._config.consumer))
 
     async def delete(self, group_id: str) -> ErrorCode:
-        """Delete a group without members, and its offsets. Raises NoRoom; it may have lost its offsets then."""
+        """Delete a group without members, and its offsets. Raises NoSpace; it may have lost its offsets then."""
         group = self._registry.get(group_id)
         if group is None:
             return ErrorCode.group_id_not_found
@@ -100,21 +100,23 @@ class GroupCoordinator:
         return await self._background.finish(f"delete group {group_id}", self._delete(group))
 
     def is_subscribed(self, group: AnyGroup, topic: str) -> bool:
-        """Whether a member of the group is, or has to be taken for, subscribed to a topic."""
+        """Whether a member of the group is subscribed to a topic; also True if its subscription can't be read."""
         return is_subscribed(group, topic, self.consumer.catalog)
 
     async def on_topic_deleted(self, topic: str) -> None:
-        """A topic is gone: so are the offsets that groups have on it. Call it after the topic's own record.
+        """Delete all groups' offsets of a deleted topic. Call it after the topic's own record is durable.
 
-        On a full disk they go later.
+        On a full disk they are deleted later.
         """
-        await asyncio.shield(self._background.insist(f"offsets of {topic}", partial(self.offsets.forget_topic, topic)))
+        await asyncio.shield(
+            self._background.retry_until_done(f"offsets of {topic}", partial(self.offsets.forget_topic, topic))
+        )
 
     async def _delete(self, group: AnyGroup) -> ErrorCode:
         """The offsets first: they need a group to be found by."""
         await self.offsets.forget_group(group.group_id)
         if self._registry.get(group.group_id) is not group or not is_empty(group):
-            return ErrorCode.non_empty_group  # somebody has joined meanwhile
+            return ErrorCode.non_empty_group  # a member has joined meanwhile
         self._registry.delete(group)
         await self._registry.durable()
         return ErrorCode.none
@@ -125,16 +127,16 @@ class GroupCoordinator:
         return None if committed is None or not self._registry.is_settled else self._registry.live() + committed
 
     def _sweep(self) -> None:
-        """Forget offsets that have had their time, and groups of which nothing is left."""
+        """Delete expired offsets, and groups that have neither members nor offsets."""
         now_ms = self._host.clock.now_ms()
         for group in self.all():
             partitions = self._expiry.expired(group, now_ms)
             if partitions or self._expiry.is_over(group):
-                self._background.insist(f"expire {group.group_id}", partial(self._expire, group, partitions))
+                self._background.retry_until_done(f"expire {group.group_id}", partial(self._expire, group, partitions))
         self._background.schedule("sweep", SWEEP_INTERVAL_MS, self._sweep)
 
     async def _expire(self, group: AnyGroup, partitions: list[TopicPartition]) -> None:
         await self.offsets.delete(group.group_id, partitions)
-        # Somebody may have joined, committed or deleted meanwhile.
+        # Meanwhile a member may have joined, or a client may have committed or deleted the group.
         if self._registry.get(group.group_id) is group and self._expiry.is_over(group):
             await self._delete(group)

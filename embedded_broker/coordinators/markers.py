@@ -1,4 +1,4 @@
-"""Writes the markers that end a transaction in each of its partitions."""
+"""Writes the markers that end a transaction in each of its partitions, for `TransactionCoordinator` and operators."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class MarkerWriter:
         """
         Args:
             host: the broker.
-            on_offsets_ended: called with producer id and outcome once the marker stands in `__consumer_offsets`.
+            on_offsets_ended: called with producer id and outcome once the marker is in `__consumer_offsets`.
         """
         self._host = host
         self._on_offsets_ended = on_offsets_ended
@@ -56,7 +56,7 @@ class MarkerWriter:
         if partition is None:
             return ErrorCode.unknown_topic_or_partition
         if partition.stopped is not None:
-            # Nobody can read there. If its files come back, the transaction is open there, and somebody has to end it.
+            # Its log can't be written. If its files are restored, an operator must end the hanging transaction there.
             return ErrorCode.kafka_storage_error
         if error_code := partition.producers.check_marker(producer_id, epoch, bumped=bumped):
             return error_code

@@ -1,4 +1,4 @@
-"""Offsets of groups: commits, commits inside transactions, fetches, deletion and expiry.
+"""Offsets of groups: commits, commits inside transactions, fetches and deletion. Part of `GroupCoordinator`.
 
 A plain commit or a deletion becomes visible when it is on disk. A transactional commit is pending from the moment it is
 appended, so that a reader that requires stable offsets is held off, and becomes visible with its commit marker.
@@ -25,7 +25,7 @@ from embedded_broker.wire.records import encode
 
 @dataclass(frozen=True, slots=True)
 class Committer:
-    """Who commits: a member of the group, or anybody (generation -1, no ids)."""
+    """The client that commits: a member of the group, or any other client (generation -1, no ids)."""
 
     group_id: str
     member_id: str = ""
@@ -48,7 +48,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class FetchedOffset:
-    """What is told of a partition; offset -1 if there is none, or none that is stable."""
+    """Result of OffsetFetch for a partition; offset -1 if there is none, or none that is stable."""
 
     offset: int = offsets.NO_OFFSET
     leader_epoch: int = -1
@@ -62,7 +62,7 @@ UNSTABLE = FetchedOffset(error_code=ErrorCode.unstable_offset_commit)
 
 
 class OffsetManager:
-    """See the module. Called on the event loop only."""
+    """Committed offsets of all groups. Called on the event loop only."""
 
     def __init__(
         self, host: Host, background: Background, config: GroupConfig, find_or_create: Callable[[str], AnyGroup]
@@ -85,7 +85,7 @@ class OffsetManager:
         self.state.apply(record, producer_id)
 
     def end_transaction(self, producer_id: int, commit: bool) -> None:
-        """A marker stands in `__consumer_offsets`."""
+        """A marker was written to `__consumer_offsets`."""
         self.state.end_transaction(producer_id, commit)
 
     async def commit(self, who: Committer, group: AnyGroup | None, commits: Sequence[Commit]) -> Results:
@@ -154,7 +154,7 @@ class OffsetManager:
         await self._forget(list(self.state.on_topic(topic)))
 
     def live(self) -> list[tuple[bytes, bytes | None]] | None:
-        """A record for every committed offset; None while others are pending or under way."""
+        """A record for every committed offset; None while others are pending or being written."""
         if not self.is_settled or self.state.has_pending():
             return None
         return [
@@ -169,7 +169,7 @@ class OffsetManager:
         await self._write([OffsetRecord(group_id, partition, None) for group_id, partition in gone])
 
     async def _write(self, records: Sequence[OffsetRecord]) -> None:
-        """Append, wait for the disk, apply. A client that hangs up meanwhile changes nothing about that."""
+        """Append, wait for the disk, apply; also when the client disconnects meanwhile."""
         log = self._host.internal_log(OFFSETS_TOPIC)
         base_offset = log.append(encode([_encode(record) for record in records], self._host.clock.now_ms()))
         self._under_way += 1

@@ -1,4 +1,4 @@
-"""What the coordinators need of the broker around them; `broker.Broker` has it, and tests have one in memory."""
+"""What the coordinators need from the broker, as protocols. `Broker` implements `Host`; tests have one in memory."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Host(Protocol):
         ...
 
     @property
-    def has_room(self) -> bool:
+    def has_disk_space(self) -> bool:
         """Whether the disk isn't full. While it is, what is not urgent must wait."""
         ...
 
@@ -91,7 +91,7 @@ class Host(Protocol):
         ...
 
     def fail(self, error: BaseException) -> None:
-        """A coordinator can't go on: the broker must stop. What is durable is finished at the next start."""
+        """A coordinator has failed and the broker must stop. Durable decisions are completed at the next start."""
         ...
 
 
@@ -101,8 +101,8 @@ class TransactionConfig:
 
     max_timeout_ms: int = 900_000
     id_expiration_ms: int = 7 * 24 * 3_600_000
-    aborts_orphans: bool = False
-    """Whether a start aborts what nobody would end (see `orphans`); else it is only said so."""
+    aborts_hanging: bool = False
+    """Whether a start aborts hanging transactions (see `hanging_transactions`); otherwise it only logs them."""
 
 
 @dataclass(frozen=True, slots=True)

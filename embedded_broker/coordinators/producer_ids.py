@@ -1,4 +1,4 @@
-"""Producer ids that are never handed out twice, over any number of restarts."""
+"""Allocates producer ids that are unique over all restarts. Part of `TransactionCoordinator`."""
 
 from __future__ import annotations
 

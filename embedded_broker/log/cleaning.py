@@ -75,7 +75,7 @@ class Transactions:
 
 
 def digest(key: bytes) -> bytes:
-    """What stands for a key in memory."""
+    """The digest that represents a key in memory."""
     return blake2b(key, digest_size=DIGEST_BYTES).digest()
 
 

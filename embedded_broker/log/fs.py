@@ -1,4 +1,4 @@
-"""The filesystem as the log sees it: few calls, so that tests can stand in with one that fails on purpose.
+"""The filesystem interface of the log, with few calls, so that tests can inject one with failures; and the real one.
 
 Promises are worded for the worst case, a power cut: what has not been synced may be there afterwards wholly, in part,
 or not at all, and in any order. After a kill of the process alone, everything written is still there.
@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Protocol
 
 Data = bytes | bytearray | memoryview
-FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-"""Error numbers that say that there is no room, and that nothing else is wrong."""
+DISK_FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""Error numbers that say that there is no disk space, and nothing else is wrong."""
 
 
 class SyncFailed(OSError):
@@ -211,7 +211,7 @@ class RealFileSystem:
                 file.flush()
                 os.fsync(file.fileno())
         except OSError:
-            with contextlib.suppress(OSError):  # it takes up room; the next attempt replaces it anyway
+            with contextlib.suppress(OSError):  # it only takes up disk space; the next attempt replaces it
                 os.unlink(beside)
             raise
         os.replace(beside, path)

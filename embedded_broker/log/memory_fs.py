@@ -107,7 +107,7 @@ class MemoryFileSystem:
         if fault is not None:
             raise fault.error
 
-    def reading(self, kind: str) -> None:
+    def before_read(self, kind: str) -> None:
         """About to read; raises what was asked for."""
         fault = self._struck((kind,))
         if fault is not None:
@@ -190,7 +190,7 @@ class MemoryFileSystem:
 
     def read_small(self, path: Path) -> bytes | None:
         """See FileSystem."""
-        self.reading("read_small")
+        self.before_read("read_small")
         inode = self._inodes.get(path)
         return None if inode is None else bytes(inode.data)
 
@@ -265,7 +265,7 @@ class _MemoryFile:
 
     def read(self, at: int, size: int) -> bytes:
         """See File."""
-        self._fs.reading("read")
+        self._fs.before_read("read")
         return bytes(self._inode.data[at : min(at + size, self._size)])
 
     def size(self) -> int:

@@ -4,7 +4,7 @@ Invariants
 - Each batch, and each segment, begins where its predecessor ends; below `compacted_end`, there or later.
 - What is below `durable_end` is on disk, with the names of its files; it is never cut.
 - Everything is called by one thread, except `flush` and `store_checkpoint`, which any other thread may call.
-- After a failed fsync nobody knows what is on disk (and a second fsync would say all is well): the log refuses
+- After a failed fsync it is unknown what is on disk (and a second fsync would report success): the log refuses
   everything but reading. Opening it again finds out.
 """
 
@@ -19,7 +19,7 @@ from threading import Lock
 from embedded_broker.log import checkpoint
 from embedded_broker.log.checkpoint import Checkpoint, State
 from embedded_broker.log.format import CHECKPOINT, CLEAN, COMPACTED, DURABLE, LOG_START, encode_offset
-from embedded_broker.log.fs import FULL, FileSystem
+from embedded_broker.log.fs import DISK_FULL_ERRNOS, FileSystem
 from embedded_broker.log.recovery import OnState, Recovered, recover, remove_segment
 from embedded_broker.log.segment import OnBatch, Segment
 from embedded_broker.wire.batch import read_header
@@ -39,7 +39,7 @@ class Capture:
 
 
 class PartitionLog:
-    """See the module. Open with `PartitionLog.open`."""
+    """The log of one partition. Create it with `PartitionLog.open`."""
 
     def __init__(
         self, fs: FileSystem, directory: Path, segment_bytes: int, found: Recovered, open_first: bool = True
@@ -167,7 +167,7 @@ class PartitionLog:
         try:
             self._fs.overwrite(self._durable_path, encode_offset(end))
         except OSError as error:
-            if error.errno not in FULL:
+            if error.errno not in DISK_FULL_ERRNOS:
                 raise
 
     def capture(self, state: State) -> Capture:
@@ -257,7 +257,7 @@ class PartitionLog:
                 self._drop_first()
 
     def removes_segments(self, offset: int) -> bool:
-        """Whether `delete_before(offset)` would remove batches that the checkpoint does not vouch for."""
+        """Whether `delete_before(offset)` would remove batches that the checkpoint does not cover."""
         kept = [segment.base_offset for segment in self.segments[1:] if segment.base_offset <= offset]
         if offset == self.log_end and self.segments[-1].size_bytes:
             kept.append(offset)
@@ -298,7 +298,7 @@ class PartitionLog:
             self._fs.write_atomically(new.index_path, new.index_bytes())
             new.indexed_end = new.end_offset
         except OSError as error:
-            if error.errno not in FULL:  # without room it goes without: it is only a short cut
+            if error.errno not in DISK_FULL_ERRNOS:  # not needed: the index file only saves time at a start
                 raise
 
     def discard(self, segments: Sequence[Segment]) -> None:

@@ -1,6 +1,6 @@
 """One segment file: whole batches one after another, with a sparse index in memory.
 
-The index comes from the scan at open, or from its own file for what a checkpoint vouches for. What was not scanned is
+The index comes from the scan at open, or from its own file for what a checkpoint covers. What was not scanned is
 not known to be sound, so every read checks what it gives out.
 """
 

@@ -11,7 +11,7 @@ from embedded_broker.log.recovery import Recovered
 
 
 class StoppedLog(PartitionLog):
-    """See the module. Its partition can still be deleted."""
+    """The log of a partition that can't be opened. The partition can still be deleted."""
 
     def __init__(self, fs: FileSystem, directory: Path, why: str) -> None:
         super().__init__(fs, directory, 0, Recovered([], 0, 0, 0, 0, -1, 0), open_first=False)
@@ -23,11 +23,11 @@ class StoppedLog(PartitionLog):
         return 0
 
     def append(self, batch: bytes | bytearray) -> None:
-        """Refused."""
+        """Raises: the partition is stopped."""
         raise OSError(errno.EIO, self._why)
 
     def delete_before(self, offset: int) -> None:
-        """Refused."""
+        """Raises: the partition is stopped."""
         raise OSError(errno.EIO, self._why)
 
     def flush(self) -> int:

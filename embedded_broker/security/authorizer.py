@@ -1,4 +1,4 @@
-"""Who may do what: ACLs in the metadata log, super users, and what holds where no ACL is."""
+"""The authorizer: decides by ACLs in the metadata log, super users, and the setting for resources without ACLs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Authorizer:
         self._changing = asyncio.Lock()
 
     def may(self, session: Session, operation: Operation, resource: Resource, name: str) -> bool:
-        """Whether whoever is at the other end may do that."""
+        """Whether the principal of a session may do an operation on a resource."""
         if session.principal in self._super_users:
             return True
         return self._acls.allows(session.principal, session.client_host, operation, resource, name, self._default)
@@ -64,7 +64,7 @@ class Authorizer:
     async def add(self, acl: Acl) -> None:
         """Make an ACL hold, durably; one that does already stays as it is.
 
-        Raises NoRoom with nothing changed, or another OSError.
+        Raises NoSpace with nothing changed, or another OSError.
         """
         async with self._changing:
             if acl not in self._keys:
@@ -86,7 +86,7 @@ class Authorizer:
         self._acls.add(acl)
 
     async def remove(self, acls: Iterable[Acl]) -> None:
-        """End ACLs, durably. Raises NoRoom, and those that are not ended hold; or another OSError."""
+        """End ACLs, durably. Raises NoSpace, and those that are not ended hold; or another OSError."""
         async with self._changing:
             for acl in acls:
                 if acl in self._keys:

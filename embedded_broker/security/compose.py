@@ -1,4 +1,4 @@
-"""Wires what protects a broker: its TLS, its users, their rights."""
+"""Creates the security components of a broker for `Broker` and `Server`: TLS, users, credentials, authorizer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from embedded_broker.security.users import Users, read_users
 
 
 class Security:
-    """Of one broker."""
+    """Users, credentials and authorizer of one broker."""
 
     def __init__(self, config: BrokerConfig, metadata: MetadataLog) -> None:
         """Raises BadUsers or OSError for a users file that can't be read."""

@@ -1,6 +1,6 @@
 """SCRAM credentials: stored durably in the metadata log, or made from the users file.
 
-A user who was given a credential by AlterUserScramCredentials logs in with that one, everybody else with the password
+A user with a credential from AlterUserScramCredentials logs in with that one, all others with the password
 of the file. Credentials hold no password, and don't print.
 """
 
@@ -88,12 +88,12 @@ class Credentials:
         return (mechanism, name) in self._stored
 
     async def put(self, mechanism: str, name: str, credential: ScramCredential) -> None:
-        """Store durably. Raises NoRoom with nothing changed, or another OSError."""
+        """Store durably. Raises NoSpace with nothing changed, or another OSError."""
         await self._metadata.put(f"{PREFIX}{mechanism}:{name}", _to_json(credential))
         self._stored[mechanism, name] = credential
 
     async def delete(self, mechanism: str, name: str) -> None:
-        """Remove durably. Raises NoRoom with nothing changed, or another OSError."""
+        """Remove durably. Raises NoSpace with nothing changed, or another OSError."""
         await self._metadata.put(f"{PREFIX}{mechanism}:{name}", None)
         self._stored.pop((mechanism, name), None)
 

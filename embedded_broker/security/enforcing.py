@@ -1,7 +1,7 @@
-"""Every request of a client is cut down to what it may do, here, when ACLs are enforced.
+"""Enforces ACLs: removes from a request what its client isn't authorized to do, and adds the errors to the response.
 
-Only what a fetch may read is looked at by its handler, because fetch sessions outlive requests, and what a member's
-pattern may find (ConsumerGroupHeartbeat), because that is for the group to find out.
+Called by `Server` around every handler when the authorizer is on. Two handlers check rights by themselves: Fetch,
+because fetch sessions outlive requests, and ConsumerGroupHeartbeat, because the group resolves a member's pattern.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from embedded_broker.api.registry import Answer, Fields, Later
+from embedded_broker.responses import Answer, Fields, Later
 from embedded_broker.security import rules_admin, rules_data
 from embedded_broker.security.acls import Operation, Resource
 from embedded_broker.security.authorizer import Authorizer
@@ -19,15 +19,15 @@ from embedded_broker.security.session import Session
 from embedded_broker.topics import Topics
 
 RULES: Mapping[str, tuple[Rule, ...]] = {**rules_data.RULES, **rules_admin.RULES}
-"""By kio's name of the API. One that isn't here is refused: a test finds it."""
+"""By kio's name of the API. An API without rules is refused; a test checks that there is none."""
 
 
 class NoRule(Exception):
-    """Nobody has said who may call this API."""
+    """No rule says which rights this API needs."""
 
 
 class Unanswerable(Exception):
-    """A request that wants no answer (Produce with acks=0) is refused: only closing the connection says so."""
+    """A request without a response (Produce with acks=0) is refused: the connection must be closed instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class ClientRights:
 
 
 async def enforce(rights: Rights, name: str, request: Any, handle: Callable[[Any], Awaitable[Answer]]) -> Answer:
-    """The answer to a request of API `name`, of which `handle` sees only what may be done.
+    """The response to a request of API `name`; `handle` gets only those parts that the client is authorized for.
 
     Raises NoRule or Unanswerable.
     """

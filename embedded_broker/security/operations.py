@@ -1,4 +1,4 @@
-"""What a client is told of what it may do (KIP-430): a bit for each operation that a resource knows, at its number.
+"""Authorized operations in responses (KIP-430): a bit field with the number of each operation a client may do.
 
 Source: kafka.server.AuthHelper.authorizedOperations, org.apache.kafka.security.authorizer.AclEntry.supportedOperations.
 """
@@ -31,7 +31,7 @@ SUPPORTED: Mapping[Resource, frozenset[Operation]] = {
 
 
 def authorized(authorizer: Authorizer | None, session: Session, resource: Resource, name: str) -> int:
-    """The bit field for one resource; without an authorizer everybody may do everything."""
+    """The bit field for one resource; without an authorizer all operations are allowed."""
     return sum(
         1 << operation
         for operation in SUPPORTED[resource]
@@ -40,7 +40,7 @@ def authorized(authorizer: Authorizer | None, session: Session, resource: Resour
 
 
 def authorized_on_cluster(authorizer: Authorizer | None, session: Session) -> int:
-    """The bit field for the cluster: empty for those who may not look at it."""
+    """The bit field for the cluster: empty for clients that may not describe it."""
     if authorizer is not None and not authorizer.may(session, Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME):
         return 0
     return authorized(authorizer, session, Resource.CLUSTER, CLUSTER_NAME)

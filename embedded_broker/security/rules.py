@@ -1,7 +1,7 @@
-"""The kinds of rules by which requests are cut down to what their sender may do. Pure.
+"""The kinds of authorization rules; `rules_admin` and `rules_data` use them, and `enforcing` applies them. Pure.
 
-A rule looks at a request before its handler does. What may not be done is taken out of the request, and its refusal is
-added to the handler's answer; so handlers know nothing of rights.
+A rule is applied before the handler. It removes from the request what the client isn't authorized to do, and adds the
+errors for that to the handler's response; so handlers don't deal with rights.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def _metadata(rights: Rights, request: Any) -> tuple[Any, Merge | None]:
 
 
 def _may_create_all(rights: Rights, items: list[Any]) -> bool:
-    """Whether every topic of a request could be created by whoever asks."""
+    """Whether the client may create every topic of a request."""
     if rights.may(Operation.CREATE, Resource.CLUSTER, CLUSTER_NAME):
         return True
     names = [item.name for item in items if item.name is not None]
@@ -232,7 +232,7 @@ def _groups(operation: Operation, items: str, answers: str, **more: Any) -> Each
 
 
 def _subscription(rights: Rights, request: Any) -> tuple[Any, Merge | None]:
-    """KIP-848: whoever subscribes must be allowed to see each topic that is named."""
+    """KIP-848: a subscriber must be allowed to describe each topic that it names."""
     for name in request.subscribed_topic_names or ():
         if not rights.may(Operation.DESCRIBE, Resource.TOPIC, name):
             raise Denied({"error_code": REFUSAL[Resource.TOPIC]})

@@ -1,11 +1,13 @@
-"""Who is at the other end of a connection, and what they may send before that is known. No I/O.
+"""The session of a connection: its principal, and which requests it may make before and after authentication. No I/O.
+
+Each `Connection` has one.
 
 Invariants
-- Without SASL a connection is `READY` at once, as User:ANONYMOUS or whom its certificate names.
-- With SASL it is `READY` only after an exchange that ended well; until then `BEFORE` says what may come.
-- After a failed exchange nothing is taken any more: the answer is sent, and the connection closed.
-- A session that has an end (KIP-368) takes no request after it but the SaslHandshake of a new login; that one must be
-  by the same mechanism and of the same principal, and comes at most once a second.
+- Without SASL a connection is `READY` at once, as User:ANONYMOUS or the principal of its certificate.
+- With SASL it is `READY` only after a successful exchange; until then only the APIs of `BEFORE` are allowed.
+- After a failed exchange no request is accepted: the response is sent, and the connection closed.
+- After the end of a session's lifetime (KIP-368) only the SaslHandshake of a new login is accepted; it must use the
+  same mechanism and authenticate the same principal, and comes at most once a second.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Protocol
 
-from embedded_broker.security.listeners import Endpoint
+from embedded_broker.listeners import Endpoint
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 ANONYMOUS = "User:ANONYMOUS"
@@ -99,7 +101,7 @@ class Session:
 
     @property
     def lifetime_ms(self) -> int:
-        """What a client is told of a login that has just ended well; 0: its session has no end."""
+        """Session lifetime in the response to a successful login; 0: it doesn't expire."""
         return self._lifetime_ms if self.is_ready else 0
 
     def admits(self, key: int) -> bool:

@@ -7,30 +7,8 @@ bounded and timed like everything else.
 from __future__ import annotations
 
 import ssl
-from dataclasses import dataclass, field
-from enum import StrEnum
-from pathlib import Path
 
-
-class ClientAuth(StrEnum):
-    """Whether clients show certificates: Kafka's `ssl.client.auth`."""
-
-    NONE = "none"
-    REQUESTED = "requested"
-    REQUIRED = "required"
-
-
-@dataclass(frozen=True, slots=True)
-class TlsFiles:
-    """PEM files of a broker."""
-
-    certificate: Path
-    """The broker's, followed by those between it and its authority."""
-    key: Path
-    key_password: str | None = field(default=None, repr=False)
-    client_authorities: Path | None = None
-    """Who may have signed clients' certificates."""
-    client_auth: ClientAuth = ClientAuth.NONE
+from embedded_broker.listeners import ClientAuth, TlsFiles
 
 
 def server_context(files: TlsFiles) -> ssl.SSLContext:

@@ -1,4 +1,4 @@
-"""Who may log in, by a file of names and passwords."""
+"""The users file (`broker --users`): names and passwords of those who may log in."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Users:
 def read_users(path: Path) -> Users:
     """Lines of `name:password`, cut at the first colon. Empty lines and those with # are left out.
 
-    Raises BadUsers with the number of the line, never with what stands there; OSError.
+    Raises BadUsers with the number of the line, never with its text; OSError.
     """
     passwords: dict[str, str] = {}
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):

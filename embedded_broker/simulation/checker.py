@@ -1,4 +1,4 @@
-"""Compares what clients know with what stands in the log at the end."""
+"""Checks the history of a run against the contents of the logs at its end."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from embedded_broker.simulation.history import (
     History,
     Kind,
     Outcome,
-    Seen,
+    PartitionReads,
     TopicPartition,
     Transaction,
 )
@@ -19,7 +19,7 @@ Log = Mapping[int, bytes]
 
 
 def check(history: History, committed: Mapping[TopicPartition, Log], everything: Mapping[TopicPartition, Log]) -> None:
-    """Look at a whole run; violations are added to `history`.
+    """Check a whole run; violations are added to `history`.
 
     Args:
         history: what clients know.
@@ -32,10 +32,10 @@ def check(history: History, committed: Mapping[TopicPartition, Log], everything:
         for partition, log in logs.items():
             _check_once_and_in_order(history, f"{partition}, {name} records", list(log.values()))
     _check_transactions(history, committed)
-    for seen in history.seen:
-        final = committed if seen.committed else everything
-        if seen.partition in final:
-            _check_seen(history, seen, final[seen.partition])
+    for reads in history.reads:
+        final = committed if reads.committed else everything
+        if reads.partition in final:
+            _check_reads(history, reads, final[reads.partition])
 
 
 def _check_acknowledged(history: History, everything: Mapping[TopicPartition, Log]) -> None:
@@ -96,31 +96,31 @@ def _check_transactions(history: History, committed: Mapping[TopicPartition, Log
             history.found(Kind.LOST_WRITE, f"{transaction.name}: {sorted(wanted)[0]} was committed")
 
 
-def _check_seen(history: History, seen: Seen, final: Log) -> None:
+def _check_reads(history: History, reads: PartitionReads, final: Log) -> None:
     """What was read stays, was read once, and nothing between was left out."""
-    twice = [value for value, count in Counter(seen.values.values()).items() if count > 1 and value]
+    twice = [value for value, count in Counter(reads.values.values()).items() if count > 1 and value]
     for value in twice:
-        history.found(Kind.DUPLICATE, f"{seen.reader} read {value!r} at two offsets of {seen.partition}")
+        history.found(Kind.DUPLICATE, f"{reads.reader} read {value!r} at two offsets of {reads.partition}")
     uncommitted = (
         {
             value
             for each in history.transactions
             if each.outcome is Outcome.NOT_COMMITTED
-            for value in each.values.get(seen.partition, ())
+            for value in each.values.get(reads.partition, ())
         }
-        if seen.committed
+        if reads.committed
         else frozenset[bytes]()
     )
-    for offset, value in seen.values.items():
-        where = f"{seen.reader} read {value!r} at {offset} of {seen.partition}"
+    for offset, value in reads.values.items():
+        where = f"{reads.reader} read {value!r} at {offset} of {reads.partition}"
         there = final.get(offset)
         if value in uncommitted:
             history.found(Kind.ABORTED_READ, f"{where}, which was not committed")
-        elif there != value and not (there is None and _may_be_gone(history, seen.partition, offset)):
+        elif there != value and not (there is None and _may_be_gone(history, reads.partition, offset)):
             history.found(Kind.DIRTY_READ, f"{where}, where {there!r} is in the end")
     for offset, value in final.items():
-        if seen.whole and offset < seen.end and offset not in seen.values:
-            detail = f"{seen.reader} polled {seen.partition} up to {seen.end} and did not get {value!r} at {offset}"
+        if reads.complete and offset < reads.end and offset not in reads.values:
+            detail = f"{reads.reader} polled {reads.partition} up to {reads.end} and did not get {value!r} at {offset}"
             history.found(Kind.SKIPPED_POLL, detail)
 
 

@@ -1,4 +1,4 @@
-"""A member of a classic group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup; whoever leads shares the partitions out."""
+"""A member of a classic group in the group workload: joins, syncs, heartbeats, leaves, assigns as leader."""
 
 from __future__ import annotations
 
@@ -6,9 +6,18 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.simulation.group_history import GroupHistory
 from embedded_broker.simulation.history import History
-from embedded_broker.simulation.ledger import Ledger
-from embedded_broker.simulation.member import ASK_AGAIN, FULL, NONE, REBALANCE_MS, SESSION_MS, Dead, Lost, Member
+from embedded_broker.simulation.member import (
+    DISK_FULL,
+    NONE,
+    REBALANCE_MS,
+    RETRIABLE,
+    SESSION_MS,
+    Member,
+    MembershipLost,
+    MemberStopped,
+)
 from embedded_broker.simulation.wire import Client
 from embedded_broker.state.codec import put_string
 
@@ -18,12 +27,12 @@ PROTOCOL = {"protocol_type": "consumer", "protocol_name": "shares"}
 
 
 class ClassicMember(Member):
-    """See the module. Eager: everything is given back before it joins again."""
+    """A member of a classic group. Eager rebalancing: it revokes all partitions before it joins again."""
 
     def __init__(
-        self, client: Client, history: History, ledger: Ledger, name: str, instance_id: str | None = None
+        self, client: Client, history: History, group_history: GroupHistory, name: str, instance_id: str | None = None
     ) -> None:
-        super().__init__(client, history, ledger, name)
+        super().__init__(client, history, group_history, name)
         self._instance_id = instance_id
         topics = b"\x00\x00\x00\x01" + put_string(self.topic)
         self._subscription = b"\x00\x00" + topics + b"\xff\xff\xff\xff"
@@ -35,7 +44,7 @@ class ClassicMember(Member):
 
     async def join(self) -> None:
         """See Member."""
-        self.forget()
+        self.release_all()
         while True:
             joined = await self._join()
             if joined is None:
@@ -44,27 +53,27 @@ class ClassicMember(Member):
             answer = await self.client.call(
                 "sync_group",
                 5,
-                group_id=self.ledger.group,
+                group_id=self.group_history.group,
                 member_id=self.member_id,
                 group_instance_id=self._instance_id,
                 generation_id=self.epoch,
-                assignments=self._share_out(joined),
+                assignments=self._assign(joined),
                 **PROTOCOL,
             )
             if answer.error_code is NONE:
                 numbers = answer.assignment.decode().split(",") if answer.assignment else []
                 partitions = [(self.topic, int(number)) for number in numbers]
                 owner = self._instance_id or self.member_id
-                await self.take(self.ledger.share(self.epoch, owner, self.member_id, partitions))
+                await self.take(self.group_history.assigned(self.epoch, owner, self.member_id, partitions))
                 return
             self._judge("sync", answer.error_code)
 
     async def _join(self) -> Any:
-        """The answer; None: ask again. Raises Gone, Dead."""
+        """The answer; None: ask again. Raises NoResponse, MemberStopped."""
         answer = await self.client.call(
             "join_group",
             7,
-            group_id=self.ledger.group,
+            group_id=self.group_history.group,
             session_timeout=SESSION_MS,
             rebalance_timeout=REBALANCE_MS,
             member_id=self.member_id,
@@ -83,56 +92,56 @@ class ClassicMember(Member):
         return None
 
     def _judge(self, what: str, error_code: ErrorCode) -> None:
-        """What an error means for who wants to have a place. Raises Dead."""
+        """Handle an error of JoinGroup, SyncGroup or Heartbeat. Raises MemberStopped."""
         if error_code in NOBODY:
             self.member_id = ""
         elif error_code is ErrorCode.fenced_instance_id:
             self.member_id = ""
-            raise Dead
-        elif error_code is FULL:
+            raise MemberStopped
+        elif error_code is DISK_FULL:
             self.history.refused(self.client.now_s, f"{self.name}: {what} gave {error_code.name}")
-        elif error_code not in ASK_AGAIN | REJOINS:
-            self.puzzled(what, error_code)
-            raise Dead
+        elif error_code not in RETRIABLE | REJOINS:
+            self.unexplained(what, error_code)
+            raise MemberStopped
 
-    def _share_out(self, joined: Any) -> list[dict[str, Any]]:
-        """Round and round, if it leads."""
+    def _assign(self, joined: Any) -> list[dict[str, Any]]:
+        """The leader's assignment, round robin; empty for other members."""
         if joined.leader != self.member_id:
             return []
         members = sorted(each.member_id for each in joined.members)
         shares: dict[str, list[str]] = {member_id: [] for member_id in members}
-        for number, (_, index) in enumerate(self.ledger.partitions):
+        for number, (_, index) in enumerate(self.group_history.partitions):
             shares[members[(number + self.epoch) % len(members)]].append(str(index))
         return [{"member_id": each, "assignment": ",".join(share).encode()} for each, share in shares.items()]
 
-    async def attend(self) -> None:
+    async def heartbeat(self) -> None:
         """See Member."""
         answer = await self.client.call(
             "heartbeat",
             4,
-            group_id=self.ledger.group,
+            group_id=self.group_history.group,
             generation_id=self.epoch,
             member_id=self.member_id,
             group_instance_id=self._instance_id,
         )
         if answer.error_code is ErrorCode.rebalance_in_progress:
             await self.commit(list(self.held))
-            raise Lost
+            raise MembershipLost
         if answer.error_code is not NONE:
             self._judge("heartbeat", answer.error_code)
-            raise Lost
+            raise MembershipLost
 
     async def leave(self) -> None:
         """See Member."""
-        tenures = self.let_go(list(self.held))
+        ownerships = self.release(list(self.held))
         members = [{"member_id": self.member_id, "group_instance_id": self._instance_id}]
         self.member_id = ""
-        answer = await self.client.call("leave_group", 4, group_id=self.ledger.group, members=members)
+        answer = await self.client.call("leave_group", 4, group_id=self.group_history.group, members=members)
         if answer.error_code is NONE and answer.members[0].error_code is NONE:
-            for tenure in tenures:
-                self.ledger.end(tenure)
+            for ownership in ownerships:
+                self.group_history.end(ownership)
 
     def commit_refused(self, error_code: ErrorCode) -> None:
         """See Member."""
         self._judge("a commit", error_code)
-        raise Lost
+        raise MembershipLost

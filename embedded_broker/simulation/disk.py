@@ -1,4 +1,4 @@
-"""The disk of a simulated broker: it outlives the process; what isn't synced may not outlive the machine."""
+"""The disk of a simulated broker: it survives a kill of the process, but only synced data survives a power cut."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from embedded_broker.log.memory_fs import MemoryFileSystem, PowerCut
 
 
 class Disk(MemoryFileSystem):
-    """Ends with its machine: from the operation that the power is cut at until `recover`, nothing is done any more."""
+    """A filesystem in memory. From a power cut until `recover` every operation fails."""
 
     def __init__(self, on_power_cut: Callable[[], None], on_failed_sync: Callable[[], None]) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class Disk(MemoryFileSystem):
         self._strikes(super().write, kind, inode, at, data)
 
     def fill(self, bytes_left: int) -> None:
-        """There is room for that many more bytes only, until `size_bytes_max` is None again."""
+        """Leave disk space for that many more bytes only, until `size_bytes_max` is None again."""
         self.size_bytes_max = self.size_bytes + bytes_left
 
     def _strikes(self, operation: Callable[..., None], *args: Any) -> None:

@@ -1,4 +1,4 @@
-"""What clients know of a run: what they were promised, what they read, what they don't know."""
+"""The history of a run as its clients know it: acknowledged writes, reads, commits; the input of the checker."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ TopicPartition = tuple[str, int]
 
 
 class Kind(StrEnum):
-    """What a broker can do wrong."""
+    """Kinds of violations."""
 
     LOST_WRITE = "lost write"
     DUPLICATE = "duplicate"
@@ -26,7 +26,7 @@ class Kind(StrEnum):
     SKIPPED_RECORD = "skipped record"
     UNSTABLE_GROUP = "unstable group"
     BROKEN = "broken"
-    """The broker failed, didn't start, or gave an answer that nothing explains."""
+    """The broker failed, didn't start, or gave a response that no fault explains."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One thing that must not be."""
+    """One violation that was found."""
 
     kind: Kind
     detail: str
@@ -87,8 +87,8 @@ class Transaction:
 
 
 @dataclass(slots=True)
-class Seen:
-    """What one reader has read of one partition. Invariant: if it is `whole`, all of [0, `end`) was polled."""
+class PartitionReads:
+    """What one reader has read of one partition. Invariant: if it is `complete`, all of [0, `end`) was polled."""
 
     reader: str
     partition: TopicPartition
@@ -101,7 +101,7 @@ class Seen:
     end: int = 0
     high_watermark: int = 0
     last_stable: int = 0
-    whole: bool = True
+    complete: bool = True
 
 
 @dataclass(slots=True)
@@ -121,7 +121,7 @@ class GroupOffset:
 
 @dataclass(slots=True)
 class History:
-    """Of one run."""
+    """The history of one run."""
 
     topics: dict[str, Topic] = field(default_factory=dict)
     acked: dict[bytes, tuple[TopicPartition, int]] = field(default_factory=dict)
@@ -133,9 +133,9 @@ class History:
     )
     """In compacted topics, what was sent with each key, in order: a key has one producer only."""
     log_starts: dict[TopicPartition, dict[int, int]] = field(default_factory=dict)
-    """Log start → when a reader was told of it first, in ms."""
+    """Log start → when a reader got it first, in ms."""
     transactions: list[Transaction] = field(default_factory=list)
-    seen: list[Seen] = field(default_factory=list)
+    reads: list[PartitionReads] = field(default_factory=list)
     group_offsets: list[GroupOffset] = field(default_factory=list)
     violations: list[Violation] = field(default_factory=list)
     may_refuse_until_s: float = 0.0

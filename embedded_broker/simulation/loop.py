@@ -1,7 +1,7 @@
-"""An asyncio event loop without sockets and threads, whose clock jumps to the next thing that is due.
+"""An asyncio event loop without sockets and threads, whose clock jumps to the next timer.
 
-Processes are simulated, too: whatever a process schedules carries its context, and once the process has been killed
-nothing of it runs any more, not even a `finally`.
+Processes are simulated, too: all callbacks of a process carry its context, and once the process is killed none of them
+runs any more, not even a `finally`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ EPOCH_MS = 1_800_000_000_000
 """What the clock on the wall shows when a run begins."""
 
 
-class Stuck(Exception):
+class Deadlock(Exception):
     """Nothing is due any more, and yet the run hasn't ended."""
 
 
@@ -44,7 +44,7 @@ class Process:
 PROCESS: contextvars.ContextVar[Process] = contextvars.ContextVar("process")
 
 
-class _Jump:
+class _TimeJump:
     """Stands where a loop has its selector: instead of waiting, the clock is set forward."""
 
     def __init__(self, loop: SimulatedLoop) -> None:
@@ -52,20 +52,20 @@ class _Jump:
 
     def select(self, timeout_s: float | None) -> list[Any]:
         if timeout_s is None:
-            raise Stuck("everybody waits for somebody else")
+            raise Deadlock("everybody waits for somebody else")
         self._loop.now_s += timeout_s
         return []
 
 
 class SimulatedLoop(base_events.BaseEventLoop):
-    """See the module. What an executor would do in a thread is done at some moment within `disk_delay_s_max`."""
+    """The event loop of a run. Calls in an executor run at a random time within `disk_delay_s_max`."""
 
     def __init__(self, random: Random, disk_delay_s_max: float) -> None:
         super().__init__()
         self.now_s = 0.0
         self.failures: list[str] = []
         """What would have been logged: a bug of the broker, or of a client here."""
-        self._selector = _Jump(self)
+        self._selector = _TimeJump(self)
         self._random, self._disk_delay_s_max = random, disk_delay_s_max
         self._numbers = itertools.count(1)
         self.set_task_factory(self._make_task)
@@ -87,11 +87,11 @@ class SimulatedLoop(base_events.BaseEventLoop):
 
     def call_soon(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:  # type: ignore[override]
         """See asyncio."""
-        return _unless_dead(super().call_soon(callback, *args, context=context))
+        return _cancel_if_killed(super().call_soon(callback, *args, context=context))
 
     def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> asyncio.TimerHandle:  # type: ignore[override]
         """See asyncio."""
-        return _unless_dead(super().call_at(when, callback, *args, context=context))
+        return _cancel_if_killed(super().call_at(when, callback, *args, context=context))
 
     def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
         """See asyncio; also what `asyncio.to_thread` calls. The work itself is one step; what others do before and
@@ -120,7 +120,7 @@ class SimulatedLoop(base_events.BaseEventLoop):
         """At once, wherever it is."""
         process.end()
         for handle in (*self._ready, *self._scheduled):  # type: ignore[attr-defined]
-            _unless_dead(handle)
+            _cancel_if_killed(handle)
 
     def _make_task(self, loop: Any, work: Any, **options: Any) -> asyncio.Task[Any]:
         # Names that asyncio numbers itself go on counting from one run to the next.
@@ -137,15 +137,15 @@ class SimulatedLoop(base_events.BaseEventLoop):
         if error is None or isinstance(error, Exception):
             self.failures.append(f"{context.get('message')}: {error!r}")
 
-    def bury(self, process: Process) -> None:
-        """After the run: let go of what a dead process was about to do."""
+    def discard_tasks(self, process: Process) -> None:
+        """After the run: close the coroutines of a killed process."""
         with warnings.catch_warnings():
             # A task that hasn't begun may carry a coroutine that only it would have awaited.
             warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
             for task in process.tasks:
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
                 if not task.done():
-                    with contextlib.suppress(BaseException):  # what the dead say of it is of no interest
+                    with contextlib.suppress(BaseException):  # errors of a killed process are meaningless
                         cast(Coroutine[Any, Any, Any], task.get_coro()).close()
             process.tasks.clear()
 
@@ -167,7 +167,7 @@ class SimulatedThreads:
 H = TypeVar("H", bound=asyncio.Handle)
 
 
-def _unless_dead(handle: H) -> H:
+def _cancel_if_killed(handle: H) -> H:
     process = handle._context.get(PROCESS)  # type: ignore[attr-defined]
     if process is not None and not process.alive:
         handle.cancel()

@@ -1,4 +1,4 @@
-"""The machine that the broker runs on: its disk, its process, and how it dies and comes back."""
+"""The machine that the broker runs on: its disk and its process, with crashes and restarts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from embedded_broker.simulation.disk import Disk
 from embedded_broker.simulation.history import History, Kind
 from embedded_broker.simulation.loop import Process, SimulatedLoop, SimulatedThreads
 from embedded_broker.simulation.network import Network
-from embedded_broker.simulation.schedule import KILL, FailedSync, FullDisk
+from embedded_broker.simulation.schedule import KILL, DiskFullPeriod, FailedSync
 from embedded_broker.simulation.trace import Trace
 from embedded_broker.simulation.wire import PORT
 
@@ -30,7 +30,7 @@ DATA_DIR = Path("/simulated")
 API_KEY_BYTES = 2
 DOWN_S_MAX = 1.0
 DIES_WITHIN_S = 2.0
-"""Of a failed fsync."""
+"""After a failed fsync."""
 SETTLES_WITHIN_S = 20.0
 """Answers from a disk that was full or broken may be on their way that long after it is well again."""
 
@@ -69,12 +69,12 @@ class Machine:
         self._config = BrokerConfig(DATA_DIR, port=PORT, **settings)
         self._loop: SimulatedLoop = network.loop
         self.outside = contextvars.copy_context()
-        """Of no process: restarts are no work of the one that has died."""
+        """A context without a process: a killed process can't run its own restart."""
         self.disk = Disk(self._power_is_cut, self._sync_has_failed)
         self.processes: list[Process] = []
         self.crashes = 0
         self.on_request: Callable[[str], None] = lambda api: None
-        """Told of every request before it is handled."""
+        """Called with the API of every request before it is handled."""
         self.ready = asyncio.Event()
         """Set while connections are taken."""
 
@@ -107,12 +107,12 @@ class Machine:
     def _ended(self, task: asyncio.Task[None]) -> None:
         error = task.exception()
         if self.disk.has_failed and self._process.alive:
-            self._die(power_lost=False)  # as it must
+            self._end_process(power_lost=False)  # as it must
         elif isinstance(error, Exception) and self._process.alive:
             place = traceback.extract_tb(error.__traceback__)[-1]
             where = f"{Path(place.filename).name}:{place.lineno}"
             self._history.found(Kind.BROKEN, f"{task.get_name()} ended: {error!r} at {where}")
-            self._die(power_lost=False)
+            self._end_process(power_lost=False)
 
     def crash(self, operations: int) -> None:
         """As a schedule says it: after so many operations of the disk, or KILL."""
@@ -121,15 +121,15 @@ class Machine:
         else:
             self.cut_power(operations)
 
-    def fill_disk(self, full: FullDisk) -> None:
-        """There is little room for a while."""
-        self.note(f"the disk has room for {full.bytes_left} bytes")
+    def fill_disk(self, full: DiskFullPeriod) -> None:
+        """Leave little disk space for a while."""
+        self.note(f"the disk has space for {full.bytes_left} bytes")
         self.disk.fill(full.bytes_left)
         self._history.may_refuse_until_s = math.inf
-        self._loop.call_later(full.lasts_s, self._make_room, context=self.outside)
+        self._loop.call_later(full.lasts_s, self._free_disk, context=self.outside)
 
-    def _make_room(self) -> None:
-        self.note("the disk has room again")
+    def _free_disk(self) -> None:
+        self.note("the disk has space again")
         self.disk.size_bytes_max = None
         self._history.may_refuse_until_s = self._loop.now_s + SETTLES_WITHIN_S
 
@@ -141,35 +141,35 @@ class Machine:
         self.note("an fsync fails")
         until_s = self._loop.now_s + SETTLES_WITHIN_S
         self._history.may_refuse_until_s = max(self._history.may_refuse_until_s, until_s)
-        self._loop.call_later(DIES_WITHIN_S, self._must_be_dead, self._process, context=self.outside)
+        self._loop.call_later(DIES_WITHIN_S, self._check_ended, self._process, context=self.outside)
 
-    def _must_be_dead(self, process: Process) -> None:
+    def _check_ended(self, process: Process) -> None:
         if process.alive:
             self._history.found(Kind.BROKEN, f"{process.name} goes on after an fsync has failed")
 
     def kill(self) -> None:
         """The process, at once; what it has written is with the operating system."""
         if self._process.alive:
-            self._die(power_lost=False)
+            self._end_process(power_lost=False)
 
     def cut_power(self, after: int) -> None:
         """Of the whole machine, after that many more operations of the disk."""
         if after:
             self.disk.power_cut(after)
         elif self._process.alive:
-            self._die(power_lost=True)
+            self._end_process(power_lost=True)
 
     def _power_is_cut(self) -> None:
-        self._die(power_lost=True)
+        self._end_process(power_lost=True)
 
-    def _die(self, power_lost: bool) -> None:
+    def _end_process(self, power_lost: bool) -> None:
         self.crashes += 1
         self.ready.clear()
         self.note(f"{self._process.name} dies, {'without power' if power_lost else 'killed'}")
         self._loop.kill(self._process)
         down_s = self._random.uniform(0.01, DOWN_S_MAX)
-        self._loop.call_later(down_s, self._come_back, power_lost, context=self.outside)
+        self._loop.call_later(down_s, self._restart, power_lost, context=self.outside)
 
-    def _come_back(self, power_lost: bool) -> None:
+    def _restart(self, power_lost: bool) -> None:
         self.disk.recover(self._random, power_lost)
         self.start()

@@ -1,4 +1,4 @@
-"""A consumer in a group, of either protocol: it processes what it holds, commits, crashes, falls silent, comes back."""
+"""A consumer in a group, of either protocol: processes its partitions, commits, crashes, falls silent, restarts."""
 
 from __future__ import annotations
 
@@ -9,70 +9,70 @@ from collections.abc import Iterable
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.simulation.group_history import GroupHistory, Ownership
 from embedded_broker.simulation.history import History, Kind, TopicPartition
-from embedded_broker.simulation.ledger import Ledger, Tenure
-from embedded_broker.simulation.reading import Reader, fetch_offsets
-from embedded_broker.simulation.wire import Client, Gone
+from embedded_broker.simulation.readers import Reader, fetch_offsets
+from embedded_broker.simulation.wire import Client, NoResponse
 
 NONE = ErrorCode.none
 SESSION_MS = 1_000
 REBALANCE_MS = 2_000
-TROUBLE_CHANCE = 0.06
+FAULT_CHANCE = 0.06
 LATE_CHANCE = 0.5
 FORMER_MAX = 4
-ASK_AGAIN = frozenset(
+RETRIABLE = frozenset(
     {ErrorCode.coordinator_load_in_progress, ErrorCode.coordinator_not_available, ErrorCode.rebalance_in_progress}
 )
-FULL = ErrorCode.not_coordinator
+DISK_FULL = ErrorCode.not_coordinator
 
 
-class Dead(Exception):
-    """This incarnation is over: it has crashed, or left, or was replaced."""
+class MemberStopped(Exception):
+    """The member has crashed, left, or was replaced by another with its instance id; it restarts."""
 
 
-class Lost(Exception):
-    """The member has no place in its group any more, and joins anew."""
+class MembershipLost(Exception):
+    """The member is no longer in its group, and joins again."""
 
 
 class Member(ABC):
-    """One consumer, incarnation after incarnation."""
+    """One consumer, over any number of restarts."""
 
-    def __init__(self, client: Client, history: History, ledger: Ledger, name: str) -> None:
-        self.client, self.history, self.ledger, self.name = client, history, ledger, name
+    def __init__(self, client: Client, history: History, group_history: GroupHistory, name: str) -> None:
+        self.client, self.history, self.group_history, self.name = client, history, group_history, name
         self.random = client.random
-        self.calm = False
-        """No more troubles of its own making."""
-        self.held: dict[TopicPartition, Tenure] = {}
+        self.fault_free = False
+        """Whether it causes no more faults by itself."""
+        self.held: dict[TopicPartition, Ownership] = {}
         self.member_id, self.epoch = "", -1
         self._reader: Reader
         self._committed: dict[TopicPartition, int] = {}
-        self._former: list[tuple[Tenure, int, int]] = []  # tenures that are over, with epoch and offset
+        self._former: list[tuple[Ownership, int, int]] = []  # ownerships that are over, with epoch and offset
 
     @property
     def topic(self) -> str:
         """What it is subscribed to."""
-        return self.ledger.partitions[0][0]
+        return self.group_history.partitions[0][0]
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether it has processed and committed all that it knows of."""
+        """Whether it has processed and committed all records of its partitions."""
         return all(
-            self._committed.get(each) == self._reader.positions.get(each) == self._reader.seen[each].high_watermark
+            self._committed.get(each) == self._reader.positions.get(each) == self._reader.reads[each].high_watermark
             for each in self.held
         )
 
     async def run(self) -> None:
-        """For ever."""
+        """Run until cancelled."""
         while True:
-            self._reader = Reader(self.client, self.history, self.name, self.ledger.partitions, False)
-            for seen in self._reader.seen.values():
-                seen.whole = False
+            self._reader = Reader(self.client, self.history, self.name, self.group_history.partitions, False)
+            for reads in self._reader.reads.values():
+                reads.complete = False
             try:
                 await self._live()
-            except Dead:
-                self.forget()
+            except MemberStopped:
+                self.release_all()
                 self.client.disconnect()
-                await asyncio.sleep(0 if self.calm else self.random.uniform(0, 3))
+                await asyncio.sleep(0 if self.fault_free else self.random.uniform(0, 3))
 
     async def _live(self) -> None:
         while True:
@@ -80,24 +80,24 @@ class Member(ABC):
                 await self.join()
                 while True:
                     await self._cycle()
-            except Lost:
-                self.forget()
-            except Gone:
+            except MembershipLost:
+                self.release_all()
+            except NoResponse:
                 await self.client.pause()
 
     async def _cycle(self) -> None:
-        await self.attend()
+        await self.heartbeat()
         if self.random.random() < LATE_CHANCE:
             await self._commit_late()
         if self.held:
             await self._process()
-            if self.calm or self.random.random() < 0.6:
+            if self.fault_free or self.random.random() < 0.6:
                 await self.commit(list(self.held))
         await asyncio.sleep(self.random.uniform(0.02, 0.2))
-        if not self.calm and self.random.random() < TROUBLE_CHANCE:
-            await self._have_trouble()
+        if not self.fault_free and self.random.random() < FAULT_CHANCE:
+            await self._inject_fault()
 
-    async def _have_trouble(self) -> None:
+    async def _inject_fault(self) -> None:
         what = self.random.choice(("crash", "silence", "silence", "leave"))
         if what == "silence":
             await asyncio.sleep(self.random.uniform(0.3, 4))
@@ -106,87 +106,87 @@ class Member(ABC):
                 await self.commit(list(self.held))
             return
         if what == "leave":
-            with contextlib.suppress(Gone):  # whoever leaves doesn't wait for the answer for ever
+            with contextlib.suppress(NoResponse):  # whoever leaves doesn't wait for the answer for ever
                 await self.leave()
-        raise Dead
+        raise MemberStopped
 
     async def _process(self) -> None:
         for partition, records in (await self._reader.poll(max_wait_ms=100)).items():
-            self.ledger.processed[partition].update(records)
+            self.group_history.processed[partition].update(records)
 
     async def commit(self, partitions: Iterable[TopicPartition]) -> None:
-        """Say how far it is. Raises Gone, Lost."""
+        """Commit its positions. Raises NoResponse, MembershipLost."""
         for partition in partitions:
             offset = self._reader.positions[partition]
             if offset != self._committed.get(partition):
                 error_code = await self._commit(self.held[partition], self.member_id, self.epoch, offset)
                 if error_code is NONE:
                     self._committed[partition] = offset
-                elif error_code is FULL:
+                elif error_code is DISK_FULL:
                     self.history.refused(self.client.now_s, f"{self.name}: {error_code.name}")
                 else:
                     self.commit_refused(error_code)
 
-    async def _commit(self, tenure: Tenure, member_id: str, epoch: int, offset: int) -> ErrorCode:
-        commit = self.ledger.sent(tenure, epoch, offset)
-        partition = {"partition_index": tenure.partition[1], "committed_offset": offset, "committed_metadata": ""}
+    async def _commit(self, ownership: Ownership, member_id: str, epoch: int, offset: int) -> ErrorCode:
+        commit = self.group_history.sent(ownership, epoch, offset)
+        partition = {"partition_index": ownership.partition[1], "committed_offset": offset, "committed_metadata": ""}
         answer = await self.client.call(
             "offset_commit",
             9,
-            group_id=self.ledger.group,
+            group_id=self.group_history.group,
             member_id=member_id,
             generation_id_or_member_epoch=epoch,
             group_instance_id=self.instance_id,
-            topics=[{"name": tenure.partition[0], "partitions": [partition]}],
+            topics=[{"name": ownership.partition[0], "partitions": [partition]}],
         )
         error_code: ErrorCode = answer.topics[0].partitions[0].error_code
         if error_code is NONE:
-            self.ledger.accepted(commit)
+            self.group_history.accepted(commit)
         else:
             commit.refused = True
         return error_code
 
     async def _commit_late(self) -> None:
-        """As a request that was long on its way: what once was its to commit."""
-        late = [each for each in self._former if each[0].over is not None]
+        """Send a commit for a partition that it no longer owns, as a delayed request would arrive."""
+        late = [each for each in self._former if each[0].ended is not None]
         if late:
-            tenure, epoch, offset = late[-1]
+            ownership, epoch, offset = late[-1]
             self._former.remove(late[-1])
-            await self._commit(tenure, tenure.member_id, epoch, offset)
+            await self._commit(ownership, ownership.member_id, epoch, offset)
 
-    async def take(self, tenures: Iterable[Tenure]) -> None:
-        """Begin where the group stands. Raises Gone; then the partitions are not held."""
-        found = {tenure.partition: tenure for tenure in tenures}
+    async def take(self, ownerships: Iterable[Ownership]) -> None:
+        """Own more partitions, from the committed offsets on. Raises NoResponse; then it doesn't own them."""
+        found = {ownership.partition: ownership for ownership in ownerships}
         if not found:
             return
-        sent = self.ledger.tick()
-        offsets = await fetch_offsets(self.client, self.ledger.group, list(found))
+        sent = self.group_history.tick()
+        offsets = await fetch_offsets(self.client, self.group_history.group, list(found))
         for partition, offset in offsets.items():
-            self.ledger.check_fetched(partition, offset, sent)
+            self.group_history.check_fetched(partition, offset, sent)
             self._reader.positions[partition] = max(offset, 0)
             self._committed[partition] = max(offset, 0)
         self.held.update(found)
-        self._hold_only()
+        self._seek_to_held()
 
-    def let_go(self, partitions: Iterable[TopicPartition]) -> list[Tenure]:
-        """Hold them no more."""
+    def release(self, partitions: Iterable[TopicPartition]) -> list[Ownership]:
+        """Give up partitions; returns their ownerships."""
         gone = [self.held.pop(partition) for partition in partitions]
-        for tenure in gone:
-            self._former.append((tenure, self.epoch, self._reader.positions.get(tenure.partition, 0)))
-            self._committed.pop(tenure.partition, None)
+        for ownership in gone:
+            self._former.append((ownership, self.epoch, self._reader.positions.get(ownership.partition, 0)))
+            self._committed.pop(ownership.partition, None)
         del self._former[:-FORMER_MAX]
-        self._hold_only()
+        self._seek_to_held()
         return gone
 
-    def _hold_only(self) -> None:
+    def _seek_to_held(self) -> None:
         self._reader.positions = {each: self._reader.positions.get(each, 0) for each in self.held}
 
-    def forget(self) -> None:
-        """Nothing is held any more."""
-        self.let_go(list(self.held))
+    def release_all(self) -> None:
+        """Give up all partitions."""
+        self.release(list(self.held))
 
-    def puzzled(self, what: str, error_code: ErrorCode) -> None:
-        """The broker has given an answer that nothing explains."""
+    def unexplained(self, what: str, error_code: ErrorCode) -> None:
+        """Record an error that no fault explains as a violation."""
         self.history.found(Kind.BROKEN, f"{self.name}: {what} gave {error_code.name}")
 
     @property
@@ -196,16 +196,16 @@ class Member(ABC):
 
     @abstractmethod
     async def join(self) -> None:
-        """Get a place in the group. Raises Gone, Dead."""
+        """Join the group. Raises NoResponse, MemberStopped."""
 
     @abstractmethod
-    async def attend(self) -> None:
-        """One heartbeat and what it leads to. Raises Gone, Lost, Dead."""
+    async def heartbeat(self) -> None:
+        """Send a heartbeat, and act on its response. Raises NoResponse, MembershipLost, MemberStopped."""
 
     @abstractmethod
     async def leave(self) -> None:
-        """Raises Gone."""
+        """Raises NoResponse."""
 
     @abstractmethod
     def commit_refused(self, error_code: ErrorCode) -> None:
-        """Raises Lost, Dead."""
+        """Raises MembershipLost, MemberStopped."""

@@ -1,4 +1,4 @@
-"""A member of a consumer group (KIP-848): the broker says what it shall hold, and it says what it holds."""
+"""A member of a consumer group (KIP-848) in the group workload: follows the broker's assignment."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.simulation.group_history import GroupHistory, Ownership
 from embedded_broker.simulation.history import History, TopicPartition
-from embedded_broker.simulation.ledger import Ledger, Tenure
-from embedded_broker.simulation.member import ASK_AGAIN, FULL, NONE, REBALANCE_MS, Lost, Member
+from embedded_broker.simulation.member import DISK_FULL, NONE, REBALANCE_MS, RETRIABLE, Member, MembershipLost
 from embedded_broker.simulation.wire import Client
 
 JOIN, LEAVE = 0, -1
@@ -18,14 +18,14 @@ STALE = frozenset({ErrorCode.stale_member_epoch})
 
 
 class ModernMember(Member):
-    """See the module. It gives back before it takes, and says so with the next heartbeat."""
+    """A member of a consumer group. It revokes partitions before it takes others, and confirms by heartbeat."""
 
-    def __init__(self, client: Client, history: History, ledger: Ledger, name: str) -> None:
-        super().__init__(client, history, ledger, name)
+    def __init__(self, client: Client, history: History, group_history: GroupHistory, name: str) -> None:
+        super().__init__(client, history, group_history, name)
         self._topic_id = UUID(int=0)
         self._says_all = True
         self._has_changed = False
-        self._given_back: list[Tenure] = []
+        self._given_back: list[Ownership] = []
 
     @property
     def instance_id(self) -> str | None:
@@ -37,16 +37,16 @@ class ModernMember(Member):
         self._says_all = True
         if self.epoch > JOIN:
             return
-        self.forget()
+        self.release_all()
         self.member_id = str(UUID(int=self.random.getrandbits(128), version=4))
         self.epoch = JOIN
         while self.epoch == JOIN:
             try:
-                await self.attend()
-            except Lost:
+                await self.heartbeat()
+            except MembershipLost:
                 await self.client.pause()
 
-    async def attend(self) -> None:
+    async def heartbeat(self) -> None:
         """See Member."""
         answer = await self.client.call("consumer_group_heartbeat", 1, **self._heartbeat())
         if answer.error_code is NONE:
@@ -58,29 +58,29 @@ class ModernMember(Member):
             self._says_all = self._has_changed = False
             if answer.assignment is not None:
                 await self._follow(answer.assignment)
-        elif answer.error_code is FULL:
+        elif answer.error_code is DISK_FULL:
             self.history.refused(self.client.now_s, f"{self.name}: a heartbeat gave {answer.error_code.name}")
         elif answer.error_code in FENCED:
             self._is_fenced()
-        elif answer.error_code not in ASK_AGAIN:
-            self.puzzled("heartbeat", answer.error_code)
+        elif answer.error_code not in RETRIABLE:
+            self.unexplained("heartbeat", answer.error_code)
             self._is_fenced()
 
     def _is_fenced(self) -> None:
-        """Give up all, and join anew under another id. Raises Lost."""
-        self._given_back += self.let_go(list(self.held))
+        """Release all partitions, and join again with another id. Raises MembershipLost."""
+        self._given_back += self.release(list(self.held))
         self._end_given_back()
         self.epoch = -1
-        raise Lost
+        raise MembershipLost
 
     def _end_given_back(self) -> None:
-        for tenure in self._given_back:
-            self.ledger.end(tenure)
+        for ownership in self._given_back:
+            self.group_history.end(ownership)
         self._given_back.clear()
 
     def _heartbeat(self) -> dict[str, Any]:
         fields: dict[str, Any] = {
-            "group_id": self.ledger.group,
+            "group_id": self.group_history.group,
             "member_id": self.member_id,
             "member_epoch": self.epoch,
             "rebalance_timeout": -1,
@@ -95,7 +95,10 @@ class ModernMember(Member):
         return fields
 
     async def _follow(self, assignment: Any) -> None:
-        """Give back what isn't in it, then take what is. Raises Gone; what is missing is told again then."""
+        """Revoke partitions that aren't assigned, then take those that are.
+
+        Raises NoResponse; the next heartbeat gets the whole assignment again then.
+        """
         wanted: set[TopicPartition] = set()
         for topic in assignment.topic_partitions:
             self._topic_id = topic.topic_id
@@ -105,31 +108,31 @@ class ModernMember(Member):
         self._has_changed = bool(leaving or coming)
         if leaving and self.random.random() < 0.7:
             await self.commit(leaving)
-        self._given_back += self.let_go(leaving)
-        await self.take([Tenure(self.member_id, partition) for partition in coming])
+        self._given_back += self.release(leaving)
+        await self.take([Ownership(self.member_id, partition) for partition in coming])
 
     async def leave(self) -> None:
         """See Member."""
-        fields = {"group_id": self.ledger.group, "member_id": self.member_id, "member_epoch": LEAVE}
-        tenures = [*self.let_go(list(self.held)), *self._given_back]
+        fields = {"group_id": self.group_history.group, "member_id": self.member_id, "member_epoch": LEAVE}
+        ownerships = [*self.release(list(self.held)), *self._given_back]
         self._given_back.clear()
         self.epoch = -1
         answer = await self.client.call(
             "consumer_group_heartbeat", 1, rebalance_timeout=-1, topic_partitions=None, **fields
         )
         if answer.error_code is NONE:
-            for tenure in tenures:
-                self.ledger.end(tenure)
+            for ownership in ownerships:
+                self.group_history.end(ownership)
 
     def commit_refused(self, error_code: ErrorCode) -> None:
         """See Member."""
         if error_code in FENCED:
             self._is_fenced()
         elif error_code not in STALE:  # then the next heartbeat tells the epoch
-            self.puzzled("a commit", error_code)
+            self.unexplained("a commit", error_code)
 
-    def forget(self) -> None:
-        """See Member. Whoever has forgotten what it held is another member."""
-        super().forget()
+    def release_all(self) -> None:
+        """See Member. It joins with a new id afterwards."""
+        super().release_all()
         self._given_back.clear()
         self.epoch = -1

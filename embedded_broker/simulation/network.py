@@ -1,4 +1,4 @@
-"""Connections in memory: ordered within one direction of one connection, and delayed, cut up and lost by chance."""
+"""Simulated connections: ordered within one direction of one connection, with random delays, splits and losses."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ MakeProtocol = Callable[[], asyncio.BaseProtocol]
 
 
 @dataclass(frozen=True, slots=True)
-class Weather:
-    """How bad a network is."""
+class NetworkConditions:
+    """Delays and failures of a network."""
 
     delay_s_max: float
     stall_s_max: float
@@ -29,7 +29,7 @@ class Weather:
     """That a connection breaks at a write."""
 
 
-CALM = Weather(0.001, 0.0, 0.0, 0.0, 0.0)
+GOOD_CONDITIONS = NetworkConditions(0.001, 0.0, 0.0, 0.0, 0.0)
 
 
 @dataclass(slots=True)
@@ -142,15 +142,15 @@ class Listening:
 
 
 class Network:
-    """All hosts' connections. `weather` may change at any time."""
+    """All hosts' connections. `conditions` may change at any time."""
 
-    def __init__(self, loop: SimulatedLoop, random: Random, weather: Weather, trace: Trace) -> None:
-        self.loop, self._random, self.weather, self.trace = loop, random, weather, trace
+    def __init__(self, loop: SimulatedLoop, random: Random, conditions: NetworkConditions, trace: Trace) -> None:
+        self.loop, self._random, self.conditions, self.trace = loop, random, conditions, trace
         self.listeners: dict[int, _Listener] = {}
         self.links: dict[Link, None] = {}
         self._count = 0
         self.on_answer: Callable[[str], None] = lambda api: None
-        """Told of every answer that a client gets."""
+        """Called with the API of every response that a client gets."""
         loop.create_server = self._listen  # type: ignore[method-assign, assignment]
 
     async def _listen(self, make: MakeProtocol, host: str, port: int, backlog: int = 100) -> Listening:
@@ -162,10 +162,10 @@ class Network:
 
     def delay_s(self) -> float:
         """Of one piece."""
-        weather = self.weather
-        if weather.stall_chance and self._random.random() < weather.stall_chance:
-            return self._random.uniform(0, weather.stall_s_max)
-        return self._random.uniform(weather.delay_s_max / 10, weather.delay_s_max)
+        conditions = self.conditions
+        if conditions.stall_chance and self._random.random() < conditions.stall_chance:
+            return self._random.uniform(0, conditions.stall_s_max)
+        return self._random.uniform(conditions.delay_s_max / 10, conditions.delay_s_max)
 
     async def connect(self, port: int, make: MakeProtocol) -> Any:
         """A connection to whoever listens; the protocol. Raises ConnectionRefusedError."""
@@ -186,11 +186,15 @@ class Network:
 
     def carry(self, link: Link, data: bytes) -> None:
         """Have something written at one end arrive at the other, some time."""
-        chance, weather = self._random.random, self.weather
-        if weather.cut_chance and chance() < weather.cut_chance:
+        chance, conditions = self._random.random, self.conditions
+        if conditions.cut_chance and chance() < conditions.cut_chance:
             self._cut(link, data[: self._random.randrange(len(data) + 1)])
             return
-        at = self._random.randrange(len(data) + 1) if weather.split_chance and chance() < weather.split_chance else 0
+        at = (
+            self._random.randrange(len(data) + 1)
+            if conditions.split_chance and chance() < conditions.split_chance
+            else 0
+        )
         for piece in (data[:at], data[at:]):
             if piece:
                 self._send(link, piece)

@@ -1,4 +1,4 @@
-"""One simulated run: a broker that crashes, clients that don't give up, a network in between; all from one seed."""
+"""`simulate` runs the schedule of one seed: called by the command `simulate` and by tests."""
 
 from __future__ import annotations
 
@@ -9,23 +9,27 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from random import Random
 
+from embedded_broker.simulation.group_workload import GroupWorkload
 from embedded_broker.simulation.history import Kind, Violation
-from embedded_broker.simulation.keeping import Keeping
-from embedded_broker.simulation.loop import SimulatedLoop, Stuck
-from embedded_broker.simulation.schedule import Play, Schedule
-from embedded_broker.simulation.sharing import Sharing
-from embedded_broker.simulation.world import Drama, World
-from embedded_broker.simulation.writing import Writing
+from embedded_broker.simulation.loop import Deadlock, SimulatedLoop
+from embedded_broker.simulation.producer_workload import ProducerWorkload
+from embedded_broker.simulation.retention_workload import RetentionWorkload
+from embedded_broker.simulation.schedule import Schedule, WorkloadKind
+from embedded_broker.simulation.world import Workload, World
 
-DRAMAS: Mapping[Play, Callable[[World], Drama]] = {Play.WRITING: Writing, Play.SHARING: Sharing, Play.KEEPING: Keeping}
+WORKLOADS: Mapping[WorkloadKind, Callable[[World], Workload]] = {
+    WorkloadKind.PRODUCERS: ProducerWorkload,
+    WorkloadKind.GROUPS: GroupWorkload,
+    WorkloadKind.RETENTION: RetentionWorkload,
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Of one run."""
+    """The result of one run."""
 
     seed: int
-    plays: tuple[str, ...]
+    workloads: tuple[str, ...]
     violations: tuple[Violation, ...]
     digest: str
     """Of everything that happened: the same for the same seed."""
@@ -81,19 +85,19 @@ def simulate(seed: int) -> Result:
         it = World(seed, loop, schedule)
         world.append(it)
         with _logging_to(it):
-            await it.run([DRAMAS[play](it) for play in schedule.plays])
+            await it.run([WORKLOADS[kind](it) for kind in schedule.workloads])
 
     with _no_collector():
         try:
             loop.run_until_complete(main())
-        except Stuck as error:
+        except Deadlock as error:
             world[0].history.found(Kind.BROKEN, f"not done after {loop.now_s:.0f} s: {error!r}")
         it = world[0]
         for failure in loop.failures:
             it.history.found(Kind.BROKEN, failure)
         result = Result(
             seed,
-            tuple(schedule.plays),
+            tuple(schedule.workloads),
             tuple(it.history.violations),
             it.trace.digest,
             it.trace.events,
@@ -103,6 +107,6 @@ def simulate(seed: int) -> Result:
         )
         for process in (*it.machine.processes, *it.groups):
             loop.kill(process)
-            loop.bury(process)
+            loop.discard_tasks(process)
         loop.close()
     return result

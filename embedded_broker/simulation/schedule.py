@@ -1,4 +1,4 @@
-"""What a seed stands for, besides every single delay: the weather, the disasters, and which plays are given."""
+"""The schedule of a run, derived from its seed: network conditions, faults and workloads."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
 
-from embedded_broker.simulation.network import Weather
+from embedded_broker.simulation.network import NetworkConditions
 
 KILL = -1
-"""Instead of a number of operations until the power goes: only the process dies."""
-AMBUSHED = (
+"""Instead of a number of operations until the power fails: only the process is killed."""
+CRASH_TARGETS = (
     *("end_txn",) * 4,
     "produce",
     "txn_offset_commit",
@@ -20,29 +20,29 @@ AMBUSHED = (
 )
 
 
-class Play(StrEnum):
+class WorkloadKind(StrEnum):
     """What clients do in a run."""
 
-    WRITING = "writing"
+    PRODUCERS = "producers"
     """Idempotent and transactional producers, readers, a copier."""
-    SHARING = "sharing"
+    GROUPS = "groups"
     """Consumers share a topic in groups of both protocols."""
-    KEEPING = "keeping"
+    RETENTION = "retention"
     """Compaction and retention work while others write and read."""
 
 
-PLAYBILL = (
-    (Play.WRITING,),
-    (Play.SHARING,),
-    (Play.KEEPING,),
-    (Play.WRITING, Play.SHARING, Play.KEEPING),
+KINDS_BY_SEED = (
+    (WorkloadKind.PRODUCERS,),
+    (WorkloadKind.GROUPS,),
+    (WorkloadKind.RETENTION,),
+    (WorkloadKind.PRODUCERS, WorkloadKind.GROUPS, WorkloadKind.RETENTION),
 )
-"""Seed by seed, over and over."""
+"""By the seed's remainder."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ambush:
-    """A crash at the moment that the broker gets the `count`-th request of an API, or a client that answer."""
+class TargetedCrash:
+    """A crash when the broker gets the `count`-th request of an API, or a client gets its `count`-th response."""
 
     api: str
     count: int
@@ -52,8 +52,8 @@ class Ambush:
 
 
 @dataclass(frozen=True, slots=True)
-class FullDisk:
-    """For a while the disk takes only `bytes_left` more."""
+class DiskFullPeriod:
+    """From `at_s` on, for `lasts_s`, the disk has space for only `bytes_left` more."""
 
     at_s: float
     lasts_s: float
@@ -62,7 +62,7 @@ class FullDisk:
 
 @dataclass(frozen=True, slots=True)
 class FailedSync:
-    """An fsync reports an error, once, after `operations` that don't."""
+    """One fsync fails, after `operations` that succeed."""
 
     at_s: float
     operations: int
@@ -70,16 +70,16 @@ class FailedSync:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Of one seed."""
+    """All parameters of one run."""
 
-    plays: tuple[Play, ...]
-    weather: Weather
+    workloads: tuple[WorkloadKind, ...]
+    conditions: NetworkConditions
     client_timeout_s: float
     disk_delay_s_max: float
     crashes: tuple[tuple[float, int], ...]
     """(seconds, operations of the disk until the power goes, or KILL)."""
-    ambushes: tuple[Ambush, ...]
-    full_disk: FullDisk | None
+    targeted_crashes: tuple[TargetedCrash, ...]
+    disk_full: DiskFullPeriod | None
     failed_sync: FailedSync | None
     batches: int
     """Of each plain producer."""
@@ -92,25 +92,25 @@ class Schedule:
     def of(cls, seed: int) -> Schedule:
         """The same for the same seed, always."""
         random = Random(f"{seed} schedule")
-        is_calm = random.random() < 0.2
-        weather = Weather(
+        is_good = random.random() < 0.2
+        conditions = NetworkConditions(
             random.choice((0.002, 0.01, 0.05)),
             8.0,
-            0.0 if is_calm else random.choice((0.0, 0.005, 0.02)),
+            0.0 if is_good else random.choice((0.0, 0.005, 0.02)),
             random.choice((0.0, 0.2)),
-            0.0 if is_calm else random.choice((0.0, 0.01, 0.03)),
+            0.0 if is_good else random.choice((0.0, 0.01, 0.03)),
         )
         crashes = [(random.uniform(0.05, 5.0), _operations(random)) for _ in range(random.randint(1, 6))]
-        ambushes = [_ambush(random) for _ in range(random.randint(2, 5))]
-        full = FullDisk(random.uniform(0.3, 3.0), random.uniform(0.5, 6.0), random.randrange(1_000))
+        targeted_crashes = [_targeted_crash(random) for _ in range(random.randint(2, 5))]
+        full = DiskFullPeriod(random.uniform(0.3, 3.0), random.uniform(0.5, 6.0), random.randrange(1_000))
         failed = FailedSync(random.uniform(0.3, 3.0), random.randrange(20))
         return cls(
-            PLAYBILL[seed % len(PLAYBILL)],
-            weather,
+            KINDS_BY_SEED[seed % len(KINDS_BY_SEED)],
+            conditions,
             random.choice((1.0, 5.0)),
             random.choice((0.005, 0.05, 0.2)),
             tuple(sorted(crashes)),
-            tuple(ambushes),
+            tuple(targeted_crashes),
             full if random.random() < 0.35 else None,
             failed if random.random() < 0.25 else None,
             random.randint(10, 40),
@@ -119,10 +119,10 @@ class Schedule:
         )
 
 
-def _ambush(random: Random) -> Ambush:
-    api, count, on_request = random.choice(AMBUSHED), random.randint(1, 15), random.random() < 0.5
+def _targeted_crash(random: Random) -> TargetedCrash:
+    api, count, on_request = random.choice(CRASH_TARGETS), random.randint(1, 15), random.random() < 0.5
     # What a request leads to on the disk comes within few operations.
-    return Ambush(api, count, on_request, random.randrange(1, 10) if on_request else _operations(random))
+    return TargetedCrash(api, count, on_request, random.randrange(1, 10) if on_request else _operations(random))
 
 
 def _operations(random: Random) -> int:

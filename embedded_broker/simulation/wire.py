@@ -20,7 +20,7 @@ CORRELATION_BYTES = 4
 PORT = 9092
 
 
-class Gone(Exception):
+class NoResponse(Exception):
     """The connection broke, or no answer came in time: what was asked may have been done, or not, or be done yet."""
 
 
@@ -81,7 +81,7 @@ class _Connection(asyncio.Protocol):
         self.is_open = False
         for _, future, _ in self._waiting.values():
             if not future.done():
-                future.set_exception(Gone(f"{exc}"))
+                future.set_exception(NoResponse(f"{exc}"))
                 future.exception()  # nobody may be waiting for it
         self._waiting.clear()
 
@@ -99,7 +99,7 @@ class _Connection(asyncio.Protocol):
 
 
 class Client:
-    """Connects when it has to. After Gone, the next request goes over a new connection."""
+    """Connects when it has to. After NoResponse, the next request goes over a new connection."""
 
     def __init__(self, network: Network, random: Random, timeout_s: float) -> None:
         """`timeout_s`: how long an answer may take."""
@@ -131,16 +131,16 @@ class Client:
         return self._connection.send(name, version, fields)
 
     async def answer(self, future: asyncio.Future[Any]) -> Any:
-        """Wait for an answer. Raises Gone; then the connection is closed, as clients do."""
+        """Wait for an answer. Raises NoResponse; then the connection is closed, as clients do."""
         try:
             async with asyncio.timeout(self._timeout_s):
                 return await asyncio.shield(future)
         except TimeoutError as error:
             self.disconnect()
-            raise Gone("no answer in time") from error
+            raise NoResponse("no answer in time") from error
 
     async def call(self, name: str, version: int, **fields: Any) -> Any:
-        """Send and wait. Raises Gone."""
+        """Send and wait. Raises NoResponse."""
         return await self.answer(await self.send(name, version, **fields))
 
     async def ask(self, name: str, version: int, **fields: Any) -> Any:
@@ -148,11 +148,11 @@ class Client:
         while True:
             try:
                 return await self.call(name, version, **fields)
-            except Gone:
+            except NoResponse:
                 await self.pause()
 
     def disconnect(self) -> None:
-        """Close the connection. Requests under way are Gone."""
+        """Close the connection. Requests under way are NoResponse."""
         if self._connection is not None and self._connection.is_open:
             self._connection.close()
 

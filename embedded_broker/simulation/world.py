@@ -1,4 +1,4 @@
-"""All that takes part in one run: the machine, the network, the clients of its plays, and the order of events."""
+"""All parts of one simulated run: the machine, the network, the clients of its workloads. Created by `run.simulate`."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from embedded_broker.simulation import checker
 from embedded_broker.simulation.history import History, Kind, Topic, TopicPartition
 from embedded_broker.simulation.loop import Process, SimulatedLoop
 from embedded_broker.simulation.machine import Machine
-from embedded_broker.simulation.network import CALM, Network
-from embedded_broker.simulation.reading import Reader
-from embedded_broker.simulation.schedule import PLAYBILL, Schedule
+from embedded_broker.simulation.network import GOOD_CONDITIONS, Network
+from embedded_broker.simulation.readers import Reader
+from embedded_broker.simulation.schedule import KINDS_BY_SEED, Schedule
 from embedded_broker.simulation.trace import Trace
-from embedded_broker.simulation.transacting import Transactor
-from embedded_broker.simulation.wire import Client, Gone
+from embedded_broker.simulation.transactional import TransactionalClient
+from embedded_broker.simulation.wire import Client, NoResponse
 
 DEADLINE_S = 120.0
-"""Of virtual time: whatever isn't done by then never will be."""
+"""Virtual time after which a run counts as hung."""
 SCAN_BYTES_MAX = 30_000
 Logs = Mapping[TopicPartition, checker.Log]
 
 
-class Drama(Protocol):
-    """Clients of one kind and what is asked of them. See `schedule.Play`."""
+class Workload(Protocol):
+    """Clients of one kind, and the checks of their results. See `schedule.WorkloadKind`."""
 
     @property
     def topics(self) -> Sequence[Topic]:
-        """What it works on."""
+        """Topics that its clients use."""
 
     @property
     def transactional_ids(self) -> Sequence[str]:
@@ -40,29 +40,29 @@ class Drama(Protocol):
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """Of BrokerConfig."""
+        """Fields of BrokerConfig."""
 
     async def work(self) -> None:
-        """Through all disasters, until everything is written and read."""
+        """Run the clients, during all faults, until everything is written and read."""
 
     async def settle(self) -> None:
-        """The disasters are over: come to rest."""
+        """Wait until its clients have recovered; no more faults happen."""
 
     async def audit(self, committed: Logs, everything: Logs) -> None:
-        """Compare with what stands in the logs at the end; nothing else runs any more."""
+        """Compare the clients' results with the logs at the end, when no client runs any more."""
 
 
 class World:
-    """See the module."""
+    """The state of one run."""
 
     def __init__(self, seed: int, loop: SimulatedLoop, schedule: Schedule) -> None:
         self.seed, self.loop, self.schedule = seed, loop, schedule
         self.trace, self.history = Trace(), History()
-        self.network = Network(loop, self.random("network"), schedule.weather, self.trace)
+        self.network = Network(loop, self.random("network"), schedule.conditions, self.trace)
         self.machine: Machine
         self.groups = [Process("clients", self.network.process_died)]
-        """Clients that end together; the last are those at work."""
-        self._dramas: list[Drama] = []
+        """Processes of clients that are killed together; the last one runs."""
+        self._workloads: list[Workload] = []
         self._passed: dict[tuple[str, bool], int] = {}
 
     def random(self, of: str) -> Random:
@@ -77,25 +77,25 @@ class World:
         """A reader of all partitions of a topic."""
         return Reader(self.client(name), self.history, name, topic.all, committed)
 
-    def transactor(self, name: str, transactional_id: str, implicit: bool) -> Transactor:
+    def txn_client(self, name: str, transactional_id: str, implicit: bool) -> TransactionalClient:
         """A holder of a transactional id."""
-        return Transactor(self.client(name), self.history, transactional_id, implicit)
+        return TransactionalClient(self.client(name), self.history, transactional_id, implicit)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """A client that runs by itself."""
         return self.loop.spawn(self.groups[-1], work)
 
-    async def run(self, dramas: Sequence[Drama]) -> None:
+    async def run(self, workloads: Sequence[Workload]) -> None:
         """Everything, and the audit."""
-        self._dramas += dramas
-        # Every other run of a play has checkpoints at any moment; the others are too small for any.
-        settings: dict[str, Any] = {"scan_bytes_max": SCAN_BYTES_MAX} if self.seed // len(PLAYBILL) % 2 else {}
-        for drama in dramas:
-            settings |= drama.settings
-            self.history.topics.update((topic.name, topic) for topic in drama.topics)
+        self._workloads += workloads
+        # Every other run of a workload writes checkpoints often; the others are too small for any.
+        settings: dict[str, Any] = {"scan_bytes_max": SCAN_BYTES_MAX} if self.seed // len(KINDS_BY_SEED) % 2 else {}
+        for workload in workloads:
+            settings |= workload.settings
+            self.history.topics.update((topic.name, topic) for topic in workload.topics)
         self.machine = Machine(self.network, self.random("machine"), self.history, self.trace, settings)
-        self.network.on_answer = partial(self._passes, on_request=False)
-        self.machine.on_request = partial(self._passes, on_request=True)
+        self.network.on_answer = partial(self._count_message, on_request=False)
+        self.machine.on_request = partial(self._count_message, on_request=True)
         self.machine.start()
         for name, work in (("work", self._work), ("audit", self._audit)):
             try:
@@ -108,27 +108,27 @@ class World:
 
     async def _work(self) -> None:
         await self._create_topics()
-        self._plan_disasters()
-        await asyncio.gather(*(self.spawn(drama.work()) for drama in self._dramas))
-        self.network.weather = CALM
-        await asyncio.gather(*(self.spawn(drama.settle()) for drama in self._dramas))
+        self._schedule_faults()
+        await asyncio.gather(*(self.spawn(workload.work()) for workload in self._workloads))
+        self.network.conditions = GOOD_CONDITIONS
+        await asyncio.gather(*(self.spawn(workload.settle()) for workload in self._workloads))
 
-    def _plan_disasters(self) -> None:
+    def _schedule_faults(self) -> None:
         schedule, machine, later = self.schedule, self.machine, self.loop.call_later
         for at_s, operations in schedule.crashes:
             later(at_s, machine.crash, operations, context=machine.outside)
-        if schedule.full_disk is not None:
-            later(schedule.full_disk.at_s, machine.fill_disk, schedule.full_disk, context=machine.outside)
+        if schedule.disk_full is not None:
+            later(schedule.disk_full.at_s, machine.fill_disk, schedule.disk_full, context=machine.outside)
         if schedule.failed_sync is not None:
             later(schedule.failed_sync.at_s, machine.fail_sync, schedule.failed_sync, context=machine.outside)
 
-    def _passes(self, api: str, on_request: bool) -> None:
-        """A request or an answer: is it what an ambush waits for?"""
+    def _count_message(self, api: str, on_request: bool) -> None:
+        """Count a request or response, and crash the machine if it is the target of a crash."""
         moment = api, on_request
         count = self._passed[moment] = self._passed.get(moment, 0) + 1
-        for ambush in self.schedule.ambushes:
-            if (ambush.api, ambush.on_request, ambush.count) == (*moment, count):
-                self.loop.call_soon(self.machine.crash, ambush.operations, context=self.machine.outside)
+        for crash in self.schedule.targeted_crashes:
+            if (crash.api, crash.on_request, crash.count) == (*moment, count):
+                self.loop.call_soon(self.machine.crash, crash.operations, context=self.machine.outside)
 
     async def _create_topics(self) -> None:
         client = self.client("admin")
@@ -140,11 +140,11 @@ class World:
             assert error_code in (ErrorCode.none, ErrorCode.topic_already_exists), error_code
 
     async def _audit(self) -> None:
-        """Cut the power once more, then look at what is there."""
+        """Cut the power once more, then read and check everything."""
         self.machine.cut_power(0)
-        for drama in self._dramas:
-            for transactional_id in drama.transactional_ids:
-                await self.transactor(f"audit of {transactional_id}", transactional_id, False).initialise()
+        for workload in self._workloads:
+            for transactional_id in workload.transactional_ids:
+                await self.txn_client(f"audit of {transactional_id}", transactional_id, False).initialise()
         committed: dict[TopicPartition, checker.Log] = {}
         everything: dict[TopicPartition, checker.Log] = {}
         keys: dict[TopicPartition, Mapping[int, bytes]] = {}
@@ -152,22 +152,22 @@ class World:
             for logs, level in ((committed, True), (everything, False)):
                 reader = self.reader(f"audit of {topic.name}, {level}", topic, level)
                 await read_to_the_end(reader)
-                logs.update({partition: seen.values for partition, seen in reader.seen.items()})
+                logs.update({partition: reads.values for partition, reads in reader.reads.items()})
                 if committed is logs and topic.is_compacted:
-                    keys.update({partition: seen.keys for partition, seen in reader.seen.items()})
+                    keys.update({partition: reads.keys for partition, reads in reader.reads.items()})
         checker.check(self.history, committed, everything)
         for partition, found in keys.items():
             checker.check_keys(self.history, partition, committed[partition], found)
-        for drama in self._dramas:
-            await drama.audit(committed, everything)
+        for workload in self._workloads:
+            await workload.audit(committed, everything)
 
 
 async def read_until(reader: Reader, done: asyncio.Event) -> None:
-    """Poll whatever comes, through all mishaps."""
+    """Poll until `done`, also after lost connections."""
     while not done.is_set():
         try:
             await reader.poll()
-        except Gone:
+        except NoResponse:
             await reader.client.pause()
 
 
@@ -177,10 +177,10 @@ async def read_to_the_end(reader: Reader) -> None:
         try:
             before = dict(reader.positions)
             await reader.poll(max_wait_ms=200)
-        except Gone:
+        except NoResponse:
             await reader.client.pause()
         else:
             if reader.positions == before and all(
-                reader.positions[each] >= seen.high_watermark for each, seen in reader.seen.items()
+                reader.positions[each] >= reads.high_watermark for each, reads in reader.reads.items()
             ):
                 return

@@ -35,9 +35,9 @@ from embedded_broker.state.consumer_types import (
     ConsumerGroupState,
     ConsumerHeartbeat,
     ConsumerTimer,
+    HeartbeatRejected,
     MemberState,
     Partitions,
-    Refused,
     RevocationExpired,
     SessionExpired,
     Unwatch,
@@ -84,7 +84,7 @@ class ConsumerGroup:
                 answer = self._leave(request)
             else:
                 answer = self._beat(request, topics)
-        except Refused as refused:
+        except HeartbeatRejected as refused:
             return ConsumerAnswer(refused.error_code, str(refused)), self._end()
         return answer, self._end()
 
@@ -161,7 +161,9 @@ class ConsumerGroup:
 
     def _beat(self, request: ConsumerHeartbeat, topics: Catalog) -> ConsumerAnswer:
         if self.members.get(request.member_id) is None and len(self.members) >= self.config.max_size:
-            raise Refused(ErrorCode.group_max_size_reached, f"the group has {len(self.members)} members already")
+            raise HeartbeatRejected(
+                ErrorCode.group_max_size_reached, f"the group has {len(self.members)} members already"
+            )
         before = self._existing(request)
         member = before.said(request)
         known = self.members.get(before.member_id)
@@ -187,12 +189,14 @@ class ConsumerGroup:
         )
 
     def _existing(self, request: ConsumerHeartbeat) -> ConsumerMember:
-        """The member that a heartbeat comes from, perhaps a new one. Raises Refused."""
+        """The member that a heartbeat comes from, perhaps a new one. Raises HeartbeatRejected."""
         joins = request.member_epoch == JOIN_EPOCH
         if request.instance_id is None:
             member = self.members.get(request.member_id)
             if member is None and not joins:
-                raise Refused(ErrorCode.unknown_member_id, f"{request.member_id} is no member of {self.group_id}")
+                raise HeartbeatRejected(
+                    ErrorCode.unknown_member_id, f"{request.member_id} is no member of {self.group_id}"
+                )
         else:
             member = self.members.static(request.instance_id)
             if joins and member is not None:
@@ -206,9 +210,9 @@ class ConsumerGroup:
 
     def _check_static(self, member: ConsumerMember | None, request: ConsumerHeartbeat) -> ConsumerMember:
         if member is None:
-            raise Refused(ErrorCode.unknown_member_id, f"instance id {request.instance_id} is unknown")
+            raise HeartbeatRejected(ErrorCode.unknown_member_id, f"instance id {request.instance_id} is unknown")
         if member.member_id != request.member_id:
-            raise Refused(
+            raise HeartbeatRejected(
                 ErrorCode.fenced_instance_id, f"{request.instance_id} belongs to the member {member.member_id}"
             )
         return member
@@ -216,7 +220,9 @@ class ConsumerGroup:
     def _replace(self, old: ConsumerMember, member_id: str) -> ConsumerMember:
         """A static member comes back under a new id: it gets the place of its predecessor, which must have left."""
         if not old.is_away:
-            raise Refused(ErrorCode.unreleased_instance_id, f"{old.instance_id} is held by the member {old.member_id}")
+            raise HeartbeatRejected(
+                ErrorCode.unreleased_instance_id, f"{old.instance_id} is held by the member {old.member_id}"
+            )
         target = self.members.targets.get(old.member_id, NOTHING)
         self._remove(old)
         member = replace(old, member_id=member_id, epoch=0, previous_epoch=0)
@@ -255,7 +261,9 @@ class ConsumerGroup:
         if request.instance_id is None:
             member = self.members.get(request.member_id)
             if member is None:
-                raise Refused(ErrorCode.unknown_member_id, f"{request.member_id} is no member of {self.group_id}")
+                raise HeartbeatRejected(
+                    ErrorCode.unknown_member_id, f"{request.member_id} is no member of {self.group_id}"
+                )
         else:
             member = self._check_static(self.members.static(request.instance_id), request)
             if request.member_epoch == LEAVE_STATIC_EPOCH:
@@ -334,13 +342,13 @@ def _revocation_timer(member_id: str) -> str:
 def _check_epoch(member: ConsumerMember, request: ConsumerHeartbeat) -> None:
     """A member may be one epoch behind if it holds no more than it may: the answer with the new epoch was lost.
 
-    Raises Refused.
+    Raises HeartbeatRejected.
     """
     if request.member_epoch == member.epoch:
         return
     missed = request.member_epoch == member.previous_epoch and _within(request.owned, member.assigned)
     if request.member_epoch > member.epoch or not missed:
-        raise Refused(
+        raise HeartbeatRejected(
             ErrorCode.fenced_member_epoch,
             f"the member has epoch {member.epoch}, not {request.member_epoch}; it must give up all and join again",
         )

@@ -23,9 +23,9 @@ from embedded_broker.state.consumer_types import (
 
 @dataclass(frozen=True, slots=True)
 class ConsumerMember:
-    """A member: what it told, and how far its assignment is.
+    """A member: its subscription, and the progress of its assignment.
 
-    `assigned` it may use; `revoking` it must give back, and nobody else gets them before it has.
+    It may use partitions that are `assigned`; it must revoke those in `revoking` before another member gets them.
     """
 
     member_id: str
@@ -65,7 +65,7 @@ class ConsumerMember:
         )
 
 
-# Records. A None stands for a tombstone.
+# Records. None is a tombstone.
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class TargetEpoch:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What a member told."""
+    """Fields that a member sends about itself."""
 
     member_id: str
     member: ConsumerMember | None
@@ -152,7 +152,7 @@ class ConsumerMembers:
         return self._owners.get(partition)
 
     def assignor(self) -> str:
-        """The one that most members ask for; `uniform` when nobody asks."""
+        """The assignor that most members ask for; `uniform` when no member asks for one."""
         votes = Counter(member.assignor for member in self._by_id.values() if member.assignor in ASSIGNORS)
         best = votes.most_common(1)
         return (best[0][0] or UNIFORM) if best else UNIFORM
@@ -193,10 +193,10 @@ class ConsumerMembers:
             if known is not None:
                 self._remove(known)
             return
-        told = _progressed(change.member, known or ConsumerMember(change.member_id))
-        self._by_id[told.member_id] = told
-        if told.instance_id is not None:
-            self._by_instance[told.instance_id] = told.member_id
+        subscribed = _progressed(change.member, known or ConsumerMember(change.member_id))
+        self._by_id[subscribed.member_id] = subscribed
+        if subscribed.instance_id is not None:
+            self._by_instance[subscribed.instance_id] = subscribed.member_id
 
     def _hold(self, change: Current) -> None:
         known = self._by_id.get(change.member_id)
@@ -220,10 +220,10 @@ class ConsumerMembers:
             del self._by_instance[member.instance_id]
 
 
-def _progressed(told: ConsumerMember, progress: ConsumerMember) -> ConsumerMember:
+def _progressed(subscribed: ConsumerMember, progress: ConsumerMember) -> ConsumerMember:
     """What one record says of a member's subscription, and another of its assignment."""
     return replace(
-        told,
+        subscribed,
         epoch=progress.epoch,
         previous_epoch=progress.previous_epoch,
         state=progress.state,

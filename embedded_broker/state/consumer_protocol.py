@@ -1,4 +1,4 @@
-"""What consumers of the classic protocol tell each other, as far as the broker looks into it: the subscription.
+"""The part of the classic consumers' embedded protocol that the broker decodes: the subscription.
 
 Source: org.apache.kafka.clients.consumer.internals.ConsumerProtocol, `ConsumerProtocolSubscription`.
 """
@@ -11,7 +11,7 @@ PROTOCOL_TYPE = "consumer"
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str]:
-    """Topics of a subscription; what follows them, and differs between versions, is not looked at.
+    """Topics of a subscription; the fields after them, which differ between versions, are not decoded.
 
     Raises:
         Truncated: that is no subscription.

@@ -78,7 +78,7 @@ MEMBER_STEPS: Mapping[Situation, tuple[MemberState, bool]] = {
 }
 
 
-class Refused(Exception):
+class HeartbeatRejected(Exception):
     """A request that changes nothing; carries the answer's error."""
 
     def __init__(self, error_code: ErrorCode, message: str) -> None:

@@ -33,7 +33,7 @@ class Member:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a parked request of its own proves that the member lives."""
+        """Whether a pending request of the member proves that it is alive."""
         return not self.is_new and (self.joining is not None or self.syncing is not None)
 
     def metadata(self, protocol: str | None) -> bytes:
@@ -48,7 +48,7 @@ class Members:
         self._by_id: dict[str, Member] = {}
         self._by_instance: dict[str, str] = {}
         self.leader_id: str | None = None
-        # Were told a member id and must come back with it (KIP-394).
+        # Were given a member id and must join again with it (KIP-394).
         self.pending: set[str] = set()
 
     def __len__(self) -> int:
@@ -86,7 +86,7 @@ class Members:
             self.leader_id = next(iter(self._by_id), None)
 
     def replace_static(self, old_id: str, new_id: str) -> Member:
-        """A static member has come back without its member id: the same member under a new one."""
+        """A static member has joined again without its member id: the same member under a new one."""
         old = self._by_id.pop(old_id)
         member = replace(old, member_id=new_id, joining=None, syncing=None, is_new=False)
         self._by_id[new_id] = member

@@ -1,4 +1,4 @@
-"""States of a classic consumer group, and what goes into and comes out of its machine."""
+"""States of a classic consumer group, and the events and effects of its state machine."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ class JoinRequest:
     rebalance_timeout_ms: int
     protocol_type: str
     protocols: tuple[tuple[str, bytes], ...]
-    # From JoinGroup 4 on a new dynamic member is sent away once to come back with its member id (KIP-394).
+    # From JoinGroup 4 on a new dynamic member must join a second time, with its member id (KIP-394).
     must_know_member_id: bool
     # From JoinGroup 9 on a leader that comes back can be told that it need not assign (KIP-814).
     can_skip_assignment: bool

@@ -20,7 +20,7 @@ NO_OFFSET = -1
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """A position; `record_offset` is where its record stands in `__consumer_offsets`."""
+    """A position; `record_offset` is the offset of its record in `__consumer_offsets`."""
 
     offset: int
     leader_epoch: int
@@ -93,7 +93,7 @@ class Offsets:
             groups.setdefault(record.group_id, {})[record.partition] = record.committed
 
     def end_transaction(self, producer_id: int, commit: bool) -> None:
-        """A marker stands in `__consumer_offsets`: the producer's pending offsets count, or are dropped."""
+        """A marker was written to `__consumer_offsets`: the producer's pending offsets are committed, or dropped."""
         for group_id, partitions in self._pending.pop(producer_id, {}).items():
             for partition, pending in partitions.items():
                 if commit:

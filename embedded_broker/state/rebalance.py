@@ -194,7 +194,7 @@ class Rebalancing:
         self._effects.append(Schedule(SYNC_TIMER, delay_ms, SyncExpired(self.generation)))
 
     def _propagate(self, error_code: ErrorCode) -> None:
-        """Answer every parked SyncGroup."""
+        """Answer every pending SyncGroup."""
         for member in self.members:
             if member.syncing is None:
                 continue

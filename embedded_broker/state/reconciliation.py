@@ -1,7 +1,7 @@
-"""One member's way from what it has to what it shall have. Pure.
+"""Reconciles a member's current assignment with its target assignment; used by `state.consumer_groups`. Pure.
 
-A partition goes from one member to another in three heartbeats: the holder is told to give it back, says that it has,
-and the next holder is told to take it. Source: KIP-848; Kafka `CurrentAssignmentBuilder`.
+A partition moves from one member to another in three heartbeats: the owner is asked to revoke it, confirms that it has,
+and the next owner is assigned it. Source: KIP-848; Kafka `CurrentAssignmentBuilder`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def reconcile(
         member: as it is.
         target: what it shall have.
         target_epoch: since when.
-        owner: who holds a partition now, assigned or not yet given back; None if nobody.
+        owner: the member that owns a partition, assigned or not yet revoked; None if there is none.
         owned: what the member says that it holds; None if it didn't say.
     """
     if member.state is MemberState.STABLE and member.epoch == target_epoch:
@@ -41,7 +41,7 @@ def reconcile(
     kept = member.assigned & target
     revoking = member.assigned - target
     missing = target - kept
-    # What the member itself was giving back is free for it: it has just shown that it has let go.
+    # Partitions that the member itself was revoking are free for it: it has just confirmed that.
     free = frozenset(each for each in missing if owner(each) in (None, member.member_id))
     if _holds_any(owned, revoking):
         situation = Situation.OWES

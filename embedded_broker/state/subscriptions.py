@@ -1,4 +1,4 @@
-"""What members are subscribed to, by name or pattern, and whether a heartbeat makes sense at all."""
+"""Subscriptions of members, by topic name or pattern, and the validation of ConsumerGroupHeartbeat requests."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from embedded_broker.state.consumer_types import (
     LEAVE_STATIC_EPOCH,
     Catalog,
     ConsumerHeartbeat,
-    Refused,
+    HeartbeatRejected,
 )
 from embedded_broker.state.patterns import BadPattern, Pattern
 
 
 def check(group_id: str, request: ConsumerHeartbeat, version: int) -> None:
-    """Raises Refused for a heartbeat that no group could take. Source: `throwIfConsumerGroupHeartbeatRequestIsInvalid`.
+    """Validate a heartbeat without its group. Raises HeartbeatRejected.
+
+    Source: `throwIfConsumerGroupHeartbeatRequestIsInvalid`.
 
     Args:
         group_id: which group.
@@ -40,7 +42,7 @@ def check(group_id: str, request: ConsumerHeartbeat, version: int) -> None:
     elif epoch < LEAVE_STATIC_EPOCH:
         raise _invalid("MemberEpoch is invalid.")
     if request.assignor is not None and request.assignor not in ASSIGNORS:
-        raise Refused(
+        raise HeartbeatRejected(
             ErrorCode.unsupported_assignor,
             f"ServerAssignor {request.assignor} is not supported. Supported assignors: {', '.join(ASSIGNORS)}.",
         )
@@ -48,7 +50,7 @@ def check(group_id: str, request: ConsumerHeartbeat, version: int) -> None:
         try:
             Pattern(request.topic_regex)
         except BadPattern as bad:
-            raise Refused(ErrorCode.invalid_regular_expression, f"{request.topic_regex!r}: {bad}") from bad
+            raise HeartbeatRejected(ErrorCode.invalid_regular_expression, f"{request.topic_regex!r}: {bad}") from bad
 
 
 def _check_join(request: ConsumerHeartbeat) -> None:
@@ -60,8 +62,8 @@ def _check_join(request: ConsumerHeartbeat) -> None:
         raise _invalid("Either SubscribedTopicNames or SubscribedTopicRegex must be set when (re-)joining.")
 
 
-def _invalid(message: str) -> Refused:
-    return Refused(ErrorCode.invalid_request, message)
+def _invalid(message: str) -> HeartbeatRejected:
+    return HeartbeatRejected(ErrorCode.invalid_request, message)
 
 
 class Subscriptions:

@@ -29,7 +29,7 @@ TAG_NEXT_PRODUCER_ID = 1
 TAG_CLIENT_VERSION = 2
 # Ours: Kafka forgets the last epoch when the coordinator moves, and then fences the retry of a bump. No need to.
 TAG_LAST_EPOCH = 10_000
-# Ours: see `coordinators.one_place`.
+# Not in Kafka's format: see `coordinators.single_partition_commit`.
 TAG_BEGUN_AT = 10_001
 
 

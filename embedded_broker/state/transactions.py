@@ -1,8 +1,9 @@
-"""One transactional id's life: what an event does to it, as pure functions over an immutable value.
+"""The state machine of a transactional id, as pure functions over an immutable value; run by `TransactionCoordinator`.
 
-Every function takes the durable `Transaction` and answers with a `Decision`; a `Step` carries the next value, which the
-coordinator makes durable before anybody sees it. Source: Kafka `TransactionMetadata`, `TransactionCoordinator`; KIP-98
-(transactions), KIP-360 (epoch bump with a given id and epoch), KIP-890 part 2 (transaction version 2).
+Every function takes the durable `Transaction` and returns a `Decision`; a `Step` carries the next value, which the
+coordinator makes durable before it answers or acts on it. Source: Kafka `TransactionMetadata`,
+`TransactionCoordinator`; KIP-98 (transactions), KIP-360 (epoch bump with a given id and epoch), KIP-890 part 2
+(transaction version 2).
 """
 
 from __future__ import annotations
@@ -203,7 +204,7 @@ def _knows_itself(transaction: Transaction, expected: tuple[int, int]) -> bool:
 def fence(transaction: Transaction, now_ms: int) -> Decision:
     """Abort an ongoing transaction against its producer's will: the markers carry the next epoch.
 
-    That epoch is nobody's. InitProducerId bumps once more, unless the aborted producer itself comes back first, by
+    No producer gets that epoch. InitProducerId bumps once more, unless the aborted producer itself calls it first, by
     naming its id and epoch or by an abort of its own in version 2: it may have the new one (as in Kafka 4).
     """
     if transaction.state is not TxnState.ONGOING:

@@ -1,4 +1,4 @@
-"""A broker as a test holds it: started, stopped, killed, and started again with the same address and data."""
+"""`KafkaBroker`, the object that tests use: starts, stops, kills and restarts a broker with one address and data."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from embedded_broker.testing.fault_injection import FaultInjector
 from embedded_broker.testing.runner import HOST, BrokerDied, Launch, Runner
-from embedded_broker.testing.switches import FaultSwitches
 
 Mode = Literal["thread", "process"]
 LOG_LINES = 50
@@ -19,8 +19,8 @@ LOG_LINES = 50
 class KafkaBroker:
     """A real broker on a free port, with an empty data directory. As a context manager it runs during the block.
 
-    Invariant: `bootstrap` stays the same for the life of this object, also while the broker is down: a socket that is
-    bound and never listens keeps the port from everybody else, the clients' own outgoing connections included.
+    Invariant: `bootstrap` stays the same as long as this object exists, also while the broker is down: a socket that is
+    bound and never listens reserves the port, against outgoing connections of clients, too.
     """
 
     def __init__(
@@ -31,13 +31,13 @@ class KafkaBroker:
         settings: Mapping[str, str] | None = None,
         fsync: Literal["always", "interval", "never"] = "always",
     ) -> None:
-        """Nothing runs yet.
+        """Prepare a broker; `start` runs it.
 
         Args:
             data_dir: kept afterwards; by default a temporary one, which isn't.
             mode: in a thread of this process, or as a process of its own, which dies with this one.
-            settings: under Kafka's names, such as {"num.partitions": "3"}. Topics are created for whoever asks for
-                them, unless `auto.create.topics.enable` is given.
+            settings: under Kafka's names, such as {"num.partitions": "3"}. `auto.create.topics.enable` is true by
+                default.
             fsync: as `eos-replicate broker --fsync`; with "never" a kill loses nothing either, only a power cut does.
         """
         if mode not in ("thread", "process"):
@@ -53,7 +53,7 @@ class KafkaBroker:
         self._port = int(self._port_holder.getsockname()[1])
         self._runner: Runner | None = None
         self._waiting: dict[int, Mapping[str, Any]] = {}  # faults for the next start
-        self.faults = FaultSwitches(self)
+        self.faults = FaultInjector(self)
 
     @property
     def bootstrap(self) -> str:
@@ -80,14 +80,14 @@ class KafkaBroker:
         self._runner = runner
 
     def _new_runner(self) -> Runner:
-        """Loaded here: whoever imports this module, as pytest does for all tests, pays for nothing else."""
+        """The runner for the mode, imported here so that the pytest plugin is cheap to load for all other tests."""
         if self._mode == "thread":
             from embedded_broker.testing.threads import ThreadRunner
 
-            return ThreadRunner(self.faults.struck)
+            return ThreadRunner(self.faults.record_hit)
         from embedded_broker.testing.processes import ProcessRunner
 
-        return ProcessRunner(self.faults.struck)
+        return ProcessRunner(self.faults.record_hit)
 
     def stop(self) -> None:
         """End it cleanly; data and address stay. Does nothing when it doesn't run. Raises BrokerDied."""
@@ -120,7 +120,7 @@ class KafkaBroker:
         return "\n".join(lines[-lines_max:])
 
     def close(self) -> None:
-        """For good: stop it, give the port back, remove a temporary data directory."""
+        """Stop it, release the port, and remove a temporary data directory. It can't be started again."""
         try:
             self.stop()
         finally:
@@ -129,19 +129,19 @@ class KafkaBroker:
                 shutil.rmtree(self.directory, ignore_errors=True)
 
     def add_fault(self, number: int, spec: Mapping[str, Any]) -> None:
-        """See `Switchboard`."""
+        """See `FaultTarget`."""
         if self._runner is None:
             self._waiting[number] = spec
         else:
             self._runner.add_fault(number, spec)
 
     def release_fault(self, number: int) -> None:
-        """See `Switchboard`."""
+        """See `FaultTarget`."""
         if self._runner is not None and self._runner.alive():
             self._runner.release_fault(number)
 
     def remove_faults(self, numbers: list[int] | None) -> None:
-        """See `Switchboard`."""
+        """See `FaultTarget`."""
         self._waiting = {} if numbers is None else {n: s for n, s in self._waiting.items() if n not in numbers}
         if self._runner is not None and self._runner.alive():
             self._runner.remove_faults(numbers)

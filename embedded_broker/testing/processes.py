@@ -1,4 +1,4 @@
-"""A broker in a process of its own, which is told what to do over its stdin and dies when that is closed."""
+"""Runs a broker in a process of its own (`child`), which reads commands from its stdin and ends when that is closed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from embedded_broker.testing.runner import READY_S_MAX, STOP_S_MAX, BrokerDied, 
 
 
 class ProcessRunner:
-    """See `Runner`. Each line to the child is answered by one line; hits come between."""
+    """A Runner in another process. Each line to the child is answered by one line; hits are reported in between."""
 
     def __init__(self, on_hit: OnHit) -> None:
         self._on_hit = on_hit

@@ -1,4 +1,4 @@
-"""What runs a broker for a test: a thread of the test's own process, or a process. Both do the same."""
+"""The interface between `KafkaBroker` and what runs the broker: a thread of the test's process, or another process."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ STOP_S_MAX = 30.0
 
 
 class BrokerDied(RuntimeError):
-    """The broker could not start, or has ended by itself."""
+    """The broker could not start, or has failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What a broker is started with. Only plain values: they cross to another process."""
+    """Arguments of a start. Only plain values, since they are sent to another process as JSON."""
 
     data_dir: Path
     log: Path
-    """Gets who connected, and what went wrong."""
+    """File for the broker's log."""
     port: int
     fsync: str
     settings: Mapping[str, str]
@@ -30,32 +30,32 @@ class Launch:
 
 
 OnHit = Callable[[int], None]
-"""Called by another thread with the number of a fault that has struck."""
+"""Called from the broker's thread with the number of a fault, each time that it affects a request."""
 
 
 class Runner(Protocol):
-    """One life of a broker. Its methods are the test's; they return when what they ask for is so."""
+    """One run of a broker. Its methods are called from the test's thread and return when their effect has happened."""
 
     def start(self, launch: Launch, faults: Mapping[int, Mapping[str, Any]]) -> None:
-        """Return when connections are accepted, with these faults in force from the first.
+        """Return when connections are accepted, with these faults in effect from the first request.
 
         Raises BrokerDied; ValueError for settings or faults that don't exist.
         """
 
     def add_fault(self, number: int, spec: Mapping[str, Any]) -> None:
-        """Fields of `faults.FaultSpec`. Raises ValueError."""
+        """Inject a fault with the fields of `faults.FaultSpec`. Raises ValueError for an invalid one."""
 
     def release_fault(self, number: int) -> None:
-        """Let go what it holds."""
+        """Let the requests that the fault holds proceed."""
 
     def remove_faults(self, numbers: list[int] | None) -> None:
-        """Some, or all."""
+        """Remove the faults with these numbers; None: all."""
 
     def alive(self) -> bool:
-        """Whether it runs."""
+        """Whether the broker runs."""
 
     def stop(self) -> None:
-        """End it cleanly. Raises BrokerDied when it had failed before."""
+        """End the broker cleanly. Raises BrokerDied when it had failed before."""
 
     def kill(self) -> None:
-        """End it between two steps; nothing is finished, flushed or said to clients."""
+        """End the broker at once; nothing is finished, flushed or answered."""

@@ -1,4 +1,4 @@
-"""A broker in a thread of the test's process, with an event loop of its own."""
+"""Runs a broker in a thread of the test's process, with an event loop of its own."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from embedded_broker.testing.life import Life
+from embedded_broker.testing.broker_run import BrokerRun
 from embedded_broker.testing.runner import READY_S_MAX, STOP_S_MAX, BrokerDied, Launch, OnHit
 
 
 class ThreadRunner:
-    """See `Runner`."""
+    """A Runner in a thread of this process."""
 
     def __init__(self, on_hit: OnHit) -> None:
         self._on_hit = on_hit
         self._thread: threading.Thread
         self._loop: asyncio.AbstractEventLoop
-        self._life: Life
+        self._broker_run: BrokerRun
         self._end: asyncio.Future[str]
         self._failure: BaseException | None = None
 
@@ -41,29 +41,29 @@ class ThreadRunner:
         self, launch: Launch, faults: Mapping[int, Mapping[str, Any]], ready: concurrent.futures.Future[None]
     ) -> None:
         try:
-            asyncio.run(self._live(launch, faults, ready))
+            asyncio.run(self._serve(launch, faults, ready))
         except BaseException as error:  # noqa: BLE001 - whoever started or stops the broker is told
             self._failure = error
             if not ready.done():
                 ready.set_exception(error)
 
-    async def _live(
+    async def _serve(
         self, launch: Launch, faults: Mapping[int, Mapping[str, Any]], ready: concurrent.futures.Future[None]
     ) -> None:
         with launch.log.open("a") as log:
             self._loop = asyncio.get_running_loop()
             self._end = self._loop.create_future()
-            self._life = life = Life(launch, self._on_hit, log)
-            await life.start(faults)
+            self._broker_run = run = BrokerRun(launch, self._on_hit, log)
+            await run.start(faults)
             ready.set_result(None)
-            ends: list[asyncio.Future[Any]] = [self._end, life.failed]
+            ends: list[asyncio.Future[Any]] = [self._end, run.failed]
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            if life.failed.done():
-                self._failure = life.failed.result()
+            if run.failed.done():
+                self._failure = run.failed.result()
             if self._failure is None and self._end.result() == "stop":
-                await life.stop()
+                await run.stop()
             else:
-                await life.kill()
+                await run.kill()
 
     def _in_the_loop(self, work: Callable[[], None]) -> None:
         """Run `work` in the broker's thread. Raises what it raises, and BrokerDied."""
@@ -86,15 +86,15 @@ class ThreadRunner:
 
     def add_fault(self, number: int, spec: Mapping[str, Any]) -> None:
         """See `Runner`."""
-        self._in_the_loop(lambda: self._life.add_fault(number, spec))
+        self._in_the_loop(lambda: self._broker_run.add_fault(number, spec))
 
     def release_fault(self, number: int) -> None:
         """See `Runner`."""
-        self._in_the_loop(lambda: self._life.faults.release(number))
+        self._in_the_loop(lambda: self._broker_run.faults.release(number))
 
     def remove_faults(self, numbers: list[int] | None) -> None:
         """See `Runner`."""
-        self._in_the_loop(lambda: self._life.faults.remove(numbers))
+        self._in_the_loop(lambda: self._broker_run.faults.remove(numbers))
 
     def alive(self) -> bool:
         """See `Runner`."""

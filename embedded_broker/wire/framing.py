@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from embedded_broker.wire.skim import BadRequest, skip_tagged
+from embedded_broker.wire.request_limits import BadRequest, skip_tagged
 
 SIZE_BYTES = 4
 TLS_RECORDS = range(0x14030000, 0x18000000)

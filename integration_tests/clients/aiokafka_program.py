@@ -11,7 +11,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import ProducerFenced
 from aiokafka.structs import ConsumerRecord
 
-from integration_tests.clients.plan import IDEMPOTENT, Plan, Report, Seen, stage
+from integration_tests.clients.plan import IDEMPOTENT, Plan, ReadRecord, Report, stage
 
 POLL_MS, RUN_S_MAX = 200, 60.0
 
@@ -35,7 +35,7 @@ class _Program:
         await self._copy()
         async with self._consumer(None) as reader:
             _assign(reader, self._plan.output)
-            self._report.copied = [_seen(record) for record in await _poll(reader, self._plan.total())]
+            self._report.copied = [_read_record(record) for record in await _poll(reader, self._plan.total())]
         return self._report
 
     async def _create(self) -> None:
@@ -89,7 +89,7 @@ class _Program:
     async def _read(self) -> None:
         async with self._consumer(self._plan.group) as reader:
             reader.subscribe([self._plan.topic])
-            self._report.read = [_seen(record) for record in await _poll(reader, self._plan.total())]
+            self._report.read = [_read_record(record) for record in await _poll(reader, self._plan.total())]
             await reader.commit()
             first = TopicPartition(self._plan.topic, 0)
             self._report.committed = {at.partition: await reader.committed(at) for at in reader.assignment()}
@@ -108,7 +108,7 @@ class _Program:
                 records = await _poll(reader, 1)
                 await producer.begin_transaction()
                 for number in (0, 1):
-                    mine = [_seen(record).value.upper() for record in records if record.partition == number]
+                    mine = [_read_record(record).value.upper() for record in records if record.partition == number]
                     await self._put(producer, self._plan.output, number, mine)
                 offsets = {at: await reader.position(at) for at in reader.assignment()}
                 await producer.send_offsets_to_transaction(offsets, self._plan.copier)
@@ -135,5 +135,5 @@ async def _poll(reader: AIOKafkaConsumer, count: int) -> list[ConsumerRecord[byt
     return found
 
 
-def _seen(record: ConsumerRecord[bytes, bytes]) -> Seen:
-    return Seen(record.partition, record.offset, record.timestamp, (record.value or b"").decode())
+def _read_record(record: ConsumerRecord[bytes, bytes]) -> ReadRecord:
+    return ReadRecord(record.partition, record.offset, record.timestamp, (record.value or b"").decode())

@@ -25,14 +25,14 @@ import pyspark
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JJavaError
 
-from integration_tests.clients.plan import IDEMPOTENT, Plan, Report, Seen, stage
+from integration_tests.clients.plan import IDEMPOTENT, Plan, ReadRecord, Report, stage
 
 VERSION = "3.9.0"
 JARS = Path(pyspark.__file__).parent / "jars"
 NEEDED = ("py4j", "slf4j-api", "lz4-java", "snappy-java", "zstd-jni")
 QUICK = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 FENCED = {"ProducerFencedException", "InvalidProducerEpochException"}
-DOWNLOAD_S_MAX, RUN_S_MAX, WAIT_S_MAX = 120, 120, 30.0
+DOWNLOAD_S_MAX, RUN_S_MAX, WAIT_S_MAX = 240, 240, 120.0
 SERIALIZER = "org.apache.kafka.common.serialization.StringSerializer"
 DESERIALIZER = "org.apache.kafka.common.serialization.StringDeserializer"
 
@@ -105,7 +105,7 @@ class _Program:
         self._copy()
         with closing(self._consumer(None)) as reader:
             reader.assign([self._at(self._plan.output, number) for number in (0, 1)])
-            self._report.copied = [_seen(record) for record in self._poll(reader, self._plan.total())]
+            self._report.copied = [_read_record(record) for record in self._poll(reader, self._plan.total())]
         return self._report
 
     def _create(self) -> None:
@@ -174,7 +174,7 @@ class _Program:
     def _read(self) -> None:
         with closing(self._consumer(self._plan.group)) as reader:
             reader.subscribe([self._plan.topic])
-            self._report.read = [_seen(record) for record in self._poll(reader, self._plan.total())]
+            self._report.read = [_read_record(record) for record in self._poll(reader, self._plan.total())]
             reader.commitSync()
             found = reader.committed(reader.assignment())
             self._report.committed = {at.partition(): found[at].offset() for at in found}
@@ -228,8 +228,8 @@ def _causes(error: Any) -> Iterator[str]:
         error = error.getCause()
 
 
-def _seen(record: Any) -> Seen:
-    return Seen(record.partition(), record.offset(), record.timestamp(), record.value())
+def _read_record(record: Any) -> ReadRecord:
+    return ReadRecord(record.partition(), record.offset(), record.timestamp(), record.value())
 
 
 if __name__ == "__main__":

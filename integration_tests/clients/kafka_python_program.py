@@ -11,7 +11,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, OffsetAndMetad
 from kafka.admin import NewTopic
 from kafka.errors import InvalidProducerEpochError, ProducerFencedError, RebalanceInProgressError
 
-from integration_tests.clients.plan import IDEMPOTENT, Plan, Report, Seen, stage
+from integration_tests.clients.plan import IDEMPOTENT, Plan, ReadRecord, Report, stage
 
 POLL_MS, WAIT_S_MAX = 200, 30.0
 
@@ -37,7 +37,7 @@ class _Program:
         self._copy()
         with closing(self._consumer(None)) as reader:
             reader.assign([TopicPartition(self._plan.output, number) for number in (0, 1)])
-            self._report.copied = [_seen(record) for record in _poll(reader, self._plan.total())]
+            self._report.copied = [_read_record(record) for record in _poll(reader, self._plan.total())]
         return self._report
 
     def _producer(self, **options: Any) -> Any:
@@ -83,10 +83,10 @@ class _Program:
             self._report.fenced = False
         older.close(timeout=0)
 
-    def _read_and_commit(self, reader: Any) -> list[Seen]:
+    def _read_and_commit(self, reader: Any) -> list[ReadRecord]:
         """A rebalance may come before the commit. Nothing is committed then, so all of it is read again."""
         while True:
-            read = [_seen(record) for record in _poll(reader, self._plan.total())]
+            read = [_read_record(record) for record in _poll(reader, self._plan.total())]
             try:
                 reader.commit()
             except RebalanceInProgressError:
@@ -147,5 +147,5 @@ def _poll(reader: Any, count: int) -> list[Any]:
     return found
 
 
-def _seen(record: Any) -> Seen:
-    return Seen(record.partition, record.offset, record.timestamp, record.value.decode())
+def _read_record(record: Any) -> ReadRecord:
+    return ReadRecord(record.partition, record.offset, record.timestamp, record.value.decode())

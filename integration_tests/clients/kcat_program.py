@@ -9,11 +9,11 @@ import subprocess
 import time
 from collections.abc import Sequence
 
-from integration_tests.clients.plan import IDEMPOTENT, Plan, Report, Seen, stage
+from integration_tests.clients.plan import IDEMPOTENT, Plan, ReadRecord, Report, stage
 from integration_tests.harness import clients
 
-WAIT_S_MAX = 30.0
-LOOK_S = 0.05
+WAIT_S_MAX = 120.0
+POLL_S = 0.05
 READ_BYTES = 128
 """kcat reads its input in such pieces, one for each line, and waits for whole ones. It leaves empty lines out."""
 
@@ -70,23 +70,23 @@ def _abort(plan: Plan, options: Sequence[str], lines: str, there: int) -> None:
         deadline = time.monotonic() + WAIT_S_MAX
         while len(clients.read(plan.bootstrap, plan.topic, 1, isolation="read_uncommitted")) < there:
             assert time.monotonic() < deadline, f"no {there} records"
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
         process.send_signal(signal.SIGTERM)
         _, said = process.communicate(timeout=WAIT_S_MAX)
     assert "Aborting transaction" in said
 
 
-def _read(plan: Plan) -> list[Seen]:
+def _read(plan: Plan) -> list[ReadRecord]:
     """As the only member of the group, to the end; it commits when it leaves."""
     settings = ["isolation.level=read_committed", "auto.offset.reset=earliest", "fetch.wait.max.ms=50"]
     options = [word for setting in settings for word in ("-X", setting)]
     said = _kcat(plan, *options, "-e", "-f", "%p %o %T %s\\n", "-G", plan.group, plan.topic)
-    return [_seen(line) for line in said.splitlines()]
+    return [_read_record(line) for line in said.splitlines()]
 
 
-def _seen(line: str) -> Seen:
+def _read_record(line: str) -> ReadRecord:
     partition, offset, timestamp_ms, value = line.split(" ", 3)
-    return Seen(int(partition), int(offset), int(timestamp_ms), value)
+    return ReadRecord(int(partition), int(offset), int(timestamp_ms), value)
 
 
 def _by_time(plan: Plan, time_ms: int) -> int | None:

@@ -81,7 +81,7 @@ def stage(round_: int) -> str:
     return f"round{round_}"
 
 
-class Seen(NamedTuple):
+class ReadRecord(NamedTuple):
     """A record as a program read it."""
 
     partition: int
@@ -102,10 +102,10 @@ class Report:
         fenced: whether the older producer was refused; None if the client has no such thing, and no copy either.
     """
 
-    read: list[Seen] = field(default_factory=list)
+    read: list[ReadRecord] = field(default_factory=list)
     committed: dict[int, int] = field(default_factory=dict)
     by_time: dict[int, int | None] = field(default_factory=dict)
-    copied: list[Seen] = field(default_factory=list)
+    copied: list[ReadRecord] = field(default_factory=list)
     fenced: bool | None = None
 
     @classmethod
@@ -113,10 +113,10 @@ class Report:
         """From the names of the fields; JSON's keys are strings."""
         found: dict[str, Any] = json.loads(text)
         return cls(
-            read=[Seen(*each) for each in found["read"]],
+            read=[ReadRecord(*each) for each in found["read"]],
             committed={int(partition): offset for partition, offset in found["committed"].items()},
             by_time={int(time_ms): offset for time_ms, offset in found["by_time"].items()},
-            copied=[Seen(*each) for each in found["copied"]],
+            copied=[ReadRecord(*each) for each in found["copied"]],
             fenced=found["fenced"],
         )
 
@@ -131,7 +131,7 @@ def check(plan: Plan, report: Report) -> None:
     for partition in (0, 1):
         stored = clients.read(plan.bootstrap, plan.topic, partition)
         assert _texts(stored) == plan.committed(partition)
-        assert _of(report.read, partition) == [_seen(message) for message in stored]
+        assert _of(report.read, partition) == [_read_record(message) for message in stored]
         everything = clients.read(plan.bootstrap, plan.topic, partition, isolation="read_uncommitted")
         assert _texts(everything) == plan.written(partition)
         _check_offset(plan, plan.group, partition, stored[-1], report.committed)
@@ -163,7 +163,7 @@ def _check_codecs(plan: Plan) -> None:
 
 
 def _check_times(plan: Plan, by_time: Mapping[int, int | None]) -> None:
-    stored = [_seen(message) for message in clients.read(plan.bootstrap, plan.topic, 0)]
+    stored = [_read_record(message) for message in clients.read(plan.bootstrap, plan.topic, 0)]
     expected = {
         asked_ms: next((each.offset for each in stored if each.timestamp_ms >= asked_ms), None) for asked_ms in by_time
     }
@@ -176,7 +176,7 @@ def _check_copy(plan: Plan, report: Report) -> None:
     for partition in (0, 1):
         stored = clients.read(plan.bootstrap, plan.output, partition)
         assert _texts(stored) == [value.upper() for value in plan.committed(partition)]
-        assert _of(report.copied, partition) == [_seen(message) for message in stored]
+        assert _of(report.copied, partition) == [_read_record(message) for message in stored]
         last = clients.read(plan.bootstrap, plan.topic, partition)[-1]
         _check_offset(plan, plan.copier, partition, last, None)
     everything = [clients.read(plan.bootstrap, plan.output, each, isolation="read_uncommitted") for each in (0, 1)]
@@ -202,12 +202,12 @@ def batches(bootstrap: str, topic: str, partition: int) -> Iterator[tuple[int, i
         at += 12 + size
 
 
-def _of(seen: Sequence[Seen], partition: int) -> list[Seen]:
+def _of(seen: Sequence[ReadRecord], partition: int) -> list[ReadRecord]:
     return [each for each in seen if each.partition == partition]
 
 
-def _seen(message: Message) -> Seen:
-    return Seen(
+def _read_record(message: Message) -> ReadRecord:
+    return ReadRecord(
         message.partition() or 0, message.offset() or 0, message.timestamp()[1], (message.value() or b"").decode()
     )
 

@@ -15,12 +15,12 @@ import pytest
 from integration_tests.clients import aiokafka_program, java_program, kafka_python_program, kcat_program
 from integration_tests.clients.plan import Plan, Report, check
 from integration_tests.harness.broker import BrokerHandle
-from replicator.errors import ConfigError
+from replicator.model.errors import ConfigError
 from replicator.spark import java
 
 FRANZ_GO = Path(__file__).parent / "franz_go"
 QUICK_BUILD = ("-buildvcs=false", "-gcflags=all=-N -l")
-BUILD_S_MAX, RUN_S_MAX = 300, 60
+BUILD_S_MAX, RUN_S_MAX = 300, 240
 
 
 def missing(tool: str, problem: str) -> NoReturn:

@@ -142,7 +142,7 @@ def test_a_broker_that_was_killed_finds_its_members_again(
     target.kill()
     target.restart()
     write(target.bootstrap, topic, 8)
-    seen: set[tuple[int, int]] = set()
+    seen: set[tuple[int | None, int | None]] = set()
     deadline = time.monotonic() + clients.TIMEOUT_S
     while len(seen) < 8 and time.monotonic() < deadline:
         for each in members:

@@ -16,7 +16,7 @@ from integration_tests.harness.transacting import transaction_client
 
 TRANSACTIONS = "org.apache.kafka.tools.TransactionsCommand"
 COPIER = "org.apache.kafka.tools.TransactionalMessageCopier"
-COPIED_S_MAX = 90.0
+COPIED_S_MAX = 240.0
 
 pytestmark = pytest.mark.kafka
 

@@ -11,6 +11,7 @@ from confluent_kafka import KafkaError, Message
 
 from integration_tests.harness import clients
 from integration_tests.harness.broker import BrokerHandle
+from integration_tests.harness.load import Headers
 from integration_tests.harness.proxy import Action, Proxy, Side
 
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -34,7 +35,7 @@ def test_key_value_headers_and_timestamp_come_back_as_they_were(
     target: BrokerHandle, topic: str, compression: str
 ) -> None:
     writer = clients.producer(target.bootstrap, compression_type=compression, linger_ms=20)
-    headers = [("a", b"1"), ("a", b"2"), ("", b""), ("null", None), ("ключ", b"\x00\xff")]
+    headers: Headers = [("a", b"1"), ("a", b"2"), ("", b""), ("null", None), ("ключ", b"\x00\xff")]
     pairs = [(b"k", b"v" * 3_000), (b"k", None), (None, b"v"), (b"", b""), (None, None)]
     for key, value in pairs:
         writer.produce(topic, value, key, 0, timestamp=TIMESTAMP_MS, headers=headers)

@@ -30,6 +30,12 @@ def next_message(client: Consumer, timeout_s: float = 30.0) -> Message:
     return message
 
 
+def error_code(message: Message) -> int | None:
+    """Of the event that the client has told instead of a record; None for a record."""
+    error = message.error()
+    return None if error is None else error.code()
+
+
 def test_both_ends_of_a_partition(target: BrokerHandle, topic: str) -> None:
     client = clients.consumer(target.bootstrap)
     at = TopicPartition(topic, 0)
@@ -64,13 +70,13 @@ def test_the_offset_for_a_time_finds_a_record_inside_a_batch(target: BrokerHandl
 
 
 def test_a_reader_waits_at_the_end_and_gets_what_comes(target: BrokerHandle, topic: str) -> None:
-    client = clients.consumer(target.bootstrap, fetch_wait_max_ms=10_000)
+    client = clients.consumer(target.bootstrap, fetch_wait_max_ms=40_000)
     client.assign([TopicPartition(topic, 0, 0)])
     assert client.poll(1.0) is None, "the fetch was answered before there was anything to tell"
     began = time.monotonic()
     clients.put(clients.producer(target.bootstrap), topic, b"late")
     assert next_message(client).value() == b"late"
-    assert time.monotonic() - began < 5, "a waiting fetch is answered when a record comes, not when its wait ends"
+    assert time.monotonic() - began < 20, "a waiting fetch is answered when a record comes, not when its wait ends"
     client.close()
 
 
@@ -80,7 +86,7 @@ def test_an_offset_outside_the_log_is_an_error_and_not_a_guess(target: BrokerHan
     clients.delete_records(target.bootstrap, topic, 0, 1)
     client = clients.consumer(target.bootstrap, auto_offset_reset="error")
     client.assign([TopicPartition(topic, 0, offset)])
-    assert next_message(client).error().code() == KafkaError._AUTO_OFFSET_RESET
+    assert error_code(next_message(client)) == KafkaError._AUTO_OFFSET_RESET
     client.close()
 
 
@@ -92,7 +98,7 @@ def test_the_end_of_a_partition_lies_behind_its_last_marker(target: BrokerHandle
     client = clients.consumer(target.bootstrap)
     client.assign([TopicPartition(topic, 0, 0)])
     ended = next_message(client)
-    assert ended.error().code() == KafkaError._PARTITION_EOF
+    assert error_code(ended) == KafkaError._PARTITION_EOF
     assert ended.offset() == 2
     client.close()
 

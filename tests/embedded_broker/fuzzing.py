@@ -143,7 +143,7 @@ class Target:
                     if (await reader.readexactly(size))[:4] == SENTINEL_ANSWER:
                         break
         except (TimeoutError, asyncio.IncompleteReadError, ConnectionError):
-            pass  # parked, or closed, as it should be
+            pass  # waiting, or closed, as it should be
         writer.transport.abort()
         assert not self._served.broker.failed.done(), self._served.broker.failed
         assert not self.errors, self.errors

@@ -13,7 +13,7 @@ from embedded_broker.topic_configs import InvalidConfig
 CONFIG = BrokerConfig(Path("data"))
 
 
-def test_what_is_set_is_what_clients_are_told() -> None:
+def test_configs_are_described_as_set() -> None:
     told = broker_configs(CONFIG)
     for name in SETTINGS:
         text = "true" if told[name][1] in ("true", "false") else "2048"

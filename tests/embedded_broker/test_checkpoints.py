@@ -22,6 +22,7 @@ from embedded_broker.partition import Partition
 from embedded_broker.state.producers import ACCEPT, Duplicate, PartitionProducers, Refuse
 from embedded_broker.wire.batch import TRANSACTIONAL, BatchHeader, read_header
 from embedded_broker.wire.records import encode, marker
+from tests.budget import budget
 from tests.embedded_broker.log.partitions import read_all
 
 P = Path("/partitions/p")
@@ -141,7 +142,7 @@ def test_only_what_is_behind_the_checkpoint_is_read() -> None:
 
 
 @pytest.mark.parametrize("name", [CHECKPOINT, index_name(0)])
-def test_a_bad_file_of_the_short_cut_costs_time_and_nothing_else(name: str) -> None:
+def test_a_corrupt_checkpoint_or_index_file_is_rebuilt(name: str) -> None:
     for damage in range(3):
         fs = MemoryFileSystem()
         written = _checkpointed(fs)
@@ -173,7 +174,7 @@ def test_an_index_that_is_older_than_the_checkpoint_is_used_as_far_as_it_goes() 
     assert verdicts(again, range(293, 302)) == verdicts(partition, range(293, 302))
 
 
-def test_what_the_checkpoint_vouches_for_must_be_there() -> None:
+def test_files_that_the_checkpoint_covers_must_exist() -> None:
     fs = MemoryFileSystem()
     _checkpointed(fs, behind=0)
     fs.remove(P / "durable")
@@ -260,7 +261,7 @@ def work(partition: Partition, history: History, random: Random, sequences: dict
             history.append(partition, data, None)
         elif do < 0.75:
             commit = random.random() < 0.5
-            data = marker(producer_id, 2, commit=commit, timestamp_ms=1_000)
+            data = bytes(marker(producer_id, 2, commit=commit, timestamp_ms=1_000))
             history.append(partition, data, commit)
         elif do < 0.85:
             flushed(partition)
@@ -273,7 +274,8 @@ def work(partition: Partition, history: History, random: Random, sequences: dict
             history.log_start = partition.log_start
 
 
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(budget(100, 1_000)))
 def test_power_cuts_lose_nothing_that_a_retry_needs(seed: int) -> None:
     random, fs, history, sequences = Random(seed), MemoryFileSystem(), History(), dict[int, int]()
     partition = opened(fs)
@@ -302,15 +304,15 @@ def test_a_start_after_a_kill_has_little_to_read_however_seldom_there_was_an_fsy
         (partition,) = topic.partitions
         for number in range(count):
             partition.append(encode([(b"k", value)], number))
-            await broker.commit.durable(partition)
+            await broker.flush_scheduler.durable(partition)
             assert partition.high_watermark == number + 1
             await asyncio.sleep(0)
-        while broker.commit._task is not None or broker.commit._checkpoint_task is not None:  # noqa: ASYNC110 - nobody else waits for it
+        while broker.flush_scheduler._task is not None or broker.flush_scheduler._checkpoint_task is not None:  # noqa: ASYNC110 - nobody else waits for it
             await asyncio.sleep(0.001)
         durable = partition.log.durable_end
         partition.append(encode([(b"k", b"last")], count))
-        await broker.commit.durable(partition)
-        await broker.commit.stop()
+        await broker.flush_scheduler.durable(partition)
+        await broker.flush_scheduler.stop()
         assert 0 < partition.log.checkpoint_end <= partition.log.durable_end
         assert (partition.log.durable_end == durable) is (fsync is Fsync.NEVER), "an fsync for checkpoints only"
         behind = partition.log.scan_cost_bytes

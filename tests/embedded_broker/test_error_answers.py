@@ -63,7 +63,7 @@ def codes(answer: Any) -> list[ErrorCode]:
 
 
 @pytest.mark.parametrize(("name", "version"), EVERY)
-def test_every_response_says_it(name: str, version: int) -> None:
+def test_every_response_can_carry_the_error(name: str, version: int) -> None:
     answer = error_answer(name, version, request(name, version), ERROR)
     assert set(codes(answer)) == {ERROR}
     codec, out = schema.load(name, version), io.BytesIO()

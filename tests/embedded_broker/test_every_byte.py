@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.broker import Broker
@@ -20,6 +21,8 @@ from embedded_broker.wire.batch import TRANSACTIONAL, iter_batches, read_header
 from embedded_broker.wire.records import decode
 from tests.embedded_broker.cuts import Journal, Write, cuts
 from tests.embedded_broker.served import Client, batch, produce, serving
+
+pytestmark = pytest.mark.slow  # a run for every byte
 
 NONE = ErrorCode.none
 LONG = "7777777777777"  # a retention in ms that keeps records of any time

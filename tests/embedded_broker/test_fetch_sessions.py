@@ -63,7 +63,7 @@ def refused(sessions: FetchSessions, request: Request, version: int = VERSION) -
     return caught.value.error_code
 
 
-def test_only_news_is_told_and_errors_again_and_again() -> None:
+def test_a_response_includes_only_changed_partitions_and_all_errors() -> None:
     sessions = FetchSessions()
     session_id = opened(sessions, 3)
     failed = answer(error_code=ErrorCode.offset_out_of_range)
@@ -74,7 +74,7 @@ def test_only_news_is_told_and_errors_again_and_again() -> None:
     assert following(sessions, session_id, answer(), answer(high_watermark=4), answer(), epoch=5) == []
 
 
-def test_partitions_with_data_let_the_others_go_first() -> None:
+def test_partitions_with_data_move_to_the_end_of_the_session() -> None:
     sessions = FetchSessions()
     session_id = opened(sessions, 3)
     assert following(sessions, session_id, answer(b"x"), answer(), answer()) == [0]
@@ -92,7 +92,7 @@ def test_a_request_out_of_turn_is_refused() -> None:
     assert refused(sessions, Request(session_id, 1)) is ErrorCode.invalid_fetch_session_epoch
 
 
-def test_the_epoch_goes_round_without_its_special_values() -> None:
+def test_the_session_epoch_wraps_around_to_one() -> None:
     sessions = FetchSessions()
     session_id = opened(sessions, 1)
     sessions.sessions[session_id].epoch = EPOCH_MAX
@@ -122,7 +122,7 @@ def test_the_final_epoch_opens_none() -> None:
     assert sessions.open(request, VERSION, fetching, [answer()], 0.0) == 0
 
 
-def test_only_idle_sessions_give_way() -> None:
+def test_only_idle_sessions_are_evicted() -> None:
     sessions = FetchSessions(slots_max=2)
     first, second = opened(sessions, 1, 0.0), opened(sessions, 1, 1.0)
     assert opened(sessions, 1, IDLE_S_MIN - 1) == 0

@@ -111,7 +111,7 @@ def test_both_policies_together(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(tmp_path, retention_check_interval_ms=10) as served:
             both = {"cleanup_policy": "compact,delete", "min_cleanable_dirty_ratio": "0", "retention_ms": "-1"}
-            await served.topic("t", segment_bytes=SEGMENT_BYTES, **both)
+            await served.topic("t", 1, segment_bytes=SEGMENT_BYTES, **both)
             await _append(served, *(batch(LARGE, timestamp_ms=0) for _ in range(4)))
             partition = _partition(served)
             async with asyncio.timeout(5):

@@ -15,6 +15,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.embedded_broker.process import BrokerProcess
 
+pytestmark = pytest.mark.slow  # brokers in processes
+
 TOPIC, PARTITIONS = "load", 3
 KILLS = 5
 SEED = 20261121
@@ -144,7 +146,7 @@ def numbers(address: str, name: str, partition: int) -> list[int]:
         if error is not None:
             assert error.code() == KafkaError._PARTITION_EOF, error
             break
-        writer, _, number = message.value().decode().partition(":")
+        writer, _, number = (message.value() or b"").decode().partition(":")
         if writer == name:
             found.append(int(number))
     consumer.close()

@@ -19,7 +19,10 @@ from embedded_broker.log.memory_fs import MemoryFileSystem
 from embedded_broker.server import Server
 from embedded_broker.wire.batch import TRANSACTIONAL, iter_batches
 from embedded_broker.wire.records import decode
+from tests.budget import budget
 from tests.embedded_broker.served import Client, Served, batch, fetch, produce, serving
+
+pytestmark = pytest.mark.slow  # a run for every seed
 
 PARTITIONS = 2
 NONE = ErrorCode.none
@@ -108,11 +111,12 @@ async def _plain(client: Client, outcome: Outcome) -> None:
 async def _topics(client: Client, outcome: Outcome) -> None:
     number = 0
     while True:
-        topic = {"name": f"n{number}", "num_partitions": 1, "replication_factor": 1}
+        name = f"n{number}"
+        topic = {"name": name, "num_partitions": 1, "replication_factor": 1}
         created = await client.call("create_topics", 7, topics=[topic], timeout=1000)
         if created.topics[0].error_code is not NONE:
             return
-        outcome.topics.append(topic["name"])
+        outcome.topics.append(name)
         number += 1
 
 
@@ -139,7 +143,7 @@ async def _until_the_cut(config: BrokerConfig, fs: DyingDisk, random: Random, ou
         assert failure is None or isinstance(failure, asyncio.CancelledError | ConnectionError | EOFError), failure
     served.close()
     await server.stop()
-    await broker.commit.stop()
+    await broker.flush_scheduler.stop()
     broker._lock.release()
     fs.crash(random)
     fs.operations_left = 1 << 60
@@ -156,7 +160,7 @@ async def _fence(client: Client, name: str) -> None:
 
 async def _visible(client: Client, partition: int) -> list[bytes]:
     """What a read_committed reader sees."""
-    offset, found, aborted = 0, [], set()
+    offset, found, aborted = 0, list[bytes](), set[int]()
     while True:
         fields = fetch("t", *[offset] * PARTITIONS, committed=True)
         answer = (await client.call("fetch", 12, **fields)).responses[0].partitions[partition]
@@ -174,7 +178,7 @@ async def _visible(client: Client, partition: int) -> list[bytes]:
             offset = header.last_offset + 1
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(budget(25, 400)))
 def test_what_was_acknowledged_survives_and_transactions_are_whole(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,7 +244,7 @@ def test_half_a_batch_on_a_full_disk_is_no_batch(tmp_path: Path) -> None:
             assert await put() == (NONE, 0)
             fs.fail("append", ENOSPC, bytes_written=10)
             assert await put() == (ErrorCode.kafka_storage_error, -1)
-            served.broker.room.look()
+            served.broker.disk_space.check()
             assert await put() == (NONE, 1)
 
     asyncio.run(main())

@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from embedded_broker.api.registry import APIS, Later, api, load_all
+from embedded_broker.api.registry import APIS, api, load_all
 from embedded_broker.protocol_document import document
+from embedded_broker.responses import Later
 from embedded_broker.wire import schema
 
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_document_is_fresh() -> None:
+def test_the_document_is_up_to_date() -> None:
     assert (ROOT / "docs" / "protocol.md").read_text() == document()
 
 

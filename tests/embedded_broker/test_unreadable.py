@@ -8,6 +8,7 @@ import errno
 import ssl
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +16,15 @@ import pytest
 from crc32c import crc32c
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.registry import Answer
 from embedded_broker.broker import Broker
 from embedded_broker.config import BrokerConfig
+from embedded_broker.disk_space import NoSpace
 from embedded_broker.log.format import CHECKPOINT, DURABLE
 from embedded_broker.log.fs import SyncFailed
 from embedded_broker.log.memory_fs import MemoryFileSystem
 from embedded_broker.log.segment import CorruptLog
 from embedded_broker.partition import PartitionStopped
-from embedded_broker.room import NoRoom
+from embedded_broker.responses import Answer
 from embedded_broker.topics import OFFSETS_TOPIC
 from embedded_broker.wire.batch import HEADER_BYTES
 from tests.embedded_broker.served import Client, Served, batch, fetch, serving
@@ -89,9 +90,9 @@ async def _keep(served: Served) -> ErrorCode:
 
 
 READERS: dict[str, Ask] = {
-    **{f"fetch {offset} {size}": lambda served, client, offset=offset, size=size: _fetch(served, client, offset, size)
+    **{f"fetch {offset} {size}": partial(_fetch, offset=offset, bytes_max=size)
        for offset, size in ((0, 1), (1, 5_000), (7, 100_000), (BATCHES - 1, 1))},
-    **{f"list_offsets {time}": lambda served, client, time=time: _list(served, client, time)
+    **{f"list_offsets {time}": partial(_list, timestamp=time)
        for time in (-1, -2, -3, _time(0), _time(8), _time(BATCHES - 1))},
     "offset_for_leader_epoch": _epoch,
     "produce": lambda served, client: _put(client, 0, batch(b"more")),
@@ -174,7 +175,7 @@ def test_a_start_that_cannot_read_cuts_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["sync", "sync_directory"])
-def test_a_start_whose_fsync_fails_is_none(tmp_path: Path, kind: str) -> None:
+def test_a_start_fails_when_its_fsync_fails(tmp_path: Path, kind: str) -> None:
     """What can't be read stops its partition; after a failed fsync nobody knows what is on the disk."""
 
     async def main() -> None:
@@ -250,7 +251,7 @@ def test_records_that_a_client_wrote_undecodable_stop_nothing(tmp_path: Path) ->
 ERRORS: list[tuple[Exception, bool]] = [
     (ssl.SSLError(1, "the client has gone"), False),
     (ConnectionResetError("the client has gone"), False),
-    (NoRoom(errno.ENOSPC, "full"), False),
+    (NoSpace(errno.ENOSPC, "full"), False),
     (PartitionStopped(errno.EIO, "damaged"), False),
     (TimeoutError("a bug"), False),
     (OSError(errno.EIO, "could not be written"), True),

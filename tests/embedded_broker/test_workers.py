@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,7 @@ def test_results_and_errors_come_back_in_order(count: int) -> None:
 def test_they_run_side_by_side() -> None:
     async def main() -> None:
         threads, together = Threads(4, "t"), threading.Barrier(4, timeout=PATIENCE_S)
-        assert sorted(await threads.all([together.wait] * 4)) == [0, 1, 2, 3]
+        assert set(await threads.all([together.wait] * 4)) == {0, 1, 2, 3}
         threads.stop()
 
     asyncio.run(main())
@@ -43,7 +44,12 @@ def test_the_loop_is_woken_once_and_by_the_last() -> None:
         threads, go, loop = Threads(3, "t"), threading.Event(), asyncio.get_running_loop()
         woken: list[object] = []
         wake = loop.call_soon_threadsafe
-        loop.call_soon_threadsafe = lambda *args, **kwargs: (woken.append(args), wake(*args, **kwargs))[1]  # type: ignore[method-assign]
+
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            woken.append(args)
+            return wake(*args, **kwargs)
+
+        loop.call_soon_threadsafe = counted  # type: ignore[method-assign, assignment]
         ended = threads.all([lambda: go.wait(PATIENCE_S), lambda: False, lambda: False])
         asyncio.get_running_loop().call_later(0.05, go.set)
         assert await ended == [True, False, False]
@@ -69,7 +75,7 @@ def test_stopping_waits_for_what_was_begun_and_refuses_more() -> None:
     asyncio.run(main())
 
 
-def test_without_another_thread_the_one_there_is_does_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_thread_does_all_work_if_no_other_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         start, threads = threading.Thread.start, Threads(3, "t")
         left = 0
@@ -91,7 +97,7 @@ def test_without_another_thread_the_one_there_is_does_all_of_it(monkeypatch: pyt
     asyncio.run(main())
 
 
-def test_a_loop_that_has_gone_is_nobody_to_tell() -> None:
+def test_results_for_a_closed_loop_are_dropped() -> None:
     threads, gate, said = Threads(1, "t"), threading.Event(), list[object]()
     excepthook, threading.excepthook = threading.excepthook, said.append
 
@@ -107,7 +113,7 @@ def test_a_loop_that_has_gone_is_nobody_to_tell() -> None:
     assert said == []
 
 
-def test_who_no_longer_waits_is_passed_over() -> None:
+def test_results_for_a_cancelled_caller_are_dropped() -> None:
     async def main() -> None:
         threads, gate = Threads(1, "t"), threading.Event()
         ended = threads.all([lambda: gate.wait(PATIENCE_S)])

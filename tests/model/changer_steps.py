@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from replicator.generation import Control, Cut, Generation
+from replicator.state.generation import Control, Generation, LaneAssignment
 from tests.model import world as w
 from tests.model.broker_steps import ID, fence, fence_control, name
 from tests.model.control_log import fold, record
@@ -66,6 +66,10 @@ class ChangerSteps:
         control, rules, seen = self._fold(world.log), self.rules, len(world.log)
         if control is None:
             yield f"changer {number} cannot read the control topic", self._set(world, number, Changer())
+        elif not control.begun and not rules.begin_over_positions and w.unstable(world):
+            return  # positions are read stable, before the control topic
+        elif not control.begun and not rules.begin_over_positions and world.position[1]:
+            yield f"changer {number} stops: the control topic is lost", self._set(world, number, Changer())
         elif control.preparing and rules.abandon_half_done:
             yield f"changer {number} leaves a half-done change alone", self._set(world, number, Changer())
         elif control.preparing and not (rules.overtake_half_done and control.newest < self.generations):
@@ -83,7 +87,7 @@ class ChangerSteps:
         return record(self._prepare(control, number))
 
     def _prepare(self, control: Control, number: int) -> Generation:
-        return control.prepare(Cut(1 if self.one_lane else number + 1), {}, 0)
+        return control.prepare(LaneAssignment(1 if self.one_lane else number + 1), {}, 0)
 
     def _wait(self, world: World, number: int, changer: Changer) -> Iterator[Step[World]]:
         """Go on only once a read_committed read shows `preparing`, whatever was answered to EndTxn."""

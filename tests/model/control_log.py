@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from replicator.generation import BadControl, Control, Generation, Phase
+from replicator.state.generation import BadControl, Control, Generation, Phase
 from tests.model.world import Record
 
 

@@ -9,14 +9,13 @@ from tests.model.broker_steps import HOSTS, IDS, control_steps, fence, late_step
 from tests.model.changer_steps import ChangerSteps
 from tests.model.explore import Step
 from tests.model.rules import Rules
-from tests.model.worker_steps import COPYING, OFF, WorkerSteps
+from tests.model.worker_steps import WorkerSteps
 from tests.model.world import Changer, Record, Txn, Worker, World
 
 OPENED: tuple[Record, ...] = ((1, "preparing", 2), (1, "open", 2))
-OPENED_ONE_LANE: tuple[Record, ...] = ((1, "preparing", 1), (1, "open", 1))
 
 
-def first(log: tuple[Record, ...] = (), losses: int = 0) -> World:
+def first(log: tuple[Record, ...] = ()) -> World:
     """Nothing is copied, nobody runs; by default not even a first generation is open."""
     return World(
         copied=0,
@@ -30,7 +29,6 @@ def first(log: tuple[Record, ...] = (), losses: int = 0) -> World:
         control=w.NONE,
         notes=((), ()),
         air=None,
-        losses=losses,
     )
 
 
@@ -63,8 +61,6 @@ class Model:
         yield from control_steps(world)
         if world.air is not None:
             yield from late_steps(world, world.air)
-        if world.losses and _quiet(world):
-            yield "the control topic is lost", world._replace(log=(), stable=0, losses=world.losses - 1)
         for number in range(2):
             yield from self._workers.steps(world, number)
             yield from self._changers.steps(world, number)
@@ -81,9 +77,3 @@ class Model:
                 generation = IDS[holder][0] if holder < HOSTS else 0
                 label = f"broker: applies position {txn.late} of {name(holder)}"
                 yield label, w.apply_position(world, holder, generation)
-
-
-def _quiet(world: World) -> bool:
-    """No change is under way, and every worker either is off or has put its name and generation into the position."""
-    settled = all(worker.at == OFF or worker.at >= COPYING for worker in world.workers)
-    return settled and all(changer == Changer() for changer in world.changers) and not any(world.notes)

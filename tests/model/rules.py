@@ -29,6 +29,7 @@ class Rules:
     overtake_half_done: bool = False  # begins the next generation over a half-done one
     abandon_half_done: bool = False  # leaves a half-done change to whoever began it
     no_control_fencing: bool = False  # the control topic is not written under one id
+    begin_over_positions: bool = False  # an empty control topic is begun anew although the flow has a position
     # A lane's transaction
     resume_after_unknown_end: bool = False  # the same producer goes on after an EndTxn without answer
     no_rewind_after_abort: bool = False

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import pytest
 
-from tests.model.explore import Explored, Found, explore
-from tests.model.generations import OPENED, OPENED_ONE_LANE, Model, copied_all, first
+from tests.budget import budget
+from tests.model.explore import Explored, explore
+from tests.model.generations import OPENED, Model, copied_all, first
 from tests.model.rules import Rules
-from tests.model.worker_steps import CHECKED
+from tests.model.worker_steps import CHECKED, COPYING
 from tests.model.world import Record, Worker, World
 
+pytestmark = pytest.mark.slow  # all states of the model
+
 STATES_MAX = 700_000
+GENERATIONS, STATES_MIN = budget((2, 30_000), (3, 400_000))
 
 # What is left out, what a reader of the target sees then.
 ESSENTIAL = {
@@ -54,18 +58,11 @@ def _explore(rules: Rules, *, edges: bool = False) -> Explored[World]:
     return explore(first(OPENED), Model(rules, 2).steps, states_max=STATES_MAX, keep_edges=edges)
 
 
-def _explore_loss(rules: Rules, *, one_lane: bool) -> Found | None:
-    """The control topic is lost once, while no change is under way and no worker is between start and claim."""
-    model = Model(rules, 2, one_lane=one_lane)
-    start = first(OPENED_ONE_LANE if one_lane else OPENED, losses=1)
-    return explore(start, model.steps, states_max=STATES_MAX).found
-
-
 def test_as_designed_nothing_breaks_and_progress_is_always_possible() -> None:
-    """Two workers, two changers, three generations from an empty control topic on: all of it."""
-    explored = explore(first(), Model(Rules()).steps, states_max=STATES_MAX, keep_edges=True)
+    """Two workers, two changers, from an empty control topic on: all of it."""
+    explored = explore(first(), Model(Rules(), GENERATIONS).steps, states_max=STATES_MAX, keep_edges=True)
     assert explored.found is None, str(explored.found)
-    assert len(explored.states) > 400_000, "the model has lost most of its behaviour"
+    assert len(explored.states) > STATES_MIN, "the model has lost most of its behaviour"
     stuck = explored.stuck(copied_all)
     assert stuck is None, str(stuck)
 
@@ -97,27 +94,43 @@ def test_a_half_done_change_must_be_finished_by_whoever_finds_it() -> None:
     assert any("preparing" in step for step in stuck.trace), str(stuck)
 
 
-def test_a_position_newer_than_the_control_topic_stops_a_worker() -> None:
-    """A lost control topic begins again at generation 1, while a worker of generation 2 may still run."""
-    found = _explore_loss(Rules(), one_lane=True)
+LOST_UNDER = {  # the control topic has just been lost; who still runs, with which position
+    "a worker": first()._replace(position=(0, 1), workers=(Worker(), Worker(COPYING, 1, 1, position=0))),
+    "a worker further on": first()._replace(
+        copied=1, position=(1, 1), workers=(Worker(), Worker(COPYING, 1, 1, position=1))
+    ),
+    "nobody": first()._replace(copied=1, position=(1, 1)),
+}
+
+
+@pytest.mark.parametrize("lost", LOST_UNDER.values(), ids=LOST_UNDER)
+def test_a_lost_control_topic_is_not_begun_anew_over_positions(lost: World) -> None:
+    """Made anew it would begin again at generation 1, and not know the id of a lane that still runs."""
+    found = explore(lost, Model(Rules(), 2).steps, states_max=STATES_MAX).found
     assert found is None, str(found)
-    found = _explore_loss(Rules(ignore_newer_position=True), one_lane=True)
+
+
+def test_begun_anew_over_positions_two_generations_live_at_once() -> None:
+    model = Model(Rules(begin_over_positions=True), 2)
+    found = explore(LOST_UNDER["a worker"], model.steps, states_max=STATES_MAX).found
     assert found is not None
     assert found.kind == "doubled", str(found)
 
 
-def test_a_control_topic_lost_under_a_running_lane_that_is_cut_otherwise_is_not_covered() -> None:
-    """The limit of that rule: same generation, fewer lanes, so the new opening doesn't know the old lane's id.
-
-    Kept as a test so that whoever closes this sees it here; the guarantees assume that nobody deletes the topic.
-    """
-    found = _explore_loss(Rules(), one_lane=False)
+def test_a_position_newer_than_the_control_topic_stops_a_worker() -> None:
+    """The second line, should it be begun anew all the same: at generation 1, while a lane of generation 2 runs."""
+    lost = first()._replace(position=(0, 2), workers=(Worker(), Worker(COPYING, 2, 0, position=0)))
+    model = Model(Rules(begin_over_positions=True), 2, one_lane=True)
+    found = explore(lost, model.steps, states_max=STATES_MAX).found
+    assert found is None, str(found)
+    model = Model(Rules(begin_over_positions=True, ignore_newer_position=True), 2, one_lane=True)
+    found = explore(lost, model.steps, states_max=STATES_MAX).found
     assert found is not None
-    assert "the control topic is lost" in found.trace
+    assert found.kind == "doubled", str(found)
 
 
 def test_every_switch_is_used() -> None:
     """A rule that no test leaves out proves nothing."""
-    elsewhere = {"abandon_half_done", "ignore_newer_position"}
+    elsewhere = {"abandon_half_done", "ignore_newer_position", "begin_over_positions"}
     used = {*ESSENTIAL, *(name for pair in SECOND_LINES for name in pair[:2]), *elsewhere}
     assert used == set(Rules.__dataclass_fields__)

@@ -70,7 +70,6 @@ class World(NamedTuple):
     `log`       the control topic; from `stable` on it belongs to a transaction in phase `control`
     `notes`     control writes that each changer has sent and that have not arrived: records, then None for EndTxn
     `air`       a worker's request that nobody waits for any more
-    `losses`    how often the control topic may still be lost
     """
 
     copied: int
@@ -84,7 +83,6 @@ class World(NamedTuple):
     control: int
     notes: tuple[tuple[tuple[Record, ...] | None, ...], ...]
     air: Late | None
-    losses: int = 0
 
 
 def commit(world: World, holder: int, label: str) -> World:

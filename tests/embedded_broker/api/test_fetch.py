@@ -40,7 +40,7 @@ def _bases(records: bytes) -> list[int]:
     return [header.base_offset for header, _ in iter_batches(records)]
 
 
-def test_a_parked_fetch_is_woken_by_a_produce(tmp_path: Path) -> None:
+def test_a_waiting_fetch_is_woken_by_a_produce(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(tmp_path) as served:
             await served.topic("t")
@@ -85,7 +85,7 @@ def test_nothing_is_read_that_is_not_durable(tmp_path: Path) -> None:
         async with serving(tmp_path) as served:
             await served.topic("t")
             client = await served.client()
-            async with served.broker.commit.exclusive():  # no fsync can end
+            async with served.broker.flush_scheduler.exclusive():  # no fsync can end
                 _partition(served).append(batch(b"x"))
                 waiting = asyncio.ensure_future(served.broker.durable(_partition(served)))
                 answer = await _one(client, **fetch("t", 0, max_wait=50))
@@ -182,12 +182,11 @@ def test_aborted_transactions_are_named_for_the_range_that_is_read(tmp_path: Pat
     asyncio.run(main())
 
 
-def test_epochs_sessions_and_missing_partitions_are_told_apart(tmp_path: Path) -> None:
+def test_epochs_sessions_and_missing_partitions_have_different_errors(tmp_path: Path) -> None:
     async def main() -> None:
-        async with serving(tmp_path):
-            pass  # a second start has another leader epoch
         async with serving(tmp_path) as served:
             await served.topic("t")
+        async with serving(tmp_path) as served:  # a second start has another leader epoch
             client = await served.client()
 
             async def code(**changes: Any) -> ErrorCode:
@@ -208,7 +207,7 @@ def test_epochs_sessions_and_missing_partitions_are_told_apart(tmp_path: Path) -
     asyncio.run(main())
 
 
-def test_a_topic_deleted_under_a_parked_fetch_ends_it(tmp_path: Path) -> None:
+def test_deleting_a_topic_ends_its_waiting_fetches(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(tmp_path) as served:
             await served.topic("t")

@@ -61,7 +61,7 @@ def test_a_group_has_its_own_timeouts_also_after_a_restart(tmp_path: Path) -> No
     asyncio.run(main())
 
 
-def test_what_a_group_cannot_have(tmp_path: Path) -> None:
+def test_invalid_group_configs_are_refused(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(tmp_path) as served:
             client = await served.client()

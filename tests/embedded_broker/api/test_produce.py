@@ -84,7 +84,7 @@ def test_every_version_appends_and_answers(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_partitions_of_one_request_stand_for_themselves(tmp_path: Path) -> None:
+def test_partitions_of_one_request_fail_independently(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(tmp_path) as served:
             await served.topic("t", 2)
@@ -95,7 +95,7 @@ def test_partitions_of_one_request_stand_for_themselves(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_internal_topics_and_strange_acks_are_refused(tmp_path: Path) -> None:
+def test_internal_topics_and_invalid_acks_are_refused(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(tmp_path) as served:
             await served.topic("t")

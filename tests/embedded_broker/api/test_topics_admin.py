@@ -64,7 +64,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("topic", "error_code"), REFUSED.values(), ids=REFUSED.keys())
-def test_topics_that_cannot_be(tmp_path: Path, topic: dict[str, Any], error_code: ErrorCode) -> None:
+def test_invalid_topics_are_refused(tmp_path: Path, topic: dict[str, Any], error_code: ErrorCode) -> None:
     async def main() -> None:
         async with serving(tmp_path) as served:
             client = await served.client()
@@ -98,6 +98,33 @@ def test_topics_configs_and_ids_outlive_the_broker(tmp_path: Path) -> None:
             configs = await _configs(client, "one")
             assert (configs["retention.ms"], configs["max.message.bytes"]) == ("1000", "2000000")
             assert (await client.call("describe_cluster", 0)).cluster_id == cluster_id
+
+    asyncio.run(main())
+
+
+def test_leader_epochs_begin_at_zero_and_grow_with_each_start(tmp_path: Path) -> None:
+    """A topic that is created again after a restart has a lower epoch than before: clients must cope with that."""
+
+    async def epochs(client: Client) -> list[int]:
+        return [partition.leader_epoch for partition in (await _metadata(client, "t"))["t"].partitions]
+
+    async def main() -> None:
+        async with serving(tmp_path) as served:
+            await _create(await served.client(), _topic("t"))
+        async with serving(tmp_path) as served:
+            client = await served.client()
+            await client.call("create_partitions", 3, topics=[{"name": "t", "count": 3, "assignments": None}])
+            assert await epochs(client) == [1, 0, 0]
+        async with serving(tmp_path) as served:
+            client = await served.client()
+            assert await epochs(client) == [2, 1, 1]
+            assert await _change(client, "t", ("retention.ms", SET, "1000")) is NONE
+        async with serving(tmp_path) as served:
+            client = await served.client()
+            assert await epochs(client) == [3, 2, 2]
+            await client.call("delete_topics", 6, topics=[{"name": "t"}], timeout=1000)
+            await _create(client, _topic("t"))
+            assert await epochs(client) == [0]
 
     asyncio.run(main())
 
@@ -172,7 +199,7 @@ def test_partitions_only_grow(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_auto_creation_is_a_matter_of_both_sides(tmp_path: Path) -> None:
+def test_auto_creation_needs_broker_and_client(tmp_path: Path) -> None:
     async def main() -> None:
         async def ask(client: Client, name: str, allowed: bool) -> Any:
             fields = {"topics": [{"name": name}], "allow_auto_topic_creation": allowed}

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine
+from random import Random
 from typing import Any
 
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.coordinators.offsets import Commit, Committer
 from embedded_broker.coordinators.ports import GroupConfig
+from embedded_broker.simulation.loop import SimulatedLoop
 from embedded_broker.state.group_types import JoinAnswer, JoinRequest, SyncAnswer, SyncRequest
 from tests.embedded_broker.coordinators.memory_host import MemoryHost, empty_disk
 
@@ -68,6 +69,15 @@ def fetched(host: MemoryHost) -> int:
     return host.groups.offsets.fetch("g", [P0], True)[P0].offset
 
 
+def simulated(work: Coroutine[Any, Any, MemoryHost]) -> MemoryHost:
+    """Run in simulated time: no session expires because this machine is busy."""
+    loop = SimulatedLoop(Random(1), 0.0)
+    try:
+        return loop.run_until_complete(work)
+    finally:
+        loop.close()
+
+
 def scenario(run: Callable[[MemoryHost], Coroutine[Any, Any, None]], config: GroupConfig | None = None) -> MemoryHost:
     """Run against a fresh broker; nothing may fail behind its back."""
 
@@ -79,7 +89,7 @@ def scenario(run: Callable[[MemoryHost], Coroutine[Any, Any, None]], config: Gro
         assert host.failures == []
         return host
 
-    return asyncio.run(whole())
+    return simulated(whole())
 
 
 def restarted(host: MemoryHost, run: Callable[[MemoryHost], Coroutine[Any, Any, None]]) -> MemoryHost:
@@ -93,4 +103,4 @@ def restarted(host: MemoryHost, run: Callable[[MemoryHost], Coroutine[Any, Any, 
         assert again.failures == []
         return again
 
-    return asyncio.run(whole())
+    return simulated(whole())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import cast
 from uuid import UUID, uuid4, uuid5
 
 from embedded_broker.coordinators.compose import compose
@@ -13,6 +14,7 @@ from embedded_broker.coordinators.ports import (
     OFFSETS_TOPIC,
     TRANSACTION_TOPIC,
     GroupConfig,
+    Host,
     TransactionConfig,
 )
 from embedded_broker.coordinators.transactions import TransactionCoordinator
@@ -115,7 +117,7 @@ class MemoryHost:
     groups_config: GroupConfig = field(default_factory=lambda: GroupConfig(min_session_timeout_ms=1))
     transactions_config: TransactionConfig = field(default_factory=TransactionConfig)
 
-    has_room = True
+    has_disk_space = True
     new_uuid = staticmethod(uuid4)
 
     def __post_init__(self) -> None:
@@ -133,7 +135,7 @@ class MemoryHost:
         )
         self.groups: GroupCoordinator
         self.transactions: TransactionCoordinator
-        self.groups, self.transactions = compose(self, self.groups_config, self.transactions_config)
+        self.groups, self.transactions = compose(cast(Host, self), self.groups_config, self.transactions_config)
 
     def event(self) -> None:
         if self.events >= self.crash_at:

@@ -35,7 +35,7 @@ def records(host: MemoryHost, topic: str) -> int:
     return log.log_end - log.log_start
 
 
-def test_logs_stay_short_and_say_the_same() -> None:
+def test_compaction_shortens_the_log_and_keeps_the_state() -> None:
     async def run() -> None:
         host = MemoryHost(empty_disk())
         await host.start()

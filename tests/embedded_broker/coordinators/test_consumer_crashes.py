@@ -57,7 +57,7 @@ async def run_until_crash(host: MemoryHost, members: list[Member]) -> None:
 
 @pytest.mark.parametrize("all_appended", [False, True])
 @pytest.mark.parametrize("dead_records_max", [0, 50_000])
-def test_members_go_on_where_their_last_answer_left_them(
+def test_members_continue_from_their_last_response_after_a_crash(
     all_appended: bool, dead_records_max: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compaction, "RECORDS_DEAD_MAX", dead_records_max)

@@ -72,7 +72,7 @@ def test_members_are_found_again_after_a_restart_and_expire_if_they_are_silent()
     restarted(scenario(run, SHORT), after)
 
 
-def test_a_compacted_log_says_the_same() -> None:
+def test_a_compacted_log_restores_the_same_state() -> None:
     async def run(host: MemoryHost) -> None:
         await beat(host, instance_id="i")
         await beat(host, "b")
@@ -152,7 +152,7 @@ def test_a_deleted_group_stays_deleted() -> None:
     restarted(scenario(run), after)
 
 
-def test_what_makes_no_sense_makes_no_group() -> None:
+def test_an_invalid_heartbeat_creates_no_group() -> None:
     async def run(host: MemoryHost) -> None:
         for changes, error_code in (
             ({"member_epoch": 3}, ErrorCode.group_id_not_found),

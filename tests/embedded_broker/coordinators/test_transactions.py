@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 from embedded_broker.coordinators import compaction
 from embedded_broker.coordinators.ports import OFFSETS_TOPIC, TransactionConfig
 from embedded_broker.state.transactions import PREPARED, Transaction, TxnState
-from embedded_broker.verifying import verification_error
+from embedded_broker.transaction_verification import verification_error
 from tests.embedded_broker.coordinators.memory_host import Crashed, MemoryHost, empty_disk
 from tests.embedded_broker.coordinators.transacting import (
     P0,
@@ -204,7 +204,7 @@ def test_a_committed_transaction_does_not_time_out() -> None:
     asyncio.run(run())
 
 
-def test_a_client_that_hangs_up_leaves_no_half_step() -> None:
+def test_a_step_completes_although_its_client_disconnects() -> None:
     async def run() -> None:
         host = MemoryHost(empty_disk())
         await host.start()
@@ -314,7 +314,7 @@ def test_idle_ids_are_forgotten_for_good() -> None:
     asyncio.run(run())
 
 
-def test_what_clients_are_told_about_unverified_batches() -> None:
+def test_errors_for_unverified_batches() -> None:
     for abortable, expected in ((False, ErrorCode.invalid_txn_state), (True, ErrorCode.transaction_abortable)):
         assert verification_error(ErrorCode.transaction_abortable, abortable=abortable) is expected
     assert verification_error(ErrorCode.producer_fenced, abortable=True) is ErrorCode.invalid_producer_epoch
@@ -356,7 +356,7 @@ def test_a_transaction_right_behind_the_last_one_waits_for_its_markers() -> None
     asyncio.run(main())
 
 
-def test_it_waits_only_so_long() -> None:
+def test_waiting_for_markers_ends_after_a_timeout() -> None:
     async def main() -> None:
         host = MemoryHost(empty_disk())
         await host.start()

@@ -20,7 +20,7 @@ P = Path("/d/p")
 
 
 @contextmanager
-def full_disk() -> Iterator[None]:
+def disk_full() -> Iterator[None]:
     """Files of this process can't grow beyond 1,000 bytes: a write is done in part, then fails.
 
     The limit holds for pytest's own output too, when that goes to a file: it must be gone before pytest writes again.
@@ -33,7 +33,7 @@ def full_disk() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-@full_disk()
+@disk_full()
 def test_an_append_that_fails_half_way_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     file = RealFile(tmp_path / "f")
     file.append(b"a" * 900)
@@ -44,7 +44,7 @@ def test_an_append_that_fails_half_way_leaves_the_file_as_it_was(tmp_path: Path)
     assert file.read(895, 10) == b"a" * 5 + b"c" * 5
 
 
-@full_disk()
+@disk_full()
 def test_what_cannot_be_cut_at_once_is_cut_before_the_next_append(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -62,8 +62,8 @@ def test_what_cannot_be_cut_at_once_is_cut_before_the_next_append(
     assert (tmp_path / "f").read_bytes() == b"a" * 900 + b"c"
 
 
-@full_disk()
-def test_a_log_on_a_full_disk_refuses_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
+@disk_full()
+def test_a_log_on_a_full_disk_refuses_and_goes_on_when_there_is_disk_space(tmp_path: Path) -> None:
     log, _ = opened(RealFileSystem(), tmp_path / "p", 1 << 20)
     written = fill(log, 3)
     log.flush()
@@ -101,7 +101,7 @@ def test_directories_are_made_with_their_parents(tmp_path: Path) -> None:
     fs.remove_directory(tmp_path / "none")
 
 
-def test_memory_loses_all_that_was_not_synced() -> None:
+def test_the_memory_filesystem_loses_unsynced_data() -> None:
     fs = MemoryFileSystem()
     file = fs.open(P)
     file.append(b"one")
@@ -121,7 +121,7 @@ def test_memory_loses_all_that_was_not_synced() -> None:
     assert (fs.read_small(P), fs.names(P.parent)) == (b"one", ["p", "x"])
 
 
-def test_memory_can_lose_any_part_of_it() -> None:
+def test_the_memory_filesystem_can_lose_any_part_of_unsynced_data() -> None:
     found = set()
     for seed in range(200):
         fs = MemoryFileSystem()
@@ -135,7 +135,7 @@ def test_memory_can_lose_any_part_of_it() -> None:
     assert found == whole | {b"\0\0", b"\0\0c", b"\0\0cd", b"a\0", b"a\0c", b"a\0cd"}
 
 
-def test_memory_fails_as_told() -> None:
+def test_the_memory_filesystem_fails_as_configured() -> None:
     fs = MemoryFileSystem()
     file = fs.open(P)
     fs.fail("append", errno.ENOSPC, after=1, bytes_written=2)
@@ -151,7 +151,7 @@ def test_memory_fails_as_told() -> None:
         file.sync()
 
 
-def test_an_offset_file_is_sound_or_nothing() -> None:
+def test_a_corrupt_offset_file_is_ignored() -> None:
     for offset in (0, 7, 2**63 - 1):
         sound = encode_offset(offset)
         assert decode_offset(sound) == offset

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from embedded_broker.log.fs import FileSystem, RealFileSystem
 from embedded_broker.log.memory_fs import MemoryFileSystem
 from embedded_broker.wire.batch import read_header, stamp
-from embedded_broker.wire.records import marker
+from embedded_broker.wire.records import Record, marker
 from tests.embedded_broker.log.partitions import batch, fill, opened, read_all
-from tests.embedded_broker.wire.batches import Record, by_aiokafka
+from tests.embedded_broker.wire.batches import by_aiokafka
 
 
 @pytest.fixture(params=[RealFileSystem, MemoryFileSystem])

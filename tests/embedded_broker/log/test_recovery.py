@@ -19,6 +19,7 @@ from embedded_broker.log.fs import RealFileSystem
 from embedded_broker.log.memory_fs import MemoryFileSystem, PowerCut
 from embedded_broker.log.partition_log import PartitionLog
 from embedded_broker.log.segment import CorruptLog
+from tests.budget import budget
 from tests.embedded_broker.log.partitions import batch, fill, opened, read_all
 
 P = Path("/partitions/p")
@@ -236,7 +237,8 @@ def work(fs: MemoryFileSystem, promises: Promises, random: Random, steps: int) -
             promises.check(log, shown)
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(budget(150, 2_000)))
 def test_power_cuts_at_any_operation_again_and_again(seed: int) -> None:
     """Also in the middle of recovery. What was not synced is lost, whole, or there in part, in any order."""
     random, fs, promises = Random(seed), MemoryFileSystem(), Promises()

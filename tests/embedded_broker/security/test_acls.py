@@ -67,7 +67,7 @@ CASES: dict[str, tuple[bool, bool]] = {
 
 
 @pytest.mark.parametrize(("found", "expected"), CASES.values(), ids=CASES.keys())
-def test_what_may_be_done(found: bool, expected: bool) -> None:
+def test_acls_allow_and_deny(found: bool, expected: bool) -> None:
     assert found is expected
 
 
@@ -75,7 +75,7 @@ def _some(*acls: Acl) -> bool:
     return AclSet(acls).allows_some("User:a", "1.1.1.1", WRITE, T)
 
 
-def test_whether_there_is_any_topic_to_write() -> None:
+def test_init_producer_id_needs_any_writable_topic() -> None:
     assert not _some()
     assert not _some(acl("t"))
     assert _some(acl("t", WRITE))

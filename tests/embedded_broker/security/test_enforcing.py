@@ -93,7 +93,7 @@ def test_the_allowed_part_of_a_request_is_done(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_what_wants_no_answer_is_refused_by_closing(tmp_path: Path) -> None:
+def test_a_refused_request_without_response_closes_the_connection(tmp_path: Path) -> None:
     async def main() -> None:
         async with guarded(tmp_path) as served:
             await served.topic("t")
@@ -242,7 +242,9 @@ def test_a_pattern_finds_what_its_member_may_see(tmp_path: Path) -> None:
 
 def test_what_brokers_ask_each_other_needs_a_right_of_the_cluster(tmp_path: Path) -> None:
     """KafkaApis: AddPartitionsToTxn 4 and later needs CLUSTER_ACTION, WriteTxnMarkers that or ALTER."""
-    markers = [{"producer_id": 1, "topics": [{"name": name, "partition_indexes": [0, 1]} for name in ("t", "u")]}]
+    markers: list[dict[str, Any]] = [
+        {"producer_id": 1, "topics": [{"name": name, "partition_indexes": [0, 1]} for name in ("t", "u")]}
+    ]
 
     async def main() -> None:
         async with guarded(tmp_path) as served:

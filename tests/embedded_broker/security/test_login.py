@@ -12,8 +12,10 @@ from confluent_kafka import Producer
 from kio.schema.errors import ErrorCode
 from scramp.core import ScramClient
 
-from embedded_broker.security.listeners import Listener, Protocol
+from embedded_broker.listeners import Listener, Protocol
 from tests.embedded_broker.served import Client, Served, batch, produce, serving
+
+pytestmark = pytest.mark.slow  # clients that log in again
 
 PASSWORD = "s3cret, über"
 SASL = (Listener(port=0, protocol=Protocol.SASL_PLAINTEXT), Listener(port=0))

@@ -56,7 +56,7 @@ def test_without_an_authorizer_everything_may_be_done(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_who_does_not_ask_is_nottold_rights(tmp_path: Path) -> None:
+def test_rights_are_returned_only_on_request(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(tmp_path) as served:
             await served.topic("t")
@@ -74,7 +74,7 @@ def test_who_does_not_ask_is_nottold_rights(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_with_an_authorizer_it_is_what_acls_say(tmp_path: Path) -> None:
+def test_with_an_authorizer_rights_follow_acls(tmp_path: Path) -> None:
     def bits(*operations: Operation) -> int:
         return sum(1 << each for each in operations)
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from cryptography.x509.oid import NameOID
 
-from embedded_broker.security.listeners import Listener, Protocol
-from embedded_broker.security.tls import ClientAuth, TlsFiles, server_context
+from embedded_broker.listeners import ClientAuth, Listener, Protocol, TlsFiles
+from embedded_broker.security.tls import server_context
 from tests.embedded_broker.security.certificates import CLIENT_PRINCIPAL, Authority, Pair
 from tests.embedded_broker.served import batch, fetch, produce, serving
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from embedded_broker.security.listeners import Listener, Protocol
+from embedded_broker.listeners import Listener, Protocol
 from tests.embedded_broker.served import batch, produce, serving
 
 SOFTWARE = {"client_software_name": "some-client", "client_software_version": "1.2"}
@@ -21,7 +21,7 @@ def _lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
     return [line.split(" ", 2)[2] for line in lines]
 
 
-def test_a_visit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_log_of_one_connection(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     async def main() -> int:
         users = tmp_path / "users"
         users.write_text("alice:x")

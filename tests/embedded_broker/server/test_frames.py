@@ -53,7 +53,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("data", BAD.values(), ids=BAD.keys())
-def test_what_is_no_request_closes_its_connection_only(tmp_path: Path, data: bytes) -> None:
+def test_an_invalid_request_closes_only_its_connection(tmp_path: Path, data: bytes) -> None:
     asyncio.run(_refused(tmp_path, data))
 
 
@@ -74,7 +74,7 @@ def test_random_bytes_never_stop_the_broker(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_frame_that_never_ends_meets_its_deadline(tmp_path: Path) -> None:
+def test_an_incomplete_frame_is_closed_at_the_deadline(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(tmp_path, frame_deadline_ms=100) as served:
             client = await served.client()
@@ -124,27 +124,27 @@ def test_pipelined_requests_are_appended_and_answered_in_order(tmp_path: Path) -
             for number in range(200):
                 client.send("produce", 9, **produce("t", batch(b"%d" % number)))
             client.send("fetch", 12, **fetch("t", 0))
-            rounds = served.broker.commit.rounds
+            rounds = served.broker.flush_scheduler.rounds
             offsets = [(await client.receive()).responses[0].partition_responses[0].base_offset for _ in range(200)]
             assert offsets == list(range(200))
-            assert served.broker.commit.rounds - rounds < 150, "each had an fsync of its own"
+            assert served.broker.flush_scheduler.rounds - rounds < 150, "each had an fsync of its own"
             assert (await client.receive()).responses[0].partitions[0].error_code == 0
 
     asyncio.run(main())
 
 
-def test_a_parked_fetch_holds_up_nobody_else_and_ends_with_its_connection(tmp_path: Path) -> None:
+def test_a_waiting_fetch_blocks_no_other_client_and_ends_with_its_connection(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(tmp_path) as served:
             await served.topic("t")
-            parked, other = await served.client(), await served.client()
-            parked.send("fetch", 12, **fetch("t", 0, max_wait=60_000))
+            waiting, other = await served.client(), await served.client()
+            waiting.send("fetch", 12, **fetch("t", 0, max_wait=60_000))
             await asyncio.sleep(0.05)
             assert (await other.call("metadata", 9, topics=None)).topics
             partition = served.broker.topics.partition("t", 0)
             assert partition is not None
             assert len(partition._waiters) == 1
-            parked.writer.close()
+            waiting.writer.close()
             await _until(lambda: not partition._waiters)
 
     asyncio.run(main())

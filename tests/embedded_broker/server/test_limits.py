@@ -8,12 +8,16 @@ import socket
 import subprocess
 import time
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from embedded_broker.budget import Budget
+from embedded_broker.simulation.loop import SimulatedLoop
 from tests.embedded_broker.process import BrokerProcess
 from tests.embedded_broker.served import Client, Served, batch, fetch, produce, serving
+
+pytestmark = pytest.mark.slow  # waits for limits of time
 
 API_VERSIONS_V0 = b"\0\0\0\x0a" + b"\0\x12\0\0" + b"\0\0\0\x07" + b"\xff\xff"
 FOUR_BILLION_TOPICS = b"\0\x03\0\x09" + b"\0\0\0\1" + b"\xff\xff" + b"\0" + b"\xff\xff\xff\xff\x0f"
@@ -54,10 +58,14 @@ def test_a_budget_sheds_the_largest_until_half_is_free_but_nobody_when_it_gets_l
         assert changes == [True, False]
         assert budget.total_bytes == 40
 
-    asyncio.run(main())
+    loop = SimulatedLoop(Random(1), 0.0)
+    try:
+        loop.run_until_complete(main())
+    finally:
+        loop.close()
 
 
-def test_a_budget_has_no_patience_at_twice_its_limit() -> None:
+def test_a_budget_sheds_at_once_at_twice_its_limit() -> None:
     async def main() -> None:
         budget = Budget[Holding]("things", 100, lambda full: None, patience_s=60)
         small, large = Holding(), Holding()
@@ -135,7 +143,7 @@ async def _is_quick(served: Served, seconds_max: float = 0.5) -> None:
     assert time.monotonic() - began < seconds_max
 
 
-def test_slow_lorises_meet_the_deadline_from_their_first_byte_on(tmp_path: Path) -> None:
+def test_slow_frames_are_closed_at_the_deadline_from_their_first_byte(tmp_path: Path) -> None:
     async def drip(client: Client) -> None:
         client.send_bytes(b"\0\0\1\0")
         while not client.reader.at_eof() and not client.writer.is_closing():
@@ -185,7 +193,7 @@ def test_clients_that_never_read_hold_little_and_lose_their_connection_only_when
     asyncio.run(main())
 
 
-def test_what_a_pipelining_client_does_not_read_is_not_made(tmp_path: Path) -> None:
+def test_requests_wait_while_their_client_does_not_read_responses(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(tmp_path) as served:
             await served.topic("t")

@@ -9,16 +9,16 @@ from kio.schema.errors import ErrorCode
 from embedded_broker.coordinators.classic_groups import ClassicGroups
 from embedded_broker.coordinators.offsets import FetchedOffset, OffsetManager
 from embedded_broker.simulation.history import Kind
-from embedded_broker.simulation.schedule import Play
-from embedded_broker.state import consumer_groups
+from embedded_broker.simulation.schedule import WorkloadKind
+from embedded_broker.state import consumer_groups, reconciliation
 from embedded_broker.state.consumer_groups import ConsumerEffects, ConsumerGroup
 from embedded_broker.state.group_types import AssignmentStored, HeartbeatExpired
 from embedded_broker.state.groups import Group
 from embedded_broker.state.rebalance import Rebalancing
 from tests.embedded_broker.simulation.mutations import Mutations, Patch, leave_out_batches
 
-SHARING = Mutations(Play.SHARING)
-mutation = SHARING.add
+MUTATIONS = Mutations(WorkloadKind.GROUPS)
+mutation = MUTATIONS.add
 
 
 @mutation(Kind.STALE_COMMIT)
@@ -44,7 +44,7 @@ def take_commits_of_former_epochs(patch: Patch) -> None:
 
 @mutation(Kind.TWO_OWNERS)
 def give_partitions_that_others_still_hold(patch: Patch) -> None:
-    reconcile = consumer_groups.reconcile
+    reconcile = reconciliation.reconcile
 
     def hasty(member: Any, target: Any, target_epoch: int, owner: Any, owned: Any) -> Any:
         return reconcile(member, target, target_epoch, lambda partition: None, owned)

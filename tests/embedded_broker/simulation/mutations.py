@@ -10,15 +10,15 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api import produce
-from embedded_broker.coordinators import one_place
+from embedded_broker.coordinators import single_partition_commit
 from embedded_broker.coordinators.markers import MarkerWriter
 from embedded_broker.coordinators.offsets import OffsetManager
 from embedded_broker.coordinators.transactions import TransactionCoordinator
+from embedded_broker.disk_space import DiskSpace, NoSpace
 from embedded_broker.log.partition_log import PartitionLog
 from embedded_broker.partition import Partition, PartitionStopped
-from embedded_broker.room import NoRoom, Room
 from embedded_broker.simulation.history import Kind
-from embedded_broker.simulation.schedule import Play
+from embedded_broker.simulation.schedule import WorkloadKind
 from embedded_broker.state.producers import ACCEPT, Duplicate, PartitionProducers
 from embedded_broker.state.transactions import Step, TxnState
 from embedded_broker.topics import Topics
@@ -29,39 +29,39 @@ Patch = pytest.MonkeyPatch
 
 @dataclass(frozen=True)
 class Mutation:
-    """A bug: how it gets in, and one of the `kinds` that it must be found as when the `play` is given."""
+    """A bug: `plant` installs it, and a run with the workload must find it as one of `kinds`."""
 
     name: str
     plant: Callable[[Patch], None]
     kinds: frozenset[Kind]
-    play: Play
+    workload: WorkloadKind
 
 
 class Mutations(list[Mutation]):
-    """Bugs that are found while one play is given."""
+    """Bugs that runs of one workload find."""
 
-    def __init__(self, play: Play) -> None:
+    def __init__(self, workload: WorkloadKind) -> None:
         super().__init__()
-        self._play = play
+        self._workload = workload
 
     def add(self, *kinds: Kind) -> Callable[[Callable[[Patch], None]], Callable[[Patch], None]]:
         """Put a bug on the list."""
 
         def take(plant: Callable[[Patch], None]) -> Callable[[Patch], None]:
-            self.append(Mutation(plant.__name__, plant, frozenset(kinds), self._play))
+            self.append(Mutation(plant.__name__, plant, frozenset(kinds), self._workload))
             return plant
 
         return take
 
 
-WRITING = Mutations(Play.WRITING)
-mutation = WRITING.add
+MUTATIONS = Mutations(WorkloadKind.PRODUCERS)
+mutation = MUTATIONS.add
 
 
 @mutation(Kind.LOST_WRITE)
 def acknowledge_before_the_fsync(patch: Patch) -> None:
     async def at_once(broker: Any, answer: Any, dirty: list[Partition]) -> Any:
-        broker.groups._background.spawn("hasty", broker.commit.durable(*dirty))
+        broker.groups._background.spawn("hasty", broker.flush_scheduler.durable(*dirty))
         return answer
 
     patch.setattr(produce, "_when_durable", at_once)
@@ -131,12 +131,12 @@ def forget_to_say_what_is_aborted(patch: Patch) -> None:
 def answer_the_commit_before_its_decision_is_on_disk(patch: Patch) -> None:
     make = TransactionCoordinator._make
 
-    async def hasty(self: TransactionCoordinator, slot: Any, decision: Any, store: Any = None) -> Any:
+    async def hasty(self: TransactionCoordinator, entry: Any, decision: Any, store: Any = None) -> Any:
         if not isinstance(decision, Step) or decision.next.state is not TxnState.PREPARE_COMMIT:
-            return await make(self, slot, decision)
-        slot.pending = decision.next
-        slot.settled.clear()
-        self._background.spawn("hasty", (store or self._store)(slot, decision.next))
+            return await make(self, entry, decision)
+        entry.pending = decision.next
+        entry.settled.clear()
+        self._background.spawn("hasty", (store or self._store)(entry, decision.next))
         return decision.next
 
     patch.setattr(TransactionCoordinator, "_make", hasty)
@@ -144,20 +144,20 @@ def answer_the_commit_before_its_decision_is_on_disk(patch: Patch) -> None:
 
 @mutation(Kind.TORN_TRANSACTION)
 def let_a_single_marker_decide_over_several_partitions(patch: Patch) -> None:
-    async def first_only(self: TransactionCoordinator, slot: Any, prepared: Any) -> None:
+    async def first_only(self: TransactionCoordinator, entry: Any, prepared: Any) -> None:
         name = min(prepared.partitions)
         await self.markers.write_one(name, prepared.producer_id, prepared.epoch, True)
-        await self._store(slot, prepared)
+        await self._store(entry, prepared)
 
-    patch.setattr(one_place, "is_open", lambda topics, ending: True)
-    patch.setattr(TransactionCoordinator, "_commit_in_one_place", first_only)
+    patch.setattr(single_partition_commit, "applies_to", lambda topics, ending: True)
+    patch.setattr(TransactionCoordinator, "_commit_single_partition", first_only)
 
 
 @mutation(Kind.BROKEN, Kind.LOST_WRITE)
 def forget_prepared_transactions_at_a_restart(patch: Patch) -> None:
     async def start(self: TransactionCoordinator) -> None:
-        for slot in self._slots.values():
-            self._watch(slot)
+        for entry in self._entries.values():
+            self._watch(entry)
 
     patch.setattr(TransactionCoordinator, "start", start)
 
@@ -247,23 +247,23 @@ def go_on_after_an_fsync_has_failed(patch: Patch) -> None:
 
 
 @mutation(Kind.BROKEN)
-def never_see_that_there_is_room_again(patch: Patch) -> None:
-    patch.setattr(Room, "look", lambda self: None)
+def never_notice_that_there_is_disk_space_again(patch: Patch) -> None:
+    patch.setattr(DiskSpace, "check", lambda self: None)
 
 
 @mutation(Kind.BROKEN)
 def end_when_the_disk_is_full(patch: Patch) -> None:
-    patch.setattr(Room, "found_full", lambda self, error: self._on_failure(error))
+    patch.setattr(DiskSpace, "mark_full", lambda self, error: self._on_failure(error))
 
 
 @mutation(Kind.LOST_WRITE)
-def acknowledge_what_there_was_no_room_for(patch: Patch) -> None:
+def acknowledge_what_there_was_no_disk_space_for(patch: Patch) -> None:
     append = Partition.append
 
     def lossy(self: Partition, *args: Any, **options: Any) -> int:
         try:
             return append(self, *args, **options)
-        except NoRoom:
+        except NoSpace:
             return self.log_end
 
     patch.setattr(Partition, "append", lossy)
@@ -274,7 +274,7 @@ def refuse_to_read_when_the_disk_is_full(patch: Patch) -> None:
     read = Partition.read
 
     def refusing(self: Partition, *args: Any) -> bytes:
-        if self._room is not None and self._room.full and not self.topic.startswith("__"):
+        if self._disk_space is not None and self._disk_space.full and not self.topic.startswith("__"):
             raise PartitionStopped("full")
         return read(self, *args)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from embedded_broker.simulation.checker import Log, check, check_keys
-from embedded_broker.simulation.history import History, Kind, Outcome, Seen, Topic
+from embedded_broker.simulation.history import History, Kind, Outcome, PartitionReads, Topic
 
 P, R = ("compacted", 0), ("retained", 0)
 COMPACTED = Topic("compacted", 1, {"cleanup.policy": "compact"})
@@ -84,7 +84,7 @@ def test_compaction_never_moves_the_log_start() -> None:
 
 def test_a_record_that_was_read_twice_is_a_duplicate_even_if_the_first_has_gone() -> None:
     history = opened()
-    history.seen.append(Seen("r", R, False, {0: b"1", 7: b"1"}, end=8))
+    history.reads.append(PartitionReads("r", R, False, {0: b"1", 7: b"1"}, end=8))
     history.log_starts[R] = {7: 9_000}
     check(history, {R: {7: b"1"}}, {R: {7: b"1"}})
     assert kinds(history) == [Kind.DUPLICATE]

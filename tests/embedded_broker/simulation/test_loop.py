@@ -20,7 +20,7 @@ async def _carry(answers: list[Coroutine[Any, Any, None]]) -> None:
     await answers.pop()
 
 
-def test_what_a_dead_process_had_not_begun_is_buried_in_silence() -> None:
+def test_tasks_of_a_killed_process_that_had_not_begun_are_discarded_without_warnings() -> None:
     loop = SimulatedLoop(Random(1), 0.01)
     process = Process("p", lambda dead: None)
 
@@ -35,7 +35,7 @@ def test_what_a_dead_process_had_not_begun_is_buried_in_silence() -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         loop.run_until_complete(main())
-        loop.bury(process)
+        loop.discard_tasks(process)
         loop.close()
         gc.collect()
     assert [str(each.message) for each in caught] == []

@@ -9,13 +9,14 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker.state.consumer_types import (
     GROUP_TRANSITIONS,
+    NOTHING,
     ConsumerGroupConfig,
     ConsumerGroupState,
     RevocationExpired,
     SessionExpired,
 )
 from embedded_broker.state.group_types import IllegalTransition
-from tests.embedded_broker.state.consumers import NOTHING, Client, Log, Topics, partitions, settle
+from tests.embedded_broker.state.consumers import Client, Log, Topics, partitions, settle
 
 
 def test_every_step_of_the_table_can_be_made_and_no_other() -> None:
@@ -54,7 +55,7 @@ def test_partitions_move_only_when_they_have_been_given_back() -> None:
     assert log.group.state is ConsumerGroupState.STABLE
 
 
-def test_nothing_is_said_twice() -> None:
+def test_a_heartbeat_response_repeats_no_assignment() -> None:
     log = Log(Topics(t=1))
     a = Client(log, "a", "t")
     a.turn()

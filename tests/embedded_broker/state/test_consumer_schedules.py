@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.state.consumer_types import ConsumerGroupState, SessionExpired
+from tests.budget import budget
 from tests.embedded_broker.state.consumers import Client, Log, Topics, settle
 
 NAMES = ["a", "b", "c"]
@@ -16,7 +17,7 @@ steps = st.tuples(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=budget(200, 5_000), deadline=None)
 @given(st.lists(steps, max_size=60), st.integers(1, 5), st.sampled_from(["uniform", "range"]))
 def test_no_partition_has_two_holders_and_in_the_end_all_have_one(
     schedule: list[tuple[str, str]], count: int, assignor: str

@@ -30,7 +30,7 @@ def test_a_static_member_comes_back_without_a_rebalance() -> None:
     assert synced(group.sync(syncing(request.new_member_id, 1, instance_id="i")))[0].assignment == old.encode()
 
 
-def test_an_old_client_that_leads_is_told_it_does_not() -> None:
+def test_an_old_client_that_leads_is_not_named_the_leader() -> None:
     group, (old,) = stable("i")
     request = joining(instance_id="i", can_skip_assignment=False)
     (store,) = [effect for effect in group.join(request) if isinstance(effect, Store)]

@@ -47,7 +47,7 @@ def test_every_step_of_the_table_can_be_made_and_no_other() -> None:
                 group._enter(after)
 
 
-def test_a_new_member_must_come_back_with_the_id_it_is_told() -> None:
+def test_a_new_member_must_join_again_with_the_id_it_is_given() -> None:
     group = new_group()
     member_id = member_of(group)
     assert (group.state, len(group.members)) == (GroupState.EMPTY, 0)
@@ -202,7 +202,7 @@ def test_the_protocol_is_the_common_one_that_most_prefer() -> None:
     assert group.protocol_name == "b"
 
 
-def test_a_follower_that_comes_back_unchanged_is_told_where_the_group_is() -> None:
+def test_a_follower_that_joins_again_unchanged_gets_the_current_generation() -> None:
     group, (_, follower) = stable(None, None)
     (answer,) = joined(group.join(joining(follower)))
     assert (answer.generation, group.state) == (1, GroupState.STABLE)

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from embedded_broker.state.patterns import BadPattern, Pattern
+from tests.budget import budget
 
 atoms = st.sampled_from(["a", "b", ".", "[ab]", "[^a]", "[a-c_]", r"\d", r"\.", r"\w", "-", "(?:ab|c)", "(a|)"])
 repeats = st.sampled_from(["", "", "", "*", "+", "?", "{2}", "{1,2}", "{0,3}", "{2,}", "*?"])
@@ -17,7 +18,7 @@ parts = st.lists(st.tuples(atoms, repeats).map("".join), max_size=4).map("".join
 patterns = st.lists(parts, min_size=1, max_size=3).map("|".join)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=budget(400, 5_000), deadline=None)
 @given(patterns, st.lists(st.text("abcd1._-", max_size=6), max_size=8))
 def test_it_matches_what_re_matches(text: str, names: list[str]) -> None:
     pattern = Pattern(text)

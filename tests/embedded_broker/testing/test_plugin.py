@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+pytestmark = pytest.mark.slow  # runs pytest and brokers in processes
+
 pytest_plugins = ["pytester"]
 
 RUNNER = """
@@ -52,7 +54,7 @@ def test_marker_option_and_setting_say_how_it_is_run(project: pytest.Pytester) -
         import pytest
         from runner import mode
 
-        def test_as_told(kafka_broker, request):
+        def test_runs_in_the_configured_mode(kafka_broker, request):
             assert mode(kafka_broker) == "ProcessRunner"
 
         @pytest.mark.kafka_broker(mode="thread", settings={"num.partitions": "3"})

@@ -27,7 +27,7 @@ def by_aiokafka(records: Sequence[Record], codec: int = 0, **producer: int) -> b
     fields = {"is_transactional": 0, "producer_id": -1, "producer_epoch": -1, "base_sequence": -1, **producer}
     builder = DefaultRecordBatchBuilder(magic=2, compression_type=codec, batch_size=1 << 30, **fields)
     for offset, record in enumerate(records):
-        headers = [(key.decode(), value) for key, value in record.headers]
+        headers: list[tuple[str, str | bytes | None]] = [(key.decode(), value) for key, value in record.headers]
         assert builder.append(offset, record.timestamp_ms, record.key, record.value, headers) is not None
     return bytearray(builder.build())
 
@@ -36,7 +36,7 @@ def by_librdkafka(records: Sequence[Record], codec: str) -> bytes:
     """All batches that librdkafka's producer makes of the records, as the broker got them."""
     producer = Producer({"test.mock.num.brokers": 1, "compression.type": codec, "linger.ms": 100, "log_level": 0})
     for record in records:
-        headers = [(key.decode(), value) for key, value in record.headers]
+        headers: list[tuple[str, str | bytes | None]] = [(key.decode(), value) for key, value in record.headers]
         producer.produce("t", record.value, record.key, partition=0, headers=headers, timestamp=record.timestamp_ms)
     assert producer.flush(TIMEOUT_S) == 0
     (broker,) = producer.list_topics(timeout=TIMEOUT_S).brokers.values()

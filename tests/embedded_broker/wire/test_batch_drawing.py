@@ -100,7 +100,7 @@ def old_format(records: Sequence[Record]) -> bytearray:
     builder = LegacyRecordBatchBuilder(magic=1, compression_type=0, batch_size=1 << 30)
     for record in records:
         assert builder.append(record.offset, record.timestamp_ms, record.key, record.value) is not None
-    return builder.build()
+    return bytearray(builder.build())
 
 
 @pytest.mark.parametrize("count", COUNTS)

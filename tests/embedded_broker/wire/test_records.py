@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from embedded_broker.wire.batch import CorruptBatch, check_crc, iter_batches, read_header, seal
 from embedded_broker.wire.records import Record, check_lengths, decode, encode, marker, marker_commits, varint
+from tests.budget import budget
 from tests.embedded_broker.wire.batches import CODECS, by_aiokafka, by_librdkafka
 
 HEADERS = st.lists(st.tuples(st.text(max_size=9).map(str.encode), st.none() | st.binary(max_size=20)), max_size=4)
@@ -88,7 +89,7 @@ def test_a_body_cut_short_is_refused_at_every_byte(codec: int) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=budget(60, 1_000), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_damaged_bodies_are_refused_or_decoded_but_nothing_else(codec: int, data: st.DataObject) -> None:
     """The CRC can be right and the body wrong: a client computed it over nonsense."""
@@ -149,7 +150,7 @@ SIZES = st.lists(st.tuples(st.integers(1, 300), st.integers(1, 400)), min_size=1
 """Runs: length of a record, and how many there are of it."""
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=budget(200, 5_000), deadline=None)
 @given(runs=SIZES, change=st.sampled_from([-1, 0, 1]), extra=st.sampled_from([b"", b"\x00", b"\x02"]))
 def test_records_are_counted_by_their_lengths(runs: list[tuple[int, int]], change: int, extra: bytes) -> None:
     data = b"".join((varint(size) + b"\x01" * size) * times for size, times in runs) + extra

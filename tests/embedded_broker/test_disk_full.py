@@ -1,5 +1,5 @@
 """The disk is full: what clients want to write is refused with the right error, reads go on, what was begun ends, and
-when there is room again all is as before."""
+when there is disk space again all is as before."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from embedded_broker import room
+from embedded_broker import disk_space
+from embedded_broker.disk_space import DiskSpace, NoSpace
 from embedded_broker.log.fs import RealFileSystem
 from embedded_broker.log.memory_fs import MemoryFileSystem
-from embedded_broker.room import NoRoom, Room
 from embedded_broker.wire.batch import TRANSACTIONAL
 from tests.embedded_broker.served import Client, Served, batch, fetch, produce, serving
 
@@ -27,8 +27,8 @@ SEGMENT_BYTES = 1 << 20
 
 
 @pytest.fixture(autouse=True)
-def _look_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "RETRY_MS", 5)
+def _check_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk_space, "RETRY_MS", 5)
 
 
 class Scene:
@@ -42,14 +42,14 @@ class Scene:
         return answer.error_code, answer.base_offset
 
     async def fill(self) -> None:
-        """Room for a record no more, and the broker has noticed."""
+        """Leave no disk space for another record, and let the broker notice."""
         self.fs.size_bytes_max = self.fs.size_bytes + 10
         assert await self.put(batch(b"x")) == (STORAGE, -1)
-        assert not self.served.broker.has_room
+        assert not self.served.broker.has_disk_space
 
     async def free(self) -> None:
         self.fs.size_bytes_max = None
-        await _until(lambda: self.served.broker.has_room)
+        await _until(lambda: self.served.broker.has_disk_space)
 
 
 async def _until(reached: Callable[[], bool]) -> None:
@@ -121,7 +121,7 @@ REFUSED: list[tuple[str, int, dict[str, Any], Callable[[Any], ErrorCode], ErrorC
 ]
 
 
-def test_writes_are_refused_and_taken_again_when_there_is_room(tmp_path: Path) -> None:
+def test_writes_are_refused_and_taken_again_when_there_is_disk_space(tmp_path: Path) -> None:
     async def main() -> None:
         async with _scene(tmp_path) as scene:
             await scene.fill()
@@ -139,7 +139,7 @@ def test_writes_are_refused_and_taken_again_when_there_is_room(tmp_path: Path) -
     asyncio.run(main())
 
 
-def test_a_producer_without_transactions_is_told_to_come_back(tmp_path: Path) -> None:
+def test_a_producer_without_transactions_gets_a_retriable_error(tmp_path: Path) -> None:
     """And not, by NOT_COORDINATOR, to look for the coordinator of a transactional id that it doesn't have."""
 
     async def main() -> None:
@@ -178,14 +178,14 @@ def test_a_refused_batch_adds_nothing_to_its_transaction(tmp_path: Path) -> None
 
 
 def test_what_was_decided_before_is_finished_from_the_reserve(tmp_path: Path) -> None:
-    """The commit is the first to find the disk full: marker and completion have room nevertheless."""
+    """The commit is the first to find the disk full: marker and completion are written nevertheless."""
 
     async def main() -> None:
         async with _scene(tmp_path) as scene:
             scene.fs.size_bytes_max = scene.fs.size_bytes + 10
             ended = await scene.client.call("end_txn", 3, transactional_id="tx", committed=True, **scene.ids)
             assert ended.error_code is NONE
-            assert not scene.served.broker.has_room
+            assert not scene.served.broker.has_disk_space
             partition = scene.served.broker.topics.partition("t", 0)
             assert partition is not None
             await _until(lambda: partition.last_stable == 3)
@@ -196,7 +196,7 @@ def test_what_was_decided_before_is_finished_from_the_reserve(tmp_path: Path) ->
     asyncio.run(main())
 
 
-def test_deleting_makes_room(tmp_path: Path) -> None:
+def test_deleting_frees_disk_space(tmp_path: Path) -> None:
     async def main() -> None:
         async with _scene(tmp_path) as scene:
             await scene.served.topic("large")
@@ -205,13 +205,13 @@ def test_deleting_makes_room(tmp_path: Path) -> None:
             await scene.fill()
             deleted = await scene.client.call("delete_topics", 5, topic_names=["large"], timeout=1000)
             assert deleted.responses[0].error_code is NONE
-            await _until(lambda: scene.served.broker.has_room)
+            await _until(lambda: scene.served.broker.has_disk_space)
             assert await scene.put(batch(b"y")) == (NONE, 2)
 
     asyncio.run(main())
 
 
-def test_retention_makes_room(tmp_path: Path) -> None:
+def test_retention_frees_disk_space(tmp_path: Path) -> None:
     async def main() -> None:
         async with _scene(tmp_path) as scene:
             await scene.client.call("end_txn", 3, transactional_id="tx", committed=True, **scene.ids)
@@ -222,7 +222,7 @@ def test_retention_makes_room(tmp_path: Path) -> None:
             assert topic is not None
             topic.configs["retention.bytes"] = "1000000"
             await scene.served.broker._retention.enforce()
-            await _until(lambda: scene.served.broker.has_room)
+            await _until(lambda: scene.served.broker.has_disk_space)
             assert (await scene.put(batch(b"y")))[0] is NONE
 
     asyncio.run(main())
@@ -238,49 +238,49 @@ def test_a_start_on_a_full_disk_serves_reads(tmp_path: Path) -> None:
             answer = await client.call("fetch", 9, **fetch("t", 0))
             assert answer.responses[0].partitions[0].records
             fs.size_bytes_max = None
-            await _until(lambda: served.broker.has_room)
+            await _until(lambda: served.broker.has_disk_space)
 
     asyncio.run(main())
 
 
-def test_the_reserve_of_the_real_filesystem_takes_up_room(tmp_path: Path) -> None:
+def test_the_reserve_of_the_real_filesystem_takes_up_disk_space(tmp_path: Path) -> None:
     async def main() -> None:
-        Room(RealFileSystem(), tmp_path, lambda _: None).start()
-        assert os.stat(tmp_path / "reserve").st_blocks * 512 >= room.RESERVE_BYTES
+        DiskSpace(RealFileSystem(), tmp_path, lambda _: None).start()
+        assert os.stat(tmp_path / "reserve").st_blocks * 512 >= disk_space.RESERVE_BYTES
         assert os.listdir(tmp_path) == ["reserve"]
 
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("left_bytes", [0, room.RESERVE_BYTES - 1])
+@pytest.mark.parametrize("left_bytes", [0, disk_space.RESERVE_BYTES - 1])
 def test_a_reserve_of_which_a_power_cut_has_left_a_part_is_made_whole(tmp_path: Path, left_bytes: int) -> None:
     fs = MemoryFileSystem()
     fs.allocate(tmp_path / "reserve", left_bytes)
 
     async def run() -> None:
-        Room(fs, tmp_path, lambda _: None).start()
+        DiskSpace(fs, tmp_path, lambda _: None).start()
 
     asyncio.run(run())
-    assert fs.size_bytes == room.RESERVE_BYTES
+    assert fs.size_bytes == disk_space.RESERVE_BYTES
 
 
 def test_other_errors_are_not_taken_for_a_full_disk(tmp_path: Path) -> None:
     async def main() -> None:
         failures: list[OSError] = []
         fs = MemoryFileSystem()
-        disk = Room(fs, tmp_path, failures.append)
+        disk = DiskSpace(fs, tmp_path, failures.append)
         disk.start()
 
         def fails(number: int) -> None:
             raise OSError(number, "")
 
-        for write in (disk.own, disk.of_client):
+        for write in (disk.write_internal, disk.write_for_client):
             with pytest.raises(OSError, match=str(errno.EIO)) as caught:
                 write(lambda: fails(errno.EIO))
-            assert not isinstance(caught.value, NoRoom)
+            assert not isinstance(caught.value, NoSpace)
         assert not disk.full
-        with pytest.raises(NoRoom):
-            disk.own(lambda: fails(errno.ENOSPC))
+        with pytest.raises(NoSpace):
+            disk.write_internal(lambda: fails(errno.ENOSPC))
         assert disk.full
         fs.fail("write", errno.EIO)
         await _until(lambda: len(failures) == 1)

@@ -1,4 +1,4 @@
-"""Claims that requests make about themselves."""
+"""Limits of requests: counts, sizes and tagged fields that a request claims and doesn't hold are refused."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kio.serial import entity_writer
 from embedded_broker.api.registry import load_all
 from embedded_broker.wire import schema
 from embedded_broker.wire.framing import read_header
-from embedded_broker.wire.skim import BadRequest, admit
+from embedded_broker.wire.request_limits import BadRequest, check_request
 
 EVERY = [(api.name, version) for api in load_all().values() for version in api.versions]
 NO_TAGS, ONE_TAG = b"\x00", b"\x01"
@@ -28,10 +28,10 @@ def _request(name: str, version: int, **fields: Any) -> bytes:
 @pytest.mark.parametrize(("name", "version"), EVERY)
 def test_a_whole_request_of_every_api_is_left_as_it_is_and_any_shorter_one_refused(name: str, version: int) -> None:
     request = _request(name, version)
-    assert admit(name, version, request, 0) == request
+    assert check_request(name, version, request, 0) == request
     for end in range(len(request)):
         with pytest.raises(BadRequest):
-            admit(name, version, request[:end], 0)
+            check_request(name, version, request[:end], 0)
 
 
 def test_fields_of_every_shape_are_passed_over() -> None:
@@ -39,11 +39,11 @@ def test_fields_of_every_shape_are_passed_over() -> None:
     topics = [{"name": "t" * 200, "partitions": partitions * 3}] * 2
     for version in (2, 8, 9):
         request = _request("offset_commit", version, group_id="g", member_id="m", topics=topics)
-        assert admit("offset_commit", version, b"before" + request, 6)[6:] == request
+        assert check_request("offset_commit", version, b"before" + request, 6)[6:] == request
     produced = [{"name": "t", "partition_data": [{"index": 0, "records": bytes(100_000)}]}]
     for version in (3, 9):
         request = _request("produce", version, transactional_id="id", topic_data=produced)
-        assert admit("produce", version, request, 0) == request
+        assert check_request("produce", version, request, 0) == request
 
 
 @pytest.mark.parametrize(
@@ -64,24 +64,24 @@ def test_fields_of_every_shape_are_passed_over() -> None:
 )  # fmt: skip
 def test_what_claims_more_than_it_holds_is_refused(version: int, body: bytes) -> None:
     with pytest.raises(BadRequest):
-        admit("metadata", version, body, 0)
+        check_request("metadata", version, body, 0)
 
 
 def test_null_stands_only_where_it_may() -> None:
-    assert admit("metadata", 9, b"\0" + FLAGS_OF_METADATA_9 + NO_TAGS, 0)
+    assert check_request("metadata", 9, b"\0" + FLAGS_OF_METADATA_9 + NO_TAGS, 0)
     with pytest.raises(BadRequest):
-        admit("heartbeat", 4, b"\0" + bytes(4) + b"\1\0" + NO_TAGS, 0)
-    assert admit("heartbeat", 4, b"\1" + bytes(4) + b"\1\0" + NO_TAGS, 0)
+        check_request("heartbeat", 4, b"\0" + bytes(4) + b"\1\0" + NO_TAGS, 0)
+    assert check_request("heartbeat", 4, b"\1" + bytes(4) + b"\1\0" + NO_TAGS, 0)
     with pytest.raises(BadRequest):
-        admit("txn_offset_commit", 2, _request("txn_offset_commit", 2)[:-4] + b"\xff\xff\xff\xff", 0)
+        check_request("txn_offset_commit", 2, _request("txn_offset_commit", 2)[:-4] + b"\xff\xff\xff\xff", 0)
 
 
 def test_items_are_bounded_over_all_arrays_of_a_request() -> None:
     topics = [{"name": "t", "partition_indexes": list(range(10))}] * 10
     request = _request("offset_fetch", 5, group_id="g", topics=topics)
-    assert admit("offset_fetch", 5, request, 0, items_max=110) == request
+    assert check_request("offset_fetch", 5, request, 0, items_max=110) == request
     with pytest.raises(BadRequest, match="items"):
-        admit("offset_fetch", 5, request, 0, items_max=109)
+        check_request("offset_fetch", 5, request, 0, items_max=109)
 
 
 def test_unknown_tagged_fields_are_left_out_wherever_they_stand() -> None:
@@ -89,15 +89,15 @@ def test_unknown_tagged_fields_are_left_out_wherever_they_stand() -> None:
     unknown = b"\x02" + b"\x07\x03abc" + b"\x09\x00"
     plain = b"\x03" + topic + NO_TAGS + topic + NO_TAGS + FLAGS_OF_METADATA_9 + NO_TAGS
     tagged = b"\x03" + topic + unknown + topic + NO_TAGS + FLAGS_OF_METADATA_9 + unknown
-    assert admit("metadata", 9, tagged, 0) == plain
+    assert check_request("metadata", 9, tagged, 0) == plain
 
 
 def test_known_tagged_fields_stay_and_must_be_as_long_as_they_say() -> None:
     request = _request("fetch", 12, cluster_id="c", topics=[])
     assert b"\x01\x00\x02\x02c" in request, "one tag, number 0, of two bytes"
-    assert admit("fetch", 12, request, 0) == request
+    assert check_request("fetch", 12, request, 0) == request
     with pytest.raises(BadRequest):
-        admit("fetch", 12, request.replace(b"\x01\x00\x02\x02c", b"\x01\x00\x01\x02c"), 0)
+        check_request("fetch", 12, request.replace(b"\x01\x00\x02\x02c", b"\x01\x00\x01\x02c"), 0)
 
 
 @pytest.mark.parametrize(

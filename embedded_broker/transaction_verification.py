@@ -1,7 +1,8 @@
-"""Whether a batch belongs to a transaction that the coordinator knows.
+"""Verifies that a transactional batch belongs to a transaction that the coordinator knows (KIP-890).
 
-Up to Produce 11 the client has said so beforehand and it is verified (KIP-890 part 1); from version 12 on the first
-batch in a partition adds it (part 2). Without either, a late batch could open a transaction that nobody ends.
+Used by the handler of Produce, and by `append_validation`. Up to Produce 11 the client has added the partition to the
+transaction beforehand, and that is verified (part 1); from version 12 on the first batch in a partition adds it (part
+2). Without either, a delayed batch could open a transaction that is never ended: a hanging transaction.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ IMPLICIT_SINCE = 12
 
 
 async def verifier(broker: Broker, request: Any, version: int) -> Verify:
-    """For one Produce request: says of a batch that would open a transaction in a partition whether it may."""
+    """A function for one Produce request: whether a batch may open a transaction in a partition."""
     if version < IMPLICIT_SINCE or request.transactional_id is None:
         return lambda partition, header: _verified(broker, request.transactional_id, version, partition, header)
     unopened = list(_unopened(broker, request, version))
     added = ErrorCode.none
-    if unopened and not broker.has_room:
-        added = ErrorCode.kafka_storage_error  # the batch would find no room, either
+    if unopened and not broker.has_disk_space:
+        added = ErrorCode.kafka_storage_error  # there is no disk space for the batch, either
     elif unopened:
         header = unopened[0][1]
         names = [(partition.topic, partition.index) for partition, _ in unopened]

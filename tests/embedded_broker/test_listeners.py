@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from embedded_broker.security.listeners import BadListener, Endpoint, Listener, Protocol, parse, refuse_open
+from embedded_broker.listeners import BadListener, Endpoint, Listener, Protocol, parse, refuse_open
 from embedded_broker.security.users import BadUsers, read_users
 
 
@@ -24,7 +24,7 @@ def test_addresses(text: str, expected: Listener) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "host", "host:", "host:99999", "http://host:1", "a:b:1", "::1:9092"])
-def test_what_is_no_address(text: str) -> None:
+def test_invalid_addresses_are_refused(text: str) -> None:
     with pytest.raises(BadListener):
         parse(text)
 

@@ -1,5 +1,4 @@
-"""Transactional producers, as clients of both protocol versions make them, and a copier that reads, writes and commits
-its positions in one transaction."""
+"""Transactional producers of both transaction versions, and a copier that commits its positions in transactions."""
 
 from __future__ import annotations
 
@@ -11,28 +10,28 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.simulation.history import History, Outcome, TopicPartition, Transaction
-from embedded_broker.simulation.producing import Record, numbered, produce
-from embedded_broker.simulation.reading import Reader, fetch_offsets
-from embedded_broker.simulation.wire import Client, Gone
+from embedded_broker.simulation.producers import Record, numbered, produce
+from embedded_broker.simulation.readers import Reader, fetch_offsets
+from embedded_broker.simulation.wire import Client, NoResponse
 from embedded_broker.wire.batch import TRANSACTIONAL
 from embedded_broker.wire.records import encode
 
 NONE = ErrorCode.none
 TIMEOUT_MS = 3_000
 FENCED = frozenset({ErrorCode.producer_fenced, ErrorCode.invalid_producer_epoch})
-COME_BACK = frozenset(
+RETRIABLE = frozenset(
     {ErrorCode.concurrent_transactions, ErrorCode.coordinator_load_in_progress, ErrorCode.coordinator_not_available}
 )
-FULL = frozenset({ErrorCode.not_coordinator, ErrorCode.kafka_storage_error})
-"""What is said when the disk has no room."""
+DISK_FULL = frozenset({ErrorCode.not_coordinator, ErrorCode.kafka_storage_error})
+"""Errors that the broker answers while its disk is full."""
 
 
-class StartOver(Exception):
-    """The transaction can't go on: whoever holds the id initialises it again."""
+class TransactionFailed(Exception):
+    """The transaction has failed: the client must call InitProducerId again."""
 
 
-class Fenced(StartOver):
-    """Somebody else has the id now, or the transaction took too long."""
+class Fenced(TransactionFailed):
+    """Another client has initialised the id, or the transaction has timed out."""
 
 
 @dataclass(slots=True)
@@ -45,7 +44,7 @@ class _Session:
     added: set[TopicPartition]
 
 
-class Transactor:
+class TransactionalClient:
     """One holder of a transactional id.
 
     Every doubt ends the session: the next one begins with InitProducerId, and so what is still on its way is fenced.
@@ -68,7 +67,7 @@ class Transactor:
             await self.client.pause()
 
     async def write(self, transaction: Transaction, partition: TopicPartition, records: list[Record]) -> None:
-        """One batch. Raises Gone, StartOver."""
+        """One batch. Raises NoResponse, TransactionFailed."""
         session = self._session
         if partition not in session.added and not self._implicit:
             await self._add(partition)
@@ -106,7 +105,7 @@ class Transactor:
         )
 
     async def commit_offsets(self, transaction: Transaction, group: str, offsets: dict[TopicPartition, int]) -> None:
-        """Positions of a group, as part of the transaction. Raises Gone, StartOver."""
+        """Positions of a group, as part of the transaction. Raises NoResponse, TransactionFailed."""
         identity = self._identity()
         if not self._implicit:
             await self._until_taken(
@@ -127,7 +126,7 @@ class Transactor:
         )
 
     async def end(self, transaction: Transaction, commit: bool) -> None:
-        """End it. Raises Gone, StartOver."""
+        """End it. Raises NoResponse, TransactionFailed."""
         if commit:
             transaction.outcome = Outcome.UNKNOWN
         version = 5 if self._implicit else 3
@@ -136,7 +135,7 @@ class Transactor:
                 lambda: self.client.call("end_txn", version, committed=commit, **self._identity()),
                 lambda answer: answer.error_code,
             )
-        except StartOver:
+        except TransactionFailed:
             if commit:
                 transaction.outcome = Outcome.NOT_COMMITTED
             raise
@@ -157,19 +156,19 @@ class Transactor:
         }
 
     async def _until_taken(self, ask: Callable[[], Awaitable[Any]], error_of: Callable[[Any], ErrorCode]) -> Any:
-        """Ask until the coordinator has time. Raises Gone, StartOver."""
+        """Ask until the coordinator has time. Raises NoResponse, TransactionFailed."""
         while True:
             answer = await ask()
             error_code = error_of(answer)
             if error_code is NONE:
                 return answer
             self._note_refusal(error_code)
-            if error_code not in COME_BACK | FULL:
-                raise Fenced(error_code.name) if error_code in FENCED else StartOver(error_code.name)
+            if error_code not in RETRIABLE | DISK_FULL:
+                raise Fenced(error_code.name) if error_code in FENCED else TransactionFailed(error_code.name)
             await self.client.pause()
 
     def _note_refusal(self, error_code: ErrorCode) -> None:
-        if error_code in FULL:
+        if error_code in DISK_FULL:
             self.history.refused(self.client.now_s, f"{self.id}: {error_code.name}")
 
 
@@ -178,7 +177,7 @@ class TransactionalProducer:
 
     def __init__(
         self,
-        transactor: Transactor,
+        txn_client: TransactionalClient,
         name: str,
         partitions: list[TopicPartition],
         count: int,
@@ -187,14 +186,14 @@ class TransactionalProducer:
     ) -> None:
         """
         Args:
-            transactor: holds its id.
+            txn_client: holds its id.
             name: no other instance has it, even if it has the same transactional id.
             partitions: where it writes.
             count: how many transactions.
             pause_s_max: between two of them.
             make: the record with a number.
         """
-        self._transactor, self._name, self._partitions, self._left = transactor, name, partitions, count
+        self._txn_client, self._name, self._partitions, self._left = txn_client, name, partitions, count
         self._pause_s_max, self._make = pause_s_max, make
         self._number = 0
         self.replaced = False
@@ -203,64 +202,64 @@ class TransactionalProducer:
     async def run(self) -> None:
         """To the end."""
         while self._left:
-            await self._transactor.initialise()
+            await self._txn_client.initialise()
             try:
                 while self._left:
                     await self._one()
                     self._left -= 1
                     if self._pause_s_max:
-                        await asyncio.sleep(self._transactor.client.random.uniform(0, self._pause_s_max))
+                        await asyncio.sleep(self._txn_client.client.random.uniform(0, self._pause_s_max))
             except Fenced:
                 if self.replaced:
                     return
-            except StartOver:
-                await self._transactor.client.pause()
-            except Gone:
-                self._transactor.client.disconnect()
-                await self._transactor.client.pause()
+            except TransactionFailed:
+                await self._txn_client.client.pause()
+            except NoResponse:
+                self._txn_client.client.disconnect()
+                await self._txn_client.client.pause()
 
     async def _one(self) -> None:
-        random = self._transactor.client.random
-        transaction = self._transactor.history.begin(self._name)
+        random = self._txn_client.client.random
+        transaction = self._txn_client.history.begin(self._name)
         for _ in range(random.randint(1, 4)):
             partition = random.choice(self._partitions)
             records = []
             for _ in range(random.randint(1, 3)):
                 records.append(self._make(self._name, self._number))
                 self._number += 1
-            await self._transactor.write(transaction, partition, records)
-        await self._transactor.end(transaction, commit=random.random() < 0.75)
+            await self._txn_client.write(transaction, partition, records)
+        await self._txn_client.end(transaction, commit=random.random() < 0.75)
 
 
 class Copier:
     """Reads a topic with read_committed, writes each record to the same partition of another, and commits its positions
     with them. Ends when nothing is left to copy and `finishing` is set."""
 
-    def __init__(self, transactor: Transactor, reader: Reader, group: str, to: str) -> None:
-        self._transactor, self._reader, self.group, self._to = transactor, reader, group, to
-        self._client = transactor.client
+    def __init__(self, txn_client: TransactionalClient, reader: Reader, group: str, to: str) -> None:
+        self._txn_client, self._reader, self.group, self._to = txn_client, reader, group, to
+        self._client = txn_client.client
         self.finishing = False
         self.transactions: list[Transaction] = []
-        """In order. Their number stands in what they write: a second attempt is told from the first."""
+        """In order. Records contain the number of their transaction, so that attempts can be distinguished."""
 
     async def run(self) -> None:
         """To the end."""
         while True:
-            await self._transactor.initialise()
+            await self._txn_client.initialise()
             try:
                 await self._seek()
-                while not (self.finishing and self._is_at_the_end()):
+                while not (self.finishing and self._has_reached_end()):
                     await self._one()
                 return
-            except StartOver:
+            except TransactionFailed:
                 await self._client.pause()
-            except Gone:
+            except NoResponse:
                 self._client.disconnect()
                 await self._client.pause()
 
-    def _is_at_the_end(self) -> bool:
+    def _has_reached_end(self) -> bool:
         """As far as the latest poll has shown."""
-        return all(self._reader.positions[each] >= seen.high_watermark for each, seen in self._reader.seen.items())
+        return all(self._reader.positions[each] >= reads.high_watermark for each, reads in self._reader.reads.items())
 
     async def _seek(self) -> None:
         found = await fetch_offsets(self._client, self.group, list(self._reader.positions), stable=True)
@@ -272,16 +271,16 @@ class Copier:
         moved = {each: offset for each, offset in self._reader.positions.items() if offset > before[each]}
         if not moved:
             return
-        transaction = self._transactor.history.begin(self.group)
+        transaction = self._txn_client.history.begin(self.group)
         self.transactions.append(transaction)
         for (_, index), records in found.items():
             if records:
                 copies: list[Record] = [
                     (b"k", b"copy %d of %s" % (len(self.transactions), value)) for _, value in records
                 ]
-                await self._transactor.write(transaction, (self._to, index), copies)
-        await self._transactor.commit_offsets(transaction, self.group, moved)
+                await self._txn_client.write(transaction, (self._to, index), copies)
+        await self._txn_client.commit_offsets(transaction, self.group, moved)
         commit = self._client.random.random() < 0.85
-        await self._transactor.end(transaction, commit)
+        await self._txn_client.end(transaction, commit)
         if not commit:
             await self._seek()

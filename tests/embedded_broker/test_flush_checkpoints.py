@@ -1,4 +1,4 @@
-"""A checkpoint goes on beside the rounds of fsyncs; only who removes files waits for it."""
+"""The flush scheduler writes checkpoints concurrently with rounds of fsyncs; only removals of files wait for them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from embedded_broker.config import Fsync
-from embedded_broker.groupcommit import GroupCommit
+from embedded_broker.flush_scheduler import FlushScheduler
 from embedded_broker.log.fs import SyncFailed
 from embedded_broker.log.memory_fs import MemoryFileSystem
 from embedded_broker.partition import Partition
@@ -20,7 +20,7 @@ PATIENCE_S = 20
 
 
 class Held(MemoryFileSystem):
-    """Writes no checkpoint before it is let go."""
+    """Blocks the writing of checkpoints until `go` is set."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,20 +34,20 @@ class Held(MemoryFileSystem):
 
 
 @pytest.mark.parametrize("fsync", [Fsync.ALWAYS, Fsync.NEVER])
-def test_rounds_go_on_beside_a_checkpoint_and_removal_waits_for_it(fsync: Fsync) -> None:
+def test_rounds_continue_during_a_checkpoint_and_removal_waits_for_it(fsync: Fsync) -> None:
     fs, failures = Held(), list[BaseException]()
 
-    async def removal(commit: GroupCommit, events: list[str]) -> None:
-        async with commit.exclusive():
+    async def removal(scheduler: FlushScheduler, events: list[str]) -> None:
+        async with scheduler.exclusive():
             events.append("removed")
 
     async def main() -> None:
         partition = Partition.open(fs, Path("/t-0"), "t", 0, leader_epoch=0, segment_bytes=1 << 30)
-        commit, events = GroupCommit(fsync, 0, failures.append, 0), list[str]()
+        scheduler, events = FlushScheduler(fsync, 0, failures.append, 0), list[str]()
 
         async def write() -> None:
             end = partition.append(batch(b"v")) + 1
-            await asyncio.wait_for(commit.durable(partition), PATIENCE_S)
+            await asyncio.wait_for(scheduler.durable(partition), PATIENCE_S)
             assert partition.high_watermark == end
 
         await write()
@@ -55,14 +55,14 @@ def test_rounds_go_on_beside_a_checkpoint_and_removal_waits_for_it(fsync: Fsync)
         assert partition.log.checkpoint_end == -1
         for _ in range(3):
             await write()
-        removing = asyncio.create_task(removal(commit, events))
+        removing = asyncio.create_task(removal(scheduler, events))
         await write()
         assert events == []
         assert partition.log.checkpoint_end == -1
         fs.go.set()
         await asyncio.wait_for(removing, PATIENCE_S)
         assert partition.log.checkpoint_end >= 1
-        await commit.stop()
+        await scheduler.stop()
         assert failures == []
         assert partition.log.checkpoint_end <= partition.log.durable_end
         partition.close()
@@ -78,16 +78,16 @@ def test_a_checkpoint_is_not_written_again_for_what_came_meanwhile(monkeypatch: 
         partition = Partition.open(fs, Path("/t-0"), "t", 0, leader_epoch=0, segment_bytes=1 << 30)
         store = partition.log.store_checkpoint
         monkeypatch.setattr(partition.log, "store_checkpoint", lambda what: stored.append(0) or store(what))  # type: ignore[func-returns-value]
-        commit = GroupCommit(Fsync.ALWAYS, 0, failures.append, 100_000)
+        scheduler = FlushScheduler(Fsync.ALWAYS, 0, failures.append, 100_000)
         while not stored:
             partition.append(batch(bytes(20_000)))
-            await commit.durable(partition)
+            await scheduler.durable(partition)
             await asyncio.sleep(0)
         assert await asyncio.to_thread(fs.asked.wait, PATIENCE_S)
         partition.append(batch(b"v"))
-        await commit.durable(partition)
+        await scheduler.durable(partition)
         fs.go.set()
-        await commit.stop()
+        await scheduler.stop()
         assert (len(stored), failures) == (1, [])
         partition.close()
 
@@ -95,18 +95,18 @@ def test_a_checkpoint_is_not_written_again_for_what_came_meanwhile(monkeypatch: 
 
 
 @pytest.mark.parametrize("errno_", [errno.EIO, errno.ENOSPC])
-def test_an_fsync_that_fails_for_a_checkpoint_is_told_as_one(errno_: int) -> None:
+def test_a_failed_fsync_of_a_checkpoint_is_reported_as_such(errno_: int) -> None:
     """Whatever the system calls it: a full disk can be waited for, this can't."""
     failures: list[BaseException] = []
 
     async def main() -> None:
         fs = MemoryFileSystem()
         partition = Partition.open(fs, Path("/t-0"), "t", 0, leader_epoch=0, segment_bytes=1 << 30)
-        commit = GroupCommit(Fsync.NEVER, 0, failures.append, 0)
+        scheduler = FlushScheduler(Fsync.NEVER, 0, failures.append, 0)
         partition.append(batch(b"v"))
         fs.fail("sync", errno_)
-        await commit.durable(partition)
-        await commit.stop()
+        await scheduler.durable(partition)
+        await scheduler.stop()
         assert [type(each) for each in failures] == [SyncFailed]
         with pytest.raises(OSError, match="an earlier fsync failed") as refused:
             partition.append(batch(b"v"))
@@ -115,7 +115,7 @@ def test_an_fsync_that_fails_for_a_checkpoint_is_told_as_one(errno_: int) -> Non
     asyncio.run(main())
 
 
-def test_a_checkpoint_that_fails_is_told() -> None:
+def test_a_failed_checkpoint_is_reported() -> None:
     failure, failures = OSError(5, "the disk has gone"), list[BaseException]()
 
     class Broken(MemoryFileSystem):
@@ -124,10 +124,10 @@ def test_a_checkpoint_that_fails_is_told() -> None:
 
     async def main() -> None:
         partition = Partition.open(Broken(), Path("/t-0"), "t", 0, leader_epoch=0, segment_bytes=1 << 30)
-        commit = GroupCommit(Fsync.ALWAYS, 0, failures.append, 0)
+        scheduler = FlushScheduler(Fsync.ALWAYS, 0, failures.append, 0)
         partition.append(batch(b"v"))
-        await commit.durable(partition)
-        await commit.stop()
+        await scheduler.durable(partition)
+        await scheduler.stop()
         assert failures == [failure]
         assert partition.log.checkpoint_end == -1
 

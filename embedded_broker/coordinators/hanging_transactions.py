@@ -1,7 +1,8 @@
-"""Transactions that are open in a partition and unknown to the coordinator: nobody will end them.
+"""Hanging transactions: open in a partition and unknown to the coordinator, so that nothing would ever end them.
 
-With `--fsync always` there are none, but for a partition that was stopped when its transaction ended. Otherwise a power
-cut may take markers away and leave the record that they were written, or take the record of the beginning.
+`TransactionCoordinator.start` looks for them. With `--fsync always` there are none, except in a partition that was
+stopped when its transaction ended. Otherwise a power cut may lose markers and keep the record that says they were
+written, or lose the record of the transaction's beginning.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ log = logging.getLogger("embedded_broker")
 
 
 @dataclass(frozen=True, slots=True)
-class Orphan:
-    """One of them."""
+class HangingTransaction:
+    """One hanging transaction in one partition."""
 
     partition: TopicPartition
     producer_id: int
@@ -27,8 +28,8 @@ class Orphan:
     first_offset: int
 
 
-def find(topics: Topics, known: Iterable[Transaction]) -> Iterator[Orphan]:
-    """All of them, given what the coordinator knows."""
+def find(topics: Topics, known: Iterable[Transaction]) -> Iterator[HangingTransaction]:
+    """All hanging transactions, given the transactions that the coordinator knows."""
     owned: dict[int, frozenset[TopicPartition]] = defaultdict(frozenset)
     for transaction in known:
         owned[transaction.producer_id] |= transaction.partitions
@@ -38,13 +39,13 @@ def find(topics: Topics, known: Iterable[Transaction]) -> Iterator[Orphan]:
             for entry in partition.producers.entries():
                 first = entry.first_offset_open
                 if first is not None and (name, index) not in owned[entry.producer_id]:
-                    yield Orphan((name, index), entry.producer_id, entry.epoch, first)
+                    yield HangingTransaction((name, index), entry.producer_id, entry.epoch, first)
 
 
-def report(orphan: Orphan, *, aborted: bool) -> None:
-    """Say in the log what was found, and what becomes of it."""
-    (name, index), what = orphan.partition, "it is aborted" if aborted else "end it with kafka-transactions.sh abort"
+def report(hanging: HangingTransaction, *, aborted: bool) -> None:
+    """Log a hanging transaction, and whether it is aborted."""
+    (name, index), what = hanging.partition, "it is aborted" if aborted else "end it with kafka-transactions.sh abort"
     log.error(
         "partition %s-%d: a transaction of producer %d, open since offset %d, is unknown to the coordinator: %s",
-        name, index, orphan.producer_id, orphan.first_offset, what,
+        name, index, hanging.producer_id, hanging.first_offset, what,
     )  # fmt: skip

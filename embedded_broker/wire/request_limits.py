@@ -1,9 +1,9 @@
-"""A look over a request before it is decoded: every count must fit into the bytes that are left. Sans-I/O.
+"""Limits of a request, checked by `Server` before it is decoded: every count must fit into the remaining bytes.
 
-The codec allocates what an array claims to hold before it reads the first item, so twenty bytes could ask for 32 GiB.
-Here nothing is allocated: one pass finds where each field ends. It also bounds how many items a request has
-together, for two bytes on the wire become a hundred in memory, and leaves out tagged fields that the codec doesn't
-know: it refuses them, where KIP-482 has them ignored.
+Sans-I/O. The codec allocates an array's claimed size before it reads the first item, so twenty bytes could allocate
+32 GiB. Here nothing is allocated: one pass finds where each field ends. It also limits the total number of items of a
+request, because two bytes on the wire become a hundred in memory, and removes tagged fields that the codec doesn't
+know: the codec refuses them, although KIP-482 requires that they be ignored.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from typing import Any
 from embedded_broker.wire.schema import entity
 
 ITEMS_MAX = 200_000
-"""Of one request, over all its arrays: ten times what a client sends that names each of 10,000 partitions twice."""
+"""Per request, over all its arrays: ten times what a client sends that names each of 10,000 partitions twice."""
 UVARINT_BYTES_MAX = 5
 TAGS_MAX = 64
 
 
 @dataclasses.dataclass(slots=True)
-class _Seen:
-    """What one pass has found."""
+class _Scan:
+    """State of one pass over a request."""
 
     items_left: int
     edits: list[tuple[int, int, bytes]] = dataclasses.field(default_factory=list)
-    """(from, to, what to put there instead), to leave unknown tagged fields out."""
+    """(from, to, replacement), to remove unknown tagged fields."""
 
 
-Skim = Callable[[bytes, int, _Seen], int]
-"""(frame, where a field begins, what was seen) → where it ends. Raises BadRequest, IndexError or struct.error."""
+Skip = Callable[[bytes, int, _Scan], int]
+"""(frame, where a field begins, state of the pass) → where it ends. Raises BadRequest, IndexError or struct.error."""
 
 _INT16, _INT32 = struct.Struct(">h").unpack_from, struct.Struct(">i").unpack_from
 _FIXED = {
@@ -55,25 +55,25 @@ class BadRequest(ValueError):
     """A request that claims more than it holds."""
 
 
-def admit(name: str, version: int, frame: bytes, at: int, items_max: int = ITEMS_MAX) -> bytes:
+def check_request(name: str, version: int, frame: bytes, at: int, items_max: int = ITEMS_MAX) -> bytes:
     """Check the body of request `name` (snake case), which begins at `at` and ends with the frame.
 
     Returns the frame, without tagged fields that this version doesn't have. Raises BadRequest when a count or size
     doesn't fit, or when there are more items than `items_max`.
     """
-    seen = _Seen(items_max)
+    scan = _Scan(items_max)
     try:
-        end = _entity(entity(name, version, "request"))(frame, at, seen)
+        end = _entity(entity(name, version, "request"))(frame, at, scan)
     except (IndexError, struct.error) as error:
         raise BadRequest("the request ends too early") from error
     if end > len(frame):
         raise BadRequest("the request ends too early")
-    return _edited(frame, seen.edits) if seen.edits else frame
+    return _edited(frame, scan.edits) if scan.edits else frame
 
 
 def skip_tagged(frame: bytes, at: int) -> int:
     """Where tagged fields that begin at `at` end, all unknown. Raises BadRequest or IndexError."""
-    return _tagged({})(frame, at, _Seen(0))
+    return _tagged({})(frame, at, _Scan(0))
 
 
 def _edited(frame: bytes, edits: list[tuple[int, int, bytes]]) -> bytes:
@@ -85,17 +85,17 @@ def _edited(frame: bytes, edits: list[tuple[int, int, bytes]]) -> bytes:
 
 
 @cache
-def _entity(kind: Any) -> Skim:
+def _entity(kind: Any) -> Skip:
     """Of all fields of an entity, one after the other. Neighbours of a fixed size are skipped together."""
     hints = typing.get_type_hints(kind)
-    steps: list[Skim | int] = []
-    tags: dict[int, Skim] = {}
+    steps: list[Skip | int] = []
+    tags: dict[int, Skip] = {}
     for field in dataclasses.fields(kind):
-        size, skim = _field(field, hints[field.name], kind.__flexible__)
+        size, skip = _field(field, hints[field.name], kind.__flexible__)
         if "tag" in field.metadata:
-            tags[field.metadata["tag"]] = _fixed(size) if skim is None else skim
-        elif skim is not None:
-            steps.append(skim)
+            tags[field.metadata["tag"]] = _fixed(size) if skip is None else skip
+        elif skip is not None:
+            steps.append(skip)
         elif steps and isinstance(steps[-1], int):
             steps[-1] += size
         else:
@@ -105,20 +105,20 @@ def _entity(kind: Any) -> Skim:
     return _sequence([_fixed(step) if isinstance(step, int) else step for step in steps])
 
 
-def _sequence(steps: Sequence[Skim]) -> Skim:
-    def skim(frame: bytes, at: int, seen: _Seen) -> int:
+def _sequence(steps: Sequence[Skip]) -> Skip:
+    def skip(frame: bytes, at: int, scan: _Scan) -> int:
         for step in steps:
-            at = step(frame, at, seen)
+            at = step(frame, at, scan)
         return at
 
-    return steps[0] if len(steps) == 1 else skim
+    return steps[0] if len(steps) == 1 else skip
 
 
-def _fixed(size: int) -> Skim:
-    return lambda frame, at, seen: at + size
+def _fixed(size: int) -> Skip:
+    return lambda frame, at, scan: at + size
 
 
-def _field(field: dataclasses.Field[Any], hint: Any, flexible: bool) -> tuple[int, Skim | None]:
+def _field(field: dataclasses.Field[Any], hint: Any, flexible: bool) -> tuple[int, Skip | None]:
     """(size, None) of a field of a fixed size, or (0, how to skip it)."""
     parts = [part for part in typing.get_args(hint) if part is not NoneType]
     optional = NoneType in typing.get_args(hint) and typing.get_origin(hint) is not tuple
@@ -134,7 +134,7 @@ def _field(field: dataclasses.Field[Any], hint: Any, flexible: bool) -> tuple[in
     return 0, _nullable(found) if is_entity and optional else found
 
 
-def _one(field: dataclasses.Field[Any], hint: Any, flexible: bool, optional: bool) -> int | Skim:
+def _one(field: dataclasses.Field[Any], hint: Any, flexible: bool, optional: bool) -> int | Skip:
     """The size of one value, or how to skip it."""
     kind = field.metadata.get("kafka_type")
     if kind is None:
@@ -148,21 +148,21 @@ def _one(field: dataclasses.Field[Any], hint: Any, flexible: bool, optional: boo
     return _sized(_INT16, 2, size_min) if kind == "string" else _sized(_INT32, 4, size_min)
 
 
-def _nullable(skim: Skim) -> Skim:
-    return lambda frame, at, seen: at + 1 if frame[at] >= 0x80 else skim(frame, at + 1, seen)
+def _nullable(skip: Skip) -> Skip:
+    return lambda frame, at, scan: at + 1 if frame[at] >= 0x80 else skip(frame, at + 1, scan)
 
 
-def _sized(read: Callable[[bytes, int], tuple[Any, ...]], prefix_bytes: int, size_min: int) -> Skim:
+def _sized(read: Callable[[bytes, int], tuple[Any, ...]], prefix_bytes: int, size_min: int) -> Skip:
     """Text or bytes behind a fixed prefix; `size_min` is -1 where null is allowed."""
-    return lambda frame, at, seen: _end(frame, at + prefix_bytes, read(frame, at)[0], size_min)
+    return lambda frame, at, scan: _end(frame, at + prefix_bytes, read(frame, at)[0], size_min)
 
 
-def _compact(size_min: int) -> Skim:
-    def skim(frame: bytes, at: int, seen: _Seen) -> int:
+def _compact(size_min: int) -> Skip:
+    def skip(frame: bytes, at: int, scan: _Scan) -> int:
         size, at = _uvarint(frame, at)
         return _end(frame, at, size - 1, size_min)
 
-    return skim
+    return skip
 
 
 def _end(frame: bytes, at: int, size: int, size_min: int = 0) -> int:
@@ -186,11 +186,11 @@ def _uvarint(frame: bytes, at: int) -> tuple[int, int]:
     raise BadRequest("a number of more than 5 bytes")
 
 
-def _array(one: int | Skim, flexible: bool, optional: bool) -> Skim:
+def _array(one: int | Skip, flexible: bool, optional: bool) -> Skip:
     bytes_min = one if isinstance(one, int) else 1
     count_min = -1 if optional else 0
 
-    def skim(frame: bytes, at: int, seen: _Seen) -> int:
+    def skip(frame: bytes, at: int, scan: _Scan) -> int:
         if flexible:
             count, at = _uvarint(frame, at)
             count -= 1
@@ -198,22 +198,22 @@ def _array(one: int | Skim, flexible: bool, optional: bool) -> Skim:
             count, at = _INT32(frame, at)[0], at + 4
         if not count_min <= count <= (len(frame) - at) // bytes_min:
             raise BadRequest(f"{count} items are claimed where {len(frame) - at} bytes are left")
-        seen.items_left -= count
-        if seen.items_left < 0:
+        scan.items_left -= count
+        if scan.items_left < 0:
             raise BadRequest("too many items in one request")
         if isinstance(one, int):
             return at + max(count, 0) * one
         for _ in range(count):
-            at = one(frame, at, seen)
+            at = one(frame, at, scan)
         return at
 
-    return skim
+    return skip
 
 
-def _tagged(known: dict[int, Skim]) -> Skim:
+def _tagged(known: dict[int, Skip]) -> Skip:
     """Tagged fields (KIP-482). Those known must be as long as they say: the codec relies on it."""
 
-    def skim(frame: bytes, at: int, seen: _Seen) -> int:
+    def skip(frame: bytes, at: int, scan: _Scan) -> int:
         count = frame[at]
         if count == 0:
             return at + 1
@@ -227,12 +227,12 @@ def _tagged(known: dict[int, Skim]) -> Skim:
             end = _end(frame, at, size)
             if tag not in known:
                 kept -= 1
-                seen.edits.append((start, end, b""))
-            elif known[tag](frame, at, seen) != end:
+                scan.edits.append((start, end, b""))
+            elif known[tag](frame, at, scan) != end:
                 raise BadRequest(f"tagged field {tag} isn't as long as it says")
             at = end
         if kept < count:
-            seen.edits.append((begin, begin + 1, bytes([kept])))
+            scan.edits.append((begin, begin + 1, bytes([kept])))
         return at
 
-    return skim
+    return skip

@@ -1,8 +1,8 @@
-"""What a client's batch must be before it is appended, and the append itself.
+"""Validates a client's batch and appends it; called by the handler of Produce for each partition.
 
 Follows org.apache.kafka.storage.internals.log.LogValidator and UnifiedLog.append, with one difference: of the records
-inside a batch only the lengths are looked at, unless a rule needs more (null keys in compacted topics, bounds on
-timestamps).
+inside a batch only the lengths are checked, unless a rule of the topic needs more (null keys in compacted topics,
+limits of timestamps).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 from embedded_broker.batch_rules import BEFORE_UNBOUNDED_MS, Rules
 from embedded_broker.partition import Partition
 from embedded_broker.state.producers import Duplicate, Refuse
-from embedded_broker.verifying import Verify
+from embedded_broker.transaction_verification import Verify
 from embedded_broker.wire.batch import (
     COMPRESSION_MASK,
     HEADER_BYTES,
@@ -41,7 +41,7 @@ class RecordError(NamedTuple):
     message: str
 
 
-class Refused(Exception):
+class BatchRejected(Exception):
     """A batch that isn't appended; `error_code` is the protocol's reason, `records` are those it lies in, if any."""
 
     def __init__(self, error_code: ErrorCode, detail: str, records: tuple[RecordError, ...] = ()) -> None:
@@ -60,28 +60,34 @@ class Appended:
 def append(
     partition: Partition, records: bytes | bytearray | None, now_ms: int, transactional_id: str | None, verify: Verify
 ) -> Appended:
-    """Check a client's batch and append it, not durably yet. A duplicate gets its first place.
+    """Validate a client's batch and append it, not durably yet. A duplicate is answered with its first offset.
 
-    `verify` says whether a batch that would open a transaction belongs to one that the coordinator knows.
-    Raises Refused with nothing appended, or OSError.
+    Args:
+        partition: where to.
+        records: the partition's records in the request: exactly one batch.
+        now_ms: wall time.
+        transactional_id: of the request.
+        verify: whether a batch that would open a transaction belongs to one that the coordinator knows.
+
+    Raises BatchRejected with nothing appended, or OSError.
     """
     rules = partition.rules
     header = check(records, rules, now_ms)
     assert records
     if header.is_transactional and transactional_id is None:
-        raise Refused(
+        raise BatchRejected(
             ErrorCode.transactional_id_authorization_failed,
             "a transactional batch in a request without a transactional id",
         )
     if header.is_transactional and not partition.producers.has_open(header.producer_id, header.producer_epoch):
-        # Else a late batch would open a transaction that nobody ends (KIP-890).
+        # Otherwise a delayed batch would open a hanging transaction (KIP-890).
         error_code = verify(partition, header)
         if error_code is not ErrorCode.none:
             detail = f"producer {header.producer_id} of epoch {header.producer_epoch} has no transaction open here"
-            raise Refused(error_code, detail)
+            raise BatchRejected(error_code, detail)
     verdict = partition.producers.check(header, now_ms)
     if isinstance(verdict, Refuse):
-        raise Refused(verdict.error_code, f"producer {header.producer_id}, sequence {header.base_sequence}")
+        raise BatchRejected(verdict.error_code, f"producer {header.producer_id}, sequence {header.base_sequence}")
     if isinstance(verdict, Duplicate):
         return Appended(verdict.base_offset, verdict.timestamp_ms if rules.log_append_time else -1)
     append_time_ms = now_ms if rules.log_append_time else None
@@ -93,22 +99,22 @@ def append(
 
 
 def refuse_zstd(records: bytes | None) -> None:
-    """For clients of versions that don't know zstd (KIP-110). Raises Refused."""
+    """For clients of versions that don't know zstd (KIP-110). Raises BatchRejected."""
     if records and len(records) >= HEADER_BYTES and records[ATTRIBUTES_AT] & COMPRESSION_MASK == ZSTD:
-        raise Refused(ErrorCode.unsupported_compression_type, "zstd needs Produce 7 or later")
+        raise BatchRejected(ErrorCode.unsupported_compression_type, "zstd needs Produce 7 or later")
 
 
 def check(records: bytes | bytearray | None, rules: Rules, now_ms: int) -> BatchHeader:
-    """The header of the one batch that `records` must be. Raises Refused."""
+    """The header of the one batch that `records` must be. Raises BatchRejected."""
     if not records:
-        raise Refused(ErrorCode.invalid_record, "no batch")
+        raise BatchRejected(ErrorCode.invalid_record, "no batch")
     header = _whole(records)
     if header.size_bytes > rules.message_bytes_max:
-        raise Refused(
+        raise BatchRejected(
             ErrorCode.message_too_large, f"{header.size_bytes} bytes, the topic takes {rules.message_bytes_max}"
         )
     if header.size_bytes > rules.segment_bytes:
-        raise Refused(
+        raise BatchRejected(
             ErrorCode.record_list_too_large, f"{header.size_bytes} bytes, a segment has {rules.segment_bytes}"
         )
     _check_header(header, rules)
@@ -116,12 +122,12 @@ def check(records: bytes | bytearray | None, rules: Rules, now_ms: int) -> Batch
         check_crc(records)
         body = body_of(records, DECODED_BYTES_MAX)
     except CorruptBatch as error:
-        raise Refused(ErrorCode.corrupt_message, str(error)) from error
+        raise BatchRejected(ErrorCode.corrupt_message, str(error)) from error
     try:
         check_lengths(body, header.record_count)
         _check_records(records, header, rules, now_ms)
     except CorruptBatch as error:
-        raise Refused(ErrorCode.invalid_record, str(error)) from error
+        raise BatchRejected(ErrorCode.invalid_record, str(error)) from error
     return header
 
 
@@ -130,30 +136,30 @@ def _whole(records: bytes | bytearray) -> BatchHeader:
     try:
         header = read_header(records)
     except UnsupportedMagic as error:
-        raise Refused(ErrorCode.invalid_record, f"{error} is not taken: only v2 is") from error
+        raise BatchRejected(ErrorCode.invalid_record, f"{error} is not taken: only v2 is") from error
     except CorruptBatch as error:
         short = len(records) < HEADER_BYTES
-        raise Refused(ErrorCode.invalid_record if short else ErrorCode.corrupt_message, str(error)) from error
+        raise BatchRejected(ErrorCode.invalid_record if short else ErrorCode.corrupt_message, str(error)) from error
     if header.size_bytes > len(records):
-        raise Refused(ErrorCode.invalid_record, f"a batch of {header.size_bytes} bytes in {len(records)}")
+        raise BatchRejected(ErrorCode.invalid_record, f"a batch of {header.size_bytes} bytes in {len(records)}")
     if header.size_bytes < len(records):
-        raise Refused(ErrorCode.invalid_record, "more than one batch for a partition")
+        raise BatchRejected(ErrorCode.invalid_record, "more than one batch for a partition")
     return header
 
 
 def _check_header(header: BatchHeader, rules: Rules) -> None:
     if header.base_offset != 0:
-        raise Refused(ErrorCode.invalid_record, f"base offset {header.base_offset}")
+        raise BatchRejected(ErrorCode.invalid_record, f"base offset {header.base_offset}")
     if header.record_count <= 0 or header.last_offset_delta != header.record_count - 1:
-        raise Refused(
+        raise BatchRejected(
             ErrorCode.invalid_record, f"{header.record_count} records, last offset {header.last_offset_delta}"
         )
     if header.is_control:
-        raise Refused(ErrorCode.invalid_record, "clients write no control batches")
+        raise BatchRejected(ErrorCode.invalid_record, "clients write no control batches")
     if header.compression > ZSTD:
-        raise Refused(ErrorCode.unsupported_compression_type, f"compression {header.compression}")
+        raise BatchRejected(ErrorCode.unsupported_compression_type, f"compression {header.compression}")
     if header.is_log_append_time and rules.log_append_time:
-        raise Refused(ErrorCode.invalid_timestamp, "the time type is the broker's to set")
+        raise BatchRejected(ErrorCode.invalid_timestamp, "the time type is the broker's to set")
 
 
 def _check_records(batch: bytes | bytearray, header: BatchHeader, rules: Rules, now_ms: int) -> None:
@@ -174,4 +180,4 @@ def _check_records(batch: bytes | bytearray, header: BatchHeader, rules: Rules, 
             error_code = ErrorCode.invalid_timestamp
             found.append(RecordError(place, f"the timestamp {record.timestamp_ms} is out of range"))
     if found:
-        raise Refused(error_code, f"{len(found)} records break a rule: {found[0].message}", tuple(found))
+        raise BatchRejected(error_code, f"{len(found)} records break a rule: {found[0].message}", tuple(found))

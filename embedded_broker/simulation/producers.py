@@ -11,12 +11,12 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.simulation.history import History, Kind, TopicPartition
-from embedded_broker.simulation.wire import Client, Gone
+from embedded_broker.simulation.wire import Client, NoResponse
 from embedded_broker.wire.records import encode
 
 NONE = ErrorCode.none
 IN_FLIGHT_MAX = 5  # as many as the broker's window holds
-COME_BACK = frozenset({ErrorCode.kafka_storage_error})
+RETRIABLE = frozenset({ErrorCode.kafka_storage_error})
 OUT_OF_ORDER = ErrorCode.out_of_order_sequence_number
 VERSION = 9
 
@@ -68,7 +68,7 @@ class IdempotentProducer:
         self._first_was_refused = False
 
     async def run(self) -> None:
-        """To the end."""
+        """Run until all batches are acknowledged."""
         self._producer_id = await self._identity()
         while self._left or self._in_flight:
             try:
@@ -76,16 +76,16 @@ class IdempotentProducer:
                 oldest = self._in_flight[0]
                 assert oldest.answer is not None
                 answer = await self._client.answer(oldest.answer)
-            except Gone:
+            except NoResponse:
                 await self._again()
                 continue
             result = answer.responses[0].partition_responses[0]
-            if result.error_code in COME_BACK:
+            if result.error_code in RETRIABLE:
                 self._history.refused(self._client.now_s, f"{self._name}: {result.error_code.name}")
                 self._first_was_refused |= oldest.sequence == 0
                 await self._again()
             elif self._first_was_refused and oldest.sequence == 0 and result.error_code is OUT_OF_ORDER:
-                return  # the disk had room for the second batch: of whom nothing is known any sequence is taken
+                return  # The second batch was taken first: without producer state any first sequence is accepted.
             elif result.error_code is not NONE:
                 detail = f"{self._name}, sequence {oldest.sequence}: {result.error_code.name}"
                 self._history.found(Kind.BROKEN, detail)
@@ -134,13 +134,13 @@ class IdempotentProducer:
                 await asyncio.sleep(random.uniform(0, self._pause_s_max))
 
     async def _send(self, batch: _Batch) -> asyncio.Future[Any]:
-        """Raises Gone when the connection is not that of the batches before.
+        """Raises NoResponse when the connection is not that of the batches before.
 
         They may be lost with it, and who has none of them takes a batch with any sequence for the first one.
         """
         before = [each.answer for each in self._in_flight if each.answer is not None]
         if any(answer.done() and answer.exception() is not None for answer in before):
-            raise Gone("batches before this one are gone")
+            raise NoResponse("batches before this one are gone")
         return await self._client.send("produce", VERSION, **produce(self._partition, batch.data))
 
     def _acked(self, batch: _Batch, offset: int) -> None:

@@ -12,12 +12,12 @@ from embedded_broker.log.cleaning import Cleaner
 from embedded_broker.log.segment import Segment
 from embedded_broker.partition import Partition
 from embedded_broker.simulation.history import Kind
-from embedded_broker.simulation.schedule import Play
+from embedded_broker.simulation.schedule import WorkloadKind
 from embedded_broker.wire.batch import BatchHeader
 from tests.embedded_broker.simulation.mutations import Mutations, Patch
 
-KEEPING = Mutations(Play.KEEPING)
-mutation = KEEPING.add
+MUTATIONS = Mutations(WorkloadKind.RETENTION)
+mutation = MUTATIONS.add
 
 
 @mutation(Kind.LOST_WRITE)

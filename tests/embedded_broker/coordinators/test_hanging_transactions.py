@@ -1,4 +1,4 @@
-"""Transactions that are open in a partition although the coordinator has ended them, or never heard of them."""
+"""Hanging transactions: open in a partition although the coordinator has ended them, or doesn't know them."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ async def disk_without_markers(*, without_the_beginning: bool) -> dict[str, list
 
 
 @pytest.mark.parametrize("without_the_beginning", [False, True])
-def test_what_nobody_would_end_is_aborted_at_the_start(
+def test_a_start_aborts_hanging_transactions_without_fsync_always(
     without_the_beginning: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def run() -> None:
         disk = await disk_without_markers(without_the_beginning=without_the_beginning)
-        host = MemoryHost(disk, transactions_config=TransactionConfig(aborts_orphans=True))
+        host = MemoryHost(disk, transactions_config=TransactionConfig(aborts_hanging=True))
         await host.start()
         for partition in (*host.topics["t"].partitions, host.topics[OFFSETS_TOPIC].partitions[0]):
             assert not partition.producers.open_transactions()
@@ -47,7 +47,7 @@ def test_what_nobody_would_end_is_aborted_at_the_start(
     asyncio.run(run())
 
 
-def test_where_fsync_is_waited_for_it_is_left_to_somebody_who_knows_why(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_start_only_reports_hanging_transactions_with_fsync_always(caplog: pytest.LogCaptureFixture) -> None:
     async def run() -> None:
         host = MemoryHost(await disk_without_markers(without_the_beginning=False))
         await host.start()
@@ -59,7 +59,7 @@ def test_where_fsync_is_waited_for_it_is_left_to_somebody_who_knows_why(caplog: 
     asyncio.run(run())
 
 
-def test_what_is_known_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_start_leaves_open_transactions_that_the_coordinator_knows(caplog: pytest.LogCaptureFixture) -> None:
     async def run() -> None:
         host = MemoryHost(empty_disk())
         await host.start()
@@ -68,7 +68,7 @@ def test_what_is_known_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:
         await add_and_write(host, producer, b"a", 0)
         disk = host.what_survives(all_appended=False)
         await host.stop()
-        host = MemoryHost(disk, transactions_config=TransactionConfig(aborts_orphans=True))
+        host = MemoryHost(disk, transactions_config=TransactionConfig(aborts_hanging=True))
         await host.start()
         assert host.topics["t"].partitions[0].producers.open_transactions() == {0: 0}
         assert host.topics[OFFSETS_PARTITION[0]].partitions[0].producers.open_transactions() == {0: 0}

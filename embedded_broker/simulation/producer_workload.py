@@ -1,4 +1,4 @@
-"""The first play: idempotent and transactional producers, a zombie, a copier, readers and a group of one."""
+"""The producer workload: idempotent and transactional producers (one of them fenced), a copier, and readers."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 
 from embedded_broker.simulation import checker
 from embedded_broker.simulation.history import Topic
-from embedded_broker.simulation.producing import IdempotentProducer
-from embedded_broker.simulation.reading import Follower, Reader, ask_offsets, check_offset
-from embedded_broker.simulation.transacting import Copier, TransactionalProducer
+from embedded_broker.simulation.producers import IdempotentProducer
+from embedded_broker.simulation.readers import GroupReader, Reader, ask_offsets, check_offset
+from embedded_broker.simulation.transactional import Copier, TransactionalProducer
 from embedded_broker.simulation.world import Logs, World, read_until
 
 PLAIN, IN_TRANSACTIONS, COPY = Topic("plain", 2), Topic("transactions", 3), Topic("copy", 2)
 
 
-class Writing:
-    """See the module."""
+class ProducerWorkload:
+    """The workload of producers, a copier and readers."""
 
     topics = (PLAIN, IN_TRANSACTIONS, COPY)
     transactional_ids = ("a", "b", "copier")
@@ -25,15 +25,15 @@ class Writing:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        copying = world.transactor("copier", "copier", implicit=world.random("copier's version").random() < 0.5)
+        copying = world.txn_client("copier", "copier", implicit=world.random("copier's version").random() < 0.5)
         source = Reader(copying.client, world.history, "copier", PLAIN.all, committed=True)
         self._copier = Copier(copying, source, "copiers", COPY.name)
 
     async def work(self) -> None:
-        """See Drama."""
+        """See Workload."""
         world, done = self._world, asyncio.Event()
         reader = world.reader("follower", PLAIN, False)
-        readers = [world.spawn(Follower(reader, world.history, "followers", done).run())]
+        readers = [world.spawn(GroupReader(reader, world.history, "followers", done).run())]
         for topic, committed in ((IN_TRANSACTIONS, True), (IN_TRANSACTIONS, False), (COPY, True)):
             readers.append(world.spawn(read_until(world.reader(f"reader of {topic.name}", topic, committed), done)))
         copying = world.spawn(self._copier.run())
@@ -52,7 +52,7 @@ class Writing:
             yield world.spawn(producer.run())
         first, second, third = (
             TransactionalProducer(
-                world.transactor(name, transactional_id, implicit),
+                world.txn_client(name, transactional_id, implicit),
                 name,
                 IN_TRANSACTIONS.all,
                 schedule.transactions,
@@ -67,7 +67,7 @@ class Writing:
         """Everything has ended already."""
 
     async def audit(self, committed: Logs, everything: Logs) -> None:
-        """See Drama."""
+        """See Workload."""
         history, client = self._world.history, self._world.client("audit of groups")
         offsets = await ask_offsets(client, self._copier.group, PLAIN.all, stable=True)
         checker.check_copy(history, self._copier.transactions, offsets, committed, COPY.name)

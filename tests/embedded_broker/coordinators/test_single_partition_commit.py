@@ -111,7 +111,7 @@ def test_after_a_crash_at_any_step_it_is_committed_or_not(
     assert any(decided_but_not_completed)
 
 
-def test_it_waits_for_the_disk_three_times() -> None:
+def test_a_transaction_waits_for_three_fsyncs() -> None:
     async def run() -> None:
         host, producer = await begun()
         log, data = host.internal_log(TRANSACTION_TOPIC), host.topics["t"].partitions[0]
@@ -122,7 +122,7 @@ def test_it_waits_for_the_disk_three_times() -> None:
             fsyncs.append("decisions" if partition is log else "records")
             await durable(partition)  # type: ignore[arg-type]
 
-        host.durable = counted  # type: ignore[method-assign, assignment]
+        host.durable = counted  # type: ignore[method-assign]
         await write(host, producer, b"a", 0)
         assert (await host.transactions.end("id", *producer, True)).error_code is ErrorCode.none
         assert fsyncs == ["decisions", "records", "records"]
@@ -148,7 +148,7 @@ def test_nothing_enters_the_partition_between_the_marker_and_the_completion() ->
 
 
 @pytest.mark.parametrize("other", [P1, OFFSETS_PARTITION])
-def test_with_a_second_place_the_decision_is_a_record_of_its_own(other: tuple[str, int]) -> None:
+def test_a_transaction_with_two_partitions_needs_a_prepared_record(other: tuple[str, int]) -> None:
     async def run() -> None:
         host, producer = await begun()
         await write(host, producer, b"a", 0)
@@ -183,7 +183,7 @@ def test_a_partition_that_has_gone_or_is_damaged_is_left_out() -> None:
 
 
 async def answered_then_power_cut(host: MemoryHost) -> tuple[tuple[int, int], MemoryHost]:
-    """A commit in one place is answered; then the power fails before its completion has reached the disk."""
+    """A single-partition commit is answered; then the power fails before its completion has reached the disk."""
     await host.start()
     identity = await init(host)
     producer = identity.producer_id, identity.epoch
@@ -212,7 +212,7 @@ def test_what_the_marker_decided_is_known_after_a_power_cut() -> None:
     asyncio.run(run())
 
 
-def test_whoever_got_its_answer_before_a_power_cut_goes_on_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_producer_with_an_answered_commit_continues_after_a_power_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     """However long ago the transaction began that was answered: it isn't open any more, so it can't time out."""
 
     async def run() -> None:

@@ -1,5 +1,6 @@
 """The disk is full, and the reserve is used up: whoever writes what to which log, nothing is half done and the broker
-lives. The room ends at every append of a run through all APIs that write; when there is room again, all goes on."""
+keeps running. The disk fills up at every append of a run through all APIs that write, and the run ends once disk space
+has been freed."""
 
 from __future__ import annotations
 
@@ -11,10 +12,10 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from embedded_broker import room
+from embedded_broker import disk_space
 from embedded_broker.coordinators import background, group_registry, transactions
+from embedded_broker.disk_space import RESERVE_BYTES
 from embedded_broker.log.memory_fs import MemoryFileSystem, _Inode
-from embedded_broker.room import RESERVE_BYTES
 from embedded_broker.security.acls import Operation, Resource
 from embedded_broker.wire.batch import TRANSACTIONAL
 from tests.embedded_broker.security.denials import creation
@@ -34,13 +35,13 @@ SCRAM = {"name": "u", "mechanism": 1}
 
 @pytest.fixture(autouse=True)
 def _try_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "RETRY_MS", 2)
+    monkeypatch.setattr(disk_space, "RETRY_MS", 2)
     for module in (background, transactions, group_registry):
-        monkeypatch.setattr(module, "NO_ROOM_RETRY_MS", 2)
+        monkeypatch.setattr(module, "NO_SPACE_RETRY_MS", 2)
 
 
 class FillingFileSystem(MemoryFileSystem):
-    """Has no room any more, not even that of the reserve, after `appends_left` appends."""
+    """Has no disk space any more, not even for the reserve, after `appends_left` appends."""
 
     appends_left = -1
 
@@ -71,7 +72,7 @@ def _offset_code(answer: Any) -> ErrorCode:
 
 
 class Run:
-    """A client that does one thing after another, each until it is done. Whenever it is refused, room is made."""
+    """A client that makes one request after another, each until it succeeds; a refusal frees disk space."""
 
     def __init__(self, served: Served, client: Client, fs: FillingFileSystem) -> None:
         self.served, self.client, self.fs = served, client, fs
@@ -95,7 +96,7 @@ class Run:
 
     async def free(self) -> None:
         self.fs.size_bytes_max = None
-        while not self.served.broker.has_room:  # noqa: ASYNC110 - the broker tells nobody
+        while not self.served.broker.has_disk_space:  # noqa: ASYNC110 - the broker tells nobody
             await asyncio.sleep(0.001)
 
     async def metadata(self) -> None:
@@ -179,7 +180,7 @@ async def _all(run: Run) -> None:
 
 
 async def _cut(directory: Path, appends: int) -> tuple[list[str], int]:
-    """A run in which the room ends after so many appends: what was refused, and how many appends there were."""
+    """A run in which the disk space ends after so many appends: what was refused, and how many appends there were."""
     fs = FillingFileSystem()
     async with serving(directory, fs, **EVERYONE) as served:
         run = Run(served, await served.client(), fs)
@@ -206,7 +207,8 @@ async def _cut(directory: Path, appends: int) -> tuple[list[str], int]:
     return run.refused, made
 
 
-def test_the_room_ends_at_every_append(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_the_disk_fills_up_at_every_append(tmp_path: Path) -> None:
     async def main() -> None:
         refused, count = await _cut(tmp_path / "whole", 1_000)
         assert not refused
@@ -214,7 +216,7 @@ def test_the_room_ends_at_every_append(tmp_path: Path) -> None:
         for appends in range(count + 1):
             refused, _ = await _cut(tmp_path / str(appends), appends)
             names.update(refused)
-        # All that is written by request, but what another request of the run makes room for.
+        # All that is written by request, except what another request of the run frees disk space for.
         assert names >= {
             "create_topics", "create_partitions", "incremental_alter_configs", "create_acls", "end_txn",
             "alter_user_scram_credentials", "init_producer_id", "add_partitions_to_txn", "produce", "delete_acls",
@@ -225,7 +227,7 @@ def test_the_room_ends_at_every_append(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_transaction_past_its_time_is_aborted_once_there_is_room(tmp_path: Path) -> None:
+def test_a_transaction_past_its_time_is_aborted_once_there_is_disk_space(tmp_path: Path) -> None:
     async def main() -> None:
         fs = FillingFileSystem()
         async with serving(tmp_path, fs) as served:
@@ -240,7 +242,7 @@ def test_a_transaction_past_its_time_is_aborted_once_there_is_room(tmp_path: Pat
             await client.call("produce", 9, **produce("t", data, transactional_id="tx"))
             fs.size_bytes_max = fs.size_bytes - RESERVE_BYTES
             await asyncio.sleep(0.1)  # past the deadline, some tries
-            assert not served.broker.has_room
+            assert not served.broker.has_disk_space
             partition = served.broker.topics.partition("t", 0)
             assert partition is not None
             assert partition.last_stable == 0
@@ -254,7 +256,7 @@ def test_a_transaction_past_its_time_is_aborted_once_there_is_room(tmp_path: Pat
     asyncio.run(main())
 
 
-def test_a_classic_group_waits_for_room(tmp_path: Path) -> None:
+def test_a_classic_group_waits_for_disk_space(tmp_path: Path) -> None:
     async def main() -> None:
         fs = FillingFileSystem()
         async with serving(tmp_path, fs) as served:
@@ -268,7 +270,7 @@ def test_a_classic_group_waits_for_room(tmp_path: Path) -> None:
             given = [{"member_id": joined.member_id, "assignment": b"all"}]
             client.send("sync_group", 2, **mine, assignments=given)
             await asyncio.sleep(0.02)
-            assert not served.broker.has_room
+            assert not served.broker.has_disk_space
             fs.size_bytes_max = None
             assert (await client.receive()).assignment == b"all"
             assert served.broker.internal_log("__consumer_offsets").log_end == 1

@@ -1,4 +1,4 @@
-"""The third play: compaction and retention take away what they may, while others write, end transactions and read."""
+"""The retention workload: compaction and retention remove records while clients write, end transactions and read."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from random import Random
 from typing import Any
 
 from embedded_broker.simulation.history import Topic
-from embedded_broker.simulation.producing import IdempotentProducer, Record
-from embedded_broker.simulation.transacting import TransactionalProducer
+from embedded_broker.simulation.producers import IdempotentProducer, Record
+from embedded_broker.simulation.transactional import TransactionalProducer
 from embedded_broker.simulation.world import Logs, World, read_to_the_end, read_until
 
 SEGMENT_MS = 300
@@ -28,17 +28,17 @@ KEYS = 5
 TOMBSTONE_EVERY = 7
 PAUSE_S_MAX = 1.0
 REST_S = 1.5
-"""At the end, for a last round of both."""
+"""At the end: time for a last pass of compaction and of retention."""
 
 
 def keyed(name: str, number: int) -> Record:
-    """One of its producer's few keys; now and then a tombstone."""
+    """A record with one of its producer's few keys; every TOMBSTONE_EVERY-th is a tombstone."""
     value = None if number % TOMBSTONE_EVERY == TOMBSTONE_EVERY - 1 else b"%s:%06d" % (name.encode(), number)
     return b"%s/%d" % (name.encode(), number % KEYS), value
 
 
-class Keeping:
-    """See the module."""
+class RetentionWorkload:
+    """The workload of a compacted topic and one with retention."""
 
     topics = (LATEST, FLEETING)
     transactional_ids = ("keeper 0", "keeper 1")
@@ -48,7 +48,7 @@ class Keeping:
         self._world = world
 
     async def work(self) -> None:
-        """See Drama."""
+        """See Workload."""
         world, done = self._world, asyncio.Event()
         readers = []
         for topic in self.topics:
@@ -69,14 +69,14 @@ class Keeping:
             producer = IdempotentProducer(client, history, name, partition, schedule.batches, PAUSE_S_MAX, keyed)
             yield world.spawn(producer.run())
         for number, transactional_id in enumerate(self.transactional_ids):
-            transactor = world.transactor(transactional_id, transactional_id, implicit=number == 0)
+            txn_client = world.txn_client(transactional_id, transactional_id, implicit=number == 0)
             name, count = f"l{number}", schedule.transactions
             partitions = [*LATEST.all, FLEETING.all[0]] if number else LATEST.all
-            writer = TransactionalProducer(transactor, name, partitions, count, PAUSE_S_MAX, keyed)
+            writer = TransactionalProducer(txn_client, name, partitions, count, PAUSE_S_MAX, keyed)
             yield world.spawn(writer.run())
 
     async def _read_again(self, topic: Topic, done: asyncio.Event) -> None:
-        """From the beginning, again and again, of what is there."""
+        """Read all that is left from the beginning, repeatedly."""
         random: Random = self._world.random(f"again {topic.name}")
         number = 0
         while not done.is_set():
@@ -86,8 +86,8 @@ class Keeping:
             await asyncio.sleep(random.uniform(0, 2))
 
     async def settle(self) -> None:
-        """See Drama."""
+        """See Workload."""
         await asyncio.sleep(REST_S)
 
     async def audit(self, committed: Logs, everything: Logs) -> None:
-        """All that is to be asked is asked of every topic."""
+        """No checks besides those of every topic."""

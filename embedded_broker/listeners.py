@@ -1,11 +1,12 @@
-"""Where a broker listens, and how it is protected there."""
+"""Listeners: the addresses of a broker, their security protocols and PEM files. Values of `BrokerConfig`."""
 
 from __future__ import annotations
 
 import ipaddress
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
@@ -29,8 +30,29 @@ class Protocol(StrEnum):
         return self in (Protocol.SASL_PLAINTEXT, Protocol.SASL_SSL)
 
 
+class ClientAuth(StrEnum):
+    """Whether clients show certificates: Kafka's `ssl.client.auth`."""
+
+    NONE = "none"
+    REQUESTED = "requested"
+    REQUIRED = "required"
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """PEM files of a broker."""
+
+    certificate: Path
+    """The broker's, followed by those between it and its authority."""
+    key: Path
+    key_password: str | None = field(default=None, repr=False)
+    client_authorities: Path | None = None
+    """Who may have signed clients' certificates."""
+    client_auth: ClientAuth = ClientAuth.NONE
+
+
 class BadListener(ValueError):
-    """A listener that can't be had, or mustn't."""
+    """A listener that is invalid or not allowed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +63,12 @@ class Listener:
     port: int = 9092
     protocol: Protocol = Protocol.PLAINTEXT
     advertised_host: str | None = None
-    """What its clients are told; `host` by default, or localhost when that is a wildcard."""
+    """Advertised to its clients; `host` by default, or localhost when that is a wildcard."""
     advertised_port: int | None = None
 
     @property
     def is_loopback(self) -> bool:
-        """Whether nobody can listen in from outside."""
+        """Whether only this machine can connect."""
         if self.host == "localhost":
             return True
         try:

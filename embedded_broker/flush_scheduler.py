@@ -1,11 +1,14 @@
-"""Group commit: one round of fsyncs at a time; whoever waits meanwhile joins the next round.
+"""Schedules fsyncs: one round over all dirty partitions at a time, which every request that waits for the disk shares.
+
+`Broker` creates one `FlushScheduler`. Request handlers and coordinators await `durable`; code that closes or removes
+files holds `exclusive`.
 
 Invariants
 - A high watermark never passes what has been fsynced (fsync `always`).
-- After a failed fsync nothing is known about the pages that were dirty: the broker must die, never try again.
-- A checkpoint speaks only of what was fsynced: one that is due (`Checkpoints`) brings an fsync of its partition with
-  it. That goes on beside the rounds (one with the same partition waits for that fsync); only who removes files, and a
-  stop, wait for all of it. With fsync `never` nothing else is promised by it.
+- After a failed fsync nothing is known about the pages that were dirty: the broker must stop, and never retries.
+- A checkpoint covers only what was fsynced: one that is due (`Checkpoints`) fsyncs its partition first. It is written
+  concurrently with the rounds (a round with the same partition waits for that fsync); only the removal of files, and
+  `stop`, wait for it. With fsync `never` these are the only fsyncs.
 """
 
 from __future__ import annotations
@@ -15,19 +18,23 @@ from collections.abc import Callable
 
 from embedded_broker.checkpoints import Checkpoints
 from embedded_broker.config import Fsync
+from embedded_broker.disk_space import suppress_disk_full
 from embedded_broker.partition import Partition
-from embedded_broker.room import suppress_full
 from embedded_broker.workers import Threads, Workers
 
 THREADS = 4
-GATHER_BYTES_MIN, GATHER_S, GATHERING_S = 256 * 1024, 0.001, 0.02
-"""A round of that many bytes for several who waited shows producers that are ahead of the disk: whichever begins in the
-next `GATHERING_S` waits a little and takes more at once. An fsync costs several times what another batch in it does;
-but a producer that has five requests under way slows down when they take between 6 and 10 ms, or more."""
+LINGER_BYTES_MIN, LINGER_S, LINGER_WINDOW_S = 256 * 1024, 0.001, 0.02
+"""A round of at least LINGER_BYTES_MIN for several waiting requests shows that producers are faster than the disk:
+rounds that begin within the next LINGER_WINDOW_S linger for LINGER_S, and so take more batches at once. An fsync costs
+several times as much as one more batch in it; but a producer with five requests in flight slows down when these take
+6 to 10 ms or more."""
 
 
-class Both:
-    """Two locks, taken in this order. No generator: what a kill leaves of one would run when it is collected."""
+class BothLocks:
+    """Two locks as one context manager, acquired in this order.
+
+    Not a generator function: after a simulated kill its `finally` would still run when the generator is collected.
+    """
 
     def __init__(self, first: asyncio.Lock, second: asyncio.Lock) -> None:
         self._first, self._second = first, second
@@ -45,7 +52,7 @@ class Both:
         self._first.release()
 
 
-class GroupCommit:
+class FlushScheduler:
     """Makes partitions durable and moves their high watermarks."""
 
     def __init__(
@@ -56,16 +63,20 @@ class GroupCommit:
         scan_bytes_max: int,
         workers: Callable[[int, str], Workers] = Threads,
     ) -> None:
-        """`on_failure` is told when an fsync, or a checkpoint, has failed; who waits for a round gets the error, too.
-
-        Checkpoints are written when a start would have more than `scan_bytes_max` to go through. `workers` makes those
-        who wait for the disk, of a number and with a name.
+        """
+        Args:
+            fsync: when data is forced to disk.
+            interval_ms: between two rounds with fsync `interval`.
+            on_failure: called when an fsync, or a checkpoint, has failed. Requests that wait for the round get the
+                error, too.
+            scan_bytes_max: checkpoints are written when a start would have to scan more than that.
+            workers: makes a pool of threads for blocking calls, given their number and a name.
         """
         self._fsync, self._interval_s, self._on_failure = fsync, interval_ms / 1000, on_failure
-        self._dirty: dict[Partition, None] = {}  # a set in the order of arrival: a schedule can be repeated
+        self._dirty: dict[Partition, None] = {}  # an ordered set, so that simulated runs are deterministic
         self._next: asyncio.Future[None] | None = None
-        self._waiting = 0  # for the next round
-        self._gathers_until_s = 0.0
+        self._waiting = 0  # requests that wait for the next round
+        self._lingers_until_s = 0.0
         self._task: asyncio.Task[None] | None = None
         self._flushers, self._writer = workers(THREADS, "fsync"), workers(1, "checkpoint")
         self._round, self._writing = asyncio.Lock(), asyncio.Lock()  # held through a round; through a checkpoint
@@ -93,19 +104,19 @@ class GroupCommit:
         waiting = self._next
         self._waiting += 1
         if self._task is None:
-            self._task = asyncio.create_task(self._run(), name="group-commit")
+            self._task = asyncio.create_task(self._run(), name="flush-scheduler")
         if self._fsync is Fsync.ALWAYS:
             await asyncio.shield(waiting)
 
     def _note(self, partitions: list[Partition]) -> None:
-        """They have grown."""
+        """The partitions have grown: start writing checkpoints if any is due."""
         for partition in partitions:
             self._checkpoints.note(partition)
         if self._checkpoint_task is None and self._checkpoints.is_due:
             self._checkpoint_task = asyncio.create_task(self._catch_up(), name="checkpoints")
 
     async def _catch_up(self) -> None:
-        """Write checkpoints, until none is due."""
+        """Write checkpoints until none is due."""
         try:
             while self._checkpoints.is_due:
                 async with self._writing:
@@ -114,13 +125,13 @@ class GroupCommit:
             self._checkpoint_task = None
 
     async def _run(self) -> None:
-        """Rounds, until nothing is dirty."""
+        """Make rounds until nothing is dirty."""
         try:
             while self._next is not None:
                 if self._fsync is Fsync.INTERVAL:
                     await asyncio.sleep(self._interval_s)
-                elif asyncio.get_running_loop().time() < self._gathers_until_s:
-                    await asyncio.sleep(GATHER_S)
+                elif asyncio.get_running_loop().time() < self._lingers_until_s:
+                    await asyncio.sleep(LINGER_S)
                 await self._one_round()
         finally:
             self._task = None
@@ -139,8 +150,8 @@ class GroupCommit:
             except RuntimeError as error:
                 self._fail(waiting, error)
                 return
-            if several and size_bytes >= GATHER_BYTES_MIN:
-                self._gathers_until_s = loop.time() + GATHERING_S
+            if several and size_bytes >= LINGER_BYTES_MIN:
+                self._lingers_until_s = loop.time() + LINGER_WINDOW_S
             self.rounds += 1
             failures = [end for end in ends if isinstance(end, BaseException)]
             if failures:
@@ -153,14 +164,14 @@ class GroupCommit:
             self._note(live)
 
     async def _write_checkpoint(self) -> None:
-        """If one is due. Nobody may remove files meanwhile."""
+        """Write one partition's checkpoint if it is due. Hold `_writing`: no files may be removed meanwhile."""
         partition = self._checkpoints.due()
         if partition is None:
             return
         try:
             log, captured = partition.log, partition.capture()
             written = (await self._writer.all([lambda: log.store_checkpoint(captured)]))[0]
-            with suppress_full():
+            with suppress_disk_full():
                 if isinstance(written, BaseException):
                     raise written
                 log.checkpoint_stored(captured, written)
@@ -173,17 +184,17 @@ class GroupCommit:
         waiting.exception()  # nobody may be waiting for it
         self._on_failure(failure)
 
-    def exclusive(self) -> Both:
-        """Hold this to close or remove files: no fsync and no checkpoint is under way meanwhile."""
-        return Both(self._writing, self._round)
+    def exclusive(self) -> BothLocks:
+        """Hold this to close or remove files: no fsync and no checkpoint is in progress meanwhile."""
+        return BothLocks(self._writing, self._round)
 
     async def stop(self) -> None:
-        """Let rounds and checkpoints end; then no more of them."""
+        """Wait for rounds and checkpoints in progress, then end the threads."""
         while under_way := [task for task in (self._task, self._checkpoint_task) if task is not None]:
             await asyncio.wait(under_way)
         self.abandon()
 
     def abandon(self) -> None:
-        """No more threads; who still waits is forgotten."""
+        """End the threads without waiting for rounds; requests that still wait get no result."""
         self._flushers.stop()
         self._writer.stop()

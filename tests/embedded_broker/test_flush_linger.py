@@ -1,4 +1,4 @@
-"""Producers that are ahead of the disk get fewer, larger rounds of fsyncs; without them nobody waits for that."""
+"""Rounds of fsyncs linger, and so get fewer and larger, while producers are faster than the disk."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from random import Random
 import pytest
 
 from embedded_broker.config import Fsync
-from embedded_broker.groupcommit import GATHER_BYTES_MIN, GATHER_S, GATHERING_S, GroupCommit
+from embedded_broker.flush_scheduler import LINGER_BYTES_MIN, LINGER_S, LINGER_WINDOW_S, FlushScheduler
 from embedded_broker.log.memory_fs import MemoryFileSystem
 from embedded_broker.partition import Partition
 from embedded_broker.simulation.loop import SimulatedLoop, SimulatedThreads
 from tests.embedded_broker.served import batch
 
-LARGE, SMALL = GATHER_BYTES_MIN // 2, 100
+LARGE, SMALL = LINGER_BYTES_MIN // 2, 100
 
 
 class Scene:
@@ -24,7 +24,7 @@ class Scene:
 
     def __init__(self) -> None:
         self.partition = Partition.open(MemoryFileSystem(), Path("/t-0"), "t", 0, leader_epoch=0, segment_bytes=1 << 30)
-        self.commit = GroupCommit(Fsync.ALWAYS, 0, self._failed, 1 << 30, SimulatedThreads)
+        self.scheduler = FlushScheduler(Fsync.ALWAYS, 0, self._failed, 1 << 30, SimulatedThreads)
 
     def _failed(self, error: BaseException) -> None:
         raise error
@@ -32,7 +32,7 @@ class Scene:
     async def write(self, size: int) -> None:
         """One producer's request."""
         end = self.partition.append(batch(bytes(size))) + 1
-        await self.commit.durable(self.partition)
+        await self.scheduler.durable(self.partition)
         assert self.partition.high_watermark >= end
 
     async def took_s(self, *requests: int) -> float:
@@ -49,7 +49,7 @@ def simulated(work: Callable[[Scene], Awaitable[None]]) -> None:
     async def main() -> None:
         scene = Scene()
         await work(scene)
-        await scene.commit.stop()
+        await scene.scheduler.stop()
 
     try:
         loop.run_until_complete(main())
@@ -57,21 +57,21 @@ def simulated(work: Callable[[Scene], Awaitable[None]]) -> None:
         loop.close()
 
 
-def test_who_is_ahead_waits_for_a_larger_round() -> None:
+def test_rounds_linger_when_producers_are_faster_than_the_disk() -> None:
     async def work(scene: Scene) -> None:
         assert await scene.took_s(LARGE, LARGE) == 0
         first = asyncio.ensure_future(scene.took_s(LARGE))
-        await asyncio.sleep(GATHER_S / 2)
+        await asyncio.sleep(LINGER_S / 2)
         second = asyncio.ensure_future(scene.took_s(LARGE))
-        assert await first == pytest.approx(GATHER_S)
-        assert await second == pytest.approx(GATHER_S / 2)
-        assert scene.commit.rounds == 2
+        assert await first == pytest.approx(LINGER_S)
+        assert await second == pytest.approx(LINGER_S / 2)
+        assert scene.scheduler.rounds == 2
 
     simulated(work)
 
 
 @pytest.mark.parametrize("requests", [(SMALL, SMALL, SMALL), (LARGE * 3,)], ids=["small ones", "one at a time"])
-def test_without_them_nobody_is_held_up(requests: tuple[int, ...]) -> None:
+def test_rounds_do_not_linger_otherwise(requests: tuple[int, ...]) -> None:
     async def work(scene: Scene) -> None:
         for _ in range(3):
             assert await scene.took_s(*requests) == 0
@@ -79,11 +79,11 @@ def test_without_them_nobody_is_held_up(requests: tuple[int, ...]) -> None:
     simulated(work)
 
 
-def test_it_is_over_soon_after_the_last_large_round() -> None:
+def test_lingering_ends_soon_after_the_last_large_round() -> None:
     async def work(scene: Scene) -> None:
         await scene.took_s(LARGE, LARGE)
-        assert await scene.took_s(SMALL) == pytest.approx(GATHER_S)
-        await asyncio.sleep(GATHERING_S)
+        assert await scene.took_s(SMALL) == pytest.approx(LINGER_S)
+        await asyncio.sleep(LINGER_WINDOW_S)
         assert await scene.took_s(SMALL) == 0
 
     simulated(work)

@@ -1,4 +1,4 @@
-"""The second play: consumers share a topic, in a classic group and in one of the consumer protocol."""
+"""The group workload: consumers share a topic, in a classic group and in one of the consumer protocol."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from embedded_broker.simulation.classic_member import ClassicMember
+from embedded_broker.simulation.group_history import GroupHistory
 from embedded_broker.simulation.history import Kind, Topic
-from embedded_broker.simulation.ledger import Ledger
 from embedded_broker.simulation.member import REBALANCE_MS, SESSION_MS, Member
 from embedded_broker.simulation.modern_member import ModernMember
-from embedded_broker.simulation.producing import IdempotentProducer
-from embedded_broker.simulation.reading import ask_offsets
+from embedded_broker.simulation.producers import IdempotentProducer
+from embedded_broker.simulation.readers import ask_offsets
 from embedded_broker.simulation.world import Logs, World
 
 SHARED = Topic("shared", 4)
 MEMBERS = 3
-TROUBLED_S = 8.0
+FAULTS_S = 8.0
 PAUSE_S_MAX = 2.0
 STABLE_WITHIN_S = 40.0
-"""After the last disaster: answers that are still on their way, sessions and rebalances that must run out."""
+"""After the last fault: time for delayed responses, and for sessions and rebalances to time out."""
 
 
-class Sharing:
-    """See the module."""
+class GroupWorkload:
+    """The workload of members of two groups."""
 
     topics = (SHARED,)
     transactional_ids: Sequence[str] = ()
@@ -36,20 +36,20 @@ class Sharing:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._ledgers = [Ledger(world.history, group, SHARED.all) for group in ("classic", "modern")]
+        self._group_histories = [GroupHistory(world.history, group, SHARED.all) for group in ("classic", "modern")]
         self._groups: list[list[Member]] = [[], []]
         self._lives: dict[Member, asyncio.Task[None]] = {}
         timeout_s = REBALANCE_MS / 1000 + world.schedule.client_timeout_s
         for number in range(MEMBERS):
-            classic, modern = (world.client(f"{each.group} {number}", timeout_s) for each in self._ledgers)
+            classic, modern = (world.client(f"{each.group} {number}", timeout_s) for each in self._group_histories)
             instance_id = "static" if number == 0 else None
             self._groups[0].append(
-                ClassicMember(classic, world.history, self._ledgers[0], f"classic {number}", instance_id)
+                ClassicMember(classic, world.history, self._group_histories[0], f"classic {number}", instance_id)
             )
-            self._groups[1].append(ModernMember(modern, world.history, self._ledgers[1], f"modern {number}"))
+            self._groups[1].append(ModernMember(modern, world.history, self._group_histories[1], f"modern {number}"))
 
     async def work(self) -> None:
-        """See Drama."""
+        """See Workload."""
         world = self._world
         self._lives = {member: world.spawn(member.run()) for members in self._groups for member in members}
         producers = []
@@ -58,36 +58,36 @@ class Sharing:
             partition, count = (SHARED.name, index), world.schedule.batches
             producer = IdempotentProducer(world.client(name), world.history, name, partition, count, PAUSE_S_MAX)
             producers.append(world.spawn(producer.run()))
-        await asyncio.gather(*producers, asyncio.sleep(TROUBLED_S))
+        await asyncio.gather(*producers, asyncio.sleep(FAULTS_S))
 
     async def settle(self) -> None:
-        """See Drama. One member of each group is gone for good, and only what is on disk knows of it."""
+        """See Workload. One member of each group never comes back, and only the broker's log has a record of it."""
         random = self._world.random("who doesn't come back")
         for members in self._groups:
             for member in members:
-                member.calm = True
+                member.fault_free = True
             gone = members.pop(random.randrange(MEMBERS))
             self._lives[gone].cancel()
             gone.client.disconnect()
         self._world.machine.cut_power(0)
-        for ledger, members in zip(self._ledgers, self._groups, strict=True):
+        for group_history, members in zip(self._group_histories, self._groups, strict=True):
             began_s = self._world.loop.now_s
             while not _is_stable(members):
                 if self._world.loop.now_s > began_s + STABLE_WITHIN_S:
                     holds = {member.name: sorted(index for _, index in member.held) for member in members}
-                    self._world.history.found(Kind.UNSTABLE_GROUP, f"{ledger.group}: {holds}")
+                    self._world.history.found(Kind.UNSTABLE_GROUP, f"{group_history.group}: {holds}")
                     break
                 await asyncio.sleep(0.25)
 
     async def audit(self, committed: Logs, everything: Logs) -> None:
-        """See Drama."""
+        """See Workload."""
         client = self._world.client("audit of shares")
-        for ledger in self._ledgers:
-            offsets = await ask_offsets(client, ledger.group, SHARED.all)
-            ledger.audit(offsets, everything)
+        for group_history in self._group_histories:
+            offsets = await ask_offsets(client, group_history.group, SHARED.all)
+            group_history.audit(offsets, everything)
 
 
 def _is_stable(members: Sequence[Member]) -> bool:
-    """Whether everything is held by one member each, and worked through."""
+    """Whether every partition is held by exactly one member, and all its records are processed."""
     held = [partition for member in members for partition in member.held]
     return sorted(held) == SHARED.all and all(member.is_at_rest for member in members)

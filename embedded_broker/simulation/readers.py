@@ -8,8 +8,8 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.simulation.history import GroupOffset, History, Kind, Seen, TopicPartition
-from embedded_broker.simulation.wire import Client, Gone
+from embedded_broker.simulation.history import GroupOffset, History, Kind, PartitionReads, TopicPartition
+from embedded_broker.simulation.wire import Client, NoResponse
 from embedded_broker.wire.batch import CorruptBatch, iter_batches
 from embedded_broker.wire.records import decode
 
@@ -25,12 +25,12 @@ class Reader:
         self, client: Client, history: History, name: str, partitions: Sequence[TopicPartition], committed: bool
     ) -> None:
         self.client, self._history, self.name, self._committed = client, history, name, committed
-        self.seen = {partition: Seen(name, partition, committed) for partition in partitions}
+        self.reads = {partition: PartitionReads(name, partition, committed) for partition in partitions}
         self.positions = dict.fromkeys(partitions, 0)
-        history.seen.extend(self.seen.values())
+        history.reads.extend(self.reads.values())
 
     async def poll(self, max_wait_ms: int = 500) -> dict[TopicPartition, list[tuple[int, bytes]]]:
-        """One fetch: the (offset, value) that it gave, by partition. Raises Gone."""
+        """One fetch: the (offset, value) that it gave, by partition. Raises NoResponse."""
         topic = next(iter(self.positions))[0]
         asked = [
             {"partition": index, "fetch_offset": offset, "partition_max_bytes": POLL_BYTES_MAX}
@@ -51,47 +51,47 @@ class Reader:
         }
 
     def _take(self, partition: TopicPartition, answer: Any) -> list[tuple[int, bytes]]:
-        seen = self.seen[partition]
+        reads = self.reads[partition]
         if answer.error_code is ErrorCode.offset_out_of_range and self.positions[partition] < answer.log_start_offset:
             # Its records have had their time; the checker knows whether they have.
-            self._note_start(seen, answer.log_start_offset)
+            self._note_start(reads, answer.log_start_offset)
             self.positions[partition] = answer.log_start_offset
             return []
         if answer.error_code is not NONE:
             self._history.found(Kind.BROKEN, f"{self.name}, {partition}: fetch gave {answer.error_code.name}")
             return []
-        self._note_ends(seen, answer)
+        self._note_ends(reads, answer)
         try:
             records = self._records(partition, answer)
         except CorruptBatch as error:
             self._history.found(Kind.BROKEN, f"{self.name}, {partition}: {error}")
             return []
         for offset, value in records:
-            if seen.values.setdefault(offset, value) != value:
-                detail = f"{self.name}, {partition}: {seen.values[offset]!r} at {offset} has become {value!r}"
+            if reads.values.setdefault(offset, value) != value:
+                detail = f"{self.name}, {partition}: {reads.values[offset]!r} at {offset} has become {value!r}"
                 self._history.found(Kind.DIRTY_READ, detail)
-        seen.end = max(seen.end, self.positions[partition])
+        reads.end = max(reads.end, self.positions[partition])
         return records
 
-    def _note_start(self, seen: Seen, log_start: int) -> None:
-        if log_start < seen.log_start:
-            detail = f"{self.name}, {seen.partition}: the log start went from {seen.log_start} to {log_start}"
+    def _note_start(self, reads: PartitionReads, log_start: int) -> None:
+        if log_start < reads.log_start:
+            detail = f"{self.name}, {reads.partition}: the log start went from {reads.log_start} to {log_start}"
             self._history.found(Kind.NON_MONOTONIC, detail)
-        seen.log_start = log_start
-        self._history.log_starts.setdefault(seen.partition, {}).setdefault(log_start, self.client.now_ms)
+        reads.log_start = log_start
+        self._history.log_starts.setdefault(reads.partition, {}).setdefault(log_start, self.client.now_ms)
 
-    def _note_ends(self, seen: Seen, answer: Any) -> None:
+    def _note_ends(self, reads: PartitionReads, answer: Any) -> None:
         """What is durable stays so, and so does what is decided."""
-        self._note_start(seen, answer.log_start_offset)
+        self._note_start(reads, answer.log_start_offset)
         for name, before, now in (
-            ("high watermark", seen.high_watermark, answer.high_watermark),
-            ("last stable offset", seen.last_stable, answer.last_stable_offset),
+            ("high watermark", reads.high_watermark, answer.high_watermark),
+            ("last stable offset", reads.last_stable, answer.last_stable_offset),
         ):
             if now < before:
                 self._history.found(
-                    Kind.NON_MONOTONIC, f"{self.name}, {seen.partition}: the {name} went from {before} to {now}"
+                    Kind.NON_MONOTONIC, f"{self.name}, {reads.partition}: the {name} went from {before} to {now}"
                 )
-        seen.high_watermark, seen.last_stable = answer.high_watermark, answer.last_stable_offset
+        reads.high_watermark, reads.last_stable = answer.high_watermark, answer.last_stable_offset
 
     def _records(self, partition: TopicPartition, answer: Any) -> list[tuple[int, bytes]]:
         """What an application gets, in order; moves the position."""
@@ -110,12 +110,12 @@ class Reader:
             elif not (self._committed and header.is_transactional and header.producer_id in aborted):
                 records = [each for each in decode(data) if each.offset >= position]
                 found += [(each.offset, each.value or b"") for each in records]
-                self.seen[partition].keys.update((each.offset, each.key or b"") for each in records)
+                self.reads[partition].keys.update((each.offset, each.key or b"") for each in records)
             self.positions[partition] = max(position, header.last_offset + 1)
         return found
 
 
-class Follower:
+class GroupReader:
     """An application that reads until `done`, commits its positions to a group, and starts over from them now and
     then, and whenever it has lost its connection."""
 
@@ -131,7 +131,7 @@ class Follower:
         history.group_offsets.extend(self._commits.values())
 
     async def run(self) -> None:
-        """To the end."""
+        """Run until `done` is set."""
         random, is_new = self._client.random, True
         while not self._done.is_set():
             try:
@@ -141,7 +141,7 @@ class Follower:
                 await self._reader.poll()
                 if random.random() < 0.5:
                     await self._commit()
-            except Gone:
+            except NoResponse:
                 is_new = True
                 await self._client.pause()
 
@@ -167,7 +167,7 @@ class Follower:
             self._history.found(Kind.BROKEN, f"{self._group}: a commit gave {error_code.name}")
 
     async def _start_over(self) -> None:
-        """As an application that was restarted."""
+        """Start from the committed offsets, as a restarted application does."""
         found = await fetch_offsets(self._client, self._group, list(self._commits))
         for partition, offset in found.items():
             check_offset(self._history, self._commits[partition], offset)
@@ -188,7 +188,7 @@ async def fetch_offsets(
 ) -> dict[TopicPartition, int]:
     """Positions of a group; -1 where there is none. With `stable`, waits until no transaction is about to change them.
 
-    Raises Gone.
+    Raises NoResponse.
     """
     topic = partitions[0][0]
     indexes = [index for _, index in partitions]
@@ -208,5 +208,5 @@ async def ask_offsets(
     while True:
         try:
             return await fetch_offsets(client, group, partitions, stable)
-        except Gone:
+        except NoResponse:
             await client.pause()

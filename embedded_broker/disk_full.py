@@ -1,9 +1,9 @@
-"""What clients are told while the disk is full, API by API.
+"""Responses that clients get while the disk is full, API by API; used by `api.registry` around every handler.
 
-Produce refuses by itself, partition by partition, and so does what makes one thing after another (ACLs, credentials,
-topics, configs). Coordinators answer NOT_COORDINATOR, after which clients ask again:
-so does Kafka when the log of a coordinator's topic can't be written (TransactionStateManager.appendTransactionToLog,
-CoordinatorOperationExceptionHelper). The rest is KAFKA_STORAGE_ERROR, which clients retry, too.
+Produce refuses by itself, partition by partition, and so do the APIs that make several changes one after the other
+(ACLs, credentials, topics, configs). Coordinators answer NOT_COORDINATOR, which clients retry: so does Kafka when the
+log of a coordinator's topic can't be written (`TransactionStateManager.appendTransactionToLog`,
+`CoordinatorOperationExceptionHelper`). All others answer KAFKA_STORAGE_ERROR, which clients retry, too.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ Refusal = Callable[[Any, int], Mapping[str, Any]]
 COORDINATOR, STORAGE = ErrorCode.not_coordinator, ErrorCode.kafka_storage_error
 MESSAGE = "The disk is full."
 REFUSAL: Mapping[str, Any] = {"error_code": STORAGE, "error_message": MESSAGE}
-"""Of one thing that a request names."""
+"""The fields of one resource in a response."""
 
 
 def _whole(**others: Any) -> Refusal:
-    """One error for all of the request."""
+    """One error for the whole request."""
     return lambda request, version: {"error_code": COORDINATOR, **others}
 
 
 def _producer_id(request: Any, version: int) -> Mapping[str, Any]:
-    """Without a transactional id there is no other coordinator to look for: told as when Kafka has no id to give."""
+    """Without a transactional id there is no coordinator to find again: Kafka's error when it has no id to give."""
     error_code = ErrorCode.coordinator_load_in_progress if request.transactional_id is None else COORDINATOR
     return {"error_code": error_code, "producer_id": -1, "producer_epoch": -1}
 
@@ -95,19 +95,19 @@ REFUSALS: Mapping[str, Refusal] = {
     "alter_configs": _resources,
     "incremental_alter_configs": _resources,
 }
-"""API → its refusal at once. Not here, because there is the reserve: what makes room (DeleteTopics, DeleteRecords,
-DeleteGroups, OffsetDelete), what takes rights away, and what a group of readers needs to go on (JoinGroup, SyncGroup,
-heartbeats)."""
+"""API → its response as soon as the disk is full. Not listed are those that may use the reserve: what frees disk space
+(DeleteTopics, DeleteRecords, DeleteGroups, OffsetDelete), what takes rights away, and what consumers in a group need
+(JoinGroup, SyncGroup, heartbeats)."""
 
 
 def _groups(request: Any, version: int) -> Mapping[str, Any]:
     return {"results": [{"group_id": name, "error_code": COORDINATOR} for name in request.groups_names]}
 
 
-REFUSALS_AT_LAST: Mapping[str, Refusal] = {
+REFUSALS_WITHOUT_RESERVE: Mapping[str, Refusal] = {
     "delete_groups": _groups,
     "offset_delete": _whole(),
     "consumer_group_heartbeat": _whole(),
     "leave_group": _whole(),
 }
-"""API → its refusal once the reserve is used up, too. What joins a classic group waits until there is room."""
+"""API → its response once the reserve is used up, too. JoinGroup and SyncGroup wait until there is disk space."""

@@ -1,0 +1,21 @@
+"""What a handler returns for a request. Used by the handlers in `api`, by `security.enforcing`, `faults`, `server`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Fields = Mapping[str, Any]
+"""Newest field names of the response; `wire.schema` keeps those that the request's version has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """A response that is not complete yet. The responses of a connection still leave in the order of its requests."""
+
+    answer: Awaitable[Fields]
+
+
+Answer = Fields | Later | None
+"""None when the protocol has no response (Produce with acks=0)."""
