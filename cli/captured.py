@@ -1,4 +1,4 @@
-"""What a process writes to its stderr while a live table stands there: C libraries write past Python."""
+"""Captures file descriptor 2 while a live table is shown: C libraries and the JVM write there directly."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 STDERR = 2
-_END_S_MAX = 1.0  # a child that has kept the descriptor keeps the pipe open; it is not waited for
+_END_S_MAX = 1.0  # a child that has inherited the descriptor keeps the pipe open; don't wait for it
 
 
 @contextmanager

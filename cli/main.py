@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import importlib
 import sys
 import traceback
@@ -9,36 +10,41 @@ from collections.abc import Sequence
 
 import click
 
+from cli import __version__
+
 LAZY: dict[str, tuple[str, str]] = {
     "run": ("cli.commands.run:run", "Copy topics until stopped."),
     "validate": ("cli.commands.validate:validate", "Check a flow file, without connecting."),
     "plan": ("cli.commands.plan:plan", "Connect and say what would happen, changing nothing."),
     "status": ("cli.commands.status:status", "Positions and lag of every partition."),
     "backfill": ("cli.commands.backfill:backfill", "Copy a flow's history in bulk, then hand over to run (Spark)."),
-    "reconcile": ("cli.commands.reconcile:reconcile", "Prove that both sides of a flow hold the same records (Spark)."),
+    "reconcile": ("cli.commands.reconcile:reconcile", "Check that both sides of a flow hold the same records (Spark)."),
     "schema": ("cli.commands.schema:schema", "Print the flow file's JSON schema for editors."),
-    "demo": ("cli.commands.demo:demo", "See exactly-once happen, with everything killed on the way."),
-    "demo-spark": ("cli.commands.demo_spark:demo_spark", "See history copied and proven, with tasks killed (Spark)."),
+    "demo": ("cli.commands.demo:demo", "Copy between two brokers, kill worker and target, compare."),
+    "demo-spark": (
+        "cli.commands.demo_spark:demo_spark",
+        "The same for backfill and reconcile (Spark).",
+    ),
     "broker": ("cli.commands.broker:broker", "Run the built-in Kafka broker alone."),
-    "log": ("cli.commands.log:log", "Look into the built-in broker's files."),
-    "simulate": ("cli.commands.simulate:simulate", "Run the built-in broker through seeded disasters."),
+    "log": ("cli.commands.log:log", "Show the content of the built-in broker's files."),
+    "simulate": ("cli.commands.simulate:simulate", "Run the built-in broker in simulated time, with injected faults."),
 }
-"""Command → where it lives, and its line in --help. A module is imported only when its command is used."""
+"""Command → its module and its line in --help. A module is imported only when its command is used."""
 
 EPILOG = """\b
 Examples:
   eos-replicate demo
-  eos-replicate validate -c configs/orders-dr.yaml
-  eos-replicate run -c configs/orders-dr.yaml
+  eos-replicate validate -c flows.yaml
+  eos-replicate run -c flows.yaml
 
 \b
 Exit codes:
   0   stopped, or done
-  1   reconcile: the sides differ; log dump: something is damaged; simulate: something is wrong
+  1   reconcile: the sides differ; log dump: something is damaged; simulate: a fault was found; demo: not exact
   2   bad configuration or usage
   3   a cluster cannot be reached, or a right is missing
   4   an incident that needs a decision
-  5   superseded by another process or generation
+  5   another process or generation has taken the flow over
   70  a bug
   130 interrupted
 """
@@ -67,9 +73,9 @@ class LazyGroup(click.Group):
 
 
 @click.command(cls=LazyGroup, epilog=EPILOG)
-@click.version_option(package_name="eos-replicate", message="%(prog)s %(version)s")
+@click.version_option(__version__, message="%(prog)s %(version)s")
 def group() -> None:
-    """Copies Kafka topics from one cluster to another exactly once, and proves it."""
+    """Copies Kafka topics from one cluster to another exactly once, and can check that both sides are equal."""
 
 
 def invoke(arguments: Sequence[str]) -> int:
@@ -89,13 +95,14 @@ def invoke(arguments: Sequence[str]) -> int:
 
 
 def entry() -> None:
-    """The console script."""
+    """The console script. A crash within a library written in C shows where each thread was."""
+    faulthandler.enable()
     sys.exit(invoke(sys.argv[1:]))
 
 
 def _failed(error: Exception) -> int:
     """One clear line for what the replicator raises on purpose; a traceback only for a bug."""
-    from replicator.errors import Fatal, ReplicatorError
+    from replicator.model.errors import Fatal, ReplicatorError
 
     if isinstance(error, ReplicatorError) and not isinstance(error, Fatal):
         click.echo(f"error: {error}", err=True)

@@ -59,7 +59,7 @@ def spark_options(command: Command) -> Command:
 
 def chosen(config: Config, path: Path, names: Sequence[str]) -> list[Flow]:
     """The flows named on the command line, or all. Raises ConfigError for an unknown name."""
-    from replicator.errors import ConfigError
+    from replicator.model.errors import ConfigError
 
     unknown = [name for name in names if name not in config.flows]
     if unknown:
@@ -82,7 +82,7 @@ def split(texts: Sequence[str]) -> frozenset[str]:
 
 def one(config: Config, path: Path, name: str | None) -> Flow:
     """The flow of this name, or the file's only one. Raises ConfigError."""
-    from replicator.errors import ConfigError
+    from replicator.model.errors import ConfigError
 
     known = ", ".join(sorted(config.flows))
     if name is None and len(config.flows) == 1:
@@ -96,7 +96,7 @@ def one(config: Config, path: Path, name: str | None) -> Flow:
 
 def time_ms(option: str, text: str | None) -> int | None:
     """A time with zone in ms since 1970. Raises ConfigError that names the option."""
-    from replicator.errors import ConfigError
+    from replicator.model.errors import ConfigError
 
     if text is None:
         return None

@@ -1,7 +1,7 @@
-"""Signals of a command that copies: the first asks for a clean stop, a second one leaves at once.
+"""Signals of a command that copies: the first asks for a clean stop, a second one exits at once.
 
-Before there is anything to stop, a signal interrupts. The handlers only put into a queue, which is the one thing that
-is safe wherever they come in between; a thread asks.
+While there is nothing to stop yet, a signal raises KeyboardInterrupt. The handlers only put into a SimpleQueue, which
+is reentrant and so safe in a handler; a thread reads the queue and calls `stop`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any
 
-from replicator.daemon import SAME_SIGNAL_S
+from replicator.flow.daemon import SAME_SIGNAL_S
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -44,7 +44,7 @@ class Stopping:
     @contextmanager
     def asks(self, stop: Callable[[], object]) -> Iterator[None]:
         """While the block runs and afterwards, the first signal calls `stop`, in another thread."""
-        self._install()  # again: whoever made a SparkContext in between has taken SIGINT
+        self._install()  # again: creating a SparkContext in between replaces the SIGINT handler
         asker = threading.Thread(target=self._wait, args=(stop,), name="stopping", daemon=True)
         asker.start()
         self._ask = stop

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from integration_tests.harness.compare import Seen, Verdict, judge
+from integration_tests.harness.compare import ReadRecord, Verdict, judge
 
 
-def record(number: int, value: bytes = b"v") -> Seen:
-    return Seen(b"record %08d" % number, value, (), 1)
+def record(number: int, value: bytes = b"v") -> ReadRecord:
+    return ReadRecord(b"record %08d" % number, value, (), 1)
 
 
 FIVE = [record(number) for number in range(5)]
@@ -27,7 +27,7 @@ FIVE = [record(number) for number in range(5)]
         ([], Verdict(5, 0, lost=5, doubled=0, reordered=0, altered=0)),
     ],
 )
-def test_each_kind_of_damage_is_counted(target: list[Seen], verdict: Verdict) -> None:
+def test_each_kind_of_damage_is_counted(target: list[ReadRecord], verdict: Verdict) -> None:
     assert judge(FIVE, target) == verdict
     assert verdict.exact == (target == FIVE)
 
@@ -35,16 +35,16 @@ def test_each_kind_of_damage_is_counted(target: list[Seen], verdict: Verdict) ->
 @pytest.mark.parametrize(
     "changed",
     [
-        Seen(b"record 00000001", None, (), 1),
-        Seen(b"record 00000001", b"v", (("a", b"1"),), 1),
-        Seen(b"record 00000001", b"v", (), 2),
+        ReadRecord(b"record 00000001", None, (), 1),
+        ReadRecord(b"record 00000001", b"v", (("a", b"1"),), 1),
+        ReadRecord(b"record 00000001", b"v", (), 2),
     ],
 )
-def test_value_headers_and_timestamp_count_as_content(changed: Seen) -> None:
+def test_value_headers_and_timestamp_count_as_content(changed: ReadRecord) -> None:
     assert judge([record(1)], [changed]).altered == 1
 
 
 def test_a_record_without_a_key_is_known_by_its_value() -> None:
-    nameless = Seen(None, b"record 00000001 padding", (), 1)
+    nameless = ReadRecord(None, b"record 00000001 padding", (), 1)
     assert nameless.name == record(1).name
     assert judge([nameless], [record(1)]).altered == 1

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, Message
 from confluent_kafka.admin import NewTopic
 
 from integration_tests.harness import clients
-from integration_tests.harness.broker import LOOK_S
+from integration_tests.harness.broker import POLL_S
 from integration_tests.harness.kafka_cluster import KafkaCluster
 from integration_tests.harness.kafka_container import need_kafka
 
@@ -47,7 +47,7 @@ def leader(bootstrap: str, topic: str, dead: set[int]) -> int:
         found: int = admin.list_topics(topic, clients.TIMEOUT_S).topics[topic].partitions[0].leader
         if found != -1 and found not in dead:
             return found
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)
     raise AssertionError(f"{topic} has no leader")
 
 
@@ -66,7 +66,7 @@ def attempt(bootstrap: str, topic: str) -> KafkaError | None:
         error = errors.pop()
         if error is None or error.code() not in clients.ON_ITS_WAY:
             return error
-        time.sleep(LOOK_S)  # it was sent to a broker that led the topic until just now
+        time.sleep(POLL_S)  # it was sent to a broker that led the topic until just now
     raise AssertionError(f"{topic} has no leader")
 
 

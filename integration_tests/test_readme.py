@@ -17,7 +17,7 @@ from integration_tests.harness import clients
 from integration_tests.harness.embedded import EmbeddedBroker
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
-RUN_S_MAX = 60
+RUN_S_MAX = 240
 
 
 def block(language: str, containing: str) -> str:

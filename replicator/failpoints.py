@@ -10,7 +10,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 
-from replicator.errors import ConfigError
+from replicator.model.errors import ConfigError
 
 VARIABLE = "EOS_FAILPOINTS"
 STEPS = (
@@ -25,14 +25,15 @@ STEPS = (
 )
 ACTIONS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
 
-Reach = Callable[[str], None]
+Failpoint = Callable[[str], None]
+"""Called by a lane with the name of each step, when it is there."""
 
 
 def nothing(step: str) -> None:
-    """The reach of a run without fail points."""
+    """The failpoint of a run in which nothing is to fail."""
 
 
-def parse(text: str) -> Reach:
+def parse(text: str) -> Failpoint:
     """A function that a lane calls at each step. Raises ConfigError for an unknown step or action."""
     if not text:
         return nothing
@@ -45,11 +46,11 @@ def parse(text: str) -> Reach:
         plans[(step, int(number))] = ACTIONS[action]
     reached: Counter[str] = Counter()
 
-    def reach(step: str) -> None:
+    def failpoint(step: str) -> None:
         reached[step] += 1
         action = plans.get((step, reached[step]))
         if action is not None:
             # to this very thread: a SIGSTOP to the process lets it run on until another thread has taken it
             signal.pthread_kill(threading.get_ident(), action)
 
-    return reach
+    return failpoint

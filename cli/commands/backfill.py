@@ -24,12 +24,12 @@ from cli.options import (
 
 if TYPE_CHECKING:
     from cli.commands.backfill_watch import Watch
-    from replicator.backfill import Bound, Request, Summary
     from replicator.config import Config, Flow
+    from replicator.jobs.backfill import BackfillRequest, BackfillSummary, Bound
 
 EPILOG = """\b
 Examples:
-  eos-replicate backfill -c configs/orders-dr.yaml --flow orders
+  eos-replicate backfill -c flows.yaml --flow orders
   eos-replicate backfill -c flows.yaml --flow orders --topics orders --to 2026-01-31T00:00:00Z --rate 50000
   eos-replicate backfill -c flows.yaml --flow orders --from 'orders[0]=1200' --from 'orders[1]=800'
   eos-replicate backfill -c flows.yaml --flow orders --take-over --out ranges --master spark://host:7077
@@ -40,7 +40,7 @@ Exit codes:
   2    the flow file or the command line is wrong, Java or pyspark is missing, the output directory exists
   3    a cluster or Spark cannot be reached, or a right is missing
   4    incidents stopped partitions; the others are done
-  5    somebody else has the flow, or has taken it over
+  5    another worker or job has the flow, or has taken it over
   70   a bug
   130  interrupted before anything was changed; or a second signal (128 + its number)
 """
@@ -67,7 +67,9 @@ _BOUND = "TIME|TOPIC[P]=OFFSET"
 @click.option(
     "--range", "offsets_max", type=click.IntRange(min=1), help="Source offsets in one task. Default: 2000000."
 )
-@click.option("--take-over", is_flag=True, help="Also take the flow from a live worker, which then stops, or a repair.")
+@click.option(
+    "--take-over", is_flag=True, help="Take the flow over from a live worker, which then stops, or from a repair."
+)
 @click.option(
     "--out", type=click.Path(path_type=Path), metavar="DIR", help="New directory for a Parquet list of ranges."
 )
@@ -89,21 +91,21 @@ def backfill(
 ) -> int:
     """Copy a flow's history with Spark, exactly once, up to where the source ends now.
 
-    A live worker of the flow must be stopped, or is stopped by --take-over. Afterwards `run` goes on without gap or
-    overlap. Killed anywhere, it is simply begun again. Needs Java 17 or later and eos-replicate[spark].
+    A live worker of the flow must be stopped before, or is stopped by --take-over. Afterwards `run` continues without
+    gap or overlap. If it is killed, run the same command again. Needs Java 17 or later and eos-replicate[spark].
 
-    The first ^C or SIGTERM ends it cleanly and hands the flow over. A second one leaves at once, safely, but then it
-    must be run again before the daemon can (or that one with --take-over).
+    The first ^C or SIGTERM stops cleanly and hands the flow over. A second one exits at once; nothing is lost, but
+    `run` is then refused until backfill has been run again, unless it is given --take-over.
     """
-    from replicator import backfill as driver
     from replicator import config
+    from replicator.jobs import backfill as driver
 
     bounds = _bound("--from", first), _bound("--to", last)
     _check_order(*bounds, first, last)
     loaded = config.load(path, os.environ)
     flow = one(loaded, path, name)
     size = driver.OFFSETS_MAX if offsets_max is None else offsets_max
-    request = driver.Request(split(topics), *bounds, size, rate_max, take_over)
+    request = driver.BackfillRequest(split(topics), *bounds, size, rate_max, take_over)
     summary, watch = _run(loaded, flow, request, out, master, conf)
     from cli.commands import backfill_show
 
@@ -118,11 +120,11 @@ def backfill(
 def _run(
     loaded: Config,
     flow: Flow,
-    request: Request,
+    request: BackfillRequest,
     out: Path | None,
     master: str | None,
     conf: tuple[str, ...],
-) -> tuple[Summary, Watch]:
+) -> tuple[BackfillSummary, Watch]:
     """Everything that can be wrong without Spark is found before it starts; Spark's start takes seconds."""
     import structlog
 
@@ -130,11 +132,11 @@ def _run(
     from cli.commands.backfill_watch import Watch, console_for_progress
     from cli.stopping import Stopping
     from replicator import logs
-    from replicator.backfill import Backfill
+    from replicator.jobs.backfill import Backfill
 
     chosen = on_spark.checked(loaded.spark, master, conf)
-    from replicator.spark import report
     from replicator.spark.range_ledger import RangeLedger
+    from replicator.spark.reconcile import report
 
     if out is not None:
         report.check_unused(out)
@@ -152,7 +154,7 @@ def _run(
             def stop() -> None:
                 watch.stopping()
                 job.stop()
-                engine.cancel()  # at once: the driver will do so too, but Spark may have got the same signal
+                engine.cancel()  # now: the driver cancels too, but later, and Spark may have got the same signal
 
             with stopping.asks(stop):
                 watch.doing("opening a generation")
@@ -161,9 +163,9 @@ def _run(
 
 def _bound(option: str, texts: Sequence[str]) -> Bound:
     """A time, or offsets by partition. Raises ConfigError."""
-    from replicator.backfill import Bound
-    from replicator.errors import ConfigError
-    from replicator.planes.contract import Partition
+    from replicator.jobs.backfill import Bound
+    from replicator.model.errors import ConfigError
+    from replicator.model.partition import Partition
 
     offsets: dict[Partition, int] = {}
     for text in texts:
@@ -182,8 +184,8 @@ def _bound(option: str, texts: Sequence[str]) -> Bound:
 
 
 def _check_order(first: Bound, last: Bound, first_texts: Sequence[str], last_texts: Sequence[str]) -> None:
-    """What can be seen to be in reverse without asking a cluster."""
-    from replicator.errors import ConfigError
+    """Raises ConfigError if a lower bound is not before its upper one, as far as that needs no cluster."""
+    from replicator.model.errors import ConfigError
 
     if first.timestamp_ms is not None and last.timestamp_ms is not None and first.timestamp_ms >= last.timestamp_ms:
         raise ConfigError(f"--from {first_texts[0]} is not before --to {last_texts[0]}")

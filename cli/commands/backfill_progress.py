@@ -1,4 +1,4 @@
-"""How far a backfill is, in numbers: what the driver tells, put together for showing. Pure but for the clock."""
+"""Progress of a backfill in numbers, from an Observer's calls, for `backfill_watch` to show. Pure but for the clock."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from replicator.bounded import RangeDone
-from replicator.engine import Standing
-from replicator.planes.contract import Partition
-from replicator.ranges import Range
+from replicator.jobs.engine import PartitionProgress
+from replicator.jobs.range_copy import RangeDone
+from replicator.jobs.ranges import Range
+from replicator.model.partition import Partition
 
 WINDOW_S = 20.0
 """Time over which rates are averaged."""
 STALL_S = 30.0
-"""Without a commit for so long, it is said."""
+"""Without a commit for so long, a note is shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,31 +49,33 @@ class _Count:
 
 
 class Progress:
-    """Fed by an Observer's calls; read by whoever draws, from any thread: every field is replaced, never changed."""
+    """Written by an Observer's calls, read by the display in another thread: fields are replaced, never mutated."""
 
     def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._clock_s = clock_s
-        self._standings: Mapping[Partition, Standing] = {}
+        self._progress_of: Mapping[Partition, PartitionProgress] = {}
         self._samples: tuple[tuple[float, Mapping[str, _Count]], ...] = ()
         self._counted: Mapping[str, tuple[int, int]] = {}  # by topic: records and bytes of the ranges that answered
         self._moved_s = clock_s()
         self.generation = self.round = self.rounds = self.ranges = 0
         self.stopping = False
-        self.unseen = ""
+        self.positions_unknown = ""
 
-    def planned(self, generation: int, ranges: Sequence[Range], standings: Mapping[Partition, Standing]) -> None:
-        """See `Observer`; so are the next three."""
+    def planned(
+        self, generation: int, ranges: Sequence[Range], progress: Mapping[Partition, PartitionProgress]
+    ) -> None:
+        """A generation was planned. Like the next three, a method of `replicator.engine.Observer`."""
         self.generation, self.ranges = generation, len(ranges)
         self.rounds = ranges[-1].round + 1 if ranges else 0
         self._samples, self._moved_s = (), self._clock_s()
-        self._see(standings)
+        self._note(progress)
 
     def round_began(self, number: int) -> None:
         self.round, self._moved_s = number, self._clock_s()
 
-    def moved(self, standings: Mapping[Partition, Standing]) -> None:
-        self.unseen = ""
-        self._see(standings)
+    def moved(self, progress: Mapping[Partition, PartitionProgress]) -> None:
+        self.positions_unknown = ""
+        self._note(progress)
 
     def answered(self, done: Sequence[RangeDone]) -> None:
         counted = dict(self._counted)
@@ -89,19 +91,19 @@ class Progress:
 
     def topics(self) -> list[Row]:
         """One row for each topic, by name."""
-        return [self._row(name, name) for name in sorted({at.topic for at in self._standings})]
+        return [self._row(name, name) for name in sorted({at.topic for at in self._progress_of})]
 
     def total(self) -> Row:
         """All topics together."""
         return self._row("all", None)
 
-    def _see(self, standings: Mapping[Partition, Standing]) -> None:
+    def _note(self, progress: Mapping[Partition, PartitionProgress]) -> None:
         now_s = self._clock_s()
-        if any(self._position(at) != _position(found) for at, found in standings.items()):
+        if any(self._position(at) != _position(found) for at, found in progress.items()):
             self._moved_s = now_s
-        self._standings = {**self._standings, **standings}
+        self._progress_of = {**self._progress_of, **progress}
         counts: dict[str, _Count] = {}
-        for at, found in self._standings.items():
+        for at, found in self._progress_of.items():
             counts[at.topic] = counts.get(at.topic, _Count()) + _Count(_position(found), found.records)
         kept = deque(self._samples)
         while len(kept) > 1 and kept[1][0] <= now_s - WINDOW_S:
@@ -109,11 +111,11 @@ class Progress:
         self._samples = (*kept, (now_s, counts))
 
     def _position(self, at: Partition) -> int | None:
-        found = self._standings.get(at)
+        found = self._progress_of.get(at)
         return None if found is None else _position(found)
 
     def _row(self, name: str, topic: str | None) -> Row:
-        mine = [found for at, found in self._standings.items() if topic in (None, at.topic)]
+        mine = [found for at, found in self._progress_of.items() if topic in (None, at.topic)]
         offsets = sum(found.end - found.start for found in mine)
         offsets_done = sum(_position(found) - found.start for found in mine)
         records = sum(found.records for found in mine)
@@ -144,7 +146,7 @@ class Progress:
         return (last.offsets - first.offsets) / passed_s, (last.records - first.records) / passed_s
 
 
-def _position(found: Standing) -> int:
+def _position(found: PartitionProgress) -> int:
     """Within what is asked for: a position may stand past the end, or before the start while there is none."""
     return min(max(found.position, found.start), max(found.start, found.end))
 

@@ -1,4 +1,4 @@
-"""What `backfill` says when it is over, on stdout: a table, or JSON."""
+"""The result of `backfill` on stdout: a table, or JSON."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from cli.commands.backfill_watch import Watch, time_text
-from replicator.backfill import Outcome, Summary
 from replicator.config import Flow
-from replicator.errors import Incident
+from replicator.jobs.backfill import BackfilledPartition, BackfillSummary
+from replicator.model.errors import Incident
 
 
-def show(console: Console, flow: Flow, summary: Summary, watch: Watch, out: object) -> None:
-    """The table of partitions, and one line that says it all."""
+def show(console: Console, flow: Flow, summary: BackfillSummary, watch: Watch, out: object) -> None:
+    """The table of partitions, incidents, and the result in one line."""
     table = Table(box=SIMPLE_HEAD, title=f"{flow.name}: {flow.source.name} → {flow.target.name}", title_justify="left")
     table.add_column("source", overflow="fold")
     for heading in ("from", "to", "position", "records"):
@@ -34,13 +34,13 @@ def show(console: Console, flow: Flow, summary: Summary, watch: Watch, out: obje
     console.print(_said(summary), soft_wrap=True)
 
 
-def _state(found: Outcome) -> str:
+def _state(found: BackfilledPartition) -> str:
     if found.incident is not None:
         return f"[red]{escape(found.incident.name)}[/]"
     return "[green]done[/]" if found.done else "[yellow]not done[/]"
 
 
-def _said(summary: Summary) -> str:
+def _said(summary: BackfillSummary) -> str:
     records = sum(found.records for found in summary.partitions.values())
     rate = f", {records / summary.seconds:,.0f} a second" if records and summary.seconds >= 1 else ""
     copied = f"{records:,} records in {time_text(summary.seconds)}{rate} (generation {summary.generation})"
@@ -53,7 +53,7 @@ def _said(summary: Summary) -> str:
     return f"[yellow]stopped[/]: {copied}; run the same command again to go on, or the daemon"
 
 
-def as_json(flow: Flow, summary: Summary, watch: Watch, out: object) -> dict[str, Any]:
+def as_json(flow: Flow, summary: BackfillSummary, watch: Watch, out: object) -> dict[str, Any]:
     """The same for machines."""
     rows = [
         {

@@ -1,4 +1,4 @@
-"""What `backfill` shows while it runs, on stderr: a live table on a terminal, a line now and then elsewhere."""
+"""What `backfill` shows while it runs, on stderr: a live table on a terminal, else a line every few seconds."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from rich.text import Text
 
 from cli.captured import STDERR, stderr_lines
 from cli.commands.backfill_progress import Progress, Row
-from replicator.bounded import RangeDone
 from replicator.config import Flow
-from replicator.engine import Standing
-from replicator.errors import ReplicatorError
-from replicator.planes.contract import Partition
-from replicator.ranges import Range
+from replicator.jobs.engine import PartitionProgress
+from replicator.jobs.range_copy import RangeDone
+from replicator.jobs.ranges import Range
+from replicator.model.errors import ReplicatorError
+from replicator.model.partition import Partition
 
 if TYPE_CHECKING:
     from replicator.spark.range_ledger import RangeLedger
@@ -76,9 +76,11 @@ class Watch:
         self.progress.stopping = True
         self._say("stopping: what is committed stays; the flow is handed over to the daemon. Again: leave at once")
 
-    def planned(self, generation: int, ranges: Sequence[Range], standings: Mapping[Partition, Standing]) -> None:
-        """See `Observer`; so are the others."""
-        self.progress.planned(generation, ranges, standings)
+    def planned(
+        self, generation: int, ranges: Sequence[Range], progress: Mapping[Partition, PartitionProgress]
+    ) -> None:
+        """Show what was planned. Like the methods below, one of `Observer`."""
+        self.progress.planned(generation, ranges, progress)
         total = self.progress.total()
         self._say(
             f"generation {generation}: {total.offsets:,} offsets of {total.partitions} partitions, "
@@ -88,12 +90,12 @@ class Watch:
     def round_began(self, number: int, tasks: int) -> None:
         self.progress.round_began(number)
 
-    def moved(self, standings: Mapping[Partition, Standing]) -> None:
-        self.progress.moved(standings)
+    def moved(self, progress: Mapping[Partition, PartitionProgress]) -> None:
+        self.progress.moved(progress)
         self._say_progress()
 
-    def unseen(self, reason: str) -> None:
-        self.progress.unseen = reason
+    def positions_unknown(self, reason: str) -> None:
+        self.progress.positions_unknown = reason
         self._say_progress()
 
     def round_ended(self, number: int, ranges: Sequence[Range], done: Sequence[RangeDone]) -> None:
@@ -102,7 +104,7 @@ class Watch:
             return
         try:
             self.ledger.append(number, ranges, done)
-        except ReplicatorError as error:  # it is for people; copying doesn't depend on it
+        except ReplicatorError as error:  # copying doesn't depend on the list of ranges
             self.ledger_error = str(error)
             self._say(f"warning: {error}; it is not written any further")
 
@@ -132,8 +134,8 @@ def notes(progress: Progress) -> list[str]:
     """What is unusual now."""
     stalled_s = progress.stalled_s()
     found = [] if stalled_s is None else [f"nothing was committed for {stalled_s:.0f} s"]
-    if progress.unseen:
-        found.append(f"the positions cannot be read: {progress.unseen}")
+    if progress.positions_unknown:
+        found.append(f"the positions cannot be read: {progress.positions_unknown}")
     if progress.stopping:
         found.append("stopping; again to leave at once")
     return found

@@ -17,8 +17,7 @@ from cli.quick_imports import quick_imports
 
 if TYPE_CHECKING:
     from embedded_broker.config import BrokerConfig
-    from embedded_broker.security.listeners import Endpoint, Listener
-    from embedded_broker.security.tls import TlsFiles
+    from embedded_broker.listeners import Endpoint, Listener, TlsFiles
 
 FAILED = 70
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -34,8 +33,8 @@ Examples:
       --tls-certificate broker.pem --tls-key broker.key --users users.txt --authorizer --super-user User:admin
 
 \b
-Says `listening on HOST:PORT` once it accepts connections. SIGTERM stops it; a kill at any moment
-loses nothing that was acknowledged.
+Prints `listening on HOST:PORT` once it accepts connections. SIGTERM stops it. A kill at any moment loses nothing
+that was acknowledged.
 """
 )
 @click.option(
@@ -56,12 +55,12 @@ loses nothing that was acknowledged.
     "--advertise",
     multiple=True,
     metavar="HOST[:PORT]",
-    help="What clients are told, if not the address listened on. Once for all listeners, or once for each.",
+    help="The address given to clients, if not the one listened on. Once for all listeners, or once for each.",
 )
-@click.option("--allow-plain-text", is_flag=True, help="Listen without TLS where other machines can listen in.")
-@click.option("--tls-certificate", type=FILE, help="PEM file: the broker's certificate and those above it.")
+@click.option("--allow-plain-text", is_flag=True, help="Allow listeners without TLS on addresses other than loopback.")
+@click.option("--tls-certificate", type=FILE, help="PEM file: the broker's certificate chain.")
 @click.option("--tls-key", type=FILE, help="PEM file: its private key. A password is taken from $EOS_TLS_KEY_PASSWORD.")
-@click.option("--tls-client-ca", type=FILE, help="PEM file: who may sign certificates of clients.")
+@click.option("--tls-client-ca", type=FILE, help="PEM file: CAs that may sign client certificates.")
 @click.option(
     "--tls-client-auth",
     type=click.Choice(["none", "requested", "required"]),
@@ -76,13 +75,13 @@ loses nothing that was acknowledged.
 @click.option("--users", type=FILE, help="Lines of name:password. SCRAM users can also be made by kafka-configs.")
 @click.option("--authorizer", is_flag=True, help="Enforce ACLs, as made by kafka-acls.")
 @click.option("--super-user", multiple=True, metavar="User:NAME", help="May do everything. May be repeated.")
-@click.option("--allow-everyone-if-no-acl-found", is_flag=True, help="What has no ACL at all is open to everybody.")
+@click.option("--allow-everyone-if-no-acl-found", is_flag=True, help="Resources without any ACL are open to everybody.")
 @click.option(
     "--fsync",
     type=click.Choice(["always", "interval", "never"]),
     default="always",
     show_default=True,
-    help="When data is forced to disk: before each acknowledgement, 5 times a second, or when the system likes.",
+    help="When data is forced to disk: before each acknowledgement, 5 times a second, or when the OS does it.",
 )
 @click.option("--auto-create/--no-auto-create", default=False, help="Create topics that clients ask for.")
 @click.option(
@@ -90,9 +89,9 @@ loses nothing that was acknowledged.
     "settings",
     metavar="NAME=VALUE",
     multiple=True,
-    help="A setting under the name it has in Kafka, such as offsets.retention.minutes=60. May be given often.",
+    help="A setting under the name it has in Kafka, such as offsets.retention.minutes=60. May be repeated.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Say the address as one JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print the address as one JSON object.")
 def broker(
     data_dir: Path, fsync: str, auto_create: bool, settings: tuple[str, ...], as_json: bool, **options: Any
 ) -> int:
@@ -102,7 +101,7 @@ def broker(
     """
     _load()
     from embedded_broker.config import BrokerConfig, Fsync
-    from embedded_broker.security.listeners import MECHANISMS
+    from embedded_broker.listeners import MECHANISMS
 
     config = BrokerConfig(
         data_dir,
@@ -145,7 +144,7 @@ def _configured(config: BrokerConfig, settings: tuple[str, ...]) -> BrokerConfig
 
 
 def _listeners(listen: tuple[str, ...], advertise: tuple[str, ...], allow_plain_text: bool) -> tuple[Listener, ...]:
-    from embedded_broker.security.listeners import BadListener, parse, refuse_open
+    from embedded_broker.listeners import BadListener, parse, refuse_open
 
     try:
         listeners = tuple(parse(text) for text in listen)
@@ -169,7 +168,7 @@ def _advertised(listener: Listener, name: str) -> Listener:
 
 
 def _tls(options: dict[str, Any]) -> TlsFiles | None:
-    from embedded_broker.security.tls import ClientAuth, TlsFiles
+    from embedded_broker.listeners import ClientAuth, TlsFiles
 
     certificate, key, authorities = options["tls_certificate"], options["tls_key"], options["tls_client_ca"]
     if (certificate is None) != (key is None):
@@ -183,7 +182,7 @@ def _tls(options: dict[str, Any]) -> TlsFiles | None:
 
 
 async def _run(config: BrokerConfig, as_json: bool) -> int:
-    """Serve until a signal comes. A second one ends the process at once: what is acknowledged is on disk."""
+    """Serve until SIGTERM or SIGINT. A second one ends the process at once: what is acknowledged is on disk."""
     from embedded_broker.broker import Broker, DataDirInUse
     from embedded_broker.log.segment import CorruptLog
     from embedded_broker.security.users import BadUsers
@@ -208,7 +207,7 @@ async def _run(config: BrokerConfig, as_json: bool) -> int:
 
 
 def _allow_files() -> None:
-    """As many open files as the system lets this process have: connections and segments each take one."""
+    """Raise the limit of open files to the maximum allowed: connections and segments each take one."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 

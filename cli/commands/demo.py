@@ -1,4 +1,4 @@
-"""`eos-replicate demo`: exactly-once, seen by a person, with everything killed on the way."""
+"""`eos-replicate demo`: copies between two brokers while worker and target are killed, and compares every record."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ Examples:
   eos-replicate demo --compare
 
 \b
-Exit code 0 only if nothing was lost, doubled, reordered or altered. With --compare: if exactly_once did
-nothing of the kind, at_most_once doubled nothing and at_least_once lost nothing.
+Exit code 0 only if nothing was lost, doubled, reordered or altered. With --compare: if that is so for exactly_once,
+at_most_once doubled nothing, and at_least_once lost nothing.
 """
 
 
@@ -76,7 +76,7 @@ def demo(
         try:
             good = run(settings, directory, console, as_json)
         except DemoFailed as error:
-            kept.append("the demo came to no verdict")
+            kept.append("the demo failed")
             raise click.ClickException(str(error)) from error
         if not good:
             kept.append("the promise was broken")
@@ -85,7 +85,7 @@ def demo(
 
 @contextmanager
 def scratch(keep: bool) -> Iterator[tuple[Path, list[str]]]:
-    """A directory that goes away at the end, however it comes, unless there is a reason in the list to keep it."""
+    """A temporary directory, removed at the end or at a signal, unless the list names a reason to keep it."""
     directory = Path(tempfile.mkdtemp(prefix="eos-demo-"))
     reasons = ["--keep"] if keep else []
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
@@ -95,7 +95,7 @@ def scratch(keep: bool) -> Iterator[tuple[Path, list[str]]]:
         yield directory, reasons
     finally:
         for number in before:
-            signal.signal(number, signal.SIG_IGN)  # a second ^C must not leave half of the files
+            signal.signal(number, signal.SIG_IGN)  # a second ^C must not interrupt the removal
         if reasons:
             click.echo(f"data and logs are in {directory} ({reasons[-1]})", err=True)
         else:
@@ -110,13 +110,13 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 def _run(settings: Settings, directory: Path, console: Console, as_json: bool) -> Outcome:
     from cli.demo import show
-    from cli.demo.director import Director
+    from cli.demo.orchestrator import Orchestrator
 
     directory.mkdir(exist_ok=True)
     if as_json:
-        return Director(settings, directory, show.lines(settings)).run()
+        return Orchestrator(settings, directory, show.lines(settings)).run()
     with show.live(console, settings) as update:
-        return Director(settings, directory, update).run()
+        return Orchestrator(settings, directory, update).run()
 
 
 def _one(settings: Settings, directory: Path, console: Console, as_json: bool) -> bool:
@@ -151,6 +151,6 @@ def _compare(settings: Settings, directory: Path, console: Console, as_json: boo
 
 
 def _kept_promises(outcomes: dict[str, Outcome]) -> bool:
-    """Whether each mode did only what it is known to do."""
+    """Whether no mode had a fault that it excludes."""
     never_doubles, never_loses = outcomes["at_most_once"].total, outcomes["at_least_once"].total
     return not never_doubles.doubled and not never_loses.lost and outcomes["exactly_once"].total.exact

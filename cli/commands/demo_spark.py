@@ -1,4 +1,4 @@
-"""`eos-replicate demo-spark`: history copied by Spark with its tasks killed, and a proof that finds every damage."""
+"""`eos-replicate demo-spark`: backfill while its tasks are killed, and reconcile, which finds planted damage."""
 
 from __future__ import annotations
 
@@ -35,15 +35,16 @@ and nothing else.
 @click.option("--keep", is_flag=True, help="Keep the brokers' data, the logs and both reports.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object: what was shown.")
 def demo_spark(records: int, keep: bool, as_json: bool) -> int:
-    """Start two brokers, backfill with Spark while its tasks are killed, hand over to a live worker, and prove it.
+    """Start two brokers, backfill with Spark while its tasks are killed, hand over to a live worker, and compare.
 
-    Then a careless copy is made, and reconcile names the one record that is missing, the one doubled, the one altered
-    and the two swapped. Needs Java 17 or later and eos-replicate[spark], but neither Kafka nor Docker.
+    Then a second copy is made with planted differences, and reconcile names the one record that is missing, the one
+    doubled, the one altered and the two swapped. Needs Java 17 or later and eos-replicate[spark], but neither Kafka
+    nor Docker.
     """
     from rich.console import Console
 
     from cli.demo.model import DemoFailed
-    from cli.demo.on_spark import Director, failed
+    from cli.demo.on_spark import Orchestrator, failed
     from replicator.spark import connector, java
 
     java.check(os.environ)
@@ -51,9 +52,9 @@ def demo_spark(records: int, keep: bool, as_json: bool) -> int:
     console = Console(stderr=as_json, highlight=False)
     with scratch(keep) as (directory, kept):
         try:
-            result = Director(records - records % 4, directory, lambda step: console.print(f"• {step}")).run()
+            result = Orchestrator(records - records % 4, directory, lambda step: console.print(f"• {step}")).run()
         except DemoFailed as error:
-            kept.append("the demo came to no verdict")
+            kept.append("the demo failed")
             raise click.ClickException(str(error)) from error
         problem = failed(result)
         if problem:
@@ -67,12 +68,12 @@ def demo_spark(records: int, keep: bool, as_json: bool) -> int:
 
 def _tell(console: Console, result: Result, problem: str) -> None:
     console.print(
-        f"backfilled {result.backfilled:,} records exactly once; what killed tasks had written, {result.aborted:,} "
-        "offsets of aborted records and markers, no reader sees"
+        f"backfilled {result.backfilled:,} records exactly once; killed tasks left {result.aborted:,} offsets of "
+        "aborted records and markers, which no read_committed consumer gets"
     )
-    console.print(f"the live worker went on behind them: {result.live:,} records, no gap, no overlap")
+    console.print(f"the live worker continued after them: {result.live:,} records, no gap, no overlap")
     console.print(f"both sides agree: {'yes' if result.agrees else 'NO'}")
     for found in result.found:
         where = f"partition {found.partition}, near record {found.rank:,}"
-        console.print(f"found in the careless copy: {found.verdict} in {where}")
+        console.print(f"found in the damaged copy: {found.verdict} in {where}")
     console.print("[green]as promised[/]" if result.good else f"[red]not as promised[/]: {problem}")

@@ -1,4 +1,4 @@
-"""`eos-replicate log`: looks into the built-in broker's files."""
+"""`eos-replicate log`: shows the content of the built-in broker's files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Examples:
 """
 )
 def log() -> None:
-    """Look into the built-in broker's files."""
+    """Show the content of the built-in broker's files."""
 
 
 @log.command(
@@ -30,15 +30,15 @@ Examples:
   eos-replicate log dump --json /tmp/kafka | jq 'select(.event == "damage")'
 
 \b
-Changes nothing; the broker may be running. Ends with 1 when something is damaged. A torn end is
-no damage: it was being written when the broker died, and the next start cuts it off.
+Changes nothing; the broker may be running. Exits with 1 when something is damaged. A torn end is no damage: it was
+being written when the broker died, and the next start truncates it.
 """
 )
 @click.argument("path", type=click.Path(exists=True, path_type=Path))
 @click.option("--records", is_flag=True, help="Show the records, too; of the internal topics with their meaning.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def dump(path: Path, records: bool, as_json: bool) -> int:
-    """Print what stands in a data directory, a partition's directory or a segment: batches, markers,
+    """Print the content of a data directory, a partition's directory or a segment: batches, markers,
     the state of transactions, and where something is damaged."""
     from embedded_broker.dump import NothingThere
     from embedded_broker.dump import dump as events

@@ -42,8 +42,8 @@ def engine(
 
     local = task_log.forwarded(log_format, level, write)
     logs = local if chosen.local else nullcontext(task_log.TaskLog("json", "info"))
-    reach = os.environ.get(failpoints.VARIABLE, "")
-    with session.session(chosen, kafka=False) as spark, logs as log, SparkEngine(spark, log, reach) as running:
+    failpoint = os.environ.get(failpoints.VARIABLE, "")
+    with session.session(chosen, kafka=False) as spark, logs as log, SparkEngine(spark, log, failpoint) as running:
         running.check()
         yield spark, running
 

@@ -22,17 +22,17 @@ from cli.options import (
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from replicator.planning import FlowPlan
+    from replicator.inspect.planning import FlowPlan
 
 EPILOG = """\b
 Examples:
-  eos-replicate plan -c configs/orders-dr.yaml
+  eos-replicate plan -c flows.yaml
   eos-replicate plan -c flows.yaml --flow orders --json
 
 \b
 Exit codes:
   0  every flow can run
-  2  the flow file is wrong, or flows get into each other's way
+  2  the flow file is wrong, or two flows conflict
   3  a cluster cannot be reached, or a right is missing
   4  something else would stop a flow (see `error` lines)
 """
@@ -48,7 +48,8 @@ def plan(path: Path, names: tuple[str, ...], as_json: bool) -> int:
     Shows topics to create with partitions and configs, missing rights, and limits that don't fit. Topics are
     offered to the target with validate_only, so its policies and quotas are asked too.
     """
-    from replicator import config, planning
+    from replicator import config
+    from replicator.inspect import planning
 
     loaded = config.load(path, os.environ)
     plans = [planning.plan(flow, loaded, connect_timeout_ms=patience_ms(flow)) for flow in chosen(loaded, path, names)]
@@ -82,7 +83,7 @@ def _show(console: Console, item: FlowPlan) -> None:
     for finding in item.findings:
         console.print(f"  {finding.severity}: {finding.message}", markup=False, soft_wrap=True)
     if item.unchecked:
-        console.print("  needed too, and not provable without using them:")
+        console.print("  also needed, and can only be checked by using them:")
         for right in item.unchecked:
             console.print(f"    {right}", markup=False)
     if not item.exit_code():

@@ -30,18 +30,18 @@ if TYPE_CHECKING:
     from cli.commands.reconcile_repair import Repairing, Wanted
     from cli.stopping import Stopping
     from replicator.config import Config, Flow
-    from replicator.spark.outcome import Mode, Outcome
+    from replicator.spark.reconcile.outcome import Mode, Outcome
 
 EPILOG = """\b
 Examples:
-  eos-replicate reconcile -c configs/orders-dr.yaml --flow orders
+  eos-replicate reconcile -c flows.yaml --flow orders
   eos-replicate reconcile -c flows.yaml --flow orders --out report --from 2026-01-31T00:00:00Z
   eos-replicate reconcile -c flows.yaml --flow orders --quick --json
   eos-replicate reconcile -c flows.yaml --flow orders --master spark://host:7077 --conf spark.cores.max=16
 
 \b
-Verdicts: same, missing, extra, doubled, altered (which of key, value, headers, timestamp), reordered; and, told
-apart from loss, what retention or compaction removed on either side.
+Verdicts: same, missing, extra, doubled, altered (which of key, value, headers, timestamp), reordered. What retention
+or compaction removed on either side is listed separately and is no difference.
 
 \b
 Exit codes:
@@ -49,8 +49,9 @@ Exit codes:
   1    differences; with --repair apply, what was missing has been copied again: reconcile again to see what is left
   2    the flow file or the command line is wrong, Java or pyspark is missing, the output directory exists
   3    a cluster or Spark cannot be reached, or a right is missing
-  4    nothing can be compared: see the message; or incidents stopped the repair of some partitions
-  5    --repair apply: somebody else has the flow, or has taken it over
+  4    all that was compared agrees, but some partitions, or none, can't be compared: a topic was created again; or
+       incidents stopped the repair of some partitions
+  5    --repair apply: another worker or job has the flow, or has taken it over
   130  interrupted
 """
 
@@ -95,7 +96,7 @@ def reconcile(
     """
     from cli.commands import reconcile_repair
     from replicator import config
-    from replicator.errors import ConfigError
+    from replicator.model.errors import ConfigError, Incident
 
     if quick and deep:
         raise ConfigError("--quick and --deep exclude each other")
@@ -118,6 +119,8 @@ def reconcile(
             reconcile_repair.show(console_for_people(), outcome.repair)
     if repairing is not None and repairing.code:
         return repairing.code
+    if outcome.agrees and outcome.not_compared:
+        return Incident.exit_code
     return 0 if outcome.agrees else 1
 
 
@@ -136,13 +139,17 @@ def _run(
     from rich.console import Console
 
     from cli.stopping import Stopping
-    from replicator.spark import connector, java, java_client, session
+    from replicator.spark import connector, java, session
+    from replicator.spark.reconcile import java_client
 
     java.check(os.environ)
     chosen = session.settings(loaded.spark, master, conf)
-    connector.with_connector(chosen.conf)
-    from replicator.spark import failures, report, snapshot
-    from replicator.spark.reconcile import reconcile as compare
+    connector.with_connector({**session.configured(), **chosen.conf})
+    from replicator.spark import failures
+    from replicator.spark.engine import SparkEngine
+    from replicator.spark.reconcile import report, snapshot
+    from replicator.spark.reconcile.reconcile import reconcile as compare
+    from replicator.spark.task_log import TaskLog
 
     if out is not None:
         report.check_unused(out)
@@ -156,6 +163,10 @@ def _run(
         snapshot.take(flow, topics, span, connect_timeout_ms=patience)
         status.update("starting Spark")
         with session.session(chosen) as spark:
+            if not chosen.local:
+                status.update("looking at the executors")
+                with SparkEngine(spark, TaskLog("json", "info")) as executors:
+                    executors.check()
             if repairing is not None:
                 repairing.begin()
             taken = snapshot.take(flow, topics, span, connect_timeout_ms=patience)
@@ -177,9 +188,9 @@ def _run(
 
 @contextmanager
 def _interruptible(stopping: Stopping, spark: SparkSession) -> Iterator[None]:
-    """A signal stops Spark, and whatever the block fails with then is the interruption.
+    """A signal stops Spark; whatever exception the block then raises becomes KeyboardInterrupt.
 
-    An exception raised by the signal itself would come in the middle of a conversation with the JVM.
+    An exception raised in the signal handler would interrupt py4j in the middle of a call to the JVM.
     """
     asked = threading.Event()
 

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
     from cli.stopping import Stopping
     from replicator.config import Config, Flow
-    from replicator.map import Repair as Repaired
-    from replicator.planes.contract import Partition
-    from replicator.repair_spans import Missing
-    from replicator.spark.outcome import Mode, Outcome
-    from replicator.spark.snapshot import Snapshot
+    from replicator.jobs.repair_spans import Missing
+    from replicator.model.partition import Partition
+    from replicator.spark.reconcile.outcome import Mode, Outcome
+    from replicator.spark.reconcile.snapshot import Snapshot
+    from replicator.state.claims import Repair as Repaired
 
 Wanted = Literal["plan", "apply"]
 SPANS_SHOWN = 5
@@ -33,11 +33,11 @@ class Repairing:
         self.code = 0
 
     def begin(self) -> None:
-        """Before the snapshot is taken: what can be refused is, and the repairs that it will have seen are read.
+        """Before the snapshot is taken: refuse what can be refused, and read which repairs the snapshot will include.
 
-        Raises Superseded, ConfigError, and what makes a cluster unreachable.
+        Raises TakenOver, ConfigError, and what makes a cluster unreachable.
         """
-        from replicator import repair
+        from replicator.jobs import repair
 
         if self._wanted == "apply":
             repair.check(self._flow, take_over=self._take_over)
@@ -45,7 +45,7 @@ class Repairing:
 
     def find(self, findings: DataFrame) -> None:
         """With Spark: which spans are missing. Raises Incident when they are too many."""
-        from replicator.spark import missing
+        from replicator.spark.reconcile import missing
 
         self._found = missing.spans(findings)
 
@@ -54,27 +54,27 @@ class Repairing:
         import structlog
 
         from replicator import failpoints, logs
-        from replicator.repair import Repair
-        from replicator.repair_spans import Request
-        from replicator.spark import missing
+        from replicator.jobs.repair import Repair
+        from replicator.jobs.repair_spans import RepairRequest
+        from replicator.spark.reconcile import missing
 
         summary = None
         wanted = missing.damage(outcome, taken, self._found)
         if self._wanted == "apply" and wanted:
             say("copying missing records again")
             logs.configure("text", "warning")
-            request = Request(wanted, self._known, self._take_over)
-            reach = failpoints.parse(os.environ.get(failpoints.VARIABLE, ""))
-            job = Repair(self._flow, self._loaded, request, structlog.get_logger(), reach)
+            request = RepairRequest(wanted, self._known, self._take_over)
+            failpoint = failpoints.parse(os.environ.get(failpoints.VARIABLE, ""))
+            job = Repair(self._flow, self._loaded, request, structlog.get_logger(), failpoint)
             with stopping.asks(job.stop):
                 summary = job.run()
             self.code = 4 if summary.incident is not None else 0
-        return replace(outcome, repair=missing.told(outcome, self._found, summary))
+        return replace(outcome, repair=missing.repair_report(outcome, self._found, summary))
 
 
 def refuse(wanted: str | None, mode: Mode, window: tuple[int | None, int | None], take_over: bool) -> None:
     """Raises ConfigError for options that exclude each other."""
-    from replicator.errors import ConfigError
+    from replicator.model.errors import ConfigError
 
     if wanted is None:
         if take_over:
@@ -86,9 +86,9 @@ def refuse(wanted: str | None, mode: Mode, window: tuple[int | None, int | None]
         raise ConfigError("--repair needs the whole topics: what --from or --to leaves out may hold what seems missing")
 
 
-def show(console: Console, told: Mapping[str, Any]) -> None:
+def show(console: Console, result: Mapping[str, Any]) -> None:
     """The plan or what was done, in lines."""
-    for row in told["partitions"]:
+    for row in result["partitions"]:
         at = f"{row['source']['topic']}[{row['source']['partition']}]"
         if row["missing"]:
             done = "to be copied again" if row["copied"] is None else f"missing, {row['copied']:,} copied again"
@@ -102,5 +102,5 @@ def show(console: Console, told: Mapping[str, Any]) -> None:
         if row["stays"]:
             stays = ", ".join(f"{records:,} {name}" for name, records in row["stays"].items())
             console.print(f"repair: {at}: {stays}: can't be repaired", markup=False)
-    for note in told["notes"] if told["partitions"] else ():
+    for note in result["notes"] if result["partitions"] else ():
         console.print(f"repair: {note}", markup=False, soft_wrap=True)

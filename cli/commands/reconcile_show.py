@@ -11,16 +11,16 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from replicator.spark.outcome import DIFFERS, Example, Outcome, PartitionOutcome, key_text
-from replicator.spark.report import MEANINGS
-from replicator.spark.verdicts import LOSSES, REMOVED
+from replicator.spark.reconcile.outcome import DIFFERS, Example, Outcome, PartitionOutcome, key_text
+from replicator.spark.reconcile.report import MEANINGS
+from replicator.spark.reconcile.verdicts import LOSSES, REMOVED
 
 EXAMPLES_SHOWN, EXAMPLES_OF_A_KIND = 20, 3
 PARTITIONS_NAMED = 3
 
 
 def show(console: Console, outcome: Outcome, out: Path | None) -> None:
-    """A table of partitions, examples of differences, and one line that says it all."""
+    """A table of partitions, examples of differences, and the result in one line."""
     at = datetime.fromtimestamp(outcome.snapshot_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
     table = Table(
         box=SIMPLE_HEAD,
@@ -39,6 +39,9 @@ def show(console: Console, outcome: Outcome, out: Path | None) -> None:
         table.add_row(*_cells(partition))
     for waiting in outcome.waiting:
         table.add_row(escape(str(waiting)), "-", "-", "-", "-", "nothing copied yet")
+    for incident in outcome.not_compared:
+        at = f"{incident.topic}[{incident.partition}]"
+        table.add_row(escape(at), "-", "-", "-", "-", f"not compared: {incident.name}")
     console.print(table)
     _examples(console, outcome)
     for note, of in outcome.notes_said():
@@ -56,7 +59,8 @@ def _result(console: Console, outcome: Outcome) -> None:
         console.print(f"no difference, removed by retention or compaction: {removed}", soft_wrap=True)
     if outcome.agrees:
         records = sum(partition.source_records for partition in outcome.partitions)
-        console.print(f"[green]both sides agree[/]: {records:,} records")
+        of = " of what was compared" if outcome.not_compared else ""
+        console.print(f"[green]both sides agree[/]{of}: {records:,} records")
     else:
         console.print(f"[red]the sides differ[/]: {_words(totals, (*LOSSES, DIFFERS)) or 'counts'}", soft_wrap=True)
 

@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 EPILOG = """\b
 Examples:
-  eos-replicate run -c configs/orders-dr.yaml
+  eos-replicate run -c flows.yaml
   eos-replicate run -c flows.yaml --flow orders --log-format json
   eos-replicate run -c flows.yaml --flow orders --runner spark --master spark://host:7077
 
 \b
 Exit codes:
-  0   stopped by a signal, everything committed
+  0   stopped by a signal (SIGTERM, SIGINT, SIGHUP), everything committed
   2   the flow file is wrong; on Spark: Java or pyspark is missing
   3   a cluster (or Spark) cannot be reached, or a right is missing
   4   an incident needs a decision (see the log's `incident` lines)
-  5   superseded: another process, a backfill or a repair runs the flow now
+  5   taken over: another process, a backfill or a repair runs the flow now
   70  a bug
 """
 
@@ -34,7 +34,7 @@ Exit codes:
 @click.command(epilog=EPILOG)
 @click.option("-c", "--config", "path", required=True, type=click.Path(path_type=Path), help="Flow file (YAML).")
 @click.option("--flow", "names", multiple=True, help="Run only this flow; may be given again. Default: all.")
-@click.option("--take-over", is_flag=True, help="Also take the flow from a backfill or repair that has it.")
+@click.option("--take-over", is_flag=True, help="Take the flow over from a backfill or repair that has it.")
 @click.option(
     "--runner",
     type=click.Choice(["daemon", "spark"]),
@@ -59,24 +59,27 @@ def run(
 ) -> None:
     """Copy topics until stopped: records and positions in one transaction on the target.
 
-    The first SIGTERM or ^C finishes the open transaction and leaves; a second one leaves at once, safely.
+    The first SIGTERM, ^C or SIGHUP commits the open transaction and exits. A second one exits at once; nothing is lost
+    or doubled, but the target waits for the transaction to time out or for the next start. Under nohup a SIGHUP is
+    ignored. Of several flows, one that has ended is started again from time to time as long as another one runs.
     """
     from replicator import config, failpoints, logs
-    from replicator.daemon import Daemon
-    from replicator.errors import ConfigError
+    from replicator.flow import wiring
+    from replicator.flow.daemon import Daemon
+    from replicator.model.errors import ConfigError
 
     if runner == "daemon" and (master is not None or conf):
         raise ConfigError("--master and --conf go with --runner spark")
     if runner == "spark" and len(names) > 1:
         raise ConfigError("--runner spark runs one flow")
     logs.configure(log_format, log_level)
-    reach = failpoints.parse(os.environ.get(failpoints.VARIABLE, ""))
+    failpoint = failpoints.parse(os.environ.get(failpoints.VARIABLE, ""))
     loaded = config.load(path, os.environ)
     if runner == "spark":
         flow = one(loaded, path, names[0] if names else None)
         sys.exit(_on_spark(loaded, flow, take_over, (master, conf), (log_format, log_level)))
     flows = chosen(loaded, path, names)
-    sys.exit(Daemon(loaded, flows, reach, take_over=take_over).run())
+    sys.exit(Daemon(loaded, flows, wiring.parts(failpoint), take_over=take_over).run())
 
 
 def _on_spark(
@@ -84,34 +87,34 @@ def _on_spark(
     flow: Flow,
     take_over: bool,
     spark: tuple[str | None, tuple[str, ...]],
-    log: tuple[str, str],
+    log_options: tuple[str, str],
 ) -> int:
     """The exit code. A signal before anything runs has nothing to finish."""
     import structlog
 
     from cli.commands import on_spark
     from cli.stopping import Stopping
-    from replicator.continuous import Continuous
-    from replicator.errors import ReplicatorError
+    from replicator.jobs.continuous import Continuous
+    from replicator.model.errors import ReplicatorError
 
     settings = on_spark.checked(loaded.spark, *spark)
-    told = structlog.get_logger().bind(flow=flow.name)
-    job = Continuous(flow, loaded, told, take_over=take_over)
+    log = structlog.get_logger().bind(flow=flow.name)
+    job = Continuous(flow, loaded, log, take_over=take_over)
     try:
-        with Stopping() as stopping, on_spark.engine(settings, *log, on_spark.to_stderr) as (_, engine):
-            told.info("spark_started", master=settings.master, slots=engine.slots)
+        with Stopping() as stopping, on_spark.engine(settings, *log_options, on_spark.to_stderr) as (_, engine):
+            log.info("spark_started", master=settings.master, slots=engine.slots)
 
             def stop() -> None:
-                told.info("stopping")
+                log.info("stopping")
                 job.stop()
-                engine.cancel()  # at once: the driver will do so too, but Spark may have got the same signal
+                engine.cancel()  # now: the driver cancels too, but later, and Spark may have got the same signal
 
             with stopping.asks(stop):
                 code = job.run(engine)
     except ReplicatorError as error:
         code = error.exit_code
-        told.error("flow_ended", kind=type(error).__name__, detail=str(error), exit_code=code)
+        log.error("flow_ended", kind=type(error).__name__, detail=str(error), exit_code=code)
     except KeyboardInterrupt:
         code = 0
-    told.info("stopped", exit_code=code)
+    log.info("stopped", exit_code=code)
     return code

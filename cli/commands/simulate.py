@@ -1,4 +1,4 @@
-"""`eos-replicate simulate`: runs the built-in broker through seeded disasters and checks that nothing is lost."""
+"""`eos-replicate simulate`: runs the built-in broker in simulated time, injects faults, and checks the results."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ Examples:
   eos-replicate simulate --seeds 1000 --seed 5000 --json
 
 \b
-Each seed is a schedule of its own: crashes, power cuts, broken and slow connections, torn writes, zombies, full
-disks, fsyncs that fail. By turns clients write in transactions, share topics in groups, and have them compacted.
-The same seed gives the same run, to the byte. Nothing is written to the disk and no port is opened.
-Ends with 1 when a seed finds something.
+Each seed is a schedule of faults: crashes, power cuts, broken and slow connections, torn writes, zombies, full disks,
+fsyncs that fail. Depending on the seed, clients write in transactions, use consumer groups, or write to compacted
+topics. The same seed gives the same run, byte for byte. Nothing is written to disk and no port is opened.
+Exits with 1 when a seed finds a fault.
 """
 )
 @click.option("--seeds", type=click.IntRange(min=1), help=f"How many. Default: {SEEDS_DEFAULT}, or 1 with --seed.")
@@ -63,7 +63,7 @@ def simulate(seeds: int | None, seed: int | None, as_json: bool) -> int:
 def _summary(result: Result) -> dict[str, object]:
     return {
         "seed": result.seed,
-        "plays": result.plays,
+        "workloads": result.workloads,
         "violations": [asdict(each) for each in result.violations],
         "digest": result.digest,
         "events": result.events,

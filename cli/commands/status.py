@@ -6,6 +6,7 @@ import os
 import time
 from dataclasses import asdict
 from datetime import UTC, datetime
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,21 +24,24 @@ from cli.options import (
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
-    from replicator.status import FlowStatus, PartitionStatus
+    from replicator.inspect.status import FlowStatus, PartitionStatus
 
 EPILOG = """\b
 Examples:
-  eos-replicate status -c configs/orders-dr.yaml
+  eos-replicate status -c flows.yaml
   eos-replicate status -c flows.yaml --flow orders --json
 
 \b
 States: in_sync, behind, stalled (something to copy, but no commit for long), source_waits (a transaction at the
 source has been open for long), not_started, topic_missing, records_lost, source_truncated, source_recreated,
-foreign_position.
+other_source, target_recreated, target_deleted, target_lost_data, position_expired, foreign_position.
 Exit codes: 0 shown, 2 the flow file is wrong, 3 a cluster cannot be reached or a right is missing.
 """
 
+COLUMNS = {"partition": 9, "position": 10, "source end": 10, "lag": 8, "seconds": 8, "last commit": 11, "state": 16}
+"""Columns of the table with their least widths."""
 _COLOURS = {"in_sync": "green", "behind": "yellow", "not_started": "cyan"}
 
 
@@ -51,8 +55,8 @@ def status(path: Path, names: tuple[str, ...], as_json: bool) -> int:
     Reads the positions from the target; it works whether the daemon runs or not.
     """
     from replicator import config
-    from replicator import status as statuses
-    from replicator.errors import ReplicatorError
+    from replicator.inspect import status as statuses
+    from replicator.model.errors import ReplicatorError
 
     loaded = config.load(path, os.environ)
     shown: list[FlowStatus] = []
@@ -67,7 +71,7 @@ def status(path: Path, names: tuple[str, ...], as_json: bool) -> int:
         errors = {name: str(failure) for name, failure in failed.items()}
         print_json({"flows": [_as_json(item) for item in shown], "errors": errors})
     else:
-        _show_all(shown)
+        _show_all(shown, time.time_ns() // 1_000_000)
     for name, failure in failed.items():
         click.echo(f"error: flow {name}: {failure}", err=True)
     return max((failure.exit_code for failure in failed.values()), default=0)
@@ -82,30 +86,24 @@ def _as_json(item: FlowStatus) -> dict[str, Any]:
     return {**flow, "lag_records": sum(known), "lag_seconds": _largest_lag_s(item)}
 
 
-def _show_all(shown: list[FlowStatus]) -> None:
+def _show_all(shown: list[FlowStatus], now_ms: int) -> None:
     console = console_for_people()
     for item in shown:
-        _show(console, item)
+        _show(console, item, now_ms)
 
 
-def _show(console: Console, item: FlowStatus) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
+def _show(console: Console, item: FlowStatus, now_ms: int) -> None:
+    from rich.markup import escape
 
-    table = Table(
-        box=SIMPLE_HEAD,
-        title=f"{item.flow}: {item.source} → {item.target} ({item.delivery})",
-        title_justify="left",
-    )
-    for heading in ("source", "target topic"):
-        table.add_column(heading, overflow="fold")
-    for heading in ("position", "source end", "lag records", "lag seconds"):
-        table.add_column(heading, justify="right", min_width=8)
-    table.add_column("last commit", overflow="fold")
-    table.add_column("state", no_wrap=True)
-    for row in item.partitions:
-        table.add_row(*_cells(row))
-    console.print(table)
+    console.print(f"{item.flow}: {item.source} → {item.target} ({item.delivery})", style="italic", soft_wrap=True)
+    if item.partitions:
+        console.print(_table(heading=True))
+    for names, rows in groupby(item.partitions, lambda row: (row.source_topic, row.target_topic)):
+        console.print(escape(" → ".join(names)), soft_wrap=True)
+        table = _table()
+        for row in rows:
+            table.add_row(*_cells(row, now_ms))
+        console.print(table)
     for row in item.partitions:
         if row.held_back_records:
             since = _iso(row.held_back_since_ms) or "an unknown time"
@@ -113,17 +111,40 @@ def _show(console: Console, item: FlowStatus) -> None:
                 f"  {row.source_topic}\\[{row.partition}]: {row.held_back_records} records wait behind a transaction "
                 f"that has been open at the source since {since}"
             )
+    if item.incident:
+        from replicator.model.incident_kinds import advice_for
+
+        console.print(f"  [red]the flow can't start[/]: {item.incident}; {advice_for(item.incident)}")
     if not item.partitions:
         console.print("  no topic is selected now")
 
 
-def _cells(row: PartitionStatus) -> list[str]:
-    source = row.source_topic if row.partition < 0 else f"{row.source_topic}\\[{row.partition}]"
+def _table(*, heading: bool = False) -> Table:
+    """The columns, as wide in each table as in the others: together they fit 80 columns."""
+    from rich.table import Table
+
+    table = Table(box=None, show_header=heading, header_style="bold", pad_edge=False, collapse_padding=True)
+    for name, width in COLUMNS.items():
+        table.add_column(name, justify="left" if name == "state" else "right", min_width=width, no_wrap=True)
+    return table
+
+
+def _cells(row: PartitionStatus, now_ms: int) -> list[str]:
+    source = "-" if row.partition < 0 else str(row.partition)
     seconds = "-" if row.lag_seconds is None else f"{row.lag_seconds:.1f}"
     numbers = ["-" if value is None else f"{value}" for value in (row.position, row.source_end, row.lag_records)]
     colour = _COLOURS.get(row.state, "red")
     state = f"[{colour}]{row.state}[/]"
-    return [source, row.target_topic, *numbers, seconds, _iso(row.last_commit_ms) or "-", state]
+    return [source, *numbers, seconds, _age(now_ms, row.last_commit_ms), state]
+
+
+def _age(now_ms: int, then_ms: int | None) -> str:
+    """How long ago, in the largest unit of which there are two: what tells on a narrow screen."""
+    if then_ms is None:
+        return "-"
+    age_s = max(0, now_ms - then_ms) // 1000
+    unit, length_s = next((it for it in (("d", 86_400), ("h", 3_600), ("m", 60)) if age_s >= 2 * it[1]), ("s", 1))
+    return f"{age_s // length_s} {unit} ago"
 
 
 def _largest_lag_s(item: FlowStatus) -> float | None:

@@ -11,7 +11,7 @@ from cli.options import config_option, json_option, print_json
 
 EPILOG = """\b
 Examples:
-  eos-replicate validate -c configs/orders-dr.yaml
+  eos-replicate validate -c flows.yaml
   eos-replicate validate -c flows.yaml --json
 
 \b

@@ -1,8 +1,8 @@
-"""Compares what a reader of the source and a reader of the target have seen. Pure; knows nothing of the replicator.
+"""Compares the records that were read from the source and from the target. Pure; independent of the replicator.
 
 A record's name is the number that its writer put into it; its content is everything a reader sees but the offset.
-The verdict is the smallest set of faults that explains the target, each named, so that one lost record is one
-fault and does not make strangers of all that follow.
+The verdict is the smallest set of faults that explains the target, so that one lost record counts as one fault and the
+records after it as none.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 
-class Seen(NamedTuple):
+class ReadRecord(NamedTuple):
     """A record as a reader sees it."""
 
     name: bytes
@@ -30,7 +30,7 @@ Names = tuple[bytes, ...]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the copy of one partition is worth: how many records stand on either side, and the faults by name.
+    """How many records of one partition are on either side, and the faults in the copy by name.
 
     lost: in the source, not in the target. doubled: one entry for each copy too many. reordered: the fewest records
     that would have to move for the rest to stand in source order. altered: copies whose content is not the
@@ -60,18 +60,18 @@ class Verdict:
         )
 
 
-def judge(source: Sequence[Seen], target: Sequence[Seen]) -> Verdict:
+def judge(source: Sequence[ReadRecord], target: Sequence[ReadRecord]) -> Verdict:
     """The verdict on one partition; both sides in the order of their offsets.
 
-    A name that the source holds n times may stand n times in the target. A copy that nothing identifies (its name
-    itself was damaged) and that stands where records are missing is taken for one of them: altered, not lost.
+    A name that the source holds n times may be n times in the target. A target record without a known name (the name
+    itself was damaged) that is where source records are missing is counted as one of them: altered, not lost.
     """
     places = _places(source)
     ranks = _ranks(places, target)
     kept = longest_rising(ranks)
     here = {rank for rank in ranks if rank is not None}
     reordered = here - {ranks[at] for at in kept}
-    found = _strangers(len(source), ranks, kept, here)
+    found = _unidentified(len(source), ranks, kept, here)
     return Verdict(
         len(source),
         len(target),
@@ -82,7 +82,7 @@ def judge(source: Sequence[Seen], target: Sequence[Seen]) -> Verdict:
     )
 
 
-def _places(source: Iterable[Seen]) -> dict[bytes, list[int]]:
+def _places(source: Iterable[ReadRecord]) -> dict[bytes, list[int]]:
     """Name → its places in the source, rising."""
     places: dict[bytes, list[int]] = defaultdict(list)
     for rank, record in enumerate(source):
@@ -90,7 +90,7 @@ def _places(source: Iterable[Seen]) -> dict[bytes, list[int]]:
     return places
 
 
-def _ranks(places: Mapping[bytes, list[int]], target: Iterable[Seen]) -> list[int | None]:
+def _ranks(places: Mapping[bytes, list[int]], target: Iterable[ReadRecord]) -> list[int | None]:
     """The source place of each target record, None for one whose name the source doesn't hold.
 
     A name with several places takes them in turn; copies beyond share the last one.
@@ -103,7 +103,7 @@ def _ranks(places: Mapping[bytes, list[int]], target: Iterable[Seen]) -> list[in
     return ranks
 
 
-def _extra(ranks: Sequence[int | None], target: Sequence[Seen]) -> Names:
+def _extra(ranks: Sequence[int | None], target: Sequence[ReadRecord]) -> Names:
     """One name for every copy of a source place beyond the first."""
     taken: set[int] = set()
     extra: list[bytes] = []
@@ -115,10 +115,10 @@ def _extra(ranks: Sequence[int | None], target: Sequence[Seen]) -> Names:
     return tuple(extra)
 
 
-def _strangers(size: int, ranks: Sequence[int | None], kept: Sequence[int], here: set[int]) -> dict[int, int]:
-    """Missing source place → target place of the unidentified record that stands in its gap.
+def _unidentified(size: int, ranks: Sequence[int | None], kept: Sequence[int], here: set[int]) -> dict[int, int]:
+    """Missing source place → target place of the unidentified record in its gap.
 
-    A gap lies between two neighbours that stand in source order; inside it both sides are paired in order.
+    A gap is between two neighbours that are in source order; inside it both sides are paired in order.
     """
     found: dict[int, int] = {}
     edges = [(-1, -1), *((at, rank) for at in kept if (rank := ranks[at]) is not None), (len(ranks), size)]
@@ -131,7 +131,10 @@ def _strangers(size: int, ranks: Sequence[int | None], kept: Sequence[int], here
 
 
 def _altered(
-    source: Sequence[Seen], target: Sequence[Seen], places: Mapping[bytes, list[int]], found: Mapping[int, int]
+    source: Sequence[ReadRecord],
+    target: Sequence[ReadRecord],
+    places: Mapping[bytes, list[int]],
+    found: Mapping[int, int],
 ) -> Names:
     """Names of copies with other content: the source's name where it is known, else the target's."""
     true_names = {at: source[rank].name for rank, at in found.items()}
@@ -144,16 +147,16 @@ def _altered(
 
 def longest_rising(numbers: Sequence[int | None]) -> list[int]:
     """Indexes of a longest strictly rising subsequence; None is never part of it."""
-    tails: list[int] = []  # the lowest last number of a rising run, by its length
+    lowest: list[int] = []  # the lowest last number of a rising run, by its length
     ends: list[int] = []  # index of each of these numbers
     before: dict[int, int] = {}
     for index, number in enumerate(numbers):
         if number is None:
             continue
-        length = bisect_left(tails, number)
-        if length < len(tails) and tails[length] == number:
+        length = bisect_left(lowest, number)
+        if length < len(lowest) and lowest[length] == number:
             continue  # the first copy is the one in its place
-        tails[length : length + 1] = [number]
+        lowest[length : length + 1] = [number]
         ends[length : length + 1] = [index]
         if length:
             before[index] = ends[length - 1]

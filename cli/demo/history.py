@@ -1,4 +1,4 @@
-"""Half a million records for the demo on Spark, and a copy of them that somebody made without care."""
+"""The records of `demo-spark`, and a copy of them with planted damage that reconcile must find."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
-from cli.demo import reading
-from cli.demo.compare import Seen
+from cli.demo import topic_reader
+from cli.demo.compare import ReadRecord
 from cli.demo.model import DemoFailed
-from replicator import checkpoint, config, names
-from replicator.checkpoint import Evidence
-from replicator.topics import ControlPlane
+from replicator import config
+from replicator.flow.topics import ControlPlane
+from replicator.model import checkpoint, names
+from replicator.model.checkpoint import Evidence
 
 EPOCH_MS = 1_700_000_000_000
 ANSWER_S_MAX = 60.0
@@ -47,8 +48,8 @@ def write(bootstrap: str, topic: str, partitions: int, first: int, last: int) ->
 
 def careless(source: str, target: str, topic: str, partitions: int, copy: str) -> dict[int, int]:
     """Copy a topic with one difference of each kind of `DAMAGE`; how many records each partition of the copy has."""
-    records = reading.read(source, {topic: partitions})
-    reading.create_topics(target, {copy: partitions})
+    records = topic_reader.read(source, {topic: partitions})
+    topic_reader.create_topics(target, {copy: partitions})
     producer, failed = _producer(target)
     written: dict[int, int] = {}
     for (_, number), whole in sorted(records.items()):
@@ -60,7 +61,7 @@ def careless(source: str, target: str, topic: str, partitions: int, copy: str) -
     return written
 
 
-def _damaged(whole: Sequence[Seen], partition: int) -> list[Seen]:
+def _damaged(whole: Sequence[ReadRecord], partition: int) -> list[ReadRecord]:
     records = list(whole)
     for verdict, number, rank in DAMAGE:
         if number != partition:
@@ -76,8 +77,8 @@ def _damaged(whole: Sequence[Seen], partition: int) -> list[Seen]:
     return records
 
 
-def vouch(flow_file: Path, flow_name: str, topic: str, count: int, written: Mapping[int, int]) -> None:
-    """Commit positions for the careless copy, as if a flow had copied `count` records of each partition.
+def commit_positions(flow_file: Path, flow_name: str, topic: str, count: int, written: Mapping[int, int]) -> None:
+    """Commit positions for the damaged copy, as if a flow had copied `count` records of each partition.
 
     `written`: how many each has.
     """
@@ -109,10 +110,10 @@ def vouch(flow_file: Path, flow_name: str, topic: str, count: int, written: Mapp
 
 
 def aborted(bootstrap: str, topic: str, partitions: int, records: int) -> int:
-    """Offsets of a topic that hold no record that a reader may see: aborted ones, and markers."""
-    reader = reading.consumer(bootstrap, isolation="read_uncommitted")
+    """How many offsets of a topic are aborted records or markers, which no read_committed consumer gets."""
+    reader = topic_reader.consumer(bootstrap, isolation="read_uncommitted")
     try:
-        return sum(reading.ends(reader, {topic: partitions}).values()) - records
+        return sum(topic_reader.ends(reader, {topic: partitions}).values()) - records
     finally:
         reader.close()
 

@@ -1,4 +1,4 @@
-"""Writes to the source until it is told to stop. A process of its own.
+"""Writes to the source until SIGTERM. A process of its own.
 
 Plain and transactional producers for every compression; transactions overlap each other and plain records in the
 same partitions, and some abort. Each record carries its number.
@@ -25,7 +25,7 @@ ANSWER_S_MAX = 30.0
 
 
 class Load:
-    """All producers, the number of the next record, and how many records are certainly there."""
+    """All producers, the number of the next record, and how many records are written and not aborted."""
 
     def __init__(self, bootstrap: str, topics: dict[str, int], seed: int, records_min: int, rate: float) -> None:
         self._partitions = [(topic, number) for topic, count in topics.items() for number in range(count)]
@@ -48,7 +48,7 @@ class Load:
             producer.init_transactions(ANSWER_S_MAX)
 
     def run(self, stop: threading.Event) -> None:
-        """Write at the given rate, slower once there is enough, until told to stop; then finish what is open."""
+        """Write at the given rate, slower once there are enough, until `stop` is set; end open transactions."""
         began = time.monotonic()
         self._plain_write(self._plain[0], [records.make_big(self._next(), self._chance)])
         while not stop.is_set() or self.committed < self._records_min:
@@ -69,7 +69,7 @@ class Load:
         self._number += 1
         return self._number
 
-    def _burst(self) -> list[records.Odd]:
+    def _burst(self) -> list[records.OddRecord]:
         return [records.make(self._next(), self._chance) for _ in range(BURST_RECORDS)]
 
     def _turn(self) -> None:
@@ -98,11 +98,11 @@ class Load:
             producer.commit_transaction(ANSWER_S_MAX)
             self.committed += count
 
-    def _plain_write(self, producer: Producer, burst: list[records.Odd]) -> None:
+    def _plain_write(self, producer: Producer, burst: list[records.OddRecord]) -> None:
         self._write(producer, burst)
         self.committed += len(burst)  # flushed at the end; a refused one fails the whole load
 
-    def _write(self, producer: Producer, burst: list[records.Odd]) -> None:
+    def _write(self, producer: Producer, burst: list[records.OddRecord]) -> None:
         for odd in burst:
             topic, partition = self._chance.choice(self._partitions)
             now_ms = int(time.time() * 1000) - odd.age_ms

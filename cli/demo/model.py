@@ -1,4 +1,4 @@
-"""What a run is asked for, how far it is, and how it ended."""
+"""Settings, progress and outcome of a run of the demo."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RENAMED = "source.{}"  # what the flow's default pattern makes of a topic of the
 
 
 class DemoFailed(Exception):
-    """The demo could not come to a verdict; the message has the end of the log that tells why."""
+    """The demo could not compare the two sides; the message ends with the log that says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +30,10 @@ class Settings:
 
 @dataclass(slots=True)
 class Progress:
-    """What a person sees while it runs.
+    """What is shown while it runs.
 
     `written` and `committed` are offsets: ends of the source, and the positions that the target has committed;
-    `lag` is their distance. `copied` counts the records that the worker says it has committed. `told` holds one
+    `lag` is their distance. `copied` counts the records that the worker says it has committed. `events` holds one
     line for each thing that happened.
     """
 
@@ -45,7 +45,7 @@ class Progress:
     worker_kills: int = 0
     broker_kills: int = 0
     seconds: float = 0.0
-    told: list[str] = field(default_factory=list)
+    events: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

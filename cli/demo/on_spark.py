@@ -1,4 +1,4 @@
-"""The demo on Spark: backfill with tasks killed, hand-over to a live worker, and a proof that finds planted damage."""
+"""`demo-spark`: a backfill whose tasks are killed, then a live worker, and reconcile, which finds planted damage."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cli.demo import history, reading
+from cli.demo import history, topic_reader
 from cli.demo.processes import BrokerProcess, Child
 from cli.demo.worker import Worker
 
 TOPIC, PARTITIONS = "orders", 4
 FLOW, CARELESS = "demo", "careless"
 LIVE_SHARE = 50  # one in so many records is written while the live worker runs
-SPARK_S_MAX, CATCH_UP_S_MAX, LOOK_S = 600.0, 60.0, 0.1
+SPARK_S_MAX, CATCH_UP_S_MAX, POLL_S = 600.0, 60.0, 0.1
 KILL = "before_end_txn@1=kill"  # every task's first attempt, just before its first commit
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What the demo has shown. `aborted`: records that killed tasks left on the target, and nobody sees."""
+    """What the demo has shown. `aborted`: offsets of aborted records and markers on the target."""
 
     backfilled: int
     aborted: int
@@ -40,8 +40,8 @@ class Result:
         return self.agrees and self.aborted > self.backfilled // 2 and set(self.found) == set(history.DAMAGE)
 
 
-class Director:
-    """One run in `directory`; `say` is told each step as it begins."""
+class Orchestrator:
+    """One run in `directory`; `say` is called with each step as it begins."""
 
     def __init__(self, records: int, directory: Path, say: Say) -> None:
         self._records, self._directory, self._say = records, directory, say
@@ -49,14 +49,14 @@ class Director:
         self._stack = ExitStack()
 
     def run(self) -> Result:
-        """The whole demo. Raises DemoFailed when it can't be shown; children are gone in any case."""
+        """The whole demo. Raises DemoFailed when a step fails; all children have ended in any case."""
         with self._stack:
             source, target = self._broker("source"), self._broker("target")
             source.ready()
             target.ready()
             self._write_file(source.address, target.address)
             self._say(f"writing {self._records:,} records to the source")
-            reading.create_topics(source.address, {TOPIC: PARTITIONS})
+            topic_reader.create_topics(source.address, {TOPIC: PARTITIONS})
             history.write(source.address, TOPIC, PARTITIONS, 0, self._records)
             self._say("backfilling with Spark, and killing every task once, just before its first commit")
             done = self._spark(["backfill", "--flow", FLOW], 0, KILL)
@@ -66,11 +66,11 @@ class Director:
             self._live(source.address, target.address, more)
             self._say("reconciling: Spark's own reader on both sides")
             report = self._spark(["reconcile", "--flow", FLOW, "--out", str(self._directory / "exact")], 0)
-            self._say("making a careless copy: one record missing, one doubled, one altered, two swapped")
+            self._say("making a damaged copy: one record missing, one doubled, one altered, two swapped")
             copy = f"{CARELESS}.{TOPIC}"
             written = history.careless(source.address, target.address, TOPIC, PARTITIONS, copy)
-            history.vouch(self._file, CARELESS, TOPIC, (self._records + more) // PARTITIONS, written)
-            self._say("reconciling the careless copy")
+            history.commit_positions(self._file, CARELESS, TOPIC, (self._records + more) // PARTITIONS, written)
+            self._say("reconciling the damaged copy")
             out = self._directory / "damaged"
             found = self._spark(["reconcile", "--flow", CARELESS, "--out", str(out)], 1)
         exact = report["agrees"] and report["totals"] == {"same": self._records + more}
@@ -93,7 +93,7 @@ flows:
         )
 
     def _spark(self, command: list[str], expected: int, failpoints: str = "") -> dict[str, Any]:
-        """Run a command to its end; what it says as JSON. Raises DemoFailed unless it ends with the code `expected`."""
+        """Run a command to its end and return its JSON output. Raises DemoFailed unless it exits with `expected`."""
         log = self._directory / f"{command[0]}.log"
         child = Child(
             ["cli.main", command[0], "-c", str(self._file), *command[1:], "--json"],
@@ -104,7 +104,7 @@ flows:
         assert child.process.stdout is not None
         late = threading.Timer(SPARK_S_MAX, child.process.kill)
         late.start()
-        said = child.process.stdout.read()  # until it ends; its stdin must stay open, that is its tether
+        said = child.process.stdout.read()  # until it ends; closing its stdin would end it, see die_with_parent
         child.process.wait()
         late.cancel()
         if child.process.returncode != expected:
@@ -121,13 +121,13 @@ flows:
         while worker.copied < more:
             if time.monotonic() > deadline or not worker.child.running():
                 raise worker.child.failed(f"copied {worker.copied} of {more} records")
-            time.sleep(LOOK_S)  # its log has no event to wait for
-            worker.look()
+            time.sleep(POLL_S)  # its log has no event to wait for
+            worker.read_log()
         worker.stop()
 
 
 def _damage(found: dict[str, Any]) -> tuple[history.Damage, ...]:
-    """Verdicts that reconcile gave, in the demo's terms. Of two swapped records it names one."""
+    """The verdicts of reconcile as `Damage`. Of two swapped records it names one."""
     damage = set()
     for partition in found["partitions"]:
         number = partition["source"]["partition"]
@@ -140,7 +140,7 @@ def _damage(found: dict[str, Any]) -> tuple[history.Damage, ...]:
 
 
 def failed(result: Result) -> str:
-    """What was not as it should be; empty when all was."""
+    """What went wrong, in words; empty when nothing did."""
     if not result.agrees:
         return "the copy is not exact"
     if set(result.found) != set(history.DAMAGE):

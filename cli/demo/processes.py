@@ -1,4 +1,4 @@
-"""Child processes that never outlive the demo, and brokers that come back on the same port with the same data."""
+"""Child processes that end with the demo, and brokers that restart on the same port with the same data."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ STOP_S_MAX = 40.0
 
 
 class Child:
-    """A module as a process of its own, tethered to this one; its stderr is appended to `log`.
+    """A module as a process of its own that ends with this one; its stderr is appended to `log`.
 
-    It has a session of its own: ^C reaches the demo alone.
+    It has a session of its own, so that ^C in the terminal interrupts only the demo.
     """
 
     def __init__(self, arguments: Sequence[str], log: Path, env: Mapping[str, str] | None = None) -> None:
@@ -26,7 +26,7 @@ class Child:
         with log.open("ab") as stderr:
             self.process = subprocess.Popen(
                 # -P: a directory that the user happens to stand in must not shadow our modules
-                [sys.executable, "-P", "-m", "cli.demo.tether", *arguments],
+                [sys.executable, "-P", "-m", "cli.demo.die_with_parent", *arguments],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
@@ -39,12 +39,12 @@ class Child:
         return self.process.poll() is None
 
     def kill(self) -> None:
-        """SIGKILL, wait until it is gone, and let go of its pipes."""
+        """SIGKILL, wait until it has ended, and close its pipes."""
         self.process.kill()
         self._reap(None)
 
     def stop(self) -> int:
-        """SIGTERM; its exit code. Raises DemoFailed when it doesn't leave in time."""
+        """SIGTERM; its exit code. Raises DemoFailed when it doesn't end in time."""
         self.process.terminate()
         try:
             return self._reap(STOP_S_MAX)
@@ -68,13 +68,13 @@ class Child:
         return line
 
     def failed(self, what: str, lines: int = 15) -> DemoFailed:
-        """The error that says `what` it did, with the end of its log."""
+        """An error that says `what` the child did, with the last `lines` of its log."""
         text = self.log.read_text(errors="replace").splitlines()[-lines:]
         return DemoFailed("\n  ".join((f"{self._name} {what}", *text)))
 
 
 class BrokerProcess:
-    """An embedded broker as a process of its own, on a port that stays its own over restarts."""
+    """An embedded broker as a process of its own; it keeps its port over restarts."""
 
     def __init__(self, name: str, directory: Path) -> None:
         self._data, self._log = directory / name, directory / f"{name}.log"
@@ -94,7 +94,7 @@ class BrokerProcess:
         self._child.kill()
 
     def restart(self) -> None:
-        """Come back with the same data on the same port; returns when it accepts connections."""
+        """Start it again with the same data on the same port; returns when it accepts connections."""
         self._child = self._start()
         self.ready()
 

@@ -1,4 +1,4 @@
-"""When who is killed. Pure: a seed makes the schedule."""
+"""The schedule of kills, drawn from a seed. Pure."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ HEAD_S = 1.0  # the first kill comes after this
 AT_WORK_S = (0.05, 0.5)  # how long a worker has committed before it is killed
 NTH = (3, 12)  # at which arrival at its step a worker kills itself
 DANGEROUS = ("after_end_txn", "before_end_txn")
-"""Where the weaker modes fail. After the end of the transaction at_most_once has committed the position and not
-yet written the records: they are lost. Before it at_least_once has written the records and not yet committed the
-position: they are written again. exactly_once has nothing between the two."""
+"""Failpoints at which the weaker modes fail. After the end of the transaction at_most_once has committed the position
+and not yet written the records: they are lost. Before it at_least_once has written the records and not yet committed
+the position: they are written again. exactly_once has nothing between the two."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerKill:
     """One SIGKILL of the worker.
 
-    With a `point` (EOS_FAILPOINTS) it kills itself there; without, the demo kills it `at_s` into the flow of data,
-    but not before it has been committing for `at_work_s`.
+    With a `point` (EOS_FAILPOINTS) it kills itself there; without, the demo kills it `at_s` seconds after the load has
+    begun, but not before it has been committing for `at_work_s`.
     """
 
     at_s: float

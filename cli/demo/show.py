@@ -1,4 +1,4 @@
-"""What a person or a program sees: a live table or lines of JSON, and the result."""
+"""Output of the demo: a live table or lines of JSON, and the result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cli.demo.compare import Verdict
 from cli.demo.model import Outcome, Progress, Settings
 
 NAMED_MAX = 5  # faults that are named one by one
-TOLD_MAX = 4  # lines of what has happened, in the live view
+EVENTS_MAX = 4  # lines of what has happened, in the live view
 LINE_EVERY_S = 0.5
 FAULTS = ("lost", "doubled", "reordered", "altered")
 
@@ -34,13 +34,13 @@ def lines(settings: Settings) -> Callable[[Progress], None]:
 
     def line(progress: Progress) -> None:
         nonlocal last
-        phase, told, seconds = last
-        if (progress.phase, len(progress.told)) == (phase, told) and progress.seconds < seconds + LINE_EVERY_S:
+        phase, events, seconds = last
+        if (progress.phase, len(progress.events)) == (phase, events) and progress.seconds < seconds + LINE_EVERY_S:
             return
-        last = (progress.phase, len(progress.told), progress.seconds)
-        happened = progress.told[-1] if len(progress.told) > told else ""
-        fields = {**asdict(progress), "told": happened}
-        click.echo(json.dumps({"event": "progress", "delivery": settings.delivery, **fields}))
+        last = (progress.phase, len(progress.events), progress.seconds)
+        happened = progress.events[-1] if len(progress.events) > events else ""
+        fields = {name: value for name, value in asdict(progress).items() if name != "events"}
+        click.echo(json.dumps({"event": "progress", "delivery": settings.delivery, **fields, "happened": happened}))
 
     return line
 
@@ -59,7 +59,7 @@ def progress_table(progress: Progress, settings: Settings) -> Table:
         f"{progress.worker_kills}/{settings.kills}",
         f"{progress.broker_kills}/{settings.broker_kills}",
     )
-    table.caption = "\n".join(progress.told[-TOLD_MAX:])
+    table.caption = "\n".join(progress.events[-EVENTS_MAX:])
     return table
 
 
@@ -77,19 +77,19 @@ def verdict_lines(outcome: Outcome, settings: Settings) -> list[str]:
     """The result in words, and the first of each partition's faults by name."""
     kills = f"{outcome.worker_kills} worker kills and {outcome.broker_kills} broker kills"
     slowest = f"; slowest recovery {max(outcome.recoveries_s):.1f} s" if outcome.recoveries_s else ""
-    said = "Nothing lost, doubled, reordered or altered" if outcome.total.exact else "NOT exactly once"
-    told = [f"{said}: {kills} in {outcome.seconds:.0f} s (seed {settings.seed}){slowest}."]
+    result = "Nothing lost, doubled, reordered or altered" if outcome.total.exact else "NOT exactly once"
+    said = [f"{result}: {kills} in {outcome.seconds:.0f} s (seed {settings.seed}){slowest}."]
     for (topic, number), verdict in sorted(outcome.verdicts.items()):
         for fault in FAULTS:
             names = [name.decode(errors="replace")[:40] for name in getattr(verdict, fault)]
             if names:
                 more = ", …" if len(names) > NAMED_MAX else ""
-                told.append(f"{topic}-{number}: {len(names)} {fault}: {', '.join(names[:NAMED_MAX])}{more}")
-    return told
+                said.append(f"{topic}-{number}: {len(names)} {fault}: {', '.join(names[:NAMED_MAX])}{more}")
+    return said
 
 
 def comparison_table(outcomes: Mapping[str, Outcome]) -> Table:
-    """What each delivery mode is worth under the same kills."""
+    """The faults of each delivery mode under the same kills."""
     table = _table("the same seeded kills under three delivery modes", "delivery")
     for mode, outcome in outcomes.items():
         table.add_row(mode, *_cells(outcome.total))
@@ -97,15 +97,15 @@ def comparison_table(outcomes: Mapping[str, Outcome]) -> Table:
 
 
 def comparison_lines(outcomes: Mapping[str, Outcome], settings: Settings) -> list[str]:
-    """Where the kills fell, and what they took to recover from."""
-    told = [
+    """At which steps the kills came, and how many there were in each mode."""
+    said = [
         f"Of each three worker kills one came right after a transaction's end, one right before it, one at a random "
         f"moment (seed {settings.seed})."
     ]
     for mode, outcome in outcomes.items():
         kills = f"{outcome.worker_kills} worker kills, {outcome.broker_kills} broker kills"
-        told.append(f"{mode}: {kills} in {outcome.seconds:.0f} s")
-    return told
+        said.append(f"{mode}: {kills} in {outcome.seconds:.0f} s")
+    return said
 
 
 def summary(outcome: Outcome) -> dict[str, float]:

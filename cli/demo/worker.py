@@ -1,4 +1,4 @@
-"""The replicator as a process that is killed and started again, and what its log says of its work."""
+"""`eos-replicate run` as a process that is killed and restarted, and what its log says that it has committed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cli.demo.processes import Child
 
 
 class Worker:
-    """`eos-replicate run`; call `look` often: it takes in what the log says since the last time."""
+    """`eos-replicate run`; call `read_log` often: it reads what the log has gained since the last call."""
 
     def __init__(self, flow_file: Path, log: Path, flow: str = "") -> None:
         """`flow`: only this one of the file."""
@@ -24,11 +24,11 @@ class Worker:
         self.copied = 0  # records of all transactions that it says are committed
         self.recoveries_s: list[float] = []  # from a SIGKILL to the first commit with records after it
         self.committing_since: float | None = None  # by the monotonic clock; None until its first commit
-        self.reading = False  # it has a position: before, a SIGTERM may meet a Python that is still starting
+        self.has_position = False  # before it has one, a SIGTERM may meet a Python that is still starting
 
     def start(self, point: str = "") -> None:
-        """A new process; `point` is the fail point at which it kills itself."""
-        self.committing_since, self.reading = None, False
+        """A new process; `point` is the failpoint at which it kills itself."""
+        self.committing_since, self.has_position = None, False
         arguments = ["cli.main", "run", "-c", str(self.flow_file), "--log-format", "json"]
         arguments += ["--flow", self._flow] if self._flow else []
         self._child = Child(arguments, self._log, {"EOS_FAILPOINTS": point})
@@ -39,7 +39,7 @@ class Worker:
         assert self._child is not None, "start comes first"
         return self._child
 
-    def look(self) -> None:
+    def read_log(self) -> None:
         """Read the new whole lines of its log."""
         with self._log.open("rb") as log:
             log.seek(self._read_bytes)
@@ -48,7 +48,7 @@ class Worker:
         self._read_bytes += len(whole)
         for line in whole.splitlines():
             event = logged(line)
-            self.reading = self.reading or event.get("event") == "lane_started"
+            self.has_position = self.has_position or event.get("event") == "lane_started"
             records = int(event["records"]) if event.get("event") == "committed" else 0
             self.copied += records
             if records and self.committing_since is None:
@@ -62,7 +62,7 @@ class Worker:
         self._gone()
 
     def has_killed_itself(self) -> bool:
-        """Whether it is gone by its fail point. Raises DemoFailed for any other end."""
+        """Whether its failpoint has killed it. Raises DemoFailed if it ended in any other way."""
         if self.child.running():
             return False
         if self.child.process.returncode != -signal.SIGKILL:
@@ -71,18 +71,18 @@ class Worker:
         return True
 
     def _gone(self) -> None:
-        self.look()
-        self._read_bytes = self._log.stat().st_size  # a line that was cut off has no other half
+        self.read_log()
+        self._read_bytes = self._log.stat().st_size  # the rest of a line that the kill cut off will never come
         self._gone_at = time.monotonic()
 
     def ended(self) -> DemoFailed:
-        """The error of one that has ended by itself."""
+        """An error for a worker that has ended by itself."""
         return self.child.failed(f"ended by itself with {self.child.process.wait()}")
 
     def stop(self) -> None:
         """SIGTERM: it finishes its transaction. Raises DemoFailed unless it ends with 0."""
         code = self.child.stop()
-        self.look()
+        self.read_log()
         if code != 0:
             raise self.child.failed(f"was asked to stop and ended with {code}")
 

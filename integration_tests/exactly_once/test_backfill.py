@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import uuid
 from collections.abc import Iterator
@@ -13,10 +14,10 @@ from integration_tests.conftest import MakeCopying
 from integration_tests.harness import clients
 from integration_tests.harness.copying import Copying
 from integration_tests.harness.jobs import Threads, backfill
-from replicator.backfill import Bound
-from replicator.bounded import copy_range
-from replicator.errors import ConfigError, Incident, Superseded
-from replicator.planes.contract import Partition
+from replicator.jobs.backfill import Bound
+from replicator.jobs.range_copy import copy_range
+from replicator.model.errors import ConfigError, Incident, TakenOver
+from replicator.model.partition import Partition
 
 RANGE = 300  # offsets: some thousand records make several rounds
 
@@ -54,7 +55,7 @@ def test_back_and_forth_between_live_and_backfill_while_the_source_is_written(ma
             worker = copying.running()
             worker.wait_event("committed")
             refused, _ = backfill(copying, offsets_max=RANGE)
-            with pytest.raises(Superseded, match=r"live worker holds it.*--take-over"):
+            with pytest.raises(TakenOver, match=r"live worker holds it.*--take-over"):
                 refused.check()
             engine = Threads()
             job, _ = backfill(copying, offsets_max=10 * RANGE, take_over=True)
@@ -62,7 +63,7 @@ def test_back_and_forth_between_live_and_backfill_while_the_source_is_written(ma
             job.run(engine)
             engine.close()
             assert worker.wait_exit() == 5, worker.tail()
-            assert "has taken over" in worker.seen("lane_ended")[0]["detail"]
+            assert re.search("takes over|taken over", worker.seen("flow_ended")[0]["detail"])
         worker = copying.running()
     copying.finish(worker)
     job, _ = backfill(copying)
@@ -74,12 +75,12 @@ def test_a_backfill_that_died_is_begun_again_and_a_daemon_waits_for_it(copying: 
     copying.load.mixed(2_000)
     stuck, on = threading.Event(), threading.Event()
 
-    def reach(step: str) -> None:
+    def failpoint(step: str) -> None:
         if step == "before_offsets":
             stuck.set()
             assert on.wait(60)
 
-    dead = Threads(reach)
+    dead = Threads(failpoint)
     first, _ = backfill(copying, offsets_max=RANGE)
     first.check()
     with ThreadPoolExecutor(1) as pool:
@@ -94,7 +95,7 @@ def test_a_backfill_that_died_is_begun_again_and_a_daemon_waits_for_it(copying: 
         summary = again.run(engine)
         assert all(outcome.done for outcome in summary.partitions.values())
         on.set()
-        with pytest.raises(Superseded, match="has taken over"):
+        with pytest.raises(TakenOver, match="has taken over"):
             running.result(60)
     dead.close()
     engine.close()
@@ -106,7 +107,7 @@ def test_two_attempts_at_a_range_meet(copying: Copying) -> None:
     copying.load.mixed(2_000)
     stuck, on = threading.Event(), threading.Event()
 
-    def reach(step: str) -> None:
+    def failpoint(step: str) -> None:
         if step == "before_end_txn" and not stuck.is_set():
             stuck.set()
             assert on.wait(60)
@@ -117,7 +118,7 @@ def test_two_attempts_at_a_range_meet(copying: Copying) -> None:
         def run(self, tasks):  # type: ignore[no-untyped-def]
             if all(task.start == task.end for task in tasks):
                 return super().run(tasks)  # claims
-            slow = [self._pool.submit(copy_range, task, reach) for task in tasks]
+            slow = [self._pool.submit(copy_range, task, failpoint) for task in tasks]
             assert stuck.wait(60)
             with ThreadPoolExecutor(len(tasks)) as others:
                 fast = list(others.map(copy_range, tasks))
@@ -287,16 +288,16 @@ def test_a_topic_that_goes_while_it_is_copied_is_named(copying: Copying) -> None
     job.check()
     gone = threading.Lock()
 
-    def reach(step: str) -> None:
+    def failpoint(step: str) -> None:
         if step == "after_end_txn" and gone.acquire(blocking=False):
             clients.delete_topic(copying.source, copying.topic)
 
-    engine = Threads(reach)
+    engine = Threads(failpoint)
     summary = job.run(engine)
     engine.close()
     incidents = [outcome.incident for outcome in summary.partitions.values() if not outcome.done]
     assert incidents
-    assert {incident.name for incident in incidents if incident is not None} == {"source_topic_gone"}
+    assert {incident.name for incident in incidents if incident is not None} == {"source_topic_deleted"}
     later, _ = backfill(copying)
     with pytest.raises(Incident, match=f"unknown_source_topic.*{copying.topic}"):
         later.check()

@@ -1,4 +1,4 @@
-"""The target's disk is full: the flow waits within its bounds, and goes on when there is room again."""
+"""The target's disk is full: the flow waits within its bounds, and goes on when there is disk space again."""
 
 from __future__ import annotations
 

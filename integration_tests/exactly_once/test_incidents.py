@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from confluent_kafka import TopicPartition
+from kio.records.schema import Record
 
 from integration_tests.conftest import MakeCopying
 from integration_tests.harness import clients, raw
@@ -39,7 +40,7 @@ def ends_with(worker: Replicator, *names: str) -> None:
     ids=["not UTF-8", "a lone surrogate", "timestamp 0"],
 )
 def test_a_record_that_the_client_library_can_not_carry_stops_its_partition_before_it(
-    make_copying: MakeCopying, bad: raw.Record, name: str
+    make_copying: MakeCopying, bad: Record, name: str
 ) -> None:
     copying = make_copying(partitions=2)
     for value in (b"1", b"2"):
@@ -108,7 +109,7 @@ def test_records_deleted_before_they_were_copied_are_told_and_not_skipped(make_c
     clients.put(clients.producer(copying.source), copying.topic, *[b"%d" % number for number in range(10)])
     end = clients.stable_end(copying.source, copying.topic)
     clients.delete_records(copying.source, copying.topic, 0, end - 2)
-    ends_with(copying.run(), "source_records_gone", "source_offset_gone")
+    ends_with(copying.run(), "source_records_gone")
     assert len(written(copying)) == copying.load.committed
 
 
@@ -129,7 +130,7 @@ def test_a_target_topic_that_was_made_again_under_the_running_worker_is_an_incid
     clients.delete_topic(copying.target, copying.copy)
     clients.create_topic(copying.target, copying.copy)
     copying.load.mixed(50)
-    ends_with(worker, "target_topic_recreated", "target_lost_data", "position_missing")
+    ends_with(worker, "target_topic_recreated", "target_lost_data", "position_expired")
     assert written(copying) == [], "a hole: records were written to the new topic as if nothing had happened"
 
 
@@ -138,7 +139,7 @@ def test_a_position_that_expired_is_not_taken_for_a_new_partition(make_copying: 
     copied_once(copying)
     admin = clients.admin(copying.target)
     admin.delete_consumer_groups([copying.group])[copying.group].result(clients.TIMEOUT_S)
-    ends_with(copying.run(), "position_missing")
+    ends_with(copying.run(), "position_expired")
     assert len(written(copying)) == copying.load.committed
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from integration_tests.harness.broker import BrokerHandle
 from integration_tests.harness.copying import Copying
+from tests.budget import budget
 
 
 def test_the_target_is_killed_under_a_running_worker(copying: Copying, target: BrokerHandle) -> None:
     worker = copying.running()
     with copying.writing():
-        for _ in range(2):
+        for _ in range(budget(1, 4)):
             mark = worker.mark()
             worker.wait_event("committed", after=mark)
             target.kill()
@@ -20,7 +21,7 @@ def test_the_target_is_killed_under_a_running_worker(copying: Copying, target: B
 
 
 def test_the_target_is_killed_inside_a_transaction(copying: Copying, target: BrokerHandle) -> None:
-    for step in ("before_offsets", "before_end_txn"):
+    for step in budget(("before_end_txn",), ("before_offsets", "before_end_txn")):
         copying.load.mixed(300)  # the worker before may have committed all there was
         worker = copying.run(f"{step}@1=stop")
         worker.wait_stopped()

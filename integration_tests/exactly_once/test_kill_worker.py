@@ -9,15 +9,15 @@ import pytest
 from integration_tests.conftest import MakeCopying
 from integration_tests.harness.copying import Copying
 
-OPENING = ("fenced", "claimed")
+LANE_START = ("fenced", "claimed")
 COPY = ("before_send", "mid_batch", "before_flush", "before_offsets", "before_end_txn", "after_end_txn")
 
 
-@pytest.mark.parametrize("step", OPENING + COPY)
+@pytest.mark.parametrize("step", LANE_START + COPY)
 def test_a_worker_killed_at_any_step_loses_and_doubles_nothing(copying: Copying, step: str) -> None:
     """Killed in its first transactions, killed again right after the restart, then left alone."""
     copying.load.mixed(300)
-    first = "1" if step in OPENING else "2"
+    first = "1" if step in LANE_START else "2"
     for number in (first, "1"):
         with copying.writing():
             worker = copying.run(f"{step}@{number}=kill")
@@ -59,6 +59,20 @@ def test_a_second_worker_takes_over_and_the_first_one_leaves(copying: Copying) -
         assert first.wait_exit() == 5, first.tail()
         second.wait_event("committed")
     assert first.seen("fenced")
+    copying.finish(second)
+
+
+def test_an_idle_worker_notices_that_another_one_has_taken_over(make_copying: MakeCopying) -> None:
+    """Nothing is to be written, so nothing tells it that it was fenced: it looks once in a discovery interval."""
+    copying = make_copying(limits={"discovery_interval_ms": 1_000})
+    copying.load.mixed(100)
+    first = copying.running()
+    copying.wait_copied()
+    second = copying.running()
+    second.wait_event("lane_started")
+    assert first.wait_exit() == 5, first.tail()
+    assert "has taken over" in first.seen("flow_ended")[0]["detail"]
+    copying.load.mixed(100)
     copying.finish(second)
 
 

@@ -9,7 +9,7 @@ import pytest
 from integration_tests.conftest import MakeCopying
 from integration_tests.harness.proxy import Action, Proxy, Side
 
-SUPERSEDED = 5
+TAKEN_OVER = 5
 PARTITIONS = 6
 
 
@@ -21,7 +21,7 @@ def test_lanes_become_more_and_fewer_under_a_running_process(make_copying: MakeC
         for generation, lanes in ((2, 3), (3, 2)):
             copying.file.write(lanes=lanes)
             successor = copying.run()
-            assert worker.wait_exit() == SUPERSEDED, worker.tail()
+            assert worker.wait_exit() == TAKEN_OVER, worker.tail()
             successor.wait_event("generation_opened", generation=generation, lanes=lanes)
             for lane in range(lanes):
                 successor.wait_event("lane_started", lane=lane, generation=generation)
@@ -39,7 +39,7 @@ def test_the_process_that_changed_the_lanes_is_killed(make_copying: MakeCopying,
         first.wait_event("committed")
         copying.file.write(lanes=3)
         second = copying.run(f"{step}@2=kill")
-        assert first.wait_exit() == SUPERSEDED, first.tail()
+        assert first.wait_exit() == TAKEN_OVER, first.tail()
         assert second.wait_exit() == -signal.SIGKILL, second.tail()
         copying.file.write(lanes=2)
         third = copying.running()
@@ -68,6 +68,6 @@ def test_a_change_that_was_left_half_done_is_finished_by_the_next_process(
         third = copying.run()
         opened = third.wait_event("generation_opened")
         assert (opened["generation"], opened["lanes"]) == (generation, lanes), "2 is the one that was left half done"
-        assert first.wait_exit() == SUPERSEDED, first.tail()
+        assert first.wait_exit() == TAKEN_OVER, first.tail()
         third.wait_event("committed")
     copying.finish(third)

@@ -96,7 +96,7 @@ def test_any_other_message_of_a_transaction_is_lost(
         ("OffsetFetch", 1),
     ],
 )
-def test_a_message_of_the_opening_is_lost(make_copying: MakeCopying, proxy: Proxy, api: str, nth: int) -> None:
+def test_a_message_of_the_lane_start_is_lost(make_copying: MakeCopying, proxy: Proxy, api: str, nth: int) -> None:
     """The first topics that are created are the flow's own, then come the copies."""
     copying = make_copying(via=proxy.bootstrap, limits=LIMITS)
     copying.load.mixed(200)

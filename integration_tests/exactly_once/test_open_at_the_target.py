@@ -66,7 +66,7 @@ def test_a_transaction_that_was_over_when_its_abort_was_answered_stops_nothing(m
     assert written(copying, 1) == [b"%d" % number for number in range(100)]
 
 
-def test_an_aborted_record_that_the_position_vouches_for_is_an_incident(make_copying: MakeCopying) -> None:
+def test_an_aborted_record_that_the_position_covers_is_an_incident(make_copying: MakeCopying) -> None:
     """What a lost commit marker and a later abort leave behind."""
     copying = make_copying(partitions=1)
     copied_once(copying)
@@ -74,10 +74,10 @@ def test_an_aborted_record_that_the_position_vouches_for_is_an_incident(make_cop
     hidden = copying.target_ends()[0] - 1
     writer.abort_transaction(clients.TIMEOUT_S)
     position = clients.committed(copying.target, copying.group, copying.copy)
-    evidence = json.loads(position.metadata) | {"nt": hidden + 1}
+    evidence = json.loads(position.metadata or "") | {"nt": hidden + 1}
     client = clients.consumer(copying.target, group_id=copying.group)
-    vouching = TopicPartition(copying.copy, 0, position.offset, json.dumps(evidence, separators=(",", ":")))
-    client.commit(offsets=[vouching], asynchronous=False)
+    committed = TopicPartition(copying.copy, 0, position.offset, json.dumps(evidence, separators=(",", ":")))
+    client.commit(offsets=[committed], asynchronous=False)
     client.close()
     before = written(copying)
     copying.load.mixed(30)

@@ -13,10 +13,10 @@ from integration_tests.harness.broker import BrokerHandle
 from integration_tests.harness.repairing import killed, repair
 from integration_tests.harness.replicator import Replicator
 from integration_tests.spark.planted import Content, Planted, mixed, produce
-from replicator import checkpoint
-from replicator.errors import ConfigError, Superseded
-from replicator.planes.contract import Partition
-from replicator.repair_spans import Damage, Missing
+from replicator.jobs.repair_spans import Damage, Missing
+from replicator.model import checkpoint
+from replicator.model.errors import ConfigError, TakenOver
+from replicator.model.partition import Partition
 
 Plant = Callable[..., Planted]
 RECORDS = 400
@@ -29,7 +29,7 @@ def plant(source: BrokerHandle, target: BrokerHandle, tmp_path: Path) -> Plant:
     """Makes a flow whose transactions are small, with records on the source and what stands where its copy should."""
 
     def make(records: Sequence[Sequence[Content]], copies: Sequence[Sequence[Content]], **how: str) -> Planted:
-        planted = Planted(source, target, tmp_path, records, copies, **how)  # type: ignore[arg-type]
+        planted = Planted(source, target, tmp_path, records, copies, **how)
         planted.file.write(commit={"records_max": 20})
         return planted
 
@@ -82,9 +82,11 @@ def test_killed_anywhere_and_begun_again_it_copies_each_record_once(plant: Plant
     for number in range(2):
         assert copied(planted, number) == [*without(records, LOST), *(records[lost] for lost in LOST)]
         stands = clients.committed(planted.target, f"eos-replicate.{planted.file.flow}", planted.copy, number)
-        evidence = checkpoint.decode(stands.metadata)
+        evidence = checkpoint.decode(stands.metadata or "")
         assert (stands.offset, evidence.count) == (RECORDS, RECORDS)
-        assert evidence.next_target_offset == clients.read(planted.target, planted.copy, number)[-1].offset() + 1
+        last = clients.read(planted.target, planted.copy, number)[-1].offset()
+        assert last is not None
+        assert evidence.next_target_offset == last + 1
     again = repair(planted.file, damage)
     assert [found.copied for found in again.partitions.values()] == [0, 0]
     goes_on(planted, 2)
@@ -125,7 +127,7 @@ def test_what_was_found_must_still_be_so(plant: Plant) -> None:
     )
     found = {number: summary.partitions[at[number]].incident for number in range(4)}
     names = {number: incident.name if incident else None for number, incident in found.items()}
-    assert names == {0: "source_offset_gone", 1: "repair_outdated", 2: "repair_outdated", 3: "repair_record_gone"}
+    assert names == {0: "source_records_gone", 1: "repair_outdated", 2: "repair_outdated", 3: "repair_record_gone"}
     assert [len(copied(planted, number)) for number in range(4)] == [size, size, size, size + 20]
     assert "source offsets 3 to 3" in str(found[3])
 
@@ -137,7 +139,7 @@ def test_a_live_worker_is_not_stopped_unasked(plant: Plant) -> None:
     worker = Replicator(planted.file)
     try:
         worker.wait_event("lane_started")
-        with pytest.raises(Superseded, match=r"live worker holds it.*--take-over"):
+        with pytest.raises(TakenOver, match=r"live worker holds it.*--take-over"):
             repair(planted.file, damage)
         assert repair(planted.file, damage, take_over=True).partitions[Partition(planted.topic, 0)].copied == len(LOST)
         produce(planted.source, planted.topic, [records[:1]])  # its next commit shows the worker that it was replaced

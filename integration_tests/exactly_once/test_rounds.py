@@ -11,7 +11,7 @@ from integration_tests.harness import clients
 from integration_tests.harness.copying import Copying
 from integration_tests.harness.jobs import Threads
 from replicator import config
-from replicator.continuous import Continuous
+from replicator.jobs.continuous import Continuous
 
 
 def continuous(copying: Copying) -> Continuous:

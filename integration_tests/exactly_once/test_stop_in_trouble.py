@@ -18,7 +18,7 @@ STOP_S = 4.0
 LIMITS = {"stop_timeout_ms": int(STOP_S * 1_000)}  # below the request time-out: no request may be waited for
 SLOW = {**LIMITS, "request_timeout_ms": 20_000}
 UNDISTURBED = {**LIMITS, "discovery_interval_ms": 60_000}
-EXIT_S = 5.0  # Python, and closing clients, on a busy machine
+EXIT_S = 10.0  # Python, and closing clients, on a busy machine
 
 
 def stop(worker: Replicator) -> int:

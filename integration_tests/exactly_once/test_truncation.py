@@ -164,7 +164,7 @@ def test_a_worker_that_began_behind_an_aborted_tail_survives_a_restart_of_the_so
 def test_a_commit_that_came_under_a_later_epoch_than_its_records_is_not_taken_for_truncation(
     make_copying: MakeCopying, source: BrokerHandle
 ) -> None:
-    """The position behind its marker must not vouch with the records' epoch, which ends before the marker."""
+    """The position behind its marker must not carry the records' epoch, which ends before the marker."""
     copying = make_copying(partitions=1)
     writer = clients.transactional(copying.source, f"spanning-{copying.name}")
     writer.begin_transaction()

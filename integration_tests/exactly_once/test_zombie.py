@@ -26,7 +26,7 @@ def test_a_worker_that_wakes_up_after_its_successor_came_writes_nothing_more(
     zombie.resume()
     assert zombie.wait_exit() == 5, zombie.tail()
     ended = zombie.seen("lane_ended")
-    assert [event["kind"] for event in ended] == ["Superseded"], zombie.tail()
+    assert [event["kind"] for event in ended] == ["TakenOver"], zombie.tail()
     assert copying.target_ends() == ends, "the zombie wrote to the target"
     copying.load.mixed(100)  # its successor goes on, even if the zombie has fenced it on its way out
     copying.finish(successor)

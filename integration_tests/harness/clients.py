@@ -11,7 +11,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 90.0
 ON_ITS_WAY = {
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
@@ -56,6 +56,12 @@ def delete_topic(bootstrap: str, name: str) -> None:
     """Delete a topic."""
     client = admin(bootstrap)
     client.delete_topics([name], operation_timeout=TIMEOUT_S)[name].result(TIMEOUT_S)
+
+
+def recreate_topic(bootstrap: str, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
+    """Delete a topic and create another one under its name; returns once that one's leaders answer."""
+    delete_topic(bootstrap, name)
+    create_topic(bootstrap, name, partitions, configs)
 
 
 def grow_topic(bootstrap: str, name: str, partitions: int) -> None:

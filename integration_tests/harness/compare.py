@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-READ_S_MAX = 90.0
+READ_S_MAX = 180.0
 
 
-class Seen(NamedTuple):
+class ReadRecord(NamedTuple):
     """A record as a reader sees it, all of it but its offset."""
 
     key: bytes | None
@@ -45,7 +45,7 @@ class Verdict:
         return not (self.lost or self.doubled or self.reordered or self.altered) and self.source == self.target
 
 
-def judge(source: Sequence[Seen], target: Sequence[Seen]) -> Verdict:
+def judge(source: Sequence[ReadRecord], target: Sequence[ReadRecord]) -> Verdict:
     """Compare two lists of records.
 
     A name is lost if the target lacks it, doubled once for each copy too many; a record is altered if its name is
@@ -107,13 +107,13 @@ async def _wait_key(bootstrap: str, topic: str, partitions: int, key: bytes, tim
 
 async def _both(
     source: str, topic: str, target: str, copy: str, partitions: int, starts: Sequence[int]
-) -> list[list[list[Seen]]]:
+) -> list[list[list[ReadRecord]]]:
     async with asyncio.timeout(READ_S_MAX):
         return [await _read(source, topic, partitions, starts), await _read(target, copy, partitions)]
 
 
-async def _read(bootstrap: str, topic: str, partitions: int, froms: Sequence[int] = ()) -> list[list[Seen]]:
-    found: list[list[Seen]] = [[] for _ in range(partitions)]
+async def _read(bootstrap: str, topic: str, partitions: int, froms: Sequence[int] = ()) -> list[list[ReadRecord]]:
+    found: list[list[ReadRecord]] = [[] for _ in range(partitions)]
     async with _reader(bootstrap) as reader:
         assigned = _assign(reader, topic, partitions)
         ends = await reader.end_offsets(assigned)
@@ -126,7 +126,7 @@ async def _read(bootstrap: str, topic: str, partitions: int, froms: Sequence[int
             for batch in (await reader.getmany(*waiting, timeout_ms=200)).values():
                 for record in batch:
                     headers = tuple((key, value) for key, value in record.headers)
-                    found[record.partition].append(Seen(record.key, record.value, headers, record.timestamp))
+                    found[record.partition].append(ReadRecord(record.key, record.value, headers, record.timestamp))
             for at in list(waiting):
                 if await reader.position(at) >= ends[at]:
                     waiting.discard(at)

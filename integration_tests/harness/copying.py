@@ -13,10 +13,10 @@ from typing import Any
 from confluent_kafka import TopicPartition
 
 from integration_tests.harness import clients
-from integration_tests.harness.broker import BrokerHandle
+from integration_tests.harness.broker import HasAddress
 from integration_tests.harness.compare import Verdict, assert_exact, compare, wait_key
 from integration_tests.harness.load import Load
-from integration_tests.harness.replicator import FlowFile, Replicator
+from integration_tests.harness.replicator import FlowFile, Login, Replicator
 
 PARTITIONS = 3
 PACE_S = 0.02  # between two steps of a writer in the background, so that it leaves the machine to the others
@@ -27,18 +27,19 @@ class Copying:
 
     def __init__(
         self,
-        source: BrokerHandle,
-        target: BrokerHandle,
+        source: HasAddress,
+        target: HasAddress,
         directory: Path,
         *,
-        via: str = "",
-        source_via: str = "",
+        via: Login = "",
+        source_via: Login = "",
         partitions: int = PARTITIONS,
         seed: int = 1,
         source_configs: dict[str, str] | None = None,
         **settings: Any,
     ) -> None:
-        """`via` and `source_via` are what the flow uses for the clusters' addresses, e.g. a proxy's."""
+        """`via` and `source_via` are what the flow uses instead of the clusters' addresses: a proxy's, or the client
+        properties of a user."""
         self.name = f"flow-{uuid.uuid4().hex[:8]}"
         self.topic, self.copy = f"{self.name}.in", f"{self.name}.in.copy"
         self.source, self.target, self.partitions = source.bootstrap, target.bootstrap, partitions
@@ -126,6 +127,17 @@ class Copying:
             return [found.offset for found in client.committed(asked, timeout=clients.TIMEOUT_S)]
         finally:
             client.close()
+
+    def wait_offsets(self, expected: Sequence[int], timeout_s: float) -> float:
+        """Return once the flow's positions are these; how long that took in seconds."""
+        began = time.monotonic()
+        while (found := self.wait_stable()) != list(expected):
+            late = time.monotonic() - began
+            assert late < timeout_s, (
+                f"positions {found} after {late:.0f} s, not {expected}\n{self._processes[-1].tail()}"
+            )
+            time.sleep(PACE_S)
+        return time.monotonic() - began
 
     def wait_positions(self) -> None:
         """Return once the flow's positions have reached the ends of the source."""

@@ -29,7 +29,7 @@ class Cramped(BrokerHandle, Protocol):
         """From now on no file can grow."""
 
     def free_disk(self) -> None:
-        """There is room again."""
+        """There is disk space again."""
 
 
 class CrampedEmbedded(EmbeddedBroker):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import threading
@@ -11,7 +12,7 @@ from pathlib import Path
 from integration_tests.harness.broker import SHORT_SESSIONS, Kind, free_port, wait_ready
 from integration_tests.harness.cutting import FIRST_SEGMENT, batches_below
 
-START_S_MAX = 30.0
+START_S_MAX = 90.0
 
 
 class EmbeddedBroker:
@@ -69,6 +70,14 @@ class EmbeddedBroker:
     def restart(self) -> None:
         """See `BrokerHandle`."""
         self.start()
+
+    def suspend(self) -> None:
+        """See `BrokerHandle`."""
+        self._running.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """See `BrokerHandle`."""
+        self._running.send_signal(signal.SIGCONT)
 
     def terminate(self, timeout_s: float = 20.0) -> int:
         """SIGTERM; its exit code."""

@@ -41,7 +41,7 @@ listeners=http://127.0.0.1:$port
 """)
 
 
-def run(main_class: str, *arguments: str, timeout_s: float = 60.0) -> str:
+def run(main_class: str, *arguments: str, timeout_s: float = 240.0) -> str:
     """What a program writes on stdout. Raises CalledProcessError with all its output, or TimeoutExpired."""
     command = ["docker", "run", "--rm", "--network", "host", "--entrypoint", "java", IMAGE, HEAP, *QUICK]
     command += ["-cp", LIBRARIES, main_class, *arguments]

@@ -10,12 +10,12 @@ import structlog
 
 from integration_tests.harness.copying import Copying
 from replicator import config
-from replicator.backfill import Backfill, Request
-from replicator.bounded import RangeDone, RangeTask, copy_range
-from replicator.engine import Cancelled, Standing
-from replicator.failpoints import Reach, nothing
-from replicator.planes.contract import Partition
-from replicator.ranges import Range
+from replicator.failpoints import Failpoint, nothing
+from replicator.jobs.backfill import Backfill, BackfillRequest
+from replicator.jobs.engine import Cancelled, PartitionProgress
+from replicator.jobs.range_copy import RangeDone, RangeTask, copy_range
+from replicator.jobs.ranges import Range
+from replicator.model.partition import Partition
 
 
 class Threads:
@@ -23,15 +23,15 @@ class Threads:
 
     slots = 2
 
-    def __init__(self, reach: Reach = nothing) -> None:
-        self._reach, self._cancelled = reach, threading.Event()
+    def __init__(self, failpoint: Failpoint = nothing) -> None:
+        self._failpoint, self._cancelled = failpoint, threading.Event()
         self._pool = ThreadPoolExecutor(self.slots)
         self.rounds: list[list[RangeTask]] = []
 
     def run(self, tasks: Sequence[RangeTask]) -> list[RangeDone]:
         """See the protocol."""
         self.rounds.append(list(tasks))
-        futures = [self._pool.submit(copy_range, task, self._reach) for task in tasks]
+        futures = [self._pool.submit(copy_range, task, self._failpoint) for task in tasks]
         over = threading.Semaphore(0)
         for future in futures:
             future.add_done_callback(lambda _: over.release())
@@ -55,21 +55,23 @@ class Remembering:
 
     def __init__(self) -> None:
         self.ranges: list[Range] = []
-        self.standings: dict[Partition, Standing] = {}
+        self.progress: dict[Partition, PartitionProgress] = {}
         self.done: list[RangeDone] = []
 
-    def planned(self, generation: int, ranges: Sequence[Range], standings: Mapping[Partition, Standing]) -> None:
+    def planned(
+        self, generation: int, ranges: Sequence[Range], progress: Mapping[Partition, PartitionProgress]
+    ) -> None:
         """See the protocol."""
         self.ranges = list(ranges)
 
     def round_began(self, number: int, tasks: int) -> None:
         """See the protocol."""
 
-    def moved(self, standings: Mapping[Partition, Standing]) -> None:
+    def moved(self, progress: Mapping[Partition, PartitionProgress]) -> None:
         """See the protocol."""
-        self.standings = dict(standings)
+        self.progress = dict(progress)
 
-    def unseen(self, reason: str) -> None:
+    def positions_unknown(self, reason: str) -> None:
         """See the protocol."""
 
     def round_ended(self, number: int, ranges: Sequence[Range], done: Sequence[RangeDone]) -> None:
@@ -78,8 +80,8 @@ class Remembering:
 
 
 def backfill(copying: Copying, **request: object) -> tuple[Backfill, Remembering]:
-    """A backfill of the flow of `copying`; keywords as of `Request`."""
+    """A backfill of the flow of `copying`; keywords as of `BackfillRequest`."""
     loaded = config.load(copying.file.path)
     seen = Remembering()
     flow = loaded.flows[copying.file.flow]
-    return Backfill(flow, loaded, Request(**request), seen, structlog.get_logger()), seen  # type: ignore[arg-type]
+    return Backfill(flow, loaded, BackfillRequest(**request), seen, structlog.get_logger()), seen  # type: ignore[arg-type]

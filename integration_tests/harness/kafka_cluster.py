@@ -10,10 +10,9 @@ from testcontainers.core.config import testcontainers_config
 from testcontainers.core.container import DockerContainer
 
 from integration_tests.harness import raw
-from integration_tests.harness.broker import LOOK_S, READY_S_MAX, free_port, wait_leaders, wait_ready
+from integration_tests.harness.broker import POLL_S, READY_S_MAX, free_port, wait_leaders, wait_ready
 from integration_tests.harness.kafka_container import CONTROLLER, CONTROLLER_PORT, IMAGE, SETTINGS
 
-QUICK_START = "-XX:TieredStopAtLevel=1"  # for the virtual machine
 HEAP_MIB = 224
 CLIENT_PORTS, INNER_PORTS = 9200, 9300  # plus the broker's id: they share one network
 
@@ -33,7 +32,6 @@ class KafkaCluster:
         self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in ports.values())
         common = {
             **SETTINGS,
-            "JAVA_TOOL_OPTIONS": QUICK_START,
             "KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR": str(brokers),
             "KAFKA_TRANSACTION_STATE_LOG_REPLICATION_FACTOR": str(brokers),
             "KAFKA_OFFSETS_TOPIC_NUM_PARTITIONS": "1",
@@ -69,7 +67,7 @@ class KafkaCluster:
         deadline = time.monotonic() + READY_S_MAX
         while (known := set(admin.list_topics(timeout=READY_S_MAX).brokers)) != set(self._ids):
             assert time.monotonic() < deadline, f"only brokers {sorted(known)} are registered"
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
 
     def kill(self, broker: int) -> None:
         """SIGKILL, for good. The controller is told: it would wait for the end of the broker's session."""

@@ -27,7 +27,9 @@ from integration_tests.harness import raw
 from integration_tests.harness.broker import SHORT_SESSIONS, Kind, free_port, wait_leaders, wait_ready
 from integration_tests.harness.cutting import FIRST_SEGMENT, batches_below
 
-IMAGE = "apache/kafka:4.3.0"
+IMAGE = os.environ.get("EOS_KAFKA_IMAGE") or "apache/kafka:4.3.0"
+QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For the virtual machine: a test's broker lives for minutes and is killed and started often. It compiles little."""
 CLIENT_PORT, CONTROLLER_PORT = 9092, 9093
 CONTROLLER_ID, BROKER_ID = 100, 1
 DATA = "/tmp/eos-data"
@@ -40,6 +42,7 @@ exec /etc/kafka/docker/run
 """
 
 SETTINGS = {
+    "JAVA_TOOL_OPTIONS": QUICK_START,
     "KAFKA_CONTROLLER_QUORUM_VOTERS": f"{CONTROLLER_ID}@localhost:{CONTROLLER_PORT}",
     "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
     "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "PLAINTEXT:PLAINTEXT,BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT",
@@ -160,6 +163,14 @@ class KafkaContainer:
         raw.unregister_broker(self._controller_address, BROKER_ID)
         self._docker.start()
         self.wait()
+
+    def suspend(self) -> None:
+        """See `BrokerHandle`."""
+        self._docker.pause()
+
+    def resume(self) -> None:
+        """See `BrokerHandle`."""
+        self._docker.unpause()
 
     def cut_log(self, topic: str, topic_id: uuid.UUID, partition: int, offset: int) -> None:
         """See `BrokerHandle`. A log that was not closed is recovered at the start: Kafka makes its indexes anew."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from confluent_kafka import KafkaError, Message, Producer
@@ -19,6 +19,12 @@ from integration_tests.harness.clients import TIMEOUT_S, producer, transactional
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 EPOCH_MS = 1_700_000_000_000
 Headers = list[tuple[str, str | bytes | None]]
+HEADERS: tuple[Headers, ...] = (
+    [],
+    [("once", b"1")],
+    [("twice", b"1"), ("twice", b"2"), ("", b"")],
+    [("null", None), ("ключ", b"\xff")],
+)
 
 
 class Load:
@@ -98,10 +104,7 @@ class Load:
             (b"", name + padding),
         )
         key, value = self._random.choice(shapes)
-        headers: Headers = self._random.choice(
-            ([], [("once", b"1")], [("twice", b"1"), ("twice", b"2"), ("", b"")], [("null", None), ("ключ", b"\xff")])
-        )
-        return key, value, headers
+        return key, value, self._random.choice(HEADERS)
 
     def _produce(
         self, client: Producer, partition: int, key: bytes | None, value: bytes | None, headers: Headers
@@ -119,3 +122,35 @@ class Load:
         left = client.flush(TIMEOUT_S)
         assert not self._failed, f"the load itself failed: {self._failed}"
         assert left == 0, f"{left} records of the load without ack"
+
+
+def fill(
+    bootstrap: str,
+    topic: str,
+    counts: Sequence[int],
+    record: Callable[[int, int], tuple[bytes | None, bytes | None]],
+    **properties: object,
+) -> None:
+    """Write many records as fast as it goes.
+
+    Args:
+        bootstrap: the cluster's address.
+        topic: where to.
+        counts: how many, by partition.
+        record: key and value of a partition's n-th record.
+        properties: of the producer, with underscores for dots.
+    """
+    failed: list[KafkaError] = []
+
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            failed.append(error)
+
+    client = producer(bootstrap, linger_ms=5, queue_buffering_max_messages=sum(counts) + 1, **properties)
+    for partition, count in enumerate(counts):
+        for number in range(count):
+            key, value = record(partition, number)
+            client.produce(topic, value, key, partition, on_delivery=delivered)
+    left = client.flush(TIMEOUT_S)
+    assert not failed, f"refused: {failed[0]}"
+    assert left == 0, f"{left} records without ack"

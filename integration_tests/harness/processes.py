@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 WAIT_S_MAX = 180.0
-LOOK_S = 0.05
+POLL_S = 0.05
 
 
 class Process(NamedTuple):
@@ -53,4 +53,4 @@ def wait_until(fits: Callable[[], object], meaning: str, report: Callable[[], st
     deadline = time.monotonic() + WAIT_S_MAX
     while not fits():
         assert time.monotonic() < deadline, f"not within {WAIT_S_MAX} s: {meaning}\n{report()}"
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from integration_tests.harness import addresses, frames
 
-HIT_S_MAX = 30.0
+HIT_S_MAX = 90.0
 FRAME_BYTES_MAX = 256 * 1024 * 1024
 
 

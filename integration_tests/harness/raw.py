@@ -17,7 +17,7 @@ from kio.static.constants import EntityType
 from embedded_broker.wire import schema
 
 PRODUCE, VERSION, UNREGISTER_BROKER = 0, 7, 64
-TIMEOUT_S = 10.0
+TIMEOUT_S = 60.0
 EPOCH = datetime.fromtimestamp(0, UTC)
 
 

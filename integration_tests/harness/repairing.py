@@ -13,15 +13,17 @@ import structlog
 
 from integration_tests.harness.replicator import FAILPOINTS, FlowFile
 from replicator import config, failpoints
-from replicator.planes.contract import Partition
-from replicator.repair import Repair, Summary
-from replicator.repair_spans import Damage, Missing, Request
+from replicator.jobs.repair import Repair, RepairSummary
+from replicator.jobs.repair_spans import Damage, Missing, RepairRequest
+from replicator.model.partition import Partition
 
 
-def repair(file: FlowFile, damage: Mapping[Partition, Damage], *, take_over: bool = False) -> Summary:
+def repair(file: FlowFile, damage: Mapping[Partition, Damage], *, take_over: bool = False) -> RepairSummary:
     """Repair in this process."""
     loaded = config.load(file.path)
-    return Repair(loaded.flows[file.flow], loaded, Request(damage, take_over=take_over), structlog.get_logger()).run()
+    return Repair(
+        loaded.flows[file.flow], loaded, RepairRequest(damage, take_over=take_over), structlog.get_logger()
+    ).run()
 
 
 def killed(file: FlowFile, damage: Mapping[Partition, Damage], step: str) -> None:
@@ -39,8 +41,8 @@ def _main() -> None:
         Partition(topic, number): Damage(**{**found, "missing": tuple(Missing(*span) for span in found["missing"])})
         for topic, number, found in json.load(sys.stdin)
     }
-    reach = failpoints.parse(os.environ[FAILPOINTS])
-    Repair(loaded.flows[sys.argv[2]], loaded, Request(damage), structlog.get_logger(), reach).run()
+    failpoint = failpoints.parse(os.environ[FAILPOINTS])
+    Repair(loaded.flows[sys.argv[2]], loaded, RepairRequest(damage), structlog.get_logger(), failpoint).run()
 
 
 if __name__ == "__main__":

@@ -19,11 +19,13 @@ import yaml
 from integration_tests.harness.merge import merged
 from integration_tests.harness.processes import wait_until
 
-EVENT_S_MAX = 120.0
-EXIT_S_MAX = 120.0
+EVENT_S_MAX = 180.0
+EXIT_S_MAX = 180.0
 FAILPOINTS = "EOS_FAILPOINTS"
 DULL = {"flow", "lane", "generation", "level"}
 Event = dict[str, Any]
+Login = str | Mapping[str, str]
+"""How a flow reaches a cluster: HOST:PORT, or all client properties."""
 
 # Short waits, so that tests of time-outs are quick; never so short that a slow machine trips over them.
 QUICK: dict[str, Any] = {
@@ -37,14 +39,16 @@ QUICK: dict[str, Any] = {
         "stop_timeout_ms": 15_000,
     },
 }
+DEFAULT = object()
+"""A setting of this value is left out of the file, so that the product's default holds."""
 
 
 class FlowFile:
     """A flow file with one flow from `source` to `target`; keywords are settings of the flow."""
 
-    def __init__(self, directory: Path, name: str, source: str, target: str, **settings: Any) -> None:
+    def __init__(self, directory: Path, name: str, source: Login, target: Login, **settings: Any) -> None:
         self.flow, self.path = name, directory / f"{name}.yaml"
-        self._clusters = {"here": source, "there": target}
+        self._clusters = {"here": _properties(source), "there": _properties(target)}
         self._settings = merged(QUICK, settings)
         self._others: list[FlowFile] = []
         self.write()
@@ -53,16 +57,31 @@ class FlowFile:
         """Write the file, with `changes` on top of what it says."""
         self._settings = merged(self._settings, changes)
         clusters = {
-            name: {"properties": {"bootstrap.servers": address, "reconnect.backoff.max.ms": "200"}}
-            for name, address in self._clusters.items()
+            name: {"properties": {"reconnect.backoff.max.ms": "200", **properties}}
+            for name, properties in self._clusters.items()
         }
-        flows = {file.flow: {"source": "here", "target": "there", **file._settings} for file in (self, *self._others)}
+        flows = {
+            file.flow: {"source": "here", "target": "there", **_without_defaults(file._settings)}
+            for file in (self, *self._others)
+        }
         self.path.write_text(yaml.safe_dump({"clusters": clusters, "flows": flows}, sort_keys=False))
 
     def include(self, other: FlowFile) -> None:
         """Take in another file's flow, behind those that are here, between the same clusters."""
         self._others.append(other)
         self.write()
+
+
+def _properties(login: Login) -> dict[str, str]:
+    return {"bootstrap.servers": login} if isinstance(login, str) else dict(login)
+
+
+def _without_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: _without_defaults(value) if isinstance(value, Mapping) else value
+        for name, value in settings.items()
+        if value is not DEFAULT
+    }
 
 
 class Replicator:
@@ -83,7 +102,7 @@ class Replicator:
         )
         self._arrived = threading.Condition()
         self._events: list[Event] = []
-        self._noise: list[str] = []
+        self._other_lines: list[str] = []
         self._ended = False
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -99,7 +118,7 @@ class Replicator:
                 if isinstance(event, dict):
                     self._events.append(event)
                 else:
-                    self._noise.append(line.rstrip())
+                    self._other_lines.append(line.rstrip())
                 self._arrived.notify_all()
         with self._arrived:
             self._ended = True
@@ -155,7 +174,7 @@ class Replicator:
         """The end of its log, for messages of failed tests."""
         with self._arrived:
             events = [" ".join(f"{key}={event[key]}" for key in event if key not in DULL) for event in self._events]
-            return "\n".join((*self._noise[-lines // 2 :], *events[-lines:]))
+            return "\n".join((*self._other_lines[-lines // 2 :], *events[-lines:]))
 
     def kill(self) -> None:
         """SIGKILL, and wait until it is gone."""

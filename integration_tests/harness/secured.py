@@ -1,4 +1,7 @@
-"""One protected broker of each kind: SASL in plain text, SASL over TLS, certificates; ACLs; the same users on both."""
+"""One protected broker of each kind: SASL in plain text, SASL over TLS, certificates; ACLs; the same users on both.
+
+A further listener without login is the harness's own: there everybody is User:ANONYMOUS and may do everything.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
 from cryptography.x509.oid import NameOID
 from testcontainers.core.config import testcontainers_config
 from testcontainers.core.container import DockerContainer
 
 from integration_tests.harness.broker import Kind, free_port
-from integration_tests.harness.kafka_container import IMAGE
+from integration_tests.harness.kafka_container import IMAGE, QUICK_START
 from tests.embedded_broker.security.certificates import Authority, Pair
 
 USERS = {"admin": "admin-secret", "alice": "alice-secret", "bob": "bob-secret"}
-START_S_MAX = 60.0
+START_S_MAX, ANSWER_S_MAX = 180.0, 20.0
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 
@@ -30,22 +42,28 @@ class Addresses:
     sasl: str
     sasl_tls: str
     certificates: str
+    open: str
 
 
 class Secured:
-    """A running broker. User:admin may do everything; nobody else may do anything yet."""
+    """A running broker. User:admin may do everything; nobody who logs in as somebody else may do anything yet."""
 
     admin: AdminClient
     """Of User:admin; lives as long as the broker, since futures end with their client."""
 
     def __init__(self, kind: Kind, directory: Path) -> None:
         self.kind, self.directory = kind, directory
-        self.addresses = Addresses(*(f"127.0.0.1:{free_port()}" for _ in range(3)))
+        self.addresses = Addresses(*(f"127.0.0.1:{free_port()}" for _ in range(4)))
         self.authority = Authority(directory)
         self.client_pair: Pair = self.authority.sign("client")
         self._broker = self.authority.sign("broker", ((NameOID.COMMON_NAME, "broker"),))
         self._process: subprocess.Popen[str] | None = None
         self._container: DockerContainer | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        """For the harness's own clients."""
+        return self.addresses.open
 
     def start(self) -> None:
         """Return once the admin can log in and is answered."""
@@ -65,6 +83,7 @@ class Secured:
         command += ["--tls-certificate", str(self._broker.certificate), "--tls-key", str(self._broker.key)]
         command += ["--tls-client-ca", str(self.authority.certificate), "--tls-client-auth", "requested"]
         command += ["--users", str(users), "--authorizer", "--super-user", "User:admin"]
+        command += ["--super-user", "User:ANONYMOUS"]
         command += ["--config", "connections.max.reauth.ms=3600000"]
         with (self.directory / "broker.log").open("w") as log:
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
@@ -74,7 +93,12 @@ class Secured:
 
     def _listeners(self) -> list[tuple[str, str]]:
         each = self.addresses
-        return [("SASL_PLAINTEXT", each.sasl), ("SASL_SSL", each.sasl_tls), ("SSL", each.certificates)]
+        return [
+            ("SASL_PLAINTEXT", each.sasl),
+            ("SASL_SSL", each.sasl_tls),
+            ("SSL", each.certificates),
+            ("PLAINTEXT", each.open),
+        ]
 
     def _start_kafka(self) -> None:
         testcontainers_config.ryuk_disabled = True
@@ -84,7 +108,7 @@ class Secured:
         (self.directory / "server.properties").write_text(self._properties())
         for path in (self.directory, *self.directory.iterdir()):
             path.chmod(0o755)
-        self._container = DockerContainer(IMAGE).with_envs(KAFKA_HEAP="320m")
+        self._container = DockerContainer(IMAGE).with_envs(KAFKA_HEAP="320m", JAVA_TOOL_OPTIONS=QUICK_START)
         self._container.with_volume_mapping(str(self.directory), "/secrets", "ro")
         self._container.with_volume_mapping(
             str(self.directory / "server.properties"), "/mnt/shared/config/server.properties"
@@ -106,6 +130,10 @@ class Secured:
             for size in (256, 512):
                 lines.append(f"listener.name.{name}.scram-sha-{size}.sasl.jaas.config={SCRAM}")
         return "\n".join(lines) + "\n"
+
+    def create_topic(self, name: str) -> None:
+        """With one partition."""
+        self.admin.create_topics([NewTopic(name, 1, 1)], operation_timeout=ANSWER_S_MAX)[name].result(ANSWER_S_MAX)
 
     def config(self, name: str, mechanism: str = "PLAIN", *, tls: bool = False, password: str = "") -> dict[str, Any]:
         """For a librdkafka client that logs in as `name`."""
@@ -132,6 +160,41 @@ class Secured:
             "log_level": 0,
         }
 
+    def allow(self, user: str, resource: str, name: str, *operations: str, prefix: bool = False) -> None:
+        """Add rights.
+
+        Args:
+            user: without `User:`.
+            resource: TOPIC, GROUP, TRANSACTIONAL_ID or BROKER (the cluster).
+            name: of the resource; the cluster's is kafka-cluster.
+            operations: names as in `AclOperation`, e.g. READ.
+            prefix: for all resources whose names begin with `name`.
+        """
+        pattern = ResourcePatternType.PREFIXED if prefix else ResourcePatternType.LITERAL
+        bindings = [
+            AclBinding(
+                ResourceType[resource], name, pattern, f"User:{user}", "*", AclOperation[each], AclPermissionType.ALLOW
+            )
+            for each in operations
+        ]
+        for future in self.admin.create_acls(bindings).values():
+            future.result(ANSWER_S_MAX)
+
+    def take_away(self, user: str, resource: str, name: str, *operations: str) -> None:
+        """Remove rights that `allow` has given for exactly this name, and see that they were there."""
+        for each in operations:
+            wanted = AclBindingFilter(
+                ResourceType[resource],
+                name,
+                ResourcePatternType.LITERAL,
+                f"User:{user}",
+                "*",
+                AclOperation[each],
+                AclPermissionType.ALLOW,
+            )
+            deleted = self.admin.delete_acls([wanted])[wanted].result(ANSWER_S_MAX)
+            assert len(deleted) == 1, f"{user} had no {each} on {resource} {name}"
+
     def stop(self) -> None:
         """End it."""
         if self._process is not None:
@@ -141,14 +204,14 @@ class Secured:
             self._container.stop(force=True)
 
 
-PORTS = {"SASL_PLAINTEXT": 9092, "SASL_SSL": 9094, "SSL": 9095, "BROKER": 9096, "CONTROLLER": 9093}
+PORTS = {"PLAINTEXT": 9091, "SASL_PLAINTEXT": 9092, "SASL_SSL": 9094, "SSL": 9095, "BROKER": 9096, "CONTROLLER": 9093}
 FIXED = """
 process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@localhost:9093
 controller.listener.names=CONTROLLER
 inter.broker.listener.name=BROKER
-listener.security.protocol.map=CONTROLLER:PLAINTEXT,BROKER:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,BROKER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL
 log.dirs=/tmp/data
 offsets.topic.replication.factor=1
 offsets.topic.num.partitions=1

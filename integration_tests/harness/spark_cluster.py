@@ -17,7 +17,7 @@ from integration_tests.harness.broker import free_port
 from integration_tests.harness.processes import processes
 
 READY_S_MAX = 60.0
-LOOK_S = 0.05
+POLL_S = 0.05
 EXECUTOR = b"org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
 
@@ -94,4 +94,4 @@ class SparkCluster:
         path, deadline = self._directory / f"{name}.log", time.monotonic() + READY_S_MAX
         while text not in path.read_text(errors="replace"):
             assert time.monotonic() < deadline, f"{name} does not say {text!r}\n{self.tail()}"
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)

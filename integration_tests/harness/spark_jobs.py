@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import uuid
 from contextlib import suppress
+from signal import Signals
 from typing import Any
 
 from integration_tests.harness.processes import python_workers, wait_until
 from integration_tests.harness.replicator import FAILPOINTS, FlowFile
 
-EXIT_S_MAX = 240.0
+EXIT_S_MAX = 400.0
 
 
 class SparkProcess:
@@ -76,11 +76,11 @@ class SparkProcess:
             self._process.wait(for_s)
         return self._process.poll() is None
 
-    def signal(self, number: signal.Signals) -> None:
+    def signal(self, number: Signals) -> None:
         """Send the driver a signal."""
         self._process.send_signal(number)
 
-    def signal_all(self, number: signal.Signals) -> None:
+    def signal_all(self, number: Signals) -> None:
         """Send the driver and its JVM a signal, as supervisors do."""
         os.killpg(self.pid, number)
 

@@ -10,7 +10,7 @@ import typing
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from kio.index import load_payload_module
 from kio.records.schema import NewRecordBatch
@@ -18,11 +18,13 @@ from kio.records.writers import write_new_batch
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
+from kio.static.primitive import i64
 
 from integration_tests.harness.raw import record
 
 T = TypeVar("T")
-TIMEOUT_S = 30.0
+Side = Literal[EntityType.request, EntityType.response]
+TIMEOUT_S = 90.0
 MILLISECOND = timedelta(milliseconds=1)
 KEYS = {
     "produce": 0,
@@ -122,13 +124,13 @@ def batch(producer: tuple[int, int], sequence: int, count: int = 1, *, transacti
         "producer_epoch": producer[1],
         "base_sequence": sequence,
         "attributes": 16 if transactional else 0,
-        "records": tuple(dataclasses.replace(record(b"k", b"v"), offset=delta) for delta in range(count)),
+        "records": tuple(dataclasses.replace(record(b"k", b"v"), offset=i64(delta)) for delta in range(count)),
     }
     write_new_batch(buffer, NewRecordBatch(**fields))
     return buffer.getvalue()
 
 
-def _entity(name: str, version: int, entity_type: EntityType) -> Any:
+def _entity(name: str, version: int, entity_type: Side) -> Any:
     module = load_payload_module(KEYS[name], version, entity_type)
     suffix = "Request" if entity_type is EntityType.request else "Response"
     return getattr(module, "".join(part.capitalize() for part in name.split("_")) + suffix)

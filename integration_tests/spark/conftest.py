@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from integration_tests.harness.spark_cluster import SparkCluster
 from integration_tests.harness.spark_jobs import SparkProcess
-from replicator.errors import ConfigError
+from replicator.model.errors import ConfigError
 from replicator.spark import java
 
 Start = Callable[..., SparkProcess]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All tests here need Spark."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.spark)
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""A copy made by hand, with a position that vouches for it: what a flow would have left, and what damage adds to it."""
+"""A copy made by hand, with a position that covers it: what a flow would have left, and what damage adds to it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from confluent_kafka import TopicPartition
 from integration_tests.harness import clients
 from integration_tests.harness.broker import BrokerHandle
 from integration_tests.harness.replicator import FlowFile
-from replicator import checkpoint, config
-from replicator.checkpoint import Evidence
+from replicator import config
 from replicator.config import Flow
-from replicator.topics import ControlPlane
+from replicator.flow.topics import ControlPlane, internal_topics
+from replicator.model import checkpoint, names
+from replicator.model.checkpoint import NOBODY, Evidence
+from replicator.state.generation import Generation, Phase
 
 EPOCH_MS = 1_700_000_000_000
 LAG_MS = str(100 * 365 * 86_400_000)
@@ -67,7 +69,17 @@ class Planted:
         )
         produce(self.source, self.topic, records)
         produce(self.target, self.copy, copies)
+        self._open(len(records))
         self.commit([len(side) for side in records], [len(side) for side in copies])
+
+    def _open(self, partitions: int) -> None:
+        """The flow's own topics, as a flow without claims has left them at a clean stop."""
+        flow = self.flow
+        control, listing = names.control_topic(flow.name), {self.topic: partitions}
+        for spec in internal_topics(flow):
+            clients.create_topic(self.target, spec.name, spec.partitions, spec.configs)
+        opened = Generation(1, Phase.OPEN, flow.lanes, partitions=listing)
+        clients.put(clients.producer(self.target), control, opened.encode(), key=opened.key)
 
     @property
     def flow(self) -> Flow:
@@ -85,7 +97,7 @@ class Planted:
         for number, (position, next_target) in enumerate(zip(positions, next_targets, strict=True)):
             evidence = Evidence(
                 generation=1,
-                owner="a test",
+                owner=NOBODY,
                 source_topic=self.topic,
                 source_cluster=here.cluster_id,
                 source_topic_id=source.topic_id,

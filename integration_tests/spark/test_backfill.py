@@ -52,7 +52,7 @@ def test_live_and_backfill_take_turns_while_the_source_is_written(make_copying: 
         tasks = dying.wait_stopped_tasks(1)
         worker.resume()
         assert worker.wait_exit() == 5, worker.tail()
-        assert "has taken over" in worker.seen("lane_ended")[0]["detail"]
+        assert "has taken over" in worker.seen("flow_ended")[0]["detail"]
         dying.signal(signal.SIGKILL)
         assert dying.wait_exit() == -signal.SIGKILL
         wait_until(lambda: not any(map(alive, tasks)), f"Python workers {tasks} end with their driver", dying.said)

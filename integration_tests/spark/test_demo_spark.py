@@ -9,7 +9,8 @@ import sys
 import pytest
 
 RECORDS = 40_000
-DEMO_S_MAX = 350.0
+DEMO_S_MAX = 550.0
+pytestmark = pytest.mark.long  # `make test` has backfills that are killed and planted damage by themselves
 
 
 @pytest.mark.usefixtures("with_java")

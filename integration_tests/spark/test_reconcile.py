@@ -19,11 +19,11 @@ from integration_tests.harness.copying import Copying
 from integration_tests.spark.planted import EPOCH_MS, Content, Planted, mixed, produce
 from replicator import config
 from replicator.config import Flow
-from replicator.spark import segments, snapshot
-from replicator.spark.outcome import Mode, Outcome
-from replicator.spark.reconcile import reconcile
+from replicator.spark.reconcile import segments, snapshot
+from replicator.spark.reconcile.outcome import Mode, Outcome
+from replicator.spark.reconcile.reconcile import reconcile
+from replicator.spark.reconcile.snapshot import Window
 from replicator.spark.session import SparkSettings, session
-from replicator.spark.snapshot import Window
 
 RECORDS = 20_000
 PATIENCE_MS = 20_000
@@ -60,7 +60,7 @@ def command(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest
 
     monkeypatch.setattr("replicator.spark.session.session", running)
 
-    def invoke(planted: Planted, *arguments: str) -> tuple[int, str]:
+    def invoke(planted: Planted | Copying, *arguments: str) -> tuple[int, str]:
         code = main.invoke(["reconcile", "-c", str(planted.file.path), *arguments])
         said = capsys.readouterr()
         return code, said.out + said.err
@@ -212,6 +212,39 @@ def test_the_other_passes_agree_with_it(spark: SparkSession, plant: Plant) -> No
     assert quick.partitions[0].chunks_differing == deep.partitions[0].chunks_differing > 0
 
 
+def test_a_topic_that_was_created_again_hides_no_other(
+    spark: SparkSession, command: Command, source: BrokerHandle, target: BrokerHandle, tmp_path: Path
+) -> None:
+    """What was copied before is still compared, but for the topic whose records are gone with it."""
+    copying = Copying(source, target, tmp_path)
+    try:
+        copying.file.write(topics=[f"^{copying.name}\\..*"])
+        other = f"{copying.name}.other"
+        clients.create_topic(copying.source, other)
+        clients.put(clients.producer(copying.source), other, b"a", b"b")
+        copying.load.mixed(500)
+        worker = copying.running()
+        clients.wait_value(copying.target, f"{other}.copy", 0, b"b")
+        copying.wait_copied()
+        clients.recreate_topic(copying.source, other)
+        worker.wait_incident("source_topic_recreated")
+        worker.stop()
+        flow = config.load(copying.file.path).flows[copying.file.flow]
+        outcome, found = run(spark, flow)
+        assert outcome.agrees, outcome
+        assert not found
+        assert outcome.totals() == {"same": copying.load.committed}
+        assert [(it.name, it.topic, it.partition) for it in outcome.not_compared] == [
+            ("source_topic_recreated", other, 0)
+        ]
+        code, said = command(copying)
+        assert code == 4, said
+        assert f"{other}[0]" in said
+        assert "not compared: source_topic_recreated" in " ".join(said.split())
+    finally:
+        copying.close()
+
+
 def test_a_real_flow_agrees_and_so_it_does_while_it_runs(
     spark: SparkSession, source: BrokerHandle, target: BrokerHandle, tmp_path: Path
 ) -> None:
@@ -330,7 +363,7 @@ def test_what_goes_while_it_is_read_is_named_and_nothing_is_written(
             go()
             return reconcile(*arguments)
 
-        monkeypatch.setattr("replicator.spark.reconcile.reconcile", gone)
+        monkeypatch.setattr("replicator.spark.reconcile.reconcile.reconcile", gone)
         before = set(tmp_path.iterdir())
         code, said = command(planted, "--out", str(tmp_path / "never"))
         assert code == 4, said

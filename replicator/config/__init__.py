@@ -5,7 +5,6 @@ from replicator.config.models import (
     Cluster,
     Commit,
     Config,
-    Delivery,
     Flow,
     Limits,
     Properties,
@@ -14,6 +13,7 @@ from replicator.config.models import (
     TopicConfigs,
 )
 from replicator.config.sections import FileSection, json_schema
+from replicator.model.delivery import Delivery
 
 __all__ = [
     "Cluster",

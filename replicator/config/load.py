@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from replicator import routing
-from replicator.config import librdkafka, properties
+from replicator.config import librdkafka, properties, routing
 from replicator.config.messages import fault_of
 from replicator.config.models import Cluster, Config, Flow, SparkSection
 from replicator.config.sections import (
@@ -22,7 +21,7 @@ from replicator.config.sections import (
     FlowSection,
 )
 from replicator.config.source import Document, Fault, Path, parse
-from replicator.errors import ConfigError
+from replicator.model.errors import ConfigError
 
 FILE_BYTES_MAX = 1024 * 1024
 _EMPTY_SECTIONS = {
@@ -42,9 +41,6 @@ class FlowFileError(ConfigError):
         lines = "\n".join(f"  {fault}" for fault in faults)
         count = "1 error" if len(faults) == 1 else f"{len(faults)} errors"
         super().__init__(f"{name}: {count}\n{lines}")
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.name, self.faults)
 
 
 def load(path: str | os.PathLike[str], env: Mapping[str, str] | None = None) -> Config:

@@ -7,10 +7,11 @@ configs/reference.yaml to the defaults.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from enum import StrEnum
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_serializer
+
+from replicator.model.delivery import Delivery
 
 Count = Annotated[int, Field(strict=True, ge=1)]
 """A number of at least one. Strict: YAML's `true` and `"4"` are not numbers."""
@@ -23,14 +24,6 @@ class Frozen(BaseModel):
     """Base of all models: unknown keys refused, nothing changes after load."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
-
-
-class Delivery(StrEnum):
-    """What a crash may cost."""
-
-    EXACTLY_ONCE = "exactly_once"
-    AT_LEAST_ONCE = "at_least_once"
-    AT_MOST_ONCE = "at_most_once"
 
 
 class Start(Frozen):
@@ -91,10 +84,14 @@ class Limits(Frozen):
         description="Longest wait for a cluster's first answer, and for topics and generation to be ready after it.",
     )
     stop_timeout_ms: Count = Field(
-        default=30_000, description="Longest wait for the open transaction when asked to stop."
+        default=10_000,
+        description="The process is gone this long after it was asked to stop; until shortly before, lanes finish "
+        "their open transactions.",
     )
     discovery_interval_ms: Annotated[int, Field(strict=True, ge=100)] = Field(
-        default=30_000, description="How often the source is asked for new topics and partitions."
+        default=30_000,
+        description="How often topics are listed and the flow's generation is checked; a flow that has ended is "
+        "started again this long after, while another one of the process runs.",
     )
     recommit_interval_ms: Annotated[int, Field(strict=True, ge=1000)] = Field(
         default=3_600_000, description="How often idle positions are committed again so as not to expire."
@@ -132,7 +129,8 @@ class FlowSettings(Frozen):
     )
     new_partitions: Literal["copy", "stop"] = Field(
         default="copy",
-        description="Partitions added at the source: copy (the target topic grows first), or stop the flow.",
+        description="Partitions added at the source, at start or while the flow runs: copy (the target topic grows "
+        "first), or stop all partitions of that topic until somebody decides.",
     )
     topic_configs: TopicConfigs = Field(default=TopicConfigs(), description="How target topics are created.")
     limits: Limits = Field(default=Limits(), description="Bounds on memory and on waiting.")
@@ -188,7 +186,7 @@ class Flow(FlowSettings):
 
 
 class SparkSection(Frozen):
-    """Where commands that use Spark run it. The daemon does not look at it."""
+    """Where commands that use Spark run it. The daemon ignores it."""
 
     master: Annotated[str, Field(min_length=1)] = Field(
         default="local[*,4]",

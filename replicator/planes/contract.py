@@ -1,44 +1,35 @@
-"""What a lane asks of a data plane. Implementations: `records` (confluent-kafka).
+"""What a lane asks of a data plane. Implementations: `records` (confluent-kafka), and a fake one in the tests.
 
 A plane moves bytes and reports facts; it decides nothing about positions, owners or generations. All calls are
-made by the one thread that owns the lane, and all may block up to the flow's named limits.
+made by the one thread that owns the lane, and all block at most as long as the flow's named limits say.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-from replicator.errors import Incident
-
-
-class Partition(NamedTuple):
-    """A topic's partition, on either cluster."""
-
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}[{self.partition}]"
+from replicator.model.errors import Abortable, Incident, ReplicatorError
+from replicator.model.partition import Committed, EndRecords, LogEnds, Partition, Seek, Span
+from replicator.model.rights import MissingRights
 
 
-Span = tuple[int, int]
-"""Offsets [first, end)."""
+@dataclass(frozen=True, slots=True)
+class ReadPlan:
+    """How one source partition is read from now on.
 
+    Nothing at or behind `until` (None: no bound) is copied; having read so far is to have reached it. Of `spans`, where
+    there are any, nothing else is copied than the records in them. `every_ack`: each record's acknowledgement is
+    asked for, so that a refused one can be named; costs CPU, used after a refusal. `flush_every` (0: never): after so
+    many records their acknowledgements are waited for, so that a refused batch has no more.
+    """
 
-class Committed(NamedTuple):
-    """A committed offset of the position group: offset and metadata as they stand on the target."""
-
-    offset: int
-    metadata: str
-
-
-class Seek(NamedTuple):
-    """Where to read a source partition next; `leader_epoch` (-1: unknown) lets the broker see truncation (KIP-320)."""
-
-    offset: int
-    leader_epoch: int
+    start: Seek
+    until: int | None = None
+    spans: tuple[Span, ...] = ()
+    every_ack: bool = False
+    flush_every: int = 0
 
 
 @dataclass(slots=True)
@@ -48,7 +39,7 @@ class Copied:
     `next_offset` is the next source offset to read. `first_target`/`next_target` bound the acknowledged
     records on the target (-1 without records). `blocked` names the record that stops the partition: all before
     it belong to this transaction, it and all behind it do not. `runs`: the source offsets of the records, where only
-    some were asked for.
+    some were asked for. `leader_epochs`: lowest and highest of the records' epochs, -1 where unknown.
     """
 
     next_offset: int
@@ -63,20 +54,49 @@ class Copied:
 
 
 @dataclass(slots=True)
-class Polled:
-    """One look at the source: how many records were handed to the writer, and what became of partitions.
+class PollResult:
+    """One poll of the source: how many records were handed to the writer, and what became of partitions.
 
-    `drained` means that nothing more was waiting; `incidents` are errors of single partitions.
+    `drained` means that nothing more was waiting. `failed` has errors of single partitions as the client reported them:
+    `TopicMissing`, `NotAllowed`, `Retriable`, or an `Incident` that names no range yet (`source_records_gone`,
+    `source_truncated`, `source_corrupt`, `record_too_large`); the lane aborts and judges these partitions again.
+    `heard`: partitions from which anything came, a record, an end or an error.
     """
 
     records: int = 0
     bytes: int = 0
     drained: bool = True
-    incidents: list[Incident] = field(default_factory=list)
+    failed: dict[Partition, ReplicatorError] = field(default_factory=dict)
+    heard: set[Partition] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What the target refused of one source partition.
+
+    `suspects` are ascending source offsets of which at least one was refused: exactly one where the answer named it
+    (KIP-467), more where it named none, empty where single acknowledgements were not asked for. `detail` is the
+    client's text.
+    """
+
+    suspects: tuple[int, ...]
+    detail: str
+
+
+class RecordsRefused(Abortable):
+    """The target refused records of the open transaction, by *source* partition; empty when none was named: the next
+    transaction should ask for every acknowledgement."""
+
+    def __init__(self, message: str, refusals: Mapping[Partition, Refusal]) -> None:
+        self.refusals = dict(refusals)
+        super().__init__(message)
+
+
+LogEndsByPartition = dict[Partition, LogEnds | ReplicatorError]
 
 
 class Plane(Protocol):
-    """One lane's source reader and target writer."""
+    """One producer session of a lane: source reader and target writer."""
 
     def fence(self) -> None:
         """Initialise the transactional id: ends the predecessor's open transaction and fences it.
@@ -84,21 +104,25 @@ class Plane(Protocol):
         Raises Fenced, NotAllowed, Unreachable or Retriable.
         """
 
-    def committed(self, partitions: Sequence[Partition]) -> dict[Partition, Committed | None]:
-        """Stable committed offsets of the position group by *target* partition; None only for an explicit -1."""
+    def committed(self, partitions: Sequence[Partition]) -> dict[Partition, Committed | ReplicatorError | None]:
+        """Stable committed offsets of the position group by *target* partition.
 
-    def seek(self, positions: Mapping[Partition, Seek], only: Mapping[Partition, Sequence[Span]] | None = None) -> None:
-        """Read exactly these source partitions from these offsets on; everything buffered is thrown away.
-
-        `only`: of a partition nothing else is copied than the records in these spans, which follow one another; its
-        end (see `ends`) is that of the last one.
+        None only for an explicit -1. A partition's own error (NotAllowed, Retriable) is its value; errors of the whole
+        request are raised: Retriable, Unreachable, NotAllowed.
         """
 
-    def begin(self) -> None:
-        """Open a transaction on the target."""
+    def seek(self, read_plans: Mapping[Partition, ReadPlan]) -> None:
+        """Read exactly these source partitions; everything buffered is thrown away.
 
-    def poll(self, records_max: int, timeout_s: float) -> Polled:
-        """Read up to `records_max` source records and hand them to the writer. Waits for the first only."""
+        At the first call positions with an epoch are checked for truncation; a partition for which that could not be
+        asked is reported by the next `poll` in `failed`.
+        """
+
+    def poll(self, records_max: int, timeout_s: float) -> PollResult:
+        """Read up to `records_max` source records and hand them to the writer. Waits for the first only.
+
+        Opens a transaction with the first record. Raises RecordsRefused, NotAllowed, Abortable, UnknownOutcome, Fenced.
+        """
 
     def serve(self) -> None:
         """Let the writers' callbacks run while nothing is written: errors, statistics. Raises what they found."""
@@ -106,21 +130,22 @@ class Plane(Protocol):
     def pending(self) -> bool:
         """Whether records were read since the last commit or seek."""
 
-    def first(self) -> tuple[Partition, int] | None:
-        """Source partition and offset of the first record read since the last commit or seek."""
-
     def ends(self) -> Mapping[Partition, Seek]:
-        """Partition ends seen since the last seek, by source partition: past markers and aborted tails."""
+        """Partition ends since the last seek, by source partition: past markers and aborted records."""
 
     def flush(self) -> dict[Partition, Copied]:
         """Wait until all handed-over records are acknowledged; what happened, by source partition.
 
-        Raises Abortable when a record was refused, UnknownOutcome when an ack came without offset.
+        Raises RecordsRefused, NotAllowed (with partitions where known), Abortable for other failed records, and
+        UnknownOutcome when an ack came without offset. Acks of a partition must be contiguous over the whole
+        transaction (exactly_once); otherwise Abortable. When the transaction has failed, it does not wait for its
+        message timeout, but raises the reason at once.
         """
 
     def send_positions(self, offsets: Mapping[Partition, Committed], entries: Sequence[tuple[bytes, bytes]]) -> None:
-        """Add `offsets` (by target partition) and records of the flow's map (key, value), opening a transaction if
-        needed."""
+        """Add `offsets` (by target partition) and records of the flow's claims topic (key, value), opening a
+        transaction if needed. Offsets go in several TxnOffsetCommits of at most 256 KiB: each must fit a batch of
+        `__consumer_offsets`. Raises as `flush`."""
 
     def end(self) -> None:
         """Commit. When this returns, the transaction is committed and nothing broke on the way.
@@ -132,7 +157,64 @@ class Plane(Protocol):
         """Under at_most_once: write the records whose positions are committed, once and without retry."""
 
     def abort(self) -> None:
-        """Abort the open transaction. Raises UnknownOutcome when that is not certain."""
+        """Purge what is queued, then abort the open transaction. Raises UnknownOutcome when that is not certain."""
+
+    def overdue(self) -> bool:
+        """Whether the open transaction is older than its timeout: being fenced may mean no more than that."""
 
     def close(self) -> None:
         """Let go of all connections without committing or aborting anything."""
+
+
+class IdAnswer(Protocol):
+    """Topic ids that were asked for and may still be under way."""
+
+    def wait(self) -> dict[str, str | ReplicatorError]:
+        """The id of each topic, or why it is not known: TopicMissing, NotAllowed, Unreachable, Retriable."""
+
+
+class Cluster(Protocol):
+    """What a lane asks of one cluster beside its plane, read-only. A few requests for any number of partitions.
+
+    Errors of single topics or partitions are values, those of the whole question are raised: NotAllowed, Unreachable,
+    Retriable. Every wait is bounded by the flow's request timeout.
+    """
+
+    def topic_ids(self, topics: Collection[str]) -> IdAnswer:
+        """Ask for the ids of topics as the cluster has them now. Returns at once."""
+
+    def log_ends(self, partitions: Collection[Partition]) -> LogEndsByPartition:
+        """Topic ids and both ends of logs; a partition's error is its value."""
+
+    def ask_log_ends(self, partitions: Collection[Partition]) -> Callable[[], LogEndsByPartition]:
+        """As `log_ends`, but returns at once; the function that it returns waits for the answers."""
+
+    def offsets_at(
+        self, partitions: Collection[Partition], timestamp_ms: int
+    ) -> dict[Partition, int | ReplicatorError]:
+        """First committed offset at or after a time; -1 where there is none."""
+
+    def end_records(
+        self, starts: Mapping[Partition, int], ends: Mapping[Partition, int]
+    ) -> dict[Partition, EndRecords | ReplicatorError]:
+        """Read each partition, read_committed, from its start until the last stable offset has reached its end.
+
+        Waits at most the request timeout for open transactions: where `stable` is below the end then, one stays open.
+        Stops at the second record of a partition.
+        """
+
+    def holds(self, at: Partition, offset: int) -> bool:
+        """Whether there is a record at this offset, of an aborted transaction too."""
+
+    def compacted(self, topic: str) -> bool:
+        """Whether the topic's cleanup.policy has compact."""
+
+    def missing_rights(self, topics: Collection[str]) -> dict[str, MissingRights]:
+        """What the user may not do with topics of this side of the flow; topics without fault and those of which the
+        broker tells nothing are left out."""
+
+    def offsets_retention_ms(self) -> int | None:
+        """How long the cluster keeps committed offsets of a group without members; None where it doesn't say."""
+
+    def close(self) -> None:
+        """Let go of connections; a later question connects again."""

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from replicator.errors import ConfigError
+from replicator.model.errors import ConfigError
 
 PACKAGE = "org.apache.spark:spark-sql-kafka-0-10"
 _CORE = re.compile(r"spark-core_(\d+\.\d+)-(\d[\w.-]*)\.jar")
@@ -44,21 +44,28 @@ def installed() -> tuple[str, str, Path]:
     Raises:
         ConfigError: as `with_connector`.
     """
+    at = home()
+    import pyspark
+
+    found = [match.groups() for match in map(_CORE.fullmatch, _names(at / "jars")) if match]
+    if len(found) != 1:
+        raise ConfigError(f"there is no Spark in {at} (looked for jars/spark-core_*.jar); {_INSTALL}")
+    scala, version = found[0]
+    if version != pyspark.__version__:
+        raise ConfigError(
+            f"SPARK_HOME is {at} with Spark {version}, but the installed pyspark is {pyspark.__version__}; "
+            "unset SPARK_HOME or install the pyspark of that version"
+        )
+    return scala, version, at / "jars"
+
+
+def home() -> Path:
+    """Where the Spark is installed that will be started. Raises ConfigError where there is no pyspark."""
     if importlib.util.find_spec("pyspark") is None:
         raise ConfigError(f"this command needs pyspark, which is not installed; {_INSTALL}")
     import pyspark
 
-    home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
-    found = [match.groups() for match in map(_CORE.fullmatch, _names(home / "jars")) if match]
-    if len(found) != 1:
-        raise ConfigError(f"there is no Spark in {home} (looked for jars/spark-core_*.jar); {_INSTALL}")
-    scala, version = found[0]
-    if version != pyspark.__version__:
-        raise ConfigError(
-            f"SPARK_HOME is {home} with Spark {version}, but the installed pyspark is {pyspark.__version__}; "
-            "unset SPARK_HOME or install the pyspark of that version"
-        )
-    return scala, version, home / "jars"
+    return Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
 
 
 def _names(directory: Path) -> list[str]:

@@ -1,6 +1,6 @@
 """Runs ranges as Spark tasks: one task for each, its answer collected, its process expendable.
 
-What makes retries, speculation and lost executors harmless is the lane (`replicator.bounded`), not this module: it only
+What makes retries, speculation and lost executors harmless is the lane (`jobs.range_copy`), not this module: it only
 sees to it that every range is tried until there is an answer. Nothing of a Kafka client may exist in a process that
 forks: pyspark's daemon imports only pyspark, and all of ours is imported by the forked worker that runs the task.
 """
@@ -24,9 +24,9 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from replicator import failpoints
-from replicator.bounded import RangeDone, RangeTask, copy_range
-from replicator.engine import Cancelled, EngineGone
-from replicator.errors import ConfigError, Fatal, Unreachable
+from replicator.jobs.engine import Cancelled, EngineGone
+from replicator.jobs.range_copy import RangeDone, RangeTask, copy_range
+from replicator.model.errors import ConfigError, Fatal, Unreachable
 from replicator.spark import task_log
 from replicator.spark.cause import FAILURES, raised_in_task, root
 from replicator.spark.task_log import TaskLog
@@ -43,11 +43,11 @@ U = TypeVar("U")
 
 
 class SparkEngine:
-    """Implements `replicator.engine.Engine`. Closed at the end: `with SparkEngine(…) as engine`."""
+    """Implements `jobs.engine.Engine`. Closed at the end: `with SparkEngine(…) as engine`."""
 
-    def __init__(self, spark: SparkSession, log: TaskLog, reach: str = "") -> None:
-        """`reach` is what EOS_FAILPOINTS says; only the first attempt at a task looks at it."""
-        self._context, self._log, self._reach = spark.sparkContext, log, reach
+    def __init__(self, spark: SparkSession, log: TaskLog, failpoint_spec: str = "") -> None:
+        """`failpoint_spec` is what EOS_FAILPOINTS says; only the first attempt at a task looks at it."""
+        self._context, self._log, self._failpoint_spec = spark.sparkContext, log, failpoint_spec
         self._group = f"eos-replicate-{uuid.uuid4().hex[:12]}"
         self._cancelled, self._slots = False, 1
         # A signal handler interrupts the very thread that waits for Spark, whose connection to the JVM is then taken:
@@ -83,7 +83,7 @@ class SparkEngine:
 
     def run(self, tasks: Sequence[RangeTask]) -> list[RangeDone]:
         """One answer for each task; see `Engine.run`. Raises Fatal for a bug in a task."""
-        return self.each(partial(run_task, self._log, self._reach), tasks, f"{len(tasks)} ranges")
+        return self.each(partial(run_task, self._log, self._failpoint_spec), tasks, f"{len(tasks)} ranges")
 
     def cancel(self) -> None:
         """End the round that runs and all later ones; see `Engine.cancel`."""
@@ -122,12 +122,12 @@ class SparkEngine:
             return True
 
 
-def run_task(log: TaskLog, reach: str, task: RangeTask) -> RangeDone:
+def run_task(log: TaskLog, failpoint_spec: str, task: RangeTask) -> RangeDone:
     """What an executor's Python does with a task."""
     task_log.configure(log)
     context = TaskContext.get()
     retried = context is not None and context.attemptNumber() > 0
-    return copy_range(task, failpoints.parse("" if retried else reach))
+    return copy_range(task, failpoints.parse("" if retried else failpoint_spec))
 
 
 def _installed(_: int) -> tuple[str, str]:

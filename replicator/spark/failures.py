@@ -9,11 +9,11 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from replicator.config import Flow
-from replicator.errors import Incident, ReplicatorError, Unreachable
-from replicator.planes.contract import Partition
+from replicator.flow.topics import ControlPlane
+from replicator.model.errors import Incident, ReplicatorError, Unreachable
+from replicator.model.partition import Partition
 from replicator.spark.cause import root
-from replicator.spark.snapshot import Snapshot
-from replicator.topics import ControlPlane
+from replicator.spark.reconcile.snapshot import Snapshot
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from replicator.errors import ConfigError
+from replicator.model.errors import ConfigError
 
 JAVA_MIN = 17
 _ADVICE = f"install a Java runtime {JAVA_MIN} or later and put it on PATH, or point JAVA_HOME at it"

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from replicator.bounded import RangeDone
-from replicator.errors import Unreachable
-from replicator.ranges import Range
+from replicator.jobs.range_copy import RangeDone
+from replicator.jobs.ranges import Range
+from replicator.model.errors import Unreachable
 from replicator.spark.cause import FAILURES, root
 
 SCHEMA = (

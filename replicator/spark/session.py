@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from replicator.errors import ConfigError, Unreachable
-from replicator.spark import connector, java
+from replicator.model.errors import ConfigError, Unreachable
+from replicator.spark import connector, defaults, java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,13 +83,29 @@ def settings(section: SparkSection, master: str | None = None, conf: Sequence[st
         if not equals or not name.startswith("spark."):
             raise ConfigError(f"--conf {item}: expected spark.NAME=VALUE")
         given[name] = value
-    return SparkSettings(given.pop("spark.master", "") or master or section.master, {**section.conf, **given})
+    named = given.pop("spark.master", "") or master
+    if not named and "master" not in section.model_fields_set:
+        named = configured().get("spark.master")
+    return SparkSettings(named or section.master, {**section.conf, **given})
+
+
+def configured() -> dict[str, str]:
+    """What the installed Spark was configured with. Raises ConfigError."""
+    try:
+        return defaults.load(os.environ, connector.home())
+    except OSError as error:
+        raise ConfigError(f"{error.filename} can't be read: {error.strerror}") from error
 
 
 def properties(chosen: SparkSettings, directory: Path, *, kafka: bool = True) -> dict[str, str]:
-    """All of Spark's properties for `chosen`, with the connector for `kafka`. `directory` takes the log."""
+    """All of Spark's properties for `chosen`, with the connector for `kafka`. `directory` takes the log.
+
+    What the installed Spark was configured with (spark-defaults.conf) wins over the defaults here, and `chosen` over
+    both. Raises ConfigError, see `connector`.
+    """
     options = f"-Dlog4j2.configurationFile={directory / 'log4j2.properties'}"
-    conf = {**_DEFAULTS, **(_LOCAL if chosen.local else {}), **chosen.conf, "spark.master": chosen.master}
+    conf = {**_DEFAULTS, **configured(), **(_LOCAL if chosen.local else {})}
+    conf |= {**chosen.conf, "spark.master": chosen.master}
     if chosen.local:
         conf.setdefault("spark.pyspark.python", sys.executable)
     conf.setdefault("spark.sql.warehouse.dir", str(directory / "warehouse"))
@@ -159,7 +175,9 @@ def _started(conf: Mapping[str, str], gateway: Any, directory: Path) -> SparkSes
     from pyspark.sql import SparkSession
 
     try:
-        spark_conf = SparkConf(loadDefaults=False, _jvm=gateway.jvm).setAll(list(conf.items()))
+        # The JVM's own properties too: spark-submit has put there where it downloaded the connector to, and executors
+        # on other hosts are sent what `spark.jars` names.
+        spark_conf = SparkConf(loadDefaults=True, _jvm=gateway.jvm).setAll(list(conf.items()))
         context = SparkContext(conf=spark_conf, gateway=gateway)
         # Only spark-submit heeds this property; without it tasks would run on whatever python3 is on PATH.
         context.pythonExec = conf.get("spark.pyspark.python", context.pythonExec)

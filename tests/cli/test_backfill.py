@@ -16,13 +16,13 @@ from cli.commands import backfill_show
 from cli.commands.backfill_progress import STALL_S, Progress
 from cli.commands.backfill_watch import LINE_S, Watch, line_of, notes, size_text, time_text
 from replicator import config
-from replicator.backfill import Outcome, Summary
-from replicator.bounded import RangeDone
 from replicator.config import Flow
-from replicator.engine import Standing
-from replicator.errors import Incident, Unreachable
-from replicator.planes.contract import Partition
-from replicator.ranges import Range
+from replicator.jobs.backfill import BackfilledPartition, BackfillSummary
+from replicator.jobs.engine import PartitionProgress
+from replicator.jobs.range_copy import RangeDone
+from replicator.jobs.ranges import Range
+from replicator.model.errors import Incident, Unreachable
+from replicator.model.partition import Partition
 
 FILE = """\
 clusters:
@@ -90,19 +90,22 @@ def test_an_unreachable_cluster_is_named_before_spark_starts(
     assert not (tmp_path / "out").exists()
 
 
-def standings(*positions: int, records: int = 0) -> dict[Partition, Standing]:
+def progress_of(*positions: int, records: int = 0) -> dict[Partition, PartitionProgress]:
     bounds = {T0: (0, 2_000), T1: (0, 500), U0: (10, 110)}
-    return {at: Standing(*bounds[at], position, records) for at, position in zip((T0, T1, U0), positions, strict=True)}
+    return {
+        at: PartitionProgress(*bounds[at], position, records)
+        for at, position in zip((T0, T1, U0), positions, strict=True)
+    }
 
 
 def test_progress_adds_up() -> None:
     now_s = 100.0
     progress = Progress(lambda: now_s)
-    progress.planned(3, RANGES, standings(-1, 0, 10))
+    progress.planned(3, RANGES, progress_of(-1, 0, 10))
     assert (progress.rounds, progress.ranges) == (2, 4)
     assert (progress.total().fraction, progress.total().left_s, progress.total().bytes) == (0.0, None, 0)
     now_s = 102.0
-    progress.moved(standings(1_000, 500, 10, records=300))
+    progress.moved(progress_of(1_000, 500, 10, records=300))
     total, (first, second) = progress.total(), progress.topics()
     assert (total.offsets, total.offsets_done, total.partitions, total.done) == (2_600, 1_500, 3, 1)
     assert (total.records, total.records_rate, total.bytes) == (900, 450.0, None)
@@ -111,7 +114,7 @@ def test_progress_adds_up() -> None:
     # A range has answered: its bytes are known, those of the others are reckoned from it.
     progress.answered([RangeDone(T1, 500, 300, 3_000, 1.0, "host:1:x")])
     assert (progress.total().bytes, progress.total().exact) == (9_000, False)
-    progress.moved(standings(2_000, 500, 200, records=100))
+    progress.moved(progress_of(2_000, 500, 200, records=100))
     assert (progress.total().bytes, progress.total().exact, progress.total().left_s) == (3_000, True, 0.0)
     assert progress.total().fraction == 1.0
 
@@ -119,14 +122,14 @@ def test_progress_adds_up() -> None:
 def test_rates_forget_and_stalls_are_told() -> None:
     now_s = 0.0
     progress = Progress(lambda: now_s)
-    progress.planned(3, RANGES, standings(0, 0, 10))
+    progress.planned(3, RANGES, progress_of(0, 0, 10))
     for second in range(1, 41):
         now_s = float(second)
-        progress.moved(standings(min(second, 10) * 100, 0, 10, records=min(second, 10) * 10))
+        progress.moved(progress_of(min(second, 10) * 100, 0, 10, records=min(second, 10) * 10))
     assert progress.total().records_rate == 0.0, "what was copied half a minute ago says nothing about now"
     assert progress.total().left_s is None
     assert progress.stalled_s() == 30.0 == STALL_S
-    progress.unseen = "coordinator of b is loading"
+    progress.positions_unknown = "coordinator of b is loading"
     progress.stopping = True
     assert notes(progress) == [
         "nothing was committed for 30 s",
@@ -134,8 +137,8 @@ def test_rates_forget_and_stalls_are_told() -> None:
         "stopping; again to leave at once",
     ]
     assert line_of(progress) == "round 1 of 2, 38% of 2,600 offsets, 300 records, -, 0 records/s, - left"
-    progress.moved(standings(1_100, 0, 10))
-    assert (progress.stalled_s(), progress.unseen) == (None, "")
+    progress.moved(progress_of(1_100, 0, 10))
+    assert (progress.stalled_s(), progress.positions_unknown) == (None, "")
 
 
 def test_without_a_terminal_lines_come_now_and_then(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,10 +146,10 @@ def test_without_a_terminal_lines_come_now_and_then(flow: Flow, monkeypatch: pyt
     monkeypatch.setattr("time.monotonic", lambda: now_s)
     said = io.StringIO()
     with Watch(flow, Console(file=said, width=160)) as watch:
-        watch.planned(3, RANGES, standings(0, 0, 10))
+        watch.planned(3, RANGES, progress_of(0, 0, 10))
         for second in range(25):
             now_s = float(second)
-            watch.moved(standings(second * 20, 0, 10))
+            watch.moved(progress_of(second * 20, 0, 10))
 
         class Full:
             def append(self, *_: object) -> None:
@@ -165,13 +168,17 @@ def test_without_a_terminal_lines_come_now_and_then(flow: Flow, monkeypatch: pyt
 @pytest.mark.parametrize(
     ("outcomes", "state", "says"),
     [
-        ({T0: Outcome(0, 10, 10, 9)}, "done", "backfilled: 9 records in 2 s, 4 a second (generation 3)"),
-        ({T0: Outcome(0, 10, 5, 5)}, "not done", "run the same command again"),
-        ({T0: Outcome(0, 10, 5, 5, Incident("word", "what", topic="t"))}, "word", "incident of t[0]: word at t: what"),
+        ({T0: BackfilledPartition(0, 10, 10, 9)}, "done", "backfilled: 9 records in 2 s, 4 a second (generation 3)"),
+        ({T0: BackfilledPartition(0, 10, 5, 5)}, "not done", "run the same command again"),
+        (
+            {T0: BackfilledPartition(0, 10, 5, 5, Incident("word", "what", topic="t"))},
+            "word",
+            "incident of t[0]: word at t: what",
+        ),
     ],
 )
-def test_the_end_is_told(flow: Flow, outcomes: dict[Partition, Outcome], state: str, says: str) -> None:
-    summary = Summary(3, 2.0, False, outcomes)
+def test_the_end_is_told(flow: Flow, outcomes: dict[Partition, BackfilledPartition], state: str, says: str) -> None:
+    summary = BackfillSummary(3, 2.0, False, outcomes)
     said = io.StringIO()
     watch = Watch(flow, Console(file=io.StringIO()))
     backfill_show.show(Console(file=said, width=160), flow, summary, watch, None)

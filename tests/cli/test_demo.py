@@ -18,6 +18,8 @@ from cli.commands import demo as command
 from cli.demo.compare import Verdict
 from cli.demo.model import DemoFailed, Outcome
 
+pytestmark = pytest.mark.slow  # whole demos
+
 SMALL = ("--records", "1500", "--seconds", "3", "--seed", "7", "--json")
 DONE_S_MAX = 120
 
@@ -63,7 +65,7 @@ def children(directory: Path) -> list[str]:
     marks = [str(directory)]
     if flow is not None:
         marks += [line.split('"')[1] for line in flow.read_text().splitlines() if "bootstrap.servers" in line]
-    return [line for line in listed if "cli.demo.tether" in line and any(mark in line for mark in marks)]
+    return [line for line in listed if "cli.demo.die_with_parent" in line and any(mark in line for mark in marks)]
 
 
 def result(process: subprocess.Popen[str]) -> tuple[int, list[dict[str, Any]]]:
@@ -85,6 +87,7 @@ def test_everything_is_killed_and_nothing_lost(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.long
 def test_each_delivery_mode_is_worth_what_it_says(tmp_path: Path) -> None:
     code, told = result(start(tmp_path, *SMALL, "--kills", "3", "--broker-kills", "0", "--compare"))
     modes = told[-1]["modes"]

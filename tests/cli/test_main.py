@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ import click
 import pytest
 
 from cli import main
-from replicator.errors import ConfigError, Fatal, Fenced, Incident, NotAllowed, Superseded, Unreachable
+from replicator.model.errors import ConfigError, Fatal, Fenced, Incident, NotAllowed, TakenOver, Unreachable
 
 ROOT = Path(__file__).parents[2]
 GOOD = """\
@@ -56,7 +57,7 @@ def raising(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
         (Unreachable("why"), 3),
         (NotAllowed("why"), 3),
         (Incident("name", "why"), 4),
-        (Superseded("why"), 5),
+        (TakenOver("why"), 5),
         (Fenced("why"), 5),
     ],
 )
@@ -127,6 +128,27 @@ def test_output_into_a_closed_pipe_makes_no_noise() -> None:
     done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, cwd=ROOT, check=False)
     os.close(writing)
     assert (done.returncode, done.stderr) == (1, b"")
+
+
+def test_a_crash_in_a_library_shows_where_each_thread_was(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "cli.main",
+        "broker",
+        "--data-dir",
+        str(tmp_path / "kafka"),
+        "--listen",
+        "127.0.0.1:0",
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as broker:
+        assert broker.stdout is not None
+        assert "listening" in broker.stdout.readline()
+        broker.send_signal(signal.SIGSEGV)
+        _, errors = broker.communicate(timeout=30)
+    assert broker.returncode == -signal.SIGSEGV
+    assert "Fatal Python error: Segmentation fault" in errors
+    assert "in serve" in errors or "in run" in errors
 
 
 def test_validate_says_what_it_read(good: Path, capsys: pytest.CaptureFixture[str]) -> None:

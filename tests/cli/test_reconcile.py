@@ -15,9 +15,9 @@ from rich.console import Console
 
 from cli import main
 from cli.commands import reconcile_show
-from replicator.planes.contract import Partition
-from replicator.spark import snapshot
-from replicator.spark.outcome import Example, Outcome, PartitionOutcome
+from replicator.model.partition import Partition
+from replicator.spark.reconcile import snapshot
+from replicator.spark.reconcile.outcome import Example, Outcome, PartitionOutcome
 
 FILE = """\
 clusters:
@@ -103,8 +103,8 @@ def test_a_signal_stops_spark_and_is_an_interruption(
         raise AttributeError("what a stopped Spark says is not what happened")
 
     monkeypatch.setattr("replicator.spark.session.session", running)
-    monkeypatch.setattr("replicator.spark.snapshot.take", lambda *_, **__: snapshot.Snapshot((), (), 0))
-    monkeypatch.setattr("replicator.spark.reconcile.reconcile", interrupted)
+    monkeypatch.setattr("replicator.spark.reconcile.snapshot.take", lambda *_, **__: snapshot.Snapshot((), (), 0))
+    monkeypatch.setattr("replicator.spark.reconcile.reconcile.reconcile", interrupted)
     before = set(path.parent.iterdir()), signal.getsignal(signal.SIGINT)
     try:
         assert main.invoke(["reconcile", "-c", str(path), "--out", str(path.parent / "out")]) == 130

@@ -10,13 +10,15 @@ from click.testing import CliRunner
 from cli.commands.simulate import WRONG, simulate
 from tests.embedded_broker.simulation.mutations import forget_to_say_what_is_aborted
 
+pytestmark = pytest.mark.slow  # whole runs of the broker
+
 
 def test_a_seed_is_run_and_summed_up() -> None:
     result = CliRunner().invoke(simulate, ["--seed", "2", "--seeds", "1", "--json"], standalone_mode=False)
     summary = json.loads(result.output)
     assert result.return_value == 0
     assert (summary["seed"], summary["violations"]) == (2, [])
-    assert summary["plays"] == ["keeping"]
+    assert summary["workloads"] == ["retention"]
     assert summary["virtual_s"] > 1
     assert len(summary["digest"]) == 32
 

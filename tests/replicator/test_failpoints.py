@@ -9,13 +9,13 @@ import sys
 import pytest
 
 from replicator import failpoints
-from replicator.errors import ConfigError
+from replicator.model.errors import ConfigError
 
 SCRIPT = """
 from replicator import failpoints
-reach = failpoints.parse("before_flush@2=kill")
+failpoint = failpoints.parse("before_flush@2=kill")
 for number in range(5):
-    reach("before_flush"); reach("before_send")
+    failpoint("before_flush"); failpoint("before_send")
     print(number, flush=True)
 """
 

@@ -1,66 +1,30 @@
-"""From read messages to produced records: one partition's run of a poll, record by record.
+"""From read messages to produced records: one partition's run of a poll, record by record. Used by `plane`.
 
 This is the hot loop: everything that can be done once a run isn't done once a record. Delivery callbacks are
 asked for on the first and last record of a run only: with the run's length they bound and prove the rest,
-because an idempotent producer keeps order and leaves no gap.
+because an idempotent producer keeps order and leaves no gap. All are asked for after a refusal, to find the record.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, Message, Producer
 
-from replicator.errors import Incident
-from replicator.planes.contract import Partition, Span
+from replicator.model.errors import Incident
+from replicator.model.partition import Partition, Span
 from replicator.planes.records import digest
+from replicator.planes.records.acks import Acks, AckWatch
 from replicator.planes.records.message import Record
 
-RECORD_OVERHEAD_BYTES = 1_024  # lengths, headers' framing and batch header, generously
+BATCH_OVERHEAD_BYTES = 61  # a record batch's header: what the broker compares with max.message.bytes has it
+FRAMING_BYTES_MAX = 128  # that and all lengths and deltas of a single record
 ADVICE = "the flow stands before this record; everything before it is committed"
 
 OnDelivery = Callable[[KafkaError | None, Message], None]
-
-
-@dataclass(slots=True)
-class Acks:
-    """Acknowledgements of one run: offsets of its first and last record, or the first error."""
-
-    count: int = 0
-    first: int = -1
-    last: int = -1
-    seen: int = 0
-    error: KafkaError | None = None
-    without_offset: bool = False
-
-    def _take(self, error: KafkaError | None, message: Message) -> int:
-        self.seen += 1
-        if error is not None:
-            self.error = self.error or error
-            return -1
-        offset = message.offset()
-        if offset is None or offset < 0:
-            self.without_offset = True  # librdkafka's answer to a duplicate sequence: invariant 6
-            return -1
-        return int(offset)
-
-    def on_first(self, error: KafkaError | None, message: Message) -> None:
-        """Delivery report of the run's first record."""
-        self.first = self._take(error, message)
-
-    def on_last(self, error: KafkaError | None, message: Message) -> None:
-        """Delivery report of the run's last record."""
-        self.last = self._take(error, message)
-
-    def on_middle(self, error: KafkaError | None, message: Message) -> None:
-        """Delivery report of a record between the two, where each one is asked for."""
-        self._take(error, message)
-
-    def on_only(self, error: KafkaError | None, message: Message) -> None:
-        """Delivery report of a run of one record."""
-        self.first = self.last = self._take(error, message)
 
 
 @dataclass(slots=True)
@@ -73,8 +37,9 @@ class Run:
     source: Partition
     next_offset: int
     leader_epoch: int
+    acks: Acks
     bytes: int = 0
-    acks: Acks = field(default_factory=Acks)
+    every_ack: bool = False
     blocked: Incident | None = None
     offsets: list[int] = field(default_factory=list)
 
@@ -82,30 +47,40 @@ class Run:
 Fields = tuple[bytes | None, bytes | None, int, list[Any] | None]
 
 
-def copy_run(
-    producer: Producer,
-    messages: list[Record],
-    target: Partition,
-    chain: digest.Chain,
-    wait_for_room: Callable[[], None],
-    record_bytes_max: int,
-    every_ack: bool = False,
-) -> Run:
-    """Produce `messages` (one source partition, in order) to `target` and feed `chain`.
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Where a run's records go: the producer, a wait for space in its full queue, the largest record."""
+
+    producer: Producer
+    wait_for_space: Callable[[], None]
+    record_bytes_max: int
+
+
+def new_run(messages: list[Record], watch: AckWatch, *, every_ack: bool = False) -> Run:
+    """A run of `messages` (one source partition, in order) of which nothing is written yet.
+
+    `every_ack` asks for each record's delivery report.
+    """
+    first = messages[0]
+    acks = Acks(watch, first_source=first.offset())
+    return Run(Partition(first.topic(), first.partition()), first.offset(), _epoch(first), acks, every_ack=every_ack)
+
+
+def copy_run(writer: Writer, run: Run, messages: list[Record], target: Partition, chain: digest.Chain) -> None:
+    """Produce `messages`, of which `run` was made, to `target` and feed `chain`.
 
     Stops before a record that cannot be carried unchanged and says so in the run's `blocked`. Raises
     KafkaException for errors of the producer itself, never for a single record.
     """
-    first = messages[0]
-    run = Run(Partition(first.topic(), first.partition()), first.offset(), _epoch(first))
-    records = _carriable(messages, run, chain, record_bytes_max)
+    records = _carriable(messages, run, chain, writer.record_bytes_max)
     if not records:
-        return run
+        return
+    acks, every_ack = run.acks, run.every_ack
     last = messages[len(records) - 1]
     run.next_offset = last.offset() + 1
     run.leader_epoch = _epoch(last)
-    acks, produce = run.acks, producer.produce
-    acks.count = len(records)
+    produce, wait_for_space = writer.producer.produce, writer.wait_for_space
+    acks.count, acks.last_source = len(records), last.offset()
     topic, partition = target
     final = len(records) - 1
     callback: OnDelivery | None = acks.on_first if final else acks.on_only
@@ -120,9 +95,8 @@ def copy_run(
                     produce(topic, value, key, partition, callback, None, timestamp_ms, headers)
                 break
             except BufferError:
-                wait_for_room()
-        callback = acks.on_middle if every_ack else None
-    return run
+                wait_for_space()
+        callback = partial(acks.on_middle, messages[index + 1].offset()) if every_ack and index < final else None
 
 
 def _carriable(messages: list[Record], run: Run, chain: digest.Chain, record_bytes_max: int) -> list[Fields]:
@@ -144,17 +118,35 @@ def _carriable(messages: list[Record], run: Run, chain: digest.Chain, record_byt
         bytes_ = (len(key) if key else 0) + (len(value) if value else 0)
         if headers:
             bytes_ += len(digest.canonical_headers(headers))
+        if bytes_ + FRAMING_BYTES_MAX > record_bytes_max:  # else it is surely small enough
+            encoded = encoded_bytes(key, value, headers)
+            if encoded > record_bytes_max:
+                why = f"{encoded} bytes in a batch of its own; the target takes {record_bytes_max} at most"
+                run.blocked = _stop(message, "record_too_large", why)
+                break
         size += bytes_
-        if bytes_ + RECORD_OVERHEAD_BYTES > record_bytes_max:
-            run.blocked = _stop(
-                message, "record_too_large", f"{bytes_} bytes, limits.record_bytes_max is {record_bytes_max}"
-            )
-            break
         digest.add_record(parts, timestamp_ms, key, value, headers)
         records.append((key, value, timestamp_ms, headers or None))
     run.bytes = size
     chain.update(parts)
     return records
+
+
+def encoded_bytes(key: bytes | None, value: bytes | None, headers: list[Any] | None) -> int:
+    """Bytes of an uncompressed record batch that holds this record alone (magic 2)."""
+    size = 1 + 1 + 1 + _field(key) + _field(value) + _varint(len(headers or ()))  # attributes, both deltas of 0
+    for name, content in headers or ():
+        size += _field(name.encode()) + _field(content)
+    return BATCH_OVERHEAD_BYTES + _varint(size) + size
+
+
+def _field(content: bytes | None) -> int:
+    return 1 if content is None else _varint(len(content)) + len(content)
+
+
+def _varint(number: int) -> int:
+    """Bytes of a zigzag varint of a number that isn't negative."""
+    return max(1, -(-(2 * number).bit_length() // 7))
 
 
 def add_offsets(runs: list[Span], offsets: Iterable[int]) -> None:

@@ -1,26 +1,54 @@
-"""The `records` plane: wires source, writers and position reader of one lane behind the plane contract."""
+"""The `records` plane: wires source reader, writers and position reader of one lane behind the plane contract.
+
+Made by the flow's wiring, one for each producer session of a lane.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException
 
-from replicator import names
 from replicator.config import Delivery, Flow
-from replicator.errors import Abortable, RecordRefused, Retriable, UnknownOutcome
-from replicator.planes.contract import Committed, Copied, Partition, Polled, Seek, Span
-from replicator.planes.records import failures, properties
-from replicator.planes.records.copying import Run, add_offsets, copy_run
+from replicator.kafka import failures, properties
+from replicator.kafka.offset_reader import OffsetReader
+from replicator.kafka.producer import Transactions
+from replicator.model import names
+from replicator.model.errors import Abortable, NotAllowed, ReplicatorError, UnknownOutcome
+from replicator.model.partition import Committed, Partition, Seek
+from replicator.planes.contract import Copied, PollResult, ReadPlan
+from replicator.planes.records.acks import AckWatch
+from replicator.planes.records.copying import Run, Writer, add_offsets, copy_run, new_run
 from replicator.planes.records.digest import Chain
 from replicator.planes.records.message import Record
-from replicator.planes.records.source import Harvest, Source
-from replicator.planes.records.target import Positions, Transactions, backlog_wait
+from replicator.planes.records.plain import PlainWriter
+from replicator.planes.records.refusals import Refusals
+from replicator.planes.records.source import Source
+
+
+@dataclass(frozen=True, slots=True)
+class PlaneSettings:
+    """What a records plane is to do.
+
+    `claim_partition` is the one of the claims topic that this lane writes, `routes` maps source to target partitions.
+    `batch_bytes_max` and `record_bytes_max` are as of `LanePlan`. `bulk`: single partitions are copied in large
+    transactions, where latency does not matter.
+    """
+
+    flow: Flow
+    transactional_id: str
+    claim_partition: int
+    routes: Mapping[Partition, Partition]
+    batch_bytes_max: int
+    record_bytes_max: int
+    bulk: bool = False
 
 
 class RecordsPlane:
-    """Implements `planes.contract.Plane` for one lane and one incarnation of its producer.
+    """Implements `planes.contract.Plane` for one producer session of one lane.
 
     Invariant: where records go by themselves (`at_least_once`, `at_most_once`) the order of the two writes is
     the delivery mode: records, acks, position; or position, records.
@@ -28,176 +56,227 @@ class RecordsPlane:
 
     def __init__(
         self,
-        flow: Flow,
-        transactional_id: str,
-        map_partition: int,
-        routes: Mapping[Partition, Partition],
+        settings: PlaneSettings,
         digests: Mapping[Partition, str],
-        on_error: Callable[[str], None],
-        on_loss: Callable[[Partition, str], None],
-        until: Mapping[Partition, int],
+        on_client_error: Callable[[str], None],
+        on_lost_record: Callable[[Partition, str], None],
     ) -> None:
-        """`routes` maps source to target partitions, `digests` (filled by the lane) starts each block's chain.
+        """`digests` is filled by the lane and starts each block's chain, by source partition.
 
-        `until`: source offsets (exclusive) at which reading ends, for partitions that are not copied to their end: then
-        it is a bulk copy.
+        `on_client_error` takes what librdkafka tells by the way, `on_lost_record` what at_most_once has lost.
         """
-        self._flow, self._map_partition, self._routes, self._digests = flow, map_partition, routes, digests
-        self._on_loss = on_loss
+        flow, limits = settings.flow, (settings.batch_bytes_max, settings.record_bytes_max)
+        self._settings, self._flow, self._routes, self._digests = settings, flow, settings.routes, digests
+        self._on_lost_record = on_lost_record
+        self._record_bytes_max = max(flow.limits.record_bytes_max, settings.record_bytes_max)
+        self._watch = AckWatch()
         self._transactions = Transactions(
-            flow, properties.lane_producer(flow, transactional_id, bulk=bool(until)), on_error
+            flow,
+            properties.lane_producer(
+                flow,
+                settings.transactional_id,
+                batch_bytes_max=limits[0],
+                record_bytes_max=limits[1],
+                bulk=settings.bulk,
+            ),
+            on_client_error,
+            self._explain,
         )
-        self._positions = Positions(flow)
-        self._source = Source(flow, on_error, until)
-        self._plain: Producer | None = None
+        self._positions = OffsetReader(flow)
+        self._source = Source(flow, on_client_error, record_bytes_max=limits[1], bulk=settings.bulk)
+        self._plain: PlainWriter | None = None
         if flow.delivery is not Delivery.EXACTLY_ONCE:
-            self._plain = Producer(properties.plain_producer(flow))
+            self._plain = PlainWriter(flow, *limits, on_client_error)
+        self._refusals = Refusals(flow.target.name, settings.routes)
+        self._read_plans: Mapping[Partition, ReadPlan] = {}
         self._held: list[list[Record]] = []  # at_most_once: read, not yet written
         self._chains: dict[Partition, Chain] = {}
         self._runs: list[Run] = []
-        self._first: tuple[Partition, int] | None = None
         self._ends: dict[Partition, Seek] = {}
-        self._some = False  # only some records were asked for: which of them were copied is told
+
+    def connections(self) -> Iterator[Callable[[], None]]:
+        """Functions that make the connections of its clients, each from a thread of its own if need be."""
+        yield self._positions.connect
+        for at in self._routes:
+            yield partial(self._source.connect, at.topic)
+            return
 
     def fence(self) -> None:
-        """See the contract."""
+        """Initialise the transactional id: ends the predecessor's open transaction and fences it."""
         self._transactions.fence()
 
-    def committed(self, partitions: Sequence[Partition]) -> dict[Partition, Committed | None]:
-        """See the contract."""
+    def committed(self, partitions: Sequence[Partition]) -> dict[Partition, Committed | ReplicatorError | None]:
+        """Stable committed offsets of the position group by *target* partition; each has its own error as its value."""
         return self._positions.committed(partitions)
 
-    def seek(self, positions: Mapping[Partition, Seek], only: Mapping[Partition, Sequence[Span]] | None = None) -> None:
-        """See the contract; forgets everything of the transaction that was open."""
+    def seek(self, read_plans: Mapping[Partition, ReadPlan]) -> None:
+        """Read exactly these source partitions; forgets everything of the transaction that was open."""
         self._forget()
-        self._ends, self._some = {}, bool(only)
-        self._source.seek(positions, only)
+        self._ends, self._read_plans = {}, dict(read_plans)
+        self._source.seek(self._read_plans)
 
-    def begin(self) -> None:
-        """See the contract."""
-        self._transactions.begin()
-
-    def poll(self, records_max: int, timeout_s: float) -> Polled:
-        """See the contract."""
-        harvest = self._source.harvest(records_max, timeout_s)
-        if not harvest.groups:
+    def poll(self, records_max: int, timeout_s: float) -> PollResult:
+        """Read up to `records_max` source records and hand them to the writer; opens a transaction with the first."""
+        batch = self._source.poll(records_max, timeout_s)
+        if not batch.groups:
             self.serve()
-        polled = Polled(drained=harvest.drained, incidents=harvest.incidents)
-        if harvest.groups and not self._transactions.open:
-            self.begin()
+        result = PollResult(drained=batch.drained, failed=batch.failed, heard=batch.heard)
+        if batch.groups and not self._transactions.open:
+            self._transactions.begin()
         blocked = {run.source for run in self._runs if run.blocked}
-        for (topic, number), messages in harvest.groups.items():
-            source = Partition(topic, number)
+        for source, messages in batch.groups.items():
             if source in blocked:
                 continue
             if self._flow.delivery is Delivery.AT_MOST_ONCE:
                 self._held.append(messages)
-                polled.records += len(messages)
-                polled.bytes += sum(len(message) for message in messages)
+                result.records += len(messages)
+                result.bytes += sum(len(message) for message in messages)
                 continue
-            run = self._copy(messages)
-            self._runs.append(run)
-            if self._some:
-                run.offsets = [message.offset() for message in messages[: run.acks.count]]
-            if self._first is None and run.acks.count:
-                self._first = (source, messages[0].offset())
-            if self._plain is None and run.acks.count:
-                self._transactions.written = True
-            polled.records += run.acks.count
-            polled.bytes += run.bytes
-        self._note_ends(harvest)
-        return polled
+            for part in self._parts(source, messages):
+                run = self._copy(source, part)
+                result.records += run.acks.count
+                result.bytes += run.bytes
+                if len(part) < len(messages):
+                    self._acknowledged()
+                if run.blocked is not None:
+                    break
+        self._ends.update(batch.ends)
+        self._raise_failed()
+        return result
 
-    def _note_ends(self, harvest: Harvest) -> None:
-        for (topic, number), end in harvest.ends.items():
-            self._ends[Partition(topic, number)] = end
+    def _parts(self, source: Partition, messages: list[Record]) -> list[list[Record]]:
+        """What is written together of one partition, see `ReadPlan.flush_every`."""
+        plan = self._read_plans.get(source)
+        size = plan.flush_every if plan is not None and plan.flush_every else len(messages)
+        return [messages[first : first + size] for first in range(0, len(messages), size)]
 
-    def _copy(self, messages: list[Record]) -> Run:
-        source = Partition(messages[0].topic(), messages[0].partition())
+    def _copy(self, source: Partition, messages: list[Record]) -> Run:
         chain = self._chains.get(source)
         if chain is None:
             chain = self._chains[source] = Chain(self._digests.get(source, ""))
-        producer = self._plain or self._transactions.producer
-        cluster, limits = self._flow.target.name, self._flow.limits
+        plan, target, plain = self._read_plans.get(source), self._routes[source], self._plain
+        run = new_run(messages, self._watch, every_ack=plain is not None or (plan is not None and plan.every_ack))
+        self._runs.append(run)
+        out = plain or self._transactions
+        writer = Writer(out.producer, out.wait_for_space, self._record_bytes_max)
         try:
-            run = copy_run(
-                producer,
-                messages,
-                self._routes[source],
-                chain,
-                backlog_wait(producer, limits.transaction_timeout_ms / 1000, cluster),
-                limits.record_bytes_max,
-                every_ack=self._plain is not None,
-            )
-            producer.poll(0)
+            with self._judged():
+                copy_run(writer, run, messages, target, chain)
+                out.producer.poll(0)
         except failures.SERVING as error:
-            inner, doing = failures.served(error), f"produce to {self._routes[source]}"
-            if self._plain is None:
-                raise self._transactions.judged(inner, failures.classify_open, doing) from error
-            raise failures.classify_open(inner, cluster, doing) from error
+            raise self._write_error(failures.served(error), target) from error
+        finally:
+            if plain is None and run.acks.count:
+                self._transactions.written = True
+        if plan is not None and plan.spans:
+            run.offsets = [message.offset() for message in messages[: run.acks.count]]
         return run
 
+    def _write_error(self, error: KafkaException, target: Partition) -> ReplicatorError:
+        """What an exception of `produce` means: an error of its own, or that the transaction has failed before."""
+        inner = failures.kafka_error(error)
+        if inner.code() in failures.NOT_ALLOWED:
+            return self._refusals.not_allowed(inner, {target}, f"write to {target}")
+        before = self._failure()
+        if before is not None:
+            return before
+        if self._plain is None:
+            return self._transactions.produce_error(error, target)
+        return Abortable(failures.describe(inner, self._flow.target.name, f"write to {target}"))
+
+    @contextmanager
+    def _judged(self) -> Iterator[None]:
+        """Raise the cause of an error of the open transaction, once all acks under way have come."""
+        try:
+            yield
+        except (Abortable, NotAllowed) as error:
+            raise self._failure() or error from error
+
+    def _failure(self) -> ReplicatorError | None:
+        """Why the open transaction cannot be committed: refused records first. None when nothing has failed."""
+        (self._plain or self._transactions).settle()
+        failure = self._transactions.failure() if self._transactions.open else None
+        found: ReplicatorError | None = self._refusals.of_runs(self._runs, failure)
+        if found is None and failure is not None:
+            found = self._explain(failure) or failures.classify_open(
+                failure, self._flow.target.name, "write records", self._transactions.right_for(failure)
+            )
+        return found or self._refusals.of_errors(self._runs)
+
+    def _raise_failed(self) -> None:
+        if self._watch.failed:
+            raise self._failure() or Abortable(f"cluster {self._flow.target.name!r}: a record was not written")
+
+    def _explain(self, error: KafkaError) -> ReplicatorError | None:
+        """What the reason of a failed transaction means for the partitions that it names."""
+        return self._refusals.explain(error, self._transactions.denied)
+
     def serve(self) -> None:
-        """See the contract."""
+        """Let the writers' callbacks run while nothing is written. Raises what they found."""
         self._transactions.serve()
         if self._plain is not None:
-            self._plain.poll(0)
+            self._plain.serve()
 
     def overdue(self) -> bool:
         """Whether the open transaction is older than its timeout: being fenced may mean no more than that."""
         return self._transactions.overdue()
 
     def pending(self) -> bool:
-        """See the contract."""
+        """Whether records were read since the last commit or seek."""
         return bool(self._runs or self._held)
 
-    def first(self) -> tuple[Partition, int] | None:
-        """See the contract."""
-        return self._first
-
     def ends(self) -> dict[Partition, Seek]:
-        """See the contract."""
+        """Partition ends seen since the last seek, by source partition."""
         return dict(self._ends)
 
     def flush(self) -> dict[Partition, Copied]:
-        """See the contract."""
-        if self._plain is not None:
-            left = self._plain.flush(self._flow.limits.transaction_timeout_ms / 1000)
-            if left:
-                raise Retriable(f"cluster {self._flow.target.name}: {left} records without ack")
-        self._transactions.flush()
+        """Wait until all handed-over records are acknowledged; what happened, by source partition."""
+        self._acknowledged()
         copied: dict[Partition, Copied] = {}
         for run in self._runs:
             self._add(copied, run)
         for messages in self._held:
             last = messages[-1]
             at = Partition(last.topic(), last.partition())
-            sum_ = copied.setdefault(at, Copied(next_offset=0))
-            sum_.next_offset, sum_.records = last.offset() + 1, sum_.records + len(messages)
+            total = copied.setdefault(at, Copied(next_offset=0))
+            total.next_offset, total.records = last.offset() + 1, total.records + len(messages)
         for source, chain in self._chains.items():
             if source in copied:
                 copied[source].digest = chain.hexdigest()
         return copied
 
+    def _acknowledged(self) -> None:
+        """Wait until all handed-over records are acknowledged; raises what failed of them."""
+        with self._judged():
+            if self._plain is not None:
+                self._plain.flush(self._has_failed)
+            if self._transactions.open:
+                self._transactions.flush(self._has_failed)
+        self._raise_failed()
+
+    def _has_failed(self) -> bool:
+        return self._watch.failed
+
     def _add(self, copied: dict[Partition, Copied], run: Run) -> None:
-        """Check a run's acks and add it to its partition's sum. Invariant: no ack without its offset counts."""
+        """Check a run's acks and add it to its partition's sum.
+
+        Invariants, under exactly_once: no ack counts without its offset, and the acks of a partition are contiguous
+        over the whole transaction: otherwise somebody else writes between, or a record in the middle is not there.
+        """
         acks, target = run.acks, self._routes[run.source]
-        if acks.error is not None:
-            text = failures.describe(acks.error, self._flow.target.name, f"record refused by {target}")
-            if acks.error.code() in failures.NOT_ALLOWED:
-                raise failures.classify_open(acks.error, self._flow.target.name, f"produce to {target}")
-            if acks.error.code() in failures.REFUSED_RECORD:
-                raise RecordRefused(text)
-            raise Abortable(text) if self._plain is None else Retriable(text)
         total = copied.setdefault(run.source, Copied(next_offset=run.next_offset))
         total.next_offset, total.blocked, total.leader_epoch = run.next_offset, run.blocked, run.leader_epoch
         if not acks.count:
             return
-        if self._plain is None and acks.without_offset:
-            raise UnknownOutcome(f"{target}: an ack came without its offset")
-        if self._plain is None and (acks.first < 0 or acks.last - acks.first + 1 != acks.count):
-            # A record in the middle was refused, or somebody else writes between: smaller transactions tell.
-            raise RecordRefused(f"{target}: {acks.count} records got offsets {acks.first} to {acks.last}")
+        if self._plain is None:
+            if acks.without_offset:
+                raise UnknownOutcome(f"{target}: an ack came without its offset")
+            follows = total.next_target in (-1, acks.first)
+            if not follows or acks.first < 0 or acks.last - acks.first + 1 != acks.count:
+                raise Abortable(
+                    f"{target}: {acks.count} records got offsets {acks.first} to {acks.last}"
+                    + ("" if follows else f", after {total.next_target - 1}")
+                )
         total.records += acks.count
         add_offsets(total.runs, run.offsets)
         total.bytes += run.bytes
@@ -205,62 +284,67 @@ class RecordsPlane:
         total.next_target = acks.last + 1
 
     def send_positions(self, offsets: Mapping[Partition, Committed], entries: Sequence[tuple[bytes, bytes]]) -> None:
-        """See the contract."""
-        if not self._transactions.open:
-            self.begin()
-        for key, value in entries:
-            self._transactions.write(names.map_topic(self._flow.name), value, key, self._map_partition)
-        if entries:
-            self._transactions.flush()
-        group = names.position_group(self._flow.name)
-        self._transactions.send_positions(group, offsets, self._positions.group_metadata)
+        """Add `offsets` (by target partition) and records of the flow's claims topic (key, value), opening a
+        transaction if needed."""
+        transactions = self._transactions
+        if not transactions.open:
+            transactions.begin()
+        topic, group = names.claims_topic(self._flow.name), names.position_group(self._flow.name)
+        with self._judged():
+            for key, value in entries:
+                transactions.write(topic, value, key, self._settings.claim_partition)
+            if entries:
+                transactions.flush(self._has_failed)
+            transactions.send_positions(group, offsets, self._positions.group_metadata)
 
     def end(self) -> None:
-        """See the contract."""
+        """Commit. When this returns, the transaction is committed and nothing broke on the way."""
         self._transactions.end()
         held = self._held
         self._forget()
         self._held = held
 
     def deliver(self) -> None:
-        """See the contract."""
+        """Under at_most_once: write the records whose positions are committed, once and without retry."""
         held, self._held = self._held, []
-        if held:
-            self._write_unsafely(held)
+        if held and self._plain is not None:
+            self._write_unsafely(self._plain, held)
 
-    def _write_unsafely(self, held: list[list[Record]]) -> None:
+    def _write_unsafely(self, plain: PlainWriter, held: list[list[Record]]) -> None:
         runs: list[Run] = []
         for messages in held:
             while messages:  # a record that can't be carried is lost alone
-                run = self._copy(messages)
+                run = self._copy(Partition(messages[0].topic(), messages[0].partition()), messages)
                 runs.append(run)
                 messages = messages[run.acks.count + 1 :] if run.blocked is not None else []
-        assert self._plain is not None
-        left = self._plain.flush(self._flow.limits.request_timeout_ms / 1000)
+        left = plain.flush_once()
         for run in runs:
-            if run.acks.error is not None or run.blocked is not None:
-                why = run.blocked.detail if run.blocked else run.acks.error.str() if run.acks.error else ""
-                self._on_loss(run.source, why)
+            error = next(iter(run.acks.errors.values()), None)
+            if run.blocked is not None:
+                self._on_lost_record(run.source, run.blocked.detail)
+            if error is not None:
+                self._on_lost_record(run.source, error.error.str())
         if left:
-            self._on_loss(runs[-1].source, f"{left} records without ack")
-        self._chains = {}
+            self._on_lost_record(runs[-1].source, f"{left} records without ack")
+        self._forget()
 
     def abort(self) -> None:
-        """See the contract."""
+        """Abort the open transaction; what is queued is purged first. Raises UnknownOutcome when it is not certain."""
         if self._transactions.open:
-            self._transactions.flush()
             self._transactions.abort()
+        if self._plain is not None:
+            self._plain.start_over()
         self._forget()
 
     def _forget(self) -> None:
-        self._runs, self._held, self._chains, self._first = [], [], {}, None
+        self._runs, self._held, self._chains = [], [], {}
+        self._watch = AckWatch()
 
     def close(self) -> None:
-        """See the contract."""
+        """Let go of all connections without committing or aborting anything."""
         with ExitStack() as closing:  # all of them, whatever one of them raises
             if self._plain is not None:
-                closing.callback(self._plain.flush, 0)
-                closing.callback(self._plain.purge, True, True)
+                closing.callback(self._plain.close)
             closing.callback(self._transactions.close)
             closing.callback(self._positions.close)
             closing.callback(self._source.close)

@@ -1,12 +1,14 @@
-"""Reads source partitions by assignment with librdkafka, and sorts what comes back by partition.
+"""Reads source partitions by assignment with librdkafka, and sorts what comes back by partition. Used by `plane`.
 
 Invariants
 - read_committed, `auto.offset.reset=error`: an offset that is gone is reported, never skipped (invariant 8).
 - A rewind is a fresh `assign`: librdkafka throws away what it had buffered, so nothing read before is copied.
+- What concerns one partition stops that partition: it is reported once and not read on until the next `seek`.
 """
 
 from __future__ import annotations
 
+import re
 import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
@@ -16,46 +18,27 @@ from typing import cast
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from replicator.config import Flow
-from replicator.errors import Incident, NotAllowed
-from replicator.planes.contract import Partition, Seek, Span
-from replicator.planes.records import failures, metadata, properties
+from replicator.kafka import failures, metadata, properties
+from replicator.model.errors import NotAllowed, ReplicatorError
+from replicator.model.partition import Partition, Seek, Span
+from replicator.planes.contract import ReadPlan
+from replicator.planes.records import source_errors
 from replicator.planes.records.message import Record
+from replicator.planes.records.oversized import OversizedSearch, is_oversized
 
 POLL_RECORDS_MAX = 5_000
-NOT_STARTED_S = 0.001  # between two looks at a partition that is being started: there is no event for it
-CONNECTION_NOISE = failures.UNREACHABLE | {KafkaError._MAX_POLL_EXCEEDED}  # librdkafka reconnects by itself
-WAITING = frozenset(
-    {
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.KAFKA_STORAGE_ERROR,
-        KafkaError.OFFSET_NOT_AVAILABLE,
-        KafkaError.FENCED_LEADER_EPOCH,
-        KafkaError.UNKNOWN_LEADER_EPOCH,
-    }
-)
-TRUNCATED = "truncation detected"  # librdkafka reports it under the code of an offset reset
-INCIDENTS = {
-    KafkaError._AUTO_OFFSET_RESET: (
-        "source_offset_gone",
-        "retention, DeleteRecords or truncation took the next record: see the source's log start",
-    ),
-    KafkaError.OFFSET_OUT_OF_RANGE: ("source_offset_gone", "the next offset isn't there any more"),
-    KafkaError._LOG_TRUNCATION: ("source_truncated", "the leader epoch says that the source's log was cut"),
-    KafkaError.UNKNOWN_TOPIC_OR_PART: ("source_topic_gone", "deleted? re-created topics need a decision"),
-    KafkaError._UNKNOWN_PARTITION: ("source_topic_gone", "deleted? re-created topics need a decision"),
-    KafkaError._UNKNOWN_TOPIC: ("source_topic_gone", "deleted? re-created topics need a decision"),
-    KafkaError._BAD_MSG: ("source_corrupt", "the CRC of a source batch is wrong"),
-}
+NOT_STARTED_S = 0.001  # between two looks at partitions that are being started: there is no event for it
+STARTED_S_MAX = 0.02  # what takes longer to be started is looked at by the next polls
 
 
 @dataclass(slots=True)
-class Harvest:
+class Batch:
     """One poll: messages by partition in order, partition ends seen, errors of single partitions."""
 
-    groups: dict[tuple[str, int], list[Record]] = field(default_factory=dict)
-    ends: dict[tuple[str, int], Seek] = field(default_factory=dict)
-    incidents: list[Incident] = field(default_factory=list)
+    groups: dict[Partition, list[Record]] = field(default_factory=dict)
+    ends: dict[Partition, Seek] = field(default_factory=dict)
+    failed: dict[Partition, ReplicatorError] = field(default_factory=dict)
+    heard: set[Partition] = field(default_factory=set)
     drained: bool = True
 
 
@@ -63,81 +46,131 @@ class Source:
     """A consumer that is only ever assigned. Owned by one lane's thread."""
 
     def __init__(
-        self, flow: Flow, on_error: Callable[[str], None], until: Mapping[Partition, int] | None = None
+        self, flow: Flow, on_client_error: Callable[[str], None], *, record_bytes_max: int = 0, bulk: bool = False
     ) -> None:
-        """`until`: offsets (exclusive) at which partitions end for this reader."""
-        self._flow, self._until = flow, dict(until or {})
-        self._only: Mapping[Partition, Sequence[Span]] = {}
-        self._on_error = on_error
-        self._consumer = Consumer({**properties.source_consumer(flow, bulk=bool(until)), "error_cb": self._error})
-        self._known: set[str] = set()
+        """Arguments as of `properties.source_consumer`; `on_client_error` takes what librdkafka waits out."""
+        self._flow, self._on_client_error = flow, on_client_error
+        self._request_s = flow.limits.request_timeout_ms / 1000
+        self._read_plans: Mapping[Partition, ReadPlan] = {}
+        self._bounded: dict[Partition, int] = {}
+        self._spans: dict[Partition, Sequence[Span]] = {}
+        self._next: dict[Partition, int] = {}  # the offset to read next
+        self._at_end: set[Partition] = set()
+        self._stopped: set[Partition] = set()  # reported as failed: not read on
+        self._failed: dict[Partition, ReplicatorError] = {}  # to be reported by the next poll
+        self._unchecked: dict[Partition, TopicPartition] = {}  # to be checked for truncation
+        self._check_until_s = 0.0
         self._validated = False
+        self._known: set[str] = set()
+        self._oversized = OversizedSearch(flow, record_bytes_max)
+        props = properties.source_consumer(flow, record_bytes_max=record_bytes_max, bulk=bulk)
+        self._consumer = Consumer({**props, "error_cb": self._error})
 
     def _error(self, error: KafkaError) -> None:
-        if error.code() in failures.NOT_ALLOWED:
-            raise NotAllowed(failures.describe(error, self._flow.source.name, "reading the source"))
-        self._on_error(failures.describe(error, self._flow.source.name, "reading the source"))
+        """An error of the client as a whole. It names partitions in its text at best."""
+        text = failures.describe(error, self._flow.source.name, "read the source")
+        self._on_client_error(text)
+        if is_oversized(error):
+            self._oversized.begin(failures.reason(error))
+            return
+        if error.code() not in failures.NOT_ALLOWED | failures.MISSING:
+            return
+        named = failures.partitions_named(error.str()) & self._read_plans.keys()
+        if not named:  # all partitions of a topic that it names
+            words = set(re.split(r"[^\w.-]+", error.str()))
+            named = {at for at in self._read_plans if at.topic in words}
+        for at in named:
+            self._fail(at, source_errors.judge(error, self._flow.source.name, at, self._next.get(at, -1)))
 
-    def seek(self, positions: Mapping[Partition, Seek], only: Mapping[Partition, Sequence[Span]] | None = None) -> None:
-        """Assign exactly `positions`, and at the first time check them for truncation by their leader epochs.
+    def connect(self, topic: str) -> None:
+        """Connect before the first record is read, see `metadata.connect`."""
+        metadata.connect(self._consumer, topic)
 
-        Of partitions in `only` nothing is harvested but what lies in these spans, and the last one's end is theirs.
+    def _fail(self, at: Partition, error: ReplicatorError | None) -> None:
+        """Report `at` with the next poll, once."""
+        if error is not None and at not in self._stopped:
+            self._stopped.add(at)
+            self._failed[at] = error
+            self._unchecked.pop(at, None)
 
-        Raises Retriable when the check couldn't be asked for.
+    def seek(self, read_plans: Mapping[Partition, ReadPlan]) -> None:
+        """Assign exactly `read_plans`, and at the first time check them for truncation by their leader epochs.
+
+        The check goes on in `poll`; what could not be checked, or isn't there, is reported by it as failed.
         """
-        self._only = only or {}
-        topics = {at.topic for at in positions}
-        metadata.learn(self._consumer, topics - self._known)
-        self._known |= topics
-        known = {at: seek for at, seek in positions.items() if seek.leader_epoch >= 0}
-        wanted = [
-            TopicPartition(at.topic, at.partition, seek.offset, leader_epoch=seek.leader_epoch)
-            if at in known
-            else TopicPartition(at.topic, at.partition, seek.offset)
-            for at, seek in positions.items()
-        ]
-        self._consumer.assign(wanted)
+        self._read_plans = read_plans
+        self._spans = {at: plan.spans for at, plan in read_plans.items() if plan.spans}
+        self._bounded = {at: end for at, plan in read_plans.items() if (end := _bound(plan)) is not None}
+        self._next = {at: plan.start.offset for at, plan in read_plans.items()}
+        self._at_end, self._stopped, self._failed, self._unchecked = set(), set(), {}, {}
+        self._oversized.forget()
+        topics = {at.topic for at in read_plans}
+        learned = metadata.learn(self._consumer, topics - self._known)
+        self._known |= {topic for topic, found in learned.items() if not isinstance(found, KafkaError)}
+        self._consumer.assign([_topic_partition(at, plan.start) for at, plan in read_plans.items()])
         if not self._validated:
-            self._validate([at for at in wanted if Partition(at.topic, at.partition) in known])
+            # librdkafka asks the leaders where epochs end (OffsetsForLeaderEpoch, KIP-320) on a seek only, not for the
+            # epoch of an assignment. A rewind needs none: a leader that changes under a running consumer is checked.
             self._validated = True
+            self._check_until_s = time.monotonic() + self._request_s
+            self._unchecked = {
+                at: _topic_partition(at, plan.start) for at, plan in read_plans.items() if plan.start.leader_epoch >= 0
+            }
+            self._check_epochs()
+            while self._unchecked and time.monotonic() < self._check_until_s - self._request_s + STARTED_S_MAX:
+                time.sleep(NOT_STARTED_S)  # a fetch that comes first would hide truncation behind its own error
+                self._check_epochs()
+        for at in read_plans:
+            found = learned.get(at.topic)
+            if isinstance(found, KafkaError):
+                self._fail(at, self._missing(at, found))
+            elif found is not None and at.partition not in found:
+                self._fail(at, self._missing(at, KafkaError(KafkaError._UNKNOWN_PARTITION)))
 
-    def _validate(self, wanted: list[TopicPartition]) -> None:
-        """Make librdkafka ask the leaders where the epochs of `wanted` end (OffsetsForLeaderEpoch, KIP-320).
+    def _missing(self, at: Partition, error: KafkaError) -> ReplicatorError:
+        right = f"Describe and Read on topic {at.topic!r}"
+        found = failures.classify(error, self._flow.source.name, f"read {at}", right)
+        return NotAllowed(str(found), [at]) if isinstance(found, NotAllowed) else found
 
-        It does so on a seek only, not for the epoch of an assignment. A rewind needs none: a leader that changes
-        under a running consumer is checked by itself.
-        """
-        deadline = time.monotonic() + self._flow.limits.request_timeout_ms / 1000
-        for at in wanted:
-            while not self._sought(at, deadline):
-                time.sleep(NOT_STARTED_S)
+    def _check_epochs(self) -> None:
+        """Seek those that librdkafka has started by now; it does so in a thread of its own."""
+        for at, where in list(self._unchecked.items()):
+            try:
+                self._consumer.seek(where)
+            except KafkaException as error:
+                starting = failures.kafka_error(error).code() == KafkaError._STATE
+                if starting and time.monotonic() < self._check_until_s:
+                    continue
+                doing = f"check {at} for truncation"
+                right = f"Describe on topic {at.topic!r}"
+                self._fail(at, failures.classify(error, self._flow.source.name, doing, right))
+            self._unchecked.pop(at, None)
 
-    def _sought(self, at: TopicPartition, deadline: float) -> bool:
-        """Seek; False while librdkafka hasn't started the partition yet, which it does in a thread of its own."""
-        try:
-            self._consumer.seek(at)
-        except KafkaException as error:
-            if failures.kafka_error(error).code() == KafkaError._STATE and time.monotonic() < deadline:
-                return False
-            doing = f"check {at.topic}[{at.partition}] for truncation"
-            raise failures.classify_start(error, self._flow.source.name, doing) from error
-        return True
-
-    def harvest(self, records_max: int, timeout_s: float) -> Harvest:
+    def poll(self, records_max: int, timeout_s: float) -> Batch:
         """Wait up to `timeout_s` for the first message, then take what is there, at most `records_max`."""
-        found = Harvest()
-        first = self._consumer.poll(timeout_s)
-        if first is None:
-            return found
-        limit = max(1, min(records_max, POLL_RECORDS_MAX)) - 1
-        messages = self._consumer.consume(limit, 0) if limit else []
-        found.drained = len(messages) < limit
-        messages.insert(0, first)
-        groups = found.groups
+        if self._unchecked:
+            self._check_epochs()
+        found = Batch()
+        first = self._consumer.poll(min(timeout_s, NOT_STARTED_S) if self._unchecked else timeout_s)
+        if first is not None:
+            limit = max(1, min(records_max, POLL_RECORDS_MAX)) - 1
+            messages = self._consumer.consume(limit, 0) if limit else []
+            found.drained = len(messages) < limit
+            messages.insert(0, first)
+            self._sort(messages, found)
+        if self._oversized.wanted:
+            self._search_oversized(found)
+        if self._failed:
+            found.failed, self._failed = self._failed, {}
+            found.heard |= found.failed.keys()
+        return found
+
+    def _sort(self, messages: list[Message], found: Batch) -> None:
+        groups: dict[tuple[str, int], list[Record]] = {}
         for message in messages:
             error = message.error()
             if error is not None:
-                self._note(message, error, found)
+                self._note(message, error, found, groups)
                 continue
             record = cast(Record, message)
             key = (record.topic(), record.partition())
@@ -146,17 +179,27 @@ class Source:
                 groups[key] = [record]
             else:
                 group.append(record)
-        for at, end in self._until.items():
+        for key, group in groups.items():
+            at = Partition(*key)
+            if at not in self._stopped and at not in self._unchecked:  # what is unchecked is read again from its start
+                self._take(at, group, found)
+        for at, end in self._bounded.items():
             self._clip(found, at, end)
-        for at, spans in self._only.items():
-            self._clip(found, at, spans[-1][1])
+        for at, spans in self._spans.items():
             if at in found.groups:
                 within = [record for record in found.groups.pop(at) if _lies_in(spans, record.offset())]
                 found.groups |= {at: within} if within else {}
-        return found
 
-    def _clip(self, found: Harvest, at: Partition, end: int) -> None:
-        """Nothing at or behind `end` is copied; having read so far is to have reached it."""
+    def _take(self, at: Partition, group: list[Record], found: Batch) -> None:
+        found.groups[at] = group
+        found.heard.add(at)
+        offset = group[-1].offset() + 1
+        if at not in found.ends or found.ends[at].offset < offset:
+            self._next[at] = offset
+            self._at_end.discard(at)
+
+    def _clip(self, found: Batch, at: Partition, end: int) -> None:
+        """Nothing at or behind `end` is copied or asked for; having read so far is to have reached it."""
         group, stands = found.groups.get(at), found.ends.get(at)
         if group and group[-1].offset() >= end:
             within = bisect_left(group, end, key=lambda record: record.offset())
@@ -168,43 +211,75 @@ class Source:
                 del found.groups[at]
         if stands is not None:
             found.ends[at] = stands._replace(offset=min(stands.offset, end))
+        if self._next[at] >= end and at not in self._stopped:  # what is behind may be what it was bounded for
+            self._stopped.add(at)
+            self._consumer.incremental_unassign([TopicPartition(at.topic, at.partition)])
 
-    def _note(self, message: Message, error: KafkaError, found: Harvest) -> None:
-        code, at = error.code(), cast(Record, message)
-        topic: str | None = message.topic()
-        if code == KafkaError._PARTITION_EOF:
-            found.ends[(at.topic(), at.partition())] = Seek(at.offset(), self._epoch(at))
+    def _note(
+        self, message: Message, error: KafkaError, found: Batch, groups: dict[tuple[str, int], list[Record]]
+    ) -> None:
+        """Sort an error; `groups` are the records of this poll that came before it."""
+        topic, partition, offset = message.topic(), message.partition(), message.offset()
+        if topic is None:
+            self._error(error)
             return
-        if code in INCIDENTS and topic is not None:
-            cut = code == KafkaError._AUTO_OFFSET_RESET and TRUNCATED in error.str()
-            name, why = INCIDENTS[KafkaError._LOG_TRUNCATION if cut else code]
-            partition, offset = message.partition(), message.offset()
-            found.incidents.append(
-                Incident(
-                    name,
-                    f"{error.str()} ({why})",
-                    topic=topic,
-                    partition=-1 if partition is None else partition,
-                    offset=-1 if offset is None else offset,
-                )
-            )
+        if partition is None or partition < 0:
+            for at in [at for at in self._read_plans if at.topic == topic]:
+                self._fail(at, source_errors.judge(error, self._flow.source.name, at, self._next[at]))
             return
-        text = failures.describe(error, self._flow.source.name, f"reading {topic}[{message.partition()}]")
-        if code in failures.NOT_ALLOWED:
-            raise NotAllowed(text)
-        if code in CONNECTION_NOISE or code in WAITING or error.retriable():
-            self._on_error(text)  # librdkafka tries again by itself; reading resumes at the same offset
+        at = Partition(topic, partition)
+        eof = error.code() == KafkaError._PARTITION_EOF
+        if at not in self._read_plans or at in self._stopped or (eof and at in self._unchecked):
             return
-        raise failures.classify_start(KafkaException(error), self._flow.source.name, text)
+        found.heard.add(at)
+        if eof:
+            end = -1 if offset is None else offset
+            found.ends[at] = Seek(end, self._epoch(at, end))
+            self._next[at] = end
+            self._at_end.add(at)
+            return
+        before = groups.pop(at, None)
+        if before is not None and at not in self._unchecked:
+            self._take(at, before, found)
+        judged = source_errors.judge(error, self._flow.source.name, at, self._next[at])
+        if judged is None:
+            self._on_client_error(failures.describe(error, self._flow.source.name, f"read {at}"))
+            if before is not None:
+                groups[at] = before
+        self._fail(at, judged)
 
-    def _epoch(self, end: Record) -> int:
+    def _epoch(self, at: Partition, end: int) -> int:
         """Leader epoch up to a partition's end: markers and aborted records have it, and come with no message."""
-        here = self._consumer.position([TopicPartition(end.topic(), end.partition())])[0]
-        return -1 if here.offset != end.offset() or here.leader_epoch is None else here.leader_epoch
+        here = self._consumer.position([TopicPartition(at.topic, at.partition)])[0]
+        return -1 if here.offset != end or here.leader_epoch is None else here.leader_epoch
+
+    def _search_oversized(self, found: Batch) -> None:
+        """Ask first those from which nothing came now and that aren't at their end."""
+        candidates = sorted(
+            (at for at in self._read_plans if at not in self._stopped),
+            key=lambda at: (at in found.heard, at in self._at_end),
+        )
+        for at, incident in self._oversized.round(candidates, self._next).items():
+            self._fail(at, incident)
+            self._consumer.incremental_unassign([TopicPartition(at.topic, at.partition)])
 
     def close(self) -> None:
         """Leave; nothing was committed on the source and nothing is."""
         self._consumer.close()
+
+
+def _topic_partition(at: Partition, start: Seek) -> TopicPartition:
+    if start.leader_epoch >= 0:
+        return TopicPartition(at.topic, at.partition, start.offset, leader_epoch=start.leader_epoch)
+    return TopicPartition(at.topic, at.partition, start.offset)
+
+
+def _bound(plan: ReadPlan) -> int | None:
+    """The offset behind which nothing of a partition is wanted."""
+    if not plan.spans:
+        return plan.until
+    end = plan.spans[-1][1]
+    return end if plan.until is None else min(end, plan.until)
 
 
 def _lies_in(spans: Sequence[Span], offset: int) -> bool:

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.demo.compare import Seen, Verdict, judge, longest_rising
+from cli.demo.compare import ReadRecord, Verdict, judge, longest_rising
 from cli.demo.records import name_of
 
 
-def record(number: int) -> Seen:
-    return Seen(b"#%09d" % number, b"k%d" % number, b"v%d" % number, (("h", b"1"), ("h", b"2")), 1000 + number)
+def record(number: int) -> ReadRecord:
+    return ReadRecord(b"#%09d" % number, b"k%d" % number, b"v%d" % number, (("h", b"1"), ("h", b"2")), 1000 + number)
 
 
-def records(*numbers: int) -> list[Seen]:
+def records(*numbers: int) -> list[ReadRecord]:
     return [record(number) for number in numbers]
 
 
@@ -24,8 +24,8 @@ def names(*numbers: int) -> tuple[bytes, ...]:
     return tuple(b"#%09d" % number for number in numbers)
 
 
-def nameless(text: bytes = b"?") -> Seen:
-    return Seen(name_of(text, None, ()), text, None, (), 1)
+def nameless(text: bytes = b"?") -> ReadRecord:
+    return ReadRecord(name_of(text, None, ()), text, None, (), 1)
 
 
 SOURCE = records(1, 2, 3, 4, 5)
@@ -60,7 +60,7 @@ def test_nothing_copied_from_nothing_is_exact() -> None:
         pytest.param(records(1, 4, 3, 3, 5), Verdict(5, 5, names(2), names(3), names(4)), id="lost, doubled, moved"),
     ],
 )
-def test_lost_doubled_and_reordered_are_named(target: list[Seen], verdict: Verdict) -> None:
+def test_lost_doubled_and_reordered_are_named(target: list[ReadRecord], verdict: Verdict) -> None:
     assert judge(SOURCE, target) == verdict
     assert not verdict.exact
 
@@ -80,7 +80,7 @@ def test_lost_doubled_and_reordered_are_named(target: list[Seen], verdict: Verdi
         record(3)._replace(timestamp_ms=1),
     ],
 )
-def test_any_change_of_content_is_an_alteration_and_nothing_else(changed: Seen) -> None:
+def test_any_change_of_content_is_an_alteration_and_nothing_else(changed: ReadRecord) -> None:
     assert judge(SOURCE, [*records(1, 2), changed, *records(4, 5)]) == Verdict(5, 5, altered=names(3))
 
 
@@ -145,7 +145,7 @@ def test_disjoint_faults_are_all_named(data: st.DataObject) -> None:
     """Lose, double, alter and destroy different records; put copies anywhere later: each is named, no other is."""
     size = data.draw(st.integers(1, 40))
     fates = data.draw(st.lists(st.sampled_from("kkkkldan"), min_size=size, max_size=size))
-    target: list[Seen] = []
+    target: list[ReadRecord] = []
     for number, fate in enumerate(fates):
         if fate == "a":
             target.append(record(number)._replace(value=b"other"))

@@ -16,6 +16,8 @@ from cli.demo import processes
 from cli.demo.model import DemoFailed
 from cli.demo.processes import BrokerProcess, Child
 
+pytestmark = pytest.mark.slow  # brokers in processes
+
 GONE_S_MAX = 10.0
 PARENT = """
 import sys, time
@@ -36,8 +38,13 @@ def modules(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def path_with(modules: Path) -> str:
+    """PYTHONPATH with these modules before what it has already: this tree may be there, and not be installed."""
+    return os.pathsep.join(filter(None, (str(modules), os.environ.get("PYTHONPATH"))))
+
+
 def child(modules: Path, *arguments: str) -> Child:
-    return Child(arguments, modules / "log", {"PYTHONPATH": str(modules)})
+    return Child(arguments, modules / "log", {"PYTHONPATH": path_with(modules)})
 
 
 def gone(pid: int) -> bool:
@@ -59,7 +66,7 @@ def test_a_child_gets_its_arguments_and_is_the_main_module(modules: Path) -> Non
 
 def test_a_child_dies_when_its_parent_is_killed(modules: Path) -> None:
     parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT, str(modules / "log"), str(modules)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", PARENT, str(modules / "log"), path_with(modules)], stdout=subprocess.PIPE, text=True
     )
     assert parent.stdout is not None
     pid, said = parent.stdout.readline().split()

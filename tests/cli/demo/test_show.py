@@ -55,7 +55,7 @@ def test_the_summary_is_flat_and_has_the_agreed_names() -> None:
 
 
 def test_the_live_view_shows_kills_out_of_those_planned() -> None:
-    progress = Progress("copying", written=1200, copied=1000, committed=1100, lag=100, worker_kills=2, told=["bang"])
+    progress = Progress("copying", written=1200, copied=1000, committed=1100, lag=100, worker_kills=2, events=["bang"])
     text = printed(show.progress_table(progress, SETTINGS))
     for part in ("2/3", "0/1", "1,000", "1,100", "bang", "seed 42"):
         assert part in text
@@ -66,8 +66,8 @@ def test_lines_of_json_come_at_changes_and_now_and_then(capsys: pytest.CaptureFi
     for tick in range(21):
         progress.seconds = tick / 10
         if tick == 12:
-            progress.told.append("worker killed")
+            progress.events.append("worker killed")
         line(progress)
     told = [json.loads(text) for text in capsys.readouterr().out.splitlines()]
     assert [event["seconds"] for event in told] == [0.0, 0.5, 1.0, 1.2, 1.7]
-    assert [event["told"] for event in told] == ["", "", "", "worker killed", ""]
+    assert [event["happened"] for event in told] == ["", "", "", "worker killed", ""]

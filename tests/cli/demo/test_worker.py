@@ -30,12 +30,12 @@ def test_a_worker_reads_once_its_lane_has_started(tmp_path: Path) -> None:
     log = tmp_path / "log"
     worker = Worker(tmp_path / "flow.yaml", log)
     log.write_bytes(json.dumps({"event": "topic_created"}).encode() + b"\n")
-    worker.look()
-    assert not worker.reading
+    worker.read_log()
+    assert not worker.has_position
     with log.open("ab") as more:
         more.write(json.dumps({"event": "lane_started", "records": 7}).encode() + b"\n")
-    worker.look()
-    assert worker.reading
+    worker.read_log()
+    assert worker.has_position
     assert worker.copied == 0
 
 
@@ -43,11 +43,11 @@ def test_a_half_line_waits_for_its_other_half(tmp_path: Path) -> None:
     log = tmp_path / "log"
     worker = Worker(tmp_path / "flow.yaml", log)
     log.write_bytes(COMMITTED + b"\n" + COMMITTED[:10])
-    worker.look()
+    worker.read_log()
     assert worker.copied == 7
     assert worker.committing_since is not None
     with log.open("ab") as more:
         more.write(COMMITTED[10:] + b"\n")
-    worker.look()
-    worker.look()
+    worker.read_log()
+    worker.read_log()
     assert worker.copied == 14

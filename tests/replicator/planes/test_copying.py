@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_NOT_AVAILABLE
 
-from replicator.planes.contract import Partition
-from replicator.planes.records.copying import copy_run
+from replicator.model.partition import Partition
+from replicator.planes.records.acks import AckWatch
+from replicator.planes.records.copying import Writer, copy_run, encoded_bytes, new_run
 from replicator.planes.records.digest import Chain
 
 TARGET = Partition("a.orders", 0)
@@ -68,9 +69,18 @@ class Producer:
         self.sent.append(fields)
 
 
-def run(messages: list[Message], producer: Producer | None = None, wait: Callable[[], None] | None = None) -> Any:
+def run(
+    messages: list[Message],
+    producer: Producer | None = None,
+    wait: Callable[[], None] | None = None,
+    *,
+    record_bytes_max: int = 10_000,
+    every_ack: bool = False,
+) -> Any:
     producer = producer or Producer()
-    done = copy_run(producer, messages, TARGET, Chain(""), wait or (lambda: None), 10_000)  # type: ignore[arg-type]
+    done = new_run(messages, AckWatch(), every_ack=every_ack)  # type: ignore[arg-type]
+    writer = Writer(producer, wait or (lambda: None), record_bytes_max)  # type: ignore[arg-type]
+    copy_run(writer, done, messages, TARGET, Chain(""))  # type: ignore[arg-type]
     return done, producer.sent
 
 
@@ -113,3 +123,45 @@ def test_a_full_queue_is_waited_for_and_keeps_order() -> None:
     done, sent = run([Message(offset, payload=b"%d" % offset) for offset in range(4)], producer, wait)
     assert [fields[1] for fields in sent] == [b"0", b"1", b"2", b"3"]
     assert done.next_offset == 4
+
+
+def test_every_record_asks_for_its_ack_after_a_refusal() -> None:
+    done, sent = run([Message(offset) for offset in (3, 4, 8)], every_ack=True)
+    assert all(fields[4] is not None for fields in sent)
+    sent[1][4](None, Report(70))
+    assert done.acks.errors == {}
+
+
+@dataclass
+class Report:
+    """A delivery report's message."""
+
+    at: int | None
+
+    def offset(self) -> int | None:
+        return self.at
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "headers", "size"),
+    [
+        (b"k", b"v" * 10, None, 61 + 1 + 3 + 2 + 11 + 1),
+        (None, None, None, 61 + 1 + 3 + 1 + 1 + 1),
+        (b"", b"v" * 64, None, 61 + 2 + 3 + 1 + 66 + 1),
+        (b"k", b"v", [("h", b"x"), ("i", None)], 61 + 1 + 3 + 2 + 2 + 1 + (2 + 2) + (2 + 1)),
+    ],
+)
+def test_a_record_counts_with_the_bytes_that_it_takes(
+    key: bytes | None, value: bytes | None, headers: list[Any] | None, size: int
+) -> None:
+    """Header of the batch · length · attributes and deltas · key · value · count of headers · headers."""
+    assert encoded_bytes(key, value, headers) == size
+
+
+def test_the_smallest_limit_lets_small_records_pass_and_counts_exactly() -> None:
+    payload = 1024 - 61 - 2 - 3 - 2 - 2 - 1
+    done, sent = run([Message(0, payload=b"0123456789"), Message(1, payload=b"x" * payload)], record_bytes_max=1024)
+    assert (len(sent), done.blocked) == (2, None)
+    done, sent = run([Message(1, payload=b"x" * (payload + 1))], record_bytes_max=1024)
+    assert (sent, done.blocked.name) == ([], "record_too_large")
+    assert done.bytes == 0

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from integration_tests.harness.embedded import EmbeddedBroker
-from replicator.planes.records import metadata
+from replicator.kafka import metadata
 
 TOPICS = ("one", "two", "three", "four")
 UNTOLD_S = len(TOPICS) - 1  # a second for each after the first

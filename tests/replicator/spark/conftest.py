@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from replicator.errors import ConfigError
+from replicator.model.errors import ConfigError
 from replicator.spark import java
 from replicator.spark.session import SparkSettings, session
 

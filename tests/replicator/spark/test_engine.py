@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -16,16 +16,20 @@ import pytest
 from pyspark.sql import SparkSession
 
 from replicator import config
-from replicator.bounded import RangeDone, RangeTask
 from replicator.config.load import FlowFileError
-from replicator.engine import Cancelled
-from replicator.errors import ConfigError, Fatal, Incident, ReplicatorError, Unreachable
-from replicator.generation import Cut
-from replicator.ledger import Route
-from replicator.planes.contract import Partition
+from replicator.config.source import Fault
+from replicator.jobs.engine import Cancelled
+from replicator.jobs.range_copy import RangeDone, RangeTask
+from replicator.lane.plan import LanePlan
+from replicator.lane.transaction import IdsInDoubt
+from replicator.model.errors import ConfigError, Fatal, Incident, NotAllowed, ReplicatorError, Unreachable
+from replicator.model.partition import Partition
+from replicator.model.route import Route
+from replicator.planes.contract import RecordsRefused, Refusal
 from replicator.spark import task_log
 from replicator.spark.engine import SparkEngine
 from replicator.spark.task_log import TaskLog
+from replicator.state.generation import LaneAssignment
 
 ENDED_S_MAX = 15.0
 AT = Partition("t", 1)
@@ -35,6 +39,13 @@ clusters:
   b: {properties: {bootstrap.servers: "127.0.0.1:2"}}
 flows: {f: {source: a, target: b, topics: [t]}}
 """
+FACTS: dict[type[ReplicatorError], Callable[[], ReplicatorError]] = {
+    Incident: lambda: Incident("word", "detail", topic="t", partition=1, offset=7, advice="do"),
+    FlowFileError: lambda: FlowFileError("file", [Fault(3, "flows.f", "it is wrong")]),
+    NotAllowed: lambda: NotAllowed("Write on topic t", [AT]),
+    IdsInDoubt: lambda: IdsInDoubt({AT: "the id of another topic"}, [AT]),
+    RecordsRefused: lambda: RecordsRefused("refused", {AT: Refusal((5, 6), "INVALID_RECORD")}),
+}
 
 
 @pytest.fixture
@@ -53,11 +64,7 @@ def all_errors() -> list[type[ReplicatorError]]:
 
 @pytest.mark.parametrize("kind", all_errors(), ids=lambda kind: kind.__name__)
 def test_every_error_comes_through_a_pickle(kind: type[ReplicatorError]) -> None:
-    error: ReplicatorError
-    if issubclass(kind, Incident):
-        error = kind("word", "detail", topic="t", partition=1, offset=7, advice="do")
-    else:
-        error = kind("file", []) if issubclass(kind, FlowFileError) else kind("what happened")
+    error = FACTS.get(kind, lambda: kind("what happened"))()
     done = pickle.loads(pickle.dumps(RangeDone(AT, 5, 4, 3, 0.5, "host:1:x", error)))
     assert type(done.error) is kind
     assert (str(done.error), vars(done.error)) == (str(error), vars(error))
@@ -66,11 +73,13 @@ def test_every_error_comes_through_a_pickle(kind: type[ReplicatorError]) -> None
 
 def test_a_task_comes_through_a_pickle() -> None:
     flow = config.load_text(FILE, env={"SECRET": "s3cret"}).flows["f"]
-    task = RangeTask(flow, 3, Cut.by_partition({"t": 2}), "cluster", AT, Route(AT, AT, "id", "id"), 10, 20, 5.0)
+    assignment = LaneAssignment.by_partition({"t": 2})
+    plan = LanePlan(flow, 3, 1, "", "cluster", (Route(AT, AT, "id", "id"),), 1, assignment)
+    task = RangeTask(plan, AT, 10, 20, 5.0)
     there = pickle.loads(pickle.dumps(task))
     assert there == task
-    assert there.lane == 1
-    assert there.flow.source.properties["sasl.password"] == "s3cret"
+    assert there.plan.lane == 1
+    assert there.plan.flow.source.properties["sasl.password"] == "s3cret"
     assert "s3cret" not in repr(there)
 
 

@@ -6,9 +6,9 @@ import pytest
 from py4j.protocol import Py4JError
 
 from replicator import config
-from replicator.errors import Unreachable
+from replicator.model.errors import Unreachable
 from replicator.spark.failures import explained
-from replicator.spark.snapshot import Snapshot
+from replicator.spark.reconcile.snapshot import Snapshot
 
 FLOW = config.load_text(
     """\

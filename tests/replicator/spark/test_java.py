@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from replicator.errors import ConfigError
+from replicator.model.errors import ConfigError
 from replicator.spark import java
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from replicator.bounded import RangeDone
-from replicator.errors import Incident, Unreachable
-from replicator.planes.contract import Partition
-from replicator.ranges import Range
+from replicator.jobs.range_copy import RangeDone
+from replicator.jobs.ranges import Range
+from replicator.model.errors import Incident, Unreachable
+from replicator.model.partition import Partition
 from replicator.spark.range_ledger import RangeLedger
 
 T0, T1, KEPT = Partition("t", 0), Partition("t", 1), Partition("t", 2)

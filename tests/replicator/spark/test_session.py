@@ -10,7 +10,7 @@ import pytest
 
 from replicator import config
 from replicator.config import SparkSection
-from replicator.errors import ConfigError
+from replicator.model.errors import ConfigError
 from replicator.spark import connector, session
 from replicator.spark.session import SparkSettings
 

@@ -1,0 +1,96 @@
+"""Target topics that were deleted, made again, or would alter what is written: told before anything is written."""
+
+from __future__ import annotations
+
+import pytest
+
+from integration_tests.harness import clients
+from integration_tests.harness.replicator import Replicator
+from integration_tests.harness.two_topics import TwoTopics, assert_told, numbered
+from integration_tests.partitions.conftest import MakeTwoTopics
+
+OLD = 20
+FOUND_S = 120.0
+
+
+def lose(two: TwoTopics, *, make_again: bool) -> None:
+    """Delete the first topic's copy."""
+    clients.delete_topic(two.target, two.copy_of(two.first))
+    if make_again:
+        clients.create_topic(two.target, two.copy_of(two.first))
+
+
+def assert_told_and_not_written(two: TwoTopics, worker: Replicator, *, make_again: bool) -> None:
+    """The first topic stops, nothing is created or written for it, and the second one goes on."""
+    name = "target_topic_recreated" if make_again else "target_topic_deleted"
+    found = worker.wait_event("incident", name=name, partition=0, timeout_s=FOUND_S)
+    assert found["topic"] == two.first
+    assert found["offset"] in (OLD, -1), "Kafka removes the position with the topic: then nobody knows it"
+    assert_told(found, two.copy_of(two.first))
+    two.assert_second_goes_on()
+    two.assert_stops(worker)
+    shown = next(row for row in two.status()["partitions"] if row["source_topic"] == two.first)
+    assert shown["state"] == ("target_recreated" if make_again else "target_deleted")
+    exists = two.copy_of(two.first) in clients.topics(two.target)
+    assert exists == make_again, "a topic was created over a claim"
+    if exists:
+        assert two.values(two.first) == [], "written to another topic as if nothing had happened"
+
+
+@pytest.mark.parametrize("make_again", [False, True], ids=["deleted", "recreated"])
+def test_while_no_worker_runs(two_topics: TwoTopics, make_again: bool) -> None:
+    two = two_topics
+    two.assert_stops(two.running(OLD), 0)
+    lose(two, make_again=make_again)
+    two.put(two.first, numbered("new", OLD))
+    assert_told_and_not_written(two, two.flow.running(), make_again=make_again)
+    assert_told_and_not_written(two, two.flow.running(), make_again=make_again)
+
+
+@pytest.mark.parametrize("make_again", [False, True], ids=["deleted", "recreated"])
+def test_under_the_running_worker(two_topics: TwoTopics, make_again: bool) -> None:
+    two = two_topics
+    worker = two.running(OLD)
+    worker.suspend()
+    lose(two, make_again=make_again)
+    two.put(two.first, numbered("new", OLD))
+    worker.resume()
+    assert_told_and_not_written(two, worker, make_again=make_again)
+
+
+@pytest.mark.parametrize("make_again", [False, True], ids=["deleted", "recreated"])
+def test_under_an_idle_worker(two_topics: TwoTopics, make_again: bool) -> None:
+    """Nothing is written, so only a look at the topic tells."""
+    two = two_topics
+    worker = two.running(OLD)
+    worker.suspend()
+    lose(two, make_again=make_again)
+    worker.resume()
+    assert_told_and_not_written(two, worker, make_again=make_again)
+
+
+def test_a_position_that_expired_while_its_topic_is_the_same(two_topics: TwoTopics) -> None:
+    two = two_topics
+    two.assert_stops(two.running(OLD), 0)
+    admin = clients.admin(two.target)
+    admin.delete_consumer_groups([two.flow.group])[two.flow.group].result(clients.TIMEOUT_S)
+    worker = two.flow.run()
+    found = worker.wait_event("incident", name="position_expired", topic=two.first, timeout_s=FOUND_S)
+    assert found["partition"] == 0
+    assert_told(found)
+    two.assert_stops(worker)
+    assert two.values(two.first) == numbered("old", OLD)
+
+
+def test_an_existing_topic_that_rewrites_timestamps(make_two_topics: MakeTwoTopics) -> None:
+    two = make_two_topics()
+    copy = two.copy_of(two.first)
+    clients.create_topic(two.target, copy, 1, {"message.timestamp.type": "LogAppendTime"})
+    two.put(two.first, numbered("old", OLD))
+    worker = two.flow.running()
+    found = worker.wait_event("incident", name="target_rewrites_timestamps", topic=two.first, timeout_s=FOUND_S)
+    assert found["partition"] in (0, -1)
+    assert_told(found, copy, "LogAppendTime")
+    two.assert_second_goes_on()
+    two.assert_stops(worker)
+    assert two.values(two.first) == []

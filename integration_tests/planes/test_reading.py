@@ -1,0 +1,123 @@
+"""What one partition of the source meets stops that partition: gone records, a topic that is not there, many epochs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import closing
+
+from integration_tests.harness import clients
+from integration_tests.harness.broker import BrokerHandle
+from integration_tests.planes.conftest import SOON_S, MakePlane, make_flow
+from replicator.kafka.clusters import KafkaCluster
+from replicator.model.errors import Incident, TopicMissing
+from replicator.model.partition import EndRecords, LogEnds, Partition, Seek
+from replicator.planes.contract import ReadPlan
+
+MakePair = Callable[..., tuple[str, str]]
+MANY = 100
+
+
+def test_records_that_are_gone_stop_their_partition_only(
+    source: BrokerHandle, pair: MakePair, make_plane: MakePlane
+) -> None:
+    name, copy = pair(2)
+    writer = clients.producer(source.bootstrap)
+    for partition in range(2):
+        clients.put(writer, name, *[b"v"] * 10, partition=partition, key=b"k")
+    clients.delete_records(source.bootstrap, name, 0, 5)
+    driven = make_plane({name: (2, copy)})
+    driven.seek()
+    driven.read(10)
+    driven.read(1, until=lambda result: bool(driven.failed))
+    error = driven.failed[Partition(name, 0)]
+    assert isinstance(error, Incident)
+    assert (error.name, error.offset, error.partition) == ("source_records_gone", 0, 0)
+
+
+def test_a_topic_that_is_not_there_is_told_with_the_next_poll(
+    source: BrokerHandle, pair: MakePair, make_plane: MakePlane
+) -> None:
+    name, copy = pair(1)
+    clients.put(clients.producer(source.bootstrap), name, b"v", key=b"k")
+    driven = make_plane({name: (1, copy), f"{name}-gone": (1, f"{copy}-gone")})
+    driven.seek()
+    driven.read(1)
+    error = driven.failed[Partition(f"{name}-gone", 0)]
+    assert isinstance(error, TopicMissing)
+    assert f"cluster 'east': cannot read {name}-gone[0]" in str(error)
+
+
+def test_a_partition_that_is_not_there_is_told(source: BrokerHandle, pair: MakePair, make_plane: MakePlane) -> None:
+    name, copy = pair(1)
+    driven = make_plane({name: (2, copy)})
+    driven.seek()
+    driven.read(1, until=lambda result: bool(driven.failed))
+    assert isinstance(driven.failed[Partition(name, 1)], TopicMissing)
+
+
+def test_the_epochs_of_many_partitions_are_checked_at_once(
+    source: BrokerHandle, pair: MakePair, make_plane: MakePlane
+) -> None:
+    name, copy = pair(MANY)
+    writer = clients.producer(source.bootstrap)
+    for partition in range(MANY):
+        writer.produce(name, b"a", b"k", partition)
+        writer.produce(name, b"b", b"k", partition)
+    assert writer.flush(30) == 0
+    driven = make_plane({name: (MANY, copy), f"{name}-gone": (1, f"{copy}-gone")})
+    began = time.monotonic()
+    driven.seek(start=1, epoch=0)
+    took = time.monotonic() - began
+    assert took < SOON_S, took  # not one after the other
+    driven.read(MANY)
+    assert driven.failed.keys() == {Partition(f"{name}-gone", 0)}
+    assert driven.plane.flush().keys() == {Partition(name, number) for number in range(MANY)}
+
+
+def test_a_position_behind_the_end_of_its_epoch_stops_its_partition_only(
+    source: BrokerHandle, pair: MakePair, make_plane: MakePlane
+) -> None:
+    name, copy = pair(2)
+    writer = clients.producer(source.bootstrap)
+    for partition in range(2):
+        clients.put(writer, name, *[b"v"] * 10, partition=partition, key=b"k")
+    driven = make_plane({name: (2, copy)})
+    driven.plane.seek({Partition(name, 0): ReadPlan(Seek(15, 0)), Partition(name, 1): ReadPlan(Seek(5, 0), until=8)})
+    driven.read(3)
+    driven.read(1, until=lambda result: bool(driven.failed))
+    error = driven.failed[Partition(name, 0)]
+    assert isinstance(error, Incident)
+    # A fetch at an offset that isn't there may be answered first; the lane judges that by the ends of the log.
+    assert error.name in ("source_truncated", "source_records_gone")
+    assert error.offset == 15
+    assert driven.plane.ends()[Partition(name, 1)].offset == 8
+
+
+def test_a_cluster_answers_for_each_partition(source: BrokerHandle, pair: MakePair) -> None:
+    name, _ = pair(2)
+    writer = clients.transactional(source.bootstrap, f"{name}-writer")
+    writer.begin_transaction()
+    clients.put(writer, name, b"a", b"b", key=b"k", timestamp=1_700_000_000_000)
+    writer.commit_transaction(30)
+    writer.begin_transaction()
+    clients.put(writer, name, b"c", key=b"k")
+    flow = make_flow(source.bootstrap, source.bootstrap, limits={"request_timeout_ms": 1_000})
+    here, there = Partition(name, 0), Partition(f"{name}-gone", 0)
+    with closing(KafkaCluster(flow, flow.source, "source")) as cluster:
+        ends = cluster.log_ends([here, Partition(name, 1), there, Partition(name, 9)])
+        topic_id = cluster.topic_ids([name]).wait()[name]
+        assert ends[here] == LogEnds(str(topic_id), 0, 3, 4)
+        assert ends[Partition(name, 1)] == LogEnds(str(topic_id), 0, 0, 0)
+        assert isinstance(ends[there], TopicMissing)
+        assert isinstance(ends[Partition(name, 9)], TopicMissing)
+        assert isinstance(cluster.topic_ids([there.topic]).wait()[there.topic], TopicMissing)
+        at_time = cluster.offsets_at([here, Partition(name, 1)], 1_600_000_000_000)
+        assert at_time == {here: 0, Partition(name, 1): -1}
+        assert cluster.end_records({here: 0}, {here: 4}) == {here: EndRecords((0, 1), -1)}
+        assert cluster.end_records({here: 1}, {here: 4}) == {here: EndRecords((1,), 3)}
+        assert cluster.holds(here, 1)
+        assert not cluster.holds(here, 2), "the marker"
+        assert not cluster.compacted(name)
+        assert cluster.missing_rights([name]) == {}
+    writer.abort_transaction(30)

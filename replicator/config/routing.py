@@ -1,0 +1,204 @@
+"""Which topics a flow copies, their names at the target, and whether flows get into each other's way.
+
+Pure. Invariant: one target topic belongs to one source topic of one flow, because positions are kept as
+offsets of the *target's* topic and partition; two sources would share a key. And no record may come back to
+where it was read, because each round would write it again under exactly-once rules.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from replicator.config.models import Cluster, Config, Flow
+from replicator.model.names import INTERNAL_PREFIX
+
+TOPIC_BYTES_MAX = 249
+_SAMPLES = ("orders", "a", "payments.eu", "x-1")
+_HOPS_MAX = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Why `flow` must not run as it is. `topic` is a source topic that shows it."""
+
+    flow: str
+    topic: str
+    message: str
+
+
+@lru_cache(maxsize=1024)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
+
+
+def _matches(patterns: Iterable[str], topic: str) -> bool:
+    for pattern in patterns:
+        if pattern.startswith("^"):
+            if _compiled(pattern).fullmatch(topic):
+                return True
+        elif pattern == topic:
+            return True
+    return False
+
+
+def selects(flow: Flow, topic: str) -> bool:
+    """Whether the flow copies the source topic of this name. Internal topics never."""
+    if topic.startswith(INTERNAL_PREFIX):
+        return False
+    return _matches(flow.topics, topic) and not _matches(flow.exclude, topic)
+
+
+def target_topic(flow: Flow, topic: str) -> str:
+    """Name at the target of a source topic."""
+    values = {"source": flow.source.name, "target": flow.target.name, "flow": flow.name, "topic": topic}
+    return re.sub(r"\{(\w+)\}", lambda match: values[match.group(1)], flow.rename)
+
+
+def literals(flow: Flow) -> tuple[str, ...]:
+    """The topics that the flow names without a pattern: each of them must exist."""
+    return tuple(item for item in flow.topics if not item.startswith("^"))
+
+
+def same_cluster(one: Cluster, other: Cluster) -> bool:
+    """Whether two names surely mean one cluster. Different addresses may too: the caller that is connected
+    compares cluster ids."""
+    return one.name == other.name or bool(set(one.bootstrap_servers) & set(other.bootstrap_servers))
+
+
+def conflicts(
+    flows: Iterable[Flow],
+    topics: Mapping[str, Iterable[str]] | None = None,
+    identity: Mapping[str, str] | None = None,
+) -> list[Conflict]:
+    """Everything that forbids running these flows side by side.
+
+    Args:
+        flows: all flows of the file, also those that are not run now.
+        topics: topic names by cluster name, as far as known. Without it, the names that the file gives and a
+            few samples are tried, so patterns are checked as far as possible without a connection.
+        identity: cluster id by cluster name, where known; names with one id are one cluster.
+    """
+    return _one_per_flow(_all_conflicts(list(flows), topics or {}, identity or {}))
+
+
+def topic_conflicts(
+    config: Config, flow: str, topics: Mapping[str, Iterable[str]], identity: Mapping[str, str]
+) -> dict[str, str]:
+    """Why `flow` must not copy single source topics, by topic: arguments as of `conflicts`. Of two flows that would
+    write one target topic, the later in the file yields."""
+    found: dict[str, str] = {}
+    for conflict in _all_conflicts(list(config.flows.values()), topics, identity):
+        if conflict.flow == flow:
+            found.setdefault(conflict.topic, conflict.message)
+    return found
+
+
+def _all_conflicts(
+    flows: list[Flow], topics: Mapping[str, Iterable[str]], identity: Mapping[str, str]
+) -> list[Conflict]:
+    found: list[Conflict] = []
+    place = _places(flows, identity)
+    names = _names(flows, place, topics)
+    origin: dict[tuple[str, str], tuple[str, str]] = {}
+    for flow in flows:
+        for topic in sorted(name for name in names[place[flow.source.name]] if selects(flow, name)):
+            found.extend(_name_faults(flow, topic))
+            found.extend(_shared_target(flow, topic, place, origin))
+            found.extend(_self_feeding(flow, topic, flows, place))
+    return found
+
+
+def _places(flows: list[Flow], identity: Mapping[str, str]) -> dict[str, str]:
+    """Cluster name → the name of the first cluster that is the same one."""
+    clusters = {cluster.name: cluster for flow in flows for cluster in (flow.source, flow.target)}
+    place: dict[str, str] = {}
+    for name, cluster in clusters.items():
+        for earlier in place:
+            ids = identity.get(name), identity.get(earlier)
+            if same_cluster(cluster, clusters[earlier]) or (ids[0] is not None and ids[0] == ids[1]):
+                place[name] = place[earlier]
+                break
+        else:
+            place[name] = name
+    return place
+
+
+def _names(flows: list[Flow], place: Mapping[str, str], topics: Mapping[str, Iterable[str]]) -> dict[str, set[str]]:
+    """Topic names by cluster: those known or else samples, and those that flows will write there.
+
+    A chain without a loop passes each flow once, so as many rounds as flows find all names.
+    """
+    samples = {name for flow in flows for name in literals(flow)} | set(_SAMPLES)
+    names: dict[str, set[str]] = {}
+    for cluster, here in place.items():
+        if cluster in topics:
+            names.setdefault(here, set()).update(topics[cluster])
+    for here in place.values():
+        names.setdefault(here, set(samples))
+    for _ in flows:
+        for flow in flows:
+            written = {target_topic(flow, name) for name in names[place[flow.source.name]] if selects(flow, name)}
+            names[place[flow.target.name]] |= {name for name in written if len(name) <= TOPIC_BYTES_MAX}
+    return names
+
+
+def _name_faults(flow: Flow, topic: str) -> Iterator[Conflict]:
+    name = target_topic(flow, topic)
+    if name.startswith(INTERNAL_PREFIX):
+        yield Conflict(flow.name, topic, f"rename makes {name!r} of {topic!r}: names with __ are internal")
+    elif len(name) > TOPIC_BYTES_MAX:
+        yield Conflict(
+            flow.name,
+            topic,
+            f"rename makes a name of {len(name)} characters of {topic!r}; Kafka takes {TOPIC_BYTES_MAX}",
+        )
+
+
+def _shared_target(
+    flow: Flow, topic: str, place: Mapping[str, str], origin: dict[tuple[str, str], tuple[str, str]]
+) -> Iterator[Conflict]:
+    name = target_topic(flow, topic)
+    mine = (flow.name, topic)
+    first = origin.setdefault((place[flow.target.name], name), mine)
+    if first == mine:
+        return
+    if first[0] == flow.name:
+        why = f"would write both {first[1]!r} and {topic!r} to {name!r}; put {{topic}} into rename"
+    else:
+        why = f"would write {name!r} on {flow.target.name!r}, as flow {first[0]!r} would (from {first[1]!r})"
+    yield Conflict(flow.name, topic, why)
+
+
+def _self_feeding(flow: Flow, topic: str, flows: list[Flow], place: Mapping[str, str]) -> Iterator[Conflict]:
+    """Follows a topic through all flows; a chain that comes back to its first flow never ends."""
+    start = (place[flow.target.name], target_topic(flow, topic))
+    ahead: list[tuple[str, str, tuple[str, ...]]] = [(*start, (flow.name,))]
+    seen = {start}
+    while ahead:
+        where, name, path = ahead.pop()
+        for follower in flows:
+            if place[follower.source.name] != where or not selects(follower, name):
+                continue
+            if follower.name == flow.name:
+                yield Conflict(flow.name, topic, _loop_message(flow, topic, name, path))
+                return
+            step = (place[follower.target.name], target_topic(follower, name))
+            if step not in seen and len(path) < _HOPS_MAX:
+                seen.add(step)
+                ahead.append((*step, (*path, follower.name)))
+
+
+def _loop_message(flow: Flow, topic: str, name: str, path: tuple[str, ...]) -> str:
+    way = " → ".join((*path, flow.name))
+    return f"would feed itself: {topic!r} comes back as {name!r} ({way}); exclude that name or rename"
+
+
+def _one_per_flow(found: list[Conflict]) -> list[Conflict]:
+    """Samples may show one fault many times; the first of each kind is enough to act on."""
+    kept: dict[tuple[str, str], Conflict] = {}
+    for item in found:
+        kept.setdefault((item.flow, re.sub(r"'[^']*'", "", item.message)), item)
+    return list(kept.values())

@@ -1,0 +1,126 @@
+"""Lists a flow's topics and checks its generation at each discovery interval, in a thread of its own beside
+`flow.worker`, which starts it.
+
+It owns the control plane from its start on and closes it at its end, so that a cluster that doesn't answer holds back
+neither the lanes nor a stop. What it finds goes into the flow's queue; it changes topics, but no lane.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Collection
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from replicator.flow.listing import Listing, Routing
+from replicator.flow.setup import Setup
+from replicator.flow.topics import ControlPlane
+from replicator.incidents import tell_incident
+from replicator.model.errors import Incident, NotAllowed, Retriable, Unreachable
+from replicator.model.partition import Partition
+from replicator.state.generation import Generation
+
+
+@dataclass(frozen=True, slots=True)
+class Discovered:
+    """Where all partitions go now."""
+
+    listing: Listing
+    routing: Routing
+
+
+@dataclass(frozen=True, slots=True)
+class DiscoveryEnded:
+    """The flow must end: its generation was closed or taken over, its control topic is lost, or a bug."""
+
+    error: BaseException
+
+
+class FlowNotes:
+    """What no lane can tell, because it concerns no partition of theirs: logged once for as long as it stands."""
+
+    def __init__(self, log: structlog.stdlib.BoundLogger) -> None:
+        self._log = log
+        self._incidents: frozenset[Incident] = frozenset()
+        self._hidden: dict[str, str] = {}
+
+    def note(self, incidents: Collection[Incident], hidden: dict[str, str]) -> None:
+        """The incidents of now, and topics that wait, with the reason."""
+        for incident in sorted(set(incidents) - self._incidents, key=str):
+            tell_incident(self._log, incident)
+        for topic, reason in sorted(hidden.items()):
+            if self._hidden.get(topic) != reason:
+                self._log.warning("waiting", topic=topic, partition=-1, reason="not_allowed", detail=reason)
+        self._incidents, self._hidden = frozenset(incidents), dict(hidden)
+
+    @property
+    def incidents(self) -> frozenset[Incident]:
+        """Those that stand now."""
+        return self._incidents
+
+    def note_incident(self, incident: Incident) -> None:
+        """Discovery ended with this."""
+        self.note([incident], self._hidden)
+
+    def note_listing(self, listing: Listing, routes: Collection[Partition] = ()) -> None:
+        """What a listing shows; topics whose partitions are known (`routes`) are logged by their lanes."""
+        known = {at.topic for at in routes}
+        self.note(listing.missing, {name: str(it) for name, it in listing.hidden.items() if name not in known})
+
+
+class Discovery:
+    """The thread. `events` gets `Discovered` and, once at most, `DiscoveryEnded`."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        plane: ControlPlane,
+        generation: Generation,
+        notes: FlowNotes,
+        events: queue.SimpleQueue[Any],
+        asked: threading.Event,
+        log: structlog.stdlib.BoundLogger,
+    ) -> None:
+        """`asked` is set when the flow ends; `notes` has what was logged of the first listing."""
+        self._setup, self._plane, self._generation, self._notes = setup, plane, generation, notes
+        self._events, self._asked, self._log = events, asked, log
+        self._interval_s = plane.flow.limits.discovery_interval_ms / 1000
+        self._thread = threading.Thread(target=self._main, name=f"{plane.flow.name}.discovery", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def _main(self) -> None:
+        try:
+            with closing(self._plane):
+                while not self._asked.wait(self._interval_s):
+                    self.discover()
+        except BaseException as error:  # noqa: BLE001 - the flow judges it, bugs too
+            self._events.put(DiscoveryEnded(error))
+
+    def discover(self) -> None:
+        """List topics and check the generation once.
+
+        Raises TakenOver, and Incident of the control topic: nothing of the flow may go on then.
+        """
+        generation = self._generation
+        try:
+            self._setup.check_generation(generation.number, generation.assignment)
+        except (Unreachable, Retriable, NotAllowed) as error:
+            self._log.warning("generation_not_checked", reason=str(error))
+        try:
+            listing = self._setup.wanted(self._setup.listing(), generation.partitions)
+            found = Discovered(listing, self._setup.routes(listing))
+        except (Unreachable, Retriable, NotAllowed) as error:
+            self._log.warning("discovery_failed", reason=str(error))
+            return
+        except Incident as incident:
+            self._notes.note_incident(incident)
+            return
+        self._notes.note_listing(listing, found.routing.routes)
+        self._events.put(found)

@@ -1,0 +1,54 @@
+"""Whether anything of a flow can go on, from what its lanes say of their partitions. Pure; owned by `flow.worker`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Partitions of one lane: copied, waiting for something that may pass, stopped by incidents."""
+
+    running: int
+    waiting: int
+    stopped: int
+
+
+class LaneCounts:
+    """The counts of all lanes of a flow, as they were reported last.
+
+    Invariant: a lane counts only once it has reported since it was given its partitions. Lanes report when they
+    change, so a lane whose numbers stay the same counts again from the next discovery on (`settle`).
+    """
+
+    def __init__(self, lanes: Iterable[int]) -> None:
+        """`lanes` that have partitions: only those have something to report."""
+        self._by_lane: dict[int, Counts] = {}
+        self._unsettled = set(lanes)
+
+    def update(self, lane: int, counts: Counts) -> None:
+        """A lane has reported its counts."""
+        self._by_lane[lane] = counts
+        self._unsettled.discard(lane)
+
+    def reassigned(self, lane: int) -> None:
+        """A lane was given other partitions."""
+        self._unsettled.add(lane)
+
+    def settle(self) -> None:
+        """A discovery interval has passed: what lanes have reported is all they have to report."""
+        self._unsettled -= self._by_lane.keys()
+
+    @property
+    def stopped(self) -> int:
+        """Partitions that incidents stop."""
+        return sum(counts.stopped for counts in self._by_lane.values())
+
+    @property
+    def all_stopped(self) -> bool:
+        """Whether incidents stop everything: at least one partition is stopped, none is copied and none waits."""
+        if self._unsettled:
+            return False
+        going_on = any(counts.running or counts.waiting for counts in self._by_lane.values())
+        return not going_on and self.stopped > 0

@@ -1,0 +1,84 @@
+"""A flow's topics as they were listed, and where their partitions go. Pure values, made by `flow.setup`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from replicator.config import Flow
+from replicator.config.routing import target_topic
+from replicator.flow.topic_rules import Listed, TopicVerdict, judge_topic
+from replicator.kafka.admin import TopicInfo
+from replicator.model.errors import Incident, NotAllowed
+from replicator.model.partition import Partition
+from replicator.model.route import Route
+from replicator.state.claims import Claims
+
+MAX_MESSAGE_BYTES = "max.message.bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The source topics that a flow selects.
+
+    `topics`: those that may be seen. `denied`: why a topic, or its configs, may not. `conflicts`: why a topic must not
+    be copied beside the file's other flows. `missing`: an incident for each topic that the flow names and that isn't
+    there.
+    """
+
+    topics: Mapping[str, TopicInfo]
+    denied: Mapping[str, NotAllowed] = field(default_factory=dict)
+    conflicts: Mapping[str, str] = field(default_factory=dict)
+    missing: tuple[Incident, ...] = ()
+
+    @classmethod
+    def of(cls, found: Mapping[str, Listed], conflicts: Mapping[str, str], missing: Iterable[Incident]) -> Listing:
+        """A listing as the source told it."""
+        topics = {name: it.info for name, it in found.items() if it.info is not None}
+        denied = {name: it.denied for name, it in found.items() if it.denied is not None}
+        return cls(topics, denied, conflicts, tuple(missing))
+
+    @property
+    def partitions(self) -> dict[str, int]:
+        """Partition counts by topic."""
+        return {name: info.partitions for name, info in self.topics.items()}
+
+    @property
+    def hidden(self) -> dict[str, NotAllowed]:
+        """Topics of which not even the partitions may be seen."""
+        return {name: denied for name, denied in self.denied.items() if name not in self.topics}
+
+    def only(self, names: Collection[str]) -> Listing:
+        """The same listing without any other topic."""
+        return Listing(
+            {name: info for name, info in self.topics.items() if name in names},
+            {name: denied for name, denied in self.denied.items() if name in names},
+            self.conflicts,
+            self.missing,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """Where all partitions of a flow go. `message_bytes`: max.message.bytes by target topic, where it is known."""
+
+    routes: Mapping[Partition, Route] = field(default_factory=dict)
+    message_bytes: Mapping[str, int] = field(default_factory=dict)
+
+    def sizes(self, routes: Iterable[Route]) -> list[int]:
+        """Ascending: max.message.bytes of the target topics to which these routes copy."""
+        copying = {route.target.topic for route in routes if route.stopped is None and not route.waiting}
+        return sorted(self.message_bytes[name] for name in copying if name in self.message_bytes)
+
+
+def judge_topics(
+    flow: Flow, listing: Listing, targets: Mapping[str, Listed], claims: Claims
+) -> dict[str, TopicVerdict]:
+    """What becomes of each topic of a listing, by source topic. `targets`: topics of the target by name; those of
+    topics in conflict may be left out. Pure."""
+    verdicts: dict[str, TopicVerdict] = {}
+    for name, info in listing.topics.items():
+        to = target_topic(flow, name)
+        denied, conflict = listing.denied.get(name), listing.conflicts.get(name, "")
+        verdicts[name] = judge_topic(flow, info, denied, targets.get(to, Listed()), claims.of_topic(to), conflict)
+    return verdicts

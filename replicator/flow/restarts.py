@@ -1,0 +1,126 @@
+"""Which flows of a process run, which are started again, and when the process leaves. Pure; driven by `flow.daemon`.
+
+    STARTING --lanes started--> ALIVE --ended--> ENDED --due--> STARTING
+    STARTING or ALIVE --ended for good--> OVER
+
+A flow that ended by something that may pass (2, 3, 4) is started again a discovery interval of its own later, as long
+as another flow is alive: the cause may be gone by then, and nobody restarts a process that runs. When none is alive and
+none is starting, the process leaves, so that a supervisor sees it. After being taken over (5), or a clean stop (0), a
+flow is over. A bug (70) ends the process: what else is wrong in it isn't known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+
+BUG = 70
+PASSING = frozenset({2, 3, 4})
+"""Exit codes after which a flow is started again."""
+SEVERITY = (70, 4, 5, 3, 2, 0)
+"""Of several flows' codes the operator must see first: a bug before an incident, that before being taken over, …"""
+
+
+class Stage(Enum):
+    """Where a flow stands."""
+
+    STARTING = auto()  # it connects, lists, opens its generation
+    ALIVE = auto()  # its lanes run
+    ENDED = auto()  # by something that may pass
+    OVER = auto()
+
+
+class FlowEvent(Enum):
+    """What happens to a flow."""
+
+    LANES_STARTED = auto()
+    ENDED_PASSING = auto()
+    ENDED_FOR_GOOD = auto()
+    DUE = auto()
+
+
+TRANSITIONS: Mapping[tuple[Stage, FlowEvent], Stage] = {
+    (Stage.STARTING, FlowEvent.LANES_STARTED): Stage.ALIVE,
+    (Stage.STARTING, FlowEvent.ENDED_PASSING): Stage.ENDED,
+    (Stage.STARTING, FlowEvent.ENDED_FOR_GOOD): Stage.OVER,
+    (Stage.ALIVE, FlowEvent.ENDED_PASSING): Stage.ENDED,
+    (Stage.ALIVE, FlowEvent.ENDED_FOR_GOOD): Stage.OVER,
+    (Stage.ENDED, FlowEvent.DUE): Stage.STARTING,
+}
+"""Any other pair is a bug in `flow.daemon`."""
+
+
+def worst(codes: Iterable[int]) -> int:
+    """The exit code that the operator must see first; 0 of none."""
+    found = set(codes)
+    return next((code for code in SEVERITY if code in found), max(found, default=0))
+
+
+@dataclass(slots=True)
+class _Flow:
+    stage: Stage
+    interval_s: float
+    code: int = 0
+    due_s: float = 0.0
+
+
+class Restarts:
+    """The flows of one process. All times are monotonic seconds."""
+
+    def __init__(self, intervals_s: Mapping[str, float]) -> None:
+        """`intervals_s`: discovery interval by flow; all of them are starting."""
+        self._flows = {name: _Flow(Stage.STARTING, interval_s) for name, interval_s in intervals_s.items()}
+        self.stopping = False
+
+    @property
+    def codes(self) -> dict[str, int]:
+        """The exit code with which each flow ended last."""
+        return {name: flow.code for name, flow in self._flows.items()}
+
+    def stage(self, name: str) -> Stage:
+        """Where a flow stands."""
+        return self._flows[name].stage
+
+    def lanes_started(self, name: str) -> None:
+        """A flow's lanes run."""
+        self._go(name, FlowEvent.LANES_STARTED)
+
+    def ended(self, name: str, code: int, now_s: float) -> None:
+        """A flow ended. After a bug the process is to stop, see `stopping`."""
+        self._go(name, FlowEvent.ENDED_PASSING if code in PASSING else FlowEvent.ENDED_FOR_GOOD)
+        flow = self._flows[name]
+        flow.code, flow.due_s = code, now_s + flow.interval_s
+        self.stopping = self.stopping or code == BUG
+
+    def stop(self) -> None:
+        """The process was asked to stop: nothing is started again."""
+        self.stopping = True
+
+    def due(self, now_s: float) -> list[str]:
+        """Flows to start again now; they are starting then."""
+        if self.stopping or not self._any(Stage.ALIVE):
+            return []
+        names = [name for name, flow in self._flows.items() if flow.stage is Stage.ENDED and flow.due_s <= now_s]
+        for name in names:
+            self._go(name, FlowEvent.DUE)
+        return names
+
+    def next_due_s(self) -> float | None:
+        """When `due` should be asked next; None while there is nothing to start again."""
+        if self.stopping or not self._any(Stage.ALIVE):
+            return None
+        return min((flow.due_s for flow in self._flows.values() if flow.stage is Stage.ENDED), default=None)
+
+    def exit_code(self) -> int | None:
+        """The code with which the process leaves now; None while a flow is starting or alive."""
+        if self._any(Stage.STARTING) or self._any(Stage.ALIVE):
+            return None
+        return worst(self.codes.values())
+
+    def _any(self, stage: Stage) -> bool:
+        return any(flow.stage is stage for flow in self._flows.values())
+
+    def _go(self, name: str, event: FlowEvent) -> None:
+        flow = self._flows[name]
+        flow.stage = TRANSITIONS[flow.stage, event]

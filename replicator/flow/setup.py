@@ -1,0 +1,277 @@
+"""What comes before the lanes of a flow, whatever runs them: listing, first start, generation, target topics, routes.
+
+Used by `flow.worker` and by jobs. Everything that changes topics and generations passes here; lanes and tasks only ever
+read them. Each topic is judged by itself (`topic_rules`); what is raised here concerns the whole flow.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+import structlog
+
+from replicator.config import Config, Flow, routing
+from replicator.flow.first_start import is_first_start
+from replicator.flow.listing import MAX_MESSAGE_BYTES, Listing, Routing, judge_topics
+from replicator.flow.topic_rules import Listed, TopicVerdict, needs_claims, topic_routes
+from replicator.flow.topics import ControlPlane, both, check_control_topic
+from replicator.model import names
+from replicator.model.errors import Incident, NotAllowed, ReplicatorError, Retriable, UnknownOutcome, Unreachable
+from replicator.model.route import Route
+from replicator.state.claims import Claims
+from replicator.state.control import Changer
+from replicator.state.generation import Control, Generation, LaneAssignment, check_generation
+
+CHANGE_ATTEMPTS_MIN = 3
+PAUSE_S, PAUSE_S_MAX = 0.05, 1.0
+T = TypeVar("T")
+
+
+class Setup:
+    """The control plane of one flow in this process. Raises Incident, Unreachable, NotAllowed, Retriable, …"""
+
+    def __init__(
+        self,
+        flow: Flow,
+        config: Config,
+        plane: ControlPlane,
+        owner: str,
+        log: structlog.stdlib.BoundLogger,
+        asked: threading.Event,
+    ) -> None:
+        """`owner` is this process's name; `asked` is set when it shall stop, and cuts waits short."""
+        self._flow, self._config, self._plane = flow, config, plane
+        self._owner, self._log, self._asked = owner, log, asked
+        self._cluster_ids: dict[str, str] = {}
+        self._first = False  # the flow has never run: its control topic may be empty
+        self._control: Control | None = None  # as it was read at the beginning, until it is changed
+        self._known: set[str] = set()  # source topics that were seen or claimed: asked for by name
+        self._claims = Claims({}, ())
+        self._routes: dict[str, list[Route]] = {}  # by source topic, as they were made last
+
+    @property
+    def source_cluster(self) -> str:
+        """The source's cluster id."""
+        return self._cluster_ids[self._flow.source.name]
+
+    def begin(self) -> Listing:
+        """Connect, list the source's topics, make sure of the flow's own topics.
+
+        Raises Incident `control_topic_lost` or `claims_topic_lost` where one is missing of a flow that has run, before
+        anything is created. A new flow doesn't start without a topic that it names: `start` covers what is listed now.
+        """
+        self._connect()
+        return self._patiently(self._begun)
+
+    def list_only(self) -> Listing:
+        """Connect and list the source's topics; changes nothing. Raises the incident of a topic that isn't there."""
+        self._connect()
+        found = self._patiently(self.listing)
+        for missing in found.missing:
+            raise missing
+        return found
+
+    def _connect(self) -> None:
+        source, target = self._plane.connect()
+        self._cluster_ids = {self._flow.source.name: source.cluster_id, self._flow.target.name: target.cluster_id}
+
+    def _begun(self) -> Listing:
+        self._first = False
+        listing, (control, claims) = both(self.listing, self._state)
+        if control is None or not control.begun:
+            control = self._before_first_start(listing, claims)
+        if self._first:
+            self._create_internal(listing)
+        elif claims is None:
+            claims = self._plane.state.claims()  # raises claims_topic_lost, or reads what was just created
+        self._check_internal()
+        self._control, self._claims = control, claims or self._claims
+        claimed = {claim.source.topic for claim in self._claims.claims.values()} - self._known
+        if claimed:
+            self._known |= claimed
+            listing = self.listing()
+        return listing
+
+    def _state(self) -> tuple[Control | None, Claims | None]:
+        return self._plane.state.control_if_any(), self._plane.state.claims_if_any()
+
+    def _before_first_start(self, listing: Listing, claims: Claims | None) -> Control | None:
+        """Set `_first`; the control topic as it was read last. Raises Incident, see `first_start`."""
+        has_claims = bool(claims is not None and claims.claims)
+        has_positions = self._plane.has_positions(listing.topics)
+        state = self._plane.state
+        control = state.control_confirmed() if has_claims or has_positions else state.control_if_any()
+        self._first = is_first_start(
+            self._flow.name, has_claims=has_claims, has_positions=has_positions, control=control
+        )
+        return control
+
+    def _create_internal(self, listing: Listing) -> None:
+        for wrong in (*listing.missing, *listing.hidden.values()):
+            raise wrong
+        self._plane.create_internal()
+
+    def _check_internal(self) -> None:
+        found = self._plane.internal()
+        control, claims = names.control_topic(self._flow.name), names.claims_topic(self._flow.name)
+        if control not in found or claims not in found:
+            raise Retriable(f"cluster {self._flow.target.name!r} doesn't show {control} and {claims} yet")
+        check_control_topic(found[control])
+        if found[claims].partitions < self._flow.lanes:
+            refused = self._plane.grow({claims: self._flow.lanes})[claims]
+            if refused is not None:
+                raise refused
+
+    def listing(self) -> Listing:
+        """The source's topics that the flow selects, checked against all flows of the file.
+
+        A topic that was known before is asked for by name: without the right to see it the source leaves it out, as if
+        it was deleted.
+        """
+        known = {name for name in self._known if routing.selects(self._flow, name)}
+        found = self._plane.listed_source(known)
+        found = {name: it for name, it in found.items() if it != Listed() or name in self._plane.named()}
+        self._known |= {name for name, it in found.items() if it != Listed()}
+        topics = {self._flow.source.name: [name for name, it in found.items() if it != Listed()]}
+        conflicts = routing.topic_conflicts(self._config, self._flow.name, topics, self._cluster_ids)
+        missing = [self._missing(name) for name, it in sorted(found.items()) if it == Listed()]
+        return Listing.of(found, conflicts, missing)
+
+    def _missing(self, name: str) -> Incident:
+        why = f"cluster {self._flow.source.name!r} has no topic {name!r}"
+        return Incident("unknown_source_topic", why, topic=name)
+
+    def check_generation(self, generation: int, assignment: LaneAssignment) -> None:
+        """Whether running lanes of this generation may go on. Raises TakenOver, Incident (`FlowState.control`)."""
+        check_generation(self._plane.state.control(), generation, assignment, running=True)
+
+    def change(self, ask: Callable[[Changer], T]) -> T:
+        """What `ask` wants of a changer. Half done or done, the next attempt reads which; a hand-over that was asked to
+        stop still has this to do."""
+        seen, self._control = self._control, None
+
+        def attempt() -> T:
+            nonlocal seen
+            first, seen = seen, None
+            changer = Changer(
+                self._flow, self._plane.state, self._owner, self._client_error, seen=first, first=self._first
+            )
+            return ask(changer)
+
+        changed = self._patiently(attempt, attempts_min=CHANGE_ATTEMPTS_MIN, whatever_is_asked=True)
+        self._first = False
+        return changed
+
+    def _patiently(
+        self,
+        step: Callable[[], T],
+        *,
+        attempts_min: int = 1,
+        whatever_is_asked: bool = False,
+    ) -> T:
+        """What `step` returns, tried for until the connect timeout while it raises what may pass.
+
+        A cluster that comes up has no leaders at first, and a broker that goes down takes requests with it.
+        """
+        attempt, give_up = 0, time.monotonic() + self._flow.limits.connect_timeout_ms / 1000
+        while True:
+            try:
+                return step()
+            except (UnknownOutcome, Retriable, Unreachable) as error:
+                attempt += 1
+                if attempt >= attempts_min and time.monotonic() >= give_up:
+                    raise
+                self._log.warning("setup_tried_again", reason=str(error))
+                pause_s = min(PAUSE_S_MAX, PAUSE_S * 2 ** min(attempt, 10))
+                if self._asked.wait(pause_s):
+                    if not whatever_is_asked:
+                        raise
+                    time.sleep(pause_s)
+
+    def wanted(self, listing: Listing, first: Collection[str]) -> Listing:
+        """All selected topics, or under `new_topics: ignore` those of the flow's first listing, `first`."""
+        return listing if self._flow.new_topics == "copy" else listing.only(first)
+
+    def first_routes(self, listing: Listing) -> Routing:
+        """As `routes`, for a process that has nothing to go on with if they can't be made now."""
+        return self._patiently(lambda: self.routes(listing))
+
+    def routes(self, listing: Listing) -> Routing:
+        """Make sure of the target topics, then map every source partition to its target partition."""
+        named = {name: routing.target_topic(self._flow, name) for name in listing.topics}
+        targets = self._plane.listed_target(to for name, to in named.items() if name not in listing.conflicts)
+        asked = {name: targets[named[name]] for name in listing.topics if name not in listing.conflicts}
+        if any(needs_claims(listing.topics[name], target) for name, target in asked.items()):
+            self._claims = self._plane.state.claims()
+        verdicts, made, met = self._make(judge_topics(self._flow, listing, targets, self._claims))
+        if met:  # made by somebody else meanwhile: now visible, and judged as they are
+            return self.routes(listing)
+        targets |= self._plane.listed_target(made)
+        found: dict[str, list[Route]] = {}
+        for name, info in listing.topics.items():
+            found[name] = topic_routes(self._flow, info, targets.get(named[name], Listed()).info, verdicts[name])
+        for name, denied in listing.hidden.items():
+            found[name] = [replace(route, stopped=None, waiting=str(denied)) for route in self._before(name)]
+        self._routes = found
+        routes = {route.source: route for of_topic in found.values() for route in of_topic}
+        sizes = {
+            name: int(it.info.configs[MAX_MESSAGE_BYTES])
+            for name, it in targets.items()
+            if it.info is not None and MAX_MESSAGE_BYTES in it.info.configs
+        }
+        return Routing(routes, sizes)
+
+    def _make(self, verdicts: Mapping[str, TopicVerdict]) -> tuple[dict[str, TopicVerdict], set[str], bool]:
+        """Create and grow what the verdicts want: verdicts with what was refused, what was made, and whether something
+        to create was there already."""
+        wanted = {name: verdict for name, verdict in verdicts.items() if verdict.create or verdict.grow}
+        created = self._plane.create([it.create for it in wanted.values() if it.create])
+        grown = self._plane.grow({it.grow.topic: it.grow.partitions for it in wanted.values() if it.grow})
+        done, made = dict(verdicts), set[str]()
+        for name, verdict in wanted.items():
+            topic = verdict.create.name if verdict.create else verdict.grow.topic if verdict.grow else ""
+            answer = created.get(topic) if verdict.create else grown[topic]
+            if isinstance(answer, ReplicatorError):
+                done[name] = _refused(name, verdict, answer)
+                continue
+            made.add(topic)
+            if verdict.create and answer:
+                self._log.info("topic_created", topic=topic, partitions=verdict.create.partitions)
+            elif verdict.grow:
+                self._log.info("topic_grown", topic=topic, partitions=verdict.grow.partitions)
+        return done, made, any(answer is False for answer in created.values())
+
+    def _before(self, name: str) -> list[Route]:
+        """Routes of a topic that may not be seen now: as they were made last, or as its partitions were claimed."""
+        if name in self._routes:
+            return self._routes[name]
+        return [
+            Route(claim.source, claim.target, claim.source_topic_id, claim.target_topic_id)
+            for claim in self._claims.of_topic(routing.target_topic(self._flow, name))
+        ]
+
+    def _client_error(self, text: str) -> None:
+        self._log.debug("client", detail=text)
+
+
+def _refused(name: str, verdict: TopicVerdict, error: ReplicatorError) -> TopicVerdict:
+    """The verdict where the target refused to create or to grow."""
+    reason = str(error)
+    incident = Incident(error.name, error.detail, topic=name) if isinstance(error, Incident) else None
+    waiting = reason if isinstance(error, NotAllowed) else ""
+    if verdict.create:
+        return TopicVerdict(stopped=incident, waiting=waiting)
+    return TopicVerdict(stopped_beyond=incident, waiting_beyond=waiting)
+
+
+def occupied(flow: Flow, found: Generation) -> str:
+    """Why a daemon doesn't start: a job has the flow."""
+    begun = f"generation {found.number}, begun by {found.by or 'an unknown process'}"
+    return (
+        f"flow {flow.name}: a {found.kind.value} has it ({begun}). Let it finish, run it again if it died, or take the "
+        "flow from it with --take-over"
+    )

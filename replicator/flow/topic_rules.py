@@ -1,0 +1,185 @@
+"""What becomes of one source topic: created or grown at the target, copied, stopped by an incident, or waiting. Pure.
+
+Called by `flow.setup` at start and at each discovery, and by `inspect.planning`: both say the same of a topic, and each
+topic is judged by itself, so that the conflict of one never hides another's.
+
+Invariants
+- Target topics and partitions exist before the first transaction: the broker refuses an offset for a partition that it
+  doesn't have, and positions are keyed by the target's partitions.
+- Nothing is created over a claim: what was claimed once and is missing now was deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from replicator.config import Flow
+from replicator.config.routing import target_topic
+from replicator.kafka.admin import TopicInfo, TopicSpec
+from replicator.model.errors import Incident, NotAllowed
+from replicator.model.partition import Partition
+from replicator.model.route import Route
+from replicator.state.claims import Claim
+
+COPIED_CONFIGS = (
+    "cleanup.policy",
+    "retention.ms",
+    "retention.bytes",
+    "compression.type",
+    "max.message.bytes",
+    "message.timestamp.type",
+    "message.timestamp.before.max.ms",
+    "message.timestamp.after.max.ms",
+    "min.compaction.lag.ms",
+    "delete.retention.ms",
+    "segment.ms",
+)
+"""Topic configs that decide what a reader finds. Effective values are copied, so that clusters with different
+defaults keep the same records; what concerns the cluster (replicas, placement) stays the target's own."""
+
+TIMESTAMP_TYPE = "message.timestamp.type"
+_OLD_BOUND = "message.timestamp.difference.max.ms"
+_NEW_BOUNDS = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
+_UNBOUNDED_MS = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One topic as its cluster tells it. `denied`: why it, or its configs, could not be told; without `info` and
+    `denied` there is no such topic."""
+
+    info: TopicInfo | None = None
+    denied: NotAllowed | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """Partitions to add to an existing target topic."""
+
+    topic: str
+    partitions_before: int
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicVerdict:
+    """What becomes of a topic's partitions, in this order.
+
+    `stopped` and `waiting` concern all of them; `stopped_beyond` and `waiting_beyond` those that the target doesn't
+    have. Otherwise the target topic is created, or grows, if one of these is given, and all partitions are copied.
+    """
+
+    stopped: Incident | None = None
+    waiting: str = ""
+    stopped_beyond: Incident | None = None
+    waiting_beyond: str = ""
+    create: TopicSpec | None = None
+    grow: Growth | None = None
+
+
+def target_configs(flow: Flow, source: Mapping[str, str]) -> dict[str, str]:
+    """Configs of a target topic, from the effective ones of its source topic.
+
+    A source that stamps records with the time of append gets a target that keeps these times (CreateTime),
+    because the target would stamp its own; whoever wants that lists message.timestamp.type in
+    topic_configs.extra.
+    """
+    wanted = {key: source[key] for key in (*COPIED_CONFIGS, *flow.topic_configs.extra) if key in source}
+    if TIMESTAMP_TYPE in wanted and TIMESTAMP_TYPE not in flow.topic_configs.extra:
+        wanted[TIMESTAMP_TYPE] = "CreateTime"
+    if _OLD_BOUND in source:  # brokers before KIP-937 have one bound for both directions
+        for key in _NEW_BOUNDS:
+            wanted.setdefault(key, source[_OLD_BOUND])
+    return wanted
+
+
+def needs_claims(source: TopicInfo, target: Listed) -> bool:
+    """Whether `judge_topic` needs the topic's claims: only where something would be created."""
+    return target.denied is None and (target.info is None or target.info.partitions < source.partitions)
+
+
+def judge_topic(
+    flow: Flow, source: TopicInfo, denied: NotAllowed | None, target: Listed, claims: tuple[Claim, ...], conflict: str
+) -> TopicVerdict:
+    """The verdict over one source topic.
+
+    Args:
+        source: as its cluster lists it; its configs count only if `denied` is None.
+        claims: those of its target topic, see `needs_claims`.
+        conflict: why flows get into each other's way with this topic; empty if they don't.
+    """
+    if conflict:
+        return TopicVerdict(stopped=Incident("flows_in_conflict", conflict, topic=source.name))
+    refused = denied or target.denied
+    if refused is not None:
+        return TopicVerdict(waiting=str(refused))
+    if target.info is None:
+        return _absent(flow, source, claims)
+    rewritten = rewrites(flow, source, target.info)
+    if rewritten is not None:
+        return TopicVerdict(stopped=rewritten)
+    if target.info.partitions < source.partitions:
+        return _too_small(flow, source, target.info, claims)
+    return TopicVerdict()
+
+
+def _absent(flow: Flow, source: TopicInfo, claims: tuple[Claim, ...]) -> TopicVerdict:
+    name = target_topic(flow, source.name)
+    if claims:
+        why = f"cluster {flow.target.name!r} has no topic {name!r}, but this flow has claimed {len(claims)} partitions"
+        return TopicVerdict(stopped=Incident("target_topic_deleted", why, topic=source.name))
+    configs = target_configs(flow, source.configs)
+    return TopicVerdict(create=TopicSpec(name, source.partitions, flow.topic_configs.replication_factor, configs))
+
+
+def rewrites(flow: Flow, source: TopicInfo, target: TopicInfo) -> Incident | None:
+    """The incident of an existing target topic that would change timestamps, or refuse what the source has taken."""
+    stamps = target.configs.get(TIMESTAMP_TYPE) == "LogAppendTime"
+    if stamps and TIMESTAMP_TYPE in flow.topic_configs.extra:
+        return None  # asked for; no bounds are checked then
+    where = f"topic {target.name!r} of cluster {flow.target.name!r}"
+    if stamps:
+        why = f"{where} has {TIMESTAMP_TYPE}=LogAppendTime"
+        return Incident("target_rewrites_timestamps", why, topic=source.name)
+    for key in _NEW_BOUNDS:
+        there, here = _bound_ms(target.configs, key), _bound_ms(source.configs, key)
+        if there < here:
+            why = f"{where} has {key}={there}, the source topic {here}"
+            return Incident("target_timestamp_bounds", why, topic=source.name)
+    return None
+
+
+def _bound_ms(configs: Mapping[str, str], key: str) -> int:
+    """How far a timestamp may be off, in one direction: of brokers before and after KIP-937, the smaller of both."""
+    return min(int(configs.get(key, _UNBOUNDED_MS)), int(configs.get(_OLD_BOUND, _UNBOUNDED_MS)))
+
+
+def _too_small(flow: Flow, source: TopicInfo, target: TopicInfo, claims: tuple[Claim, ...]) -> TopicVerdict:
+    counts = (
+        f"topic {target.name!r} of cluster {flow.target.name!r} has {target.partitions} partitions, source topic "
+        f"{source.name!r} has {source.partitions}"
+    )
+    if not claims:
+        return TopicVerdict(stopped=Incident("target_topic_too_small", counts, topic=source.name))
+    others = sorted({claim.target_topic_id for claim in claims} - {target.topic_id})
+    if others:  # the lane judges the partitions that are there; the others aren't made in a topic that isn't the flow's
+        why = f"its id was {', '.join(others)}, is {target.topic_id}; {counts}"
+        return TopicVerdict(stopped_beyond=Incident("target_topic_recreated", why, topic=source.name))
+    if flow.new_partitions == "stop":
+        return TopicVerdict(stopped=Incident("source_partitions_added", counts, topic=source.name))
+    return TopicVerdict(grow=Growth(target.name, target.partitions, source.partitions))
+
+
+def topic_routes(flow: Flow, source: TopicInfo, target: TopicInfo | None, verdict: TopicVerdict) -> list[Route]:
+    """Routes of all partitions of a topic. `target` is the topic as it is after creating and growing."""
+    name, target_id = target_topic(flow, source.name), target.topic_id if target else ""
+    there = target.partitions if target else 0
+    routes: list[Route] = []
+    for number in range(source.partitions):
+        stopped, waiting = verdict.stopped, verdict.waiting
+        if stopped is None and not waiting and number >= there:
+            stopped, waiting = verdict.stopped_beyond, verdict.waiting_beyond
+        at, to = Partition(source.name, number), Partition(name, number)
+        routes.append(Route(at, to, source.topic_id, target_id if number < there else "", stopped, waiting))
+    return routes

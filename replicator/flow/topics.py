@@ -1,0 +1,205 @@
+"""The control plane of one flow: its topics on both clusters, listed, created and grown. All I/O, no judgement.
+
+Used by `flow.setup`, `inspect`, jobs and reconcile. Questions about many topics go in one request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from types import TracebackType
+from typing import TypeVar
+
+from replicator.config import Flow
+from replicator.config.routing import literals, selects, target_topic
+from replicator.flow.topic_rules import Listed
+from replicator.kafka import offset_reader
+from replicator.kafka.admin import ClusterAdmin, ClusterInfo, TopicInfo, TopicSpec
+from replicator.kafka.topic_reader import TopicReader
+from replicator.model import names
+from replicator.model.errors import Incident, NotAllowed, ReplicatorError, Retriable, Unreachable
+from replicator.model.partition import Partition
+from replicator.state.flow_state import FlowState
+
+LEADERS_S = 0.1  # between the first two questions whether new partitions are led: Kafka takes some ms for each
+One = TypeVar("One")
+Other = TypeVar("Other")
+
+
+def both(one: Callable[[], One], other: Callable[[], Other]) -> tuple[One, Other]:
+    """The results of two questions to different clusters, asked at the same time. Raises what the first raised."""
+    with ThreadPoolExecutor(1) as pool:
+        second = pool.submit(other)
+        return one(), second.result()
+
+
+class ControlPlane:
+    """Admin clients on both clusters of a flow, and the reader of its state. Each cluster is used by one thread at a
+    time. Close it, or use it as context manager.
+
+    Every method raises Unreachable, NotAllowed, Retriable, or Incident when a cluster refuses for good.
+    """
+
+    def __init__(self, flow: Flow, *, connect_timeout_ms: int | None = None) -> None:
+        limits = flow.limits
+        patience = limits.connect_timeout_ms if connect_timeout_ms is None else connect_timeout_ms
+        self.flow = flow
+        self.source, self.target = (
+            ClusterAdmin(side, request_timeout_ms=limits.request_timeout_ms, connect_timeout_ms=patience)
+            for side in (flow.source, flow.target)
+        )
+        self._reader = TopicReader(flow, flow.target)
+        self.state = FlowState(flow, self._reader)
+
+    def __enter__(self) -> ControlPlane:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Lets go of both clusters."""
+        self.source.close()
+        self.target.close()
+        self._reader.close()
+
+    def connect(self) -> tuple[ClusterInfo, ClusterInfo]:
+        """Source and target as they answer; bounded by limits.connect_timeout_ms, at the same time."""
+        return both(self.source.connect, self._connect_target)
+
+    def _connect_target(self) -> ClusterInfo:
+        """The reader's clients follow when the target has answered: without an answer closing them takes seconds."""
+        found = self.target.connect()
+        control = names.control_topic(self.flow.name)
+        with ThreadPoolExecutor(2) as pool:
+            for committed in (True, False):
+                pool.submit(self._reader.connect, control, committed=committed)
+        return found
+
+    def selected(self) -> set[str]:
+        """Names of the source topics that the flow selects: those that the user may see, and those that it names."""
+        found = {name for name in self.source.topic_names() if selects(self.flow, name)}
+        return found | self.named()
+
+    def named(self) -> set[str]:
+        """The topics that the flow names, and doesn't only select by a pattern."""
+        return {name for name in literals(self.flow) if selects(self.flow, name)}
+
+    def list_source(self, *, configs: bool = True) -> dict[str, TopicInfo]:
+        """Selected source topics with partitions, ids and effective configs; raises where one may not be seen."""
+        return self.source.topics(self.selected(), configs=configs)
+
+    def list_target(self, sources: Collection[str], *, configs: bool = False) -> dict[str, TopicInfo]:
+        """Existing target topics of these source topics, by target name."""
+        return self.target.topics((target_topic(self.flow, name) for name in sources), configs=configs)
+
+    def listed_source(self, known: Collection[str] = (), *, rights: bool = False) -> dict[str, Listed]:
+        """Selected source topics, and those of `known`, each with what may not be seen of it."""
+        return listed(self.source, self.selected().union(known), rights=rights)
+
+    def listed_target(self, names_: Iterable[str], *, rights: bool = False) -> dict[str, Listed]:
+        """These topics of the target, each with what may not be seen of it."""
+        return listed(self.target, names_, rights=rights)
+
+    def has_positions(self, sources: Mapping[str, TopicInfo]) -> bool:
+        """Whether the flow has a position in any existing target topic of these source topics, as far as it may see."""
+        targets = self.listed_target({target_topic(self.flow, name) for name in sources})
+        seen = {name: it.info for name, it in targets.items() if it.info is not None}
+        asked = [Partition(name, number) for name, info in seen.items() for number in range(info.partitions)]
+        return any(found is not None for found in offset_reader.positions(self.flow, asked).values())
+
+    def create(self, specs: Collection[TopicSpec]) -> dict[str, bool | ReplicatorError]:
+        """Create target topics, and wait until the target shows them. See `ClusterAdmin.create_topics`."""
+        answers = self.target.create_topics(specs)
+        self.await_partitions({spec.name: spec.partitions for spec in specs if answers[spec.name] is True})
+        self.await_partitions({spec.name: 1 for spec in specs if answers[spec.name] is False})
+        return answers
+
+    def grow(self, totals: Mapping[str, int]) -> dict[str, ReplicatorError | None]:
+        """Add partitions to target topics, and wait until the target shows them. See `ClusterAdmin.grow_topics`."""
+        answers = self.target.grow_topics(totals)
+        self.await_partitions({name: total for name, total in totals.items() if answers[name] is None})
+        return answers
+
+    def internal(self) -> dict[str, TopicInfo]:
+        """Those of the flow's own topics that exist, with configs."""
+        return self.target.topics(
+            (names.control_topic(self.flow.name), names.claims_topic(self.flow.name)), configs=True
+        )
+
+    def create_internal(self) -> None:
+        """Make sure of the flow's own topics."""
+        for answer in self.create(internal_topics(self.flow)).values():
+            if isinstance(answer, ReplicatorError):
+                raise answer
+
+    def await_partitions(self, expected: Mapping[str, int]) -> None:
+        """Until the brokers show what the controller has accepted, and lead it; Kafka has no event for that.
+
+        A lane would find partitions that nobody leads yet waiting, and judge them again from time to time.
+        """
+        if not expected:
+            return
+
+        def shown() -> bool:
+            found = self.target.topics(expected)
+            return all(name in found and found[name].partitions >= count for name, count in expected.items())
+
+        if not self.target.until(shown):
+            raise Unreachable(
+                f"cluster {self.flow.target.name!r} accepted topics but does not show them: " + ", ".join(expected)
+            )
+        numbered = [(name, number) for name, count in expected.items() for number in range(count)]
+
+        def led() -> bool:
+            try:
+                self.target.offsets(numbered, end=True)
+            except (Retriable, Unreachable):  # the leader of one of them may be down: its lane will tell
+                return False
+            return True
+
+        self.target.until(led, LEADERS_S)
+
+
+def internal_topics(flow: Flow) -> tuple[TopicSpec, TopicSpec]:
+    """The flow's own topics: of its generations (control) and of its claims."""
+    replication = flow.topic_configs.replication_factor
+    return (
+        TopicSpec(names.control_topic(flow.name), 1, replication, {"cleanup.policy": "compact"}),
+        TopicSpec(names.claims_topic(flow.name), flow.lanes, replication, {"cleanup.policy": "compact"}),
+    )
+
+
+def listed(admin: ClusterAdmin, wanted: Iterable[str], *, rights: bool = False) -> dict[str, Listed]:
+    """Topics with their configs in two requests; what may not be seen of one topic hides no other."""
+    asked = sorted(set(wanted))
+    described = admin.describe(asked, rights=rights)
+    infos = {name: info for name, info in described.items() if isinstance(info, TopicInfo)}
+    configs = admin.describe_configs(infos)
+    return {name: _listed(described.get(name), configs.get(name)) for name in asked}
+
+
+def _listed(answer: TopicInfo | ReplicatorError | None, configs: dict[str, str] | ReplicatorError | None) -> Listed:
+    info = answer if isinstance(answer, TopicInfo) else None
+    refused = answer if isinstance(answer, ReplicatorError) else configs
+    if isinstance(refused, NotAllowed):
+        return Listed(info, refused)
+    if isinstance(refused, ReplicatorError):
+        raise refused
+    return Listed() if info is None else Listed(replace(info, configs=refused or {}))
+
+
+def check_control_topic(info: TopicInfo) -> None:
+    """A control topic that could lose a generation, or split them over partitions, is worse than none. Raises
+    Incident."""
+    policy = info.configs.get("cleanup.policy", "")
+    if info.partitions == 1 and policy == "compact":
+        return
+    raise Incident(
+        "control_topic_unfit",
+        f"it has {info.partitions} partitions and cleanup.policy={policy}; it needs 1 and compact",
+        topic=info.name,
+    )

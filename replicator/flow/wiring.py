@@ -1,0 +1,121 @@
+"""Puts a flow's parts together: control plane, lanes, and what each producer session of a lane works with.
+
+Called by `eos-replicate run` and by jobs; nothing else makes these objects.
+"""
+
+from __future__ import annotations
+
+import queue
+import random
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
+
+import structlog
+
+from replicator.clock import RealClock
+from replicator.failpoints import Failpoint
+from replicator.flow.topics import ControlPlane
+from replicator.flow.worker import Parts
+from replicator.kafka.clusters import KafkaCluster
+from replicator.kafka.topic_reader import TopicReader
+from replicator.lane.driver import LaneDriver, Services
+from replicator.lane.plan import LanePlan
+from replicator.lane.policy import LivePolicy, Policy
+from replicator.model import names
+from replicator.model.partition import Partition
+from replicator.planes.records.plane import PlaneSettings, RecordsPlane
+from replicator.state.flow_state import FlowState
+
+JITTER_MIN = 0.5
+
+
+class KafkaConnections:
+    """Implements `lane.ports.Connections`: one producer session's clients on both clusters."""
+
+    def __init__(
+        self,
+        plan: LanePlan,
+        policy: Policy,
+        digests: Mapping[Partition, str],
+        asked: threading.Event,
+        log: structlog.stdlib.BoundLogger,
+    ) -> None:
+        """`digests`: what the next block of each source partition chains to; shared with the lane. `asked` is set when
+        the lane shall stop: then no cluster is waited for any longer than a moment."""
+        flow = plan.flow
+        settings = PlaneSettings(
+            flow=flow,
+            transactional_id=plan.transactional_id,
+            claim_partition=plan.claim_partition,
+            routes={route.source: route.target for route in plan.routes},
+            batch_bytes_max=plan.batch_bytes_max,
+            record_bytes_max=plan.record_bytes_max,
+            bulk=not policy.copies_live,
+        )
+        self._open = ExitStack()
+        with ExitStack() as stack:  # whatever one of them raises, those that are open are closed
+            self.plane = RecordsPlane(settings, digests, partial(_client_error, log), partial(_lost_record, log))
+            stack.callback(self.plane.close)
+            self.source = KafkaCluster(flow, flow.source, "source", asked)
+            stack.callback(self.source.close)
+            reader = TopicReader(flow, flow.target)
+            self.target = KafkaCluster(flow, flow.target, "target", asked, reader)
+            stack.callback(self.target.close)
+            self.state = FlowState(flow, reader, claim_partitions=plan.claim_partitions)
+            control = names.control_topic(flow.name)
+            connections = [
+                *self.plane.connections(),
+                self.source.connect,
+                self.target.connect,
+                partial(reader.connect, control, committed=True),
+                partial(reader.connect, control, committed=False),
+            ]
+            with ThreadPoolExecutor(len(connections)) as pool:
+                list(pool.map(lambda connect: connect(), connections))
+            self._open = stack.pop_all()
+
+    def close(self) -> None:
+        """Close all of them, whatever one of them raises."""
+        self._open.close()
+
+
+def services(failpoint: Failpoint, log: structlog.stdlib.BoundLogger) -> Services:
+    """What lanes are given from outside. `failpoint` is called at each named step, see `failpoints`."""
+
+    def connect(
+        plan: LanePlan, policy: Policy, digests: Mapping[Partition, str], asked: threading.Event
+    ) -> KafkaConnections:
+        return KafkaConnections(plan, policy, digests, asked, log)
+
+    return Services(connect=connect, clock=RealClock(), failpoint=failpoint, log=log, jitter=_jitter)
+
+
+def parts(failpoint: Failpoint) -> Callable[[structlog.stdlib.BoundLogger], Parts]:
+    """What a live flow's worker is made of, given the flow's log."""
+
+    def make(log: structlog.stdlib.BoundLogger) -> Parts:
+        given = services(failpoint, log)
+
+        def lane(plan: LanePlan, events: queue.SimpleQueue[Any]) -> LaneDriver:
+            return LaneDriver(plan, LivePolicy(), given, events)
+
+        return Parts(plane=ControlPlane, lane=lane)
+
+    return make
+
+
+def _jitter() -> float:
+    return random.uniform(JITTER_MIN, 1.0)
+
+
+def _client_error(log: structlog.stdlib.BoundLogger, text: str) -> None:
+    log.debug("client", detail=text)
+
+
+def _lost_record(log: structlog.stdlib.BoundLogger, at: Partition, why: str) -> None:
+    """Under at_most_once only."""
+    log.error("records_lost", topic=at.topic, partition=at.partition, detail=why)

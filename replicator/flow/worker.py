@@ -1,0 +1,255 @@
+"""One flow in this process: opens its generation, starts its lanes, and watches over them until the flow ends.
+
+Used by `flow.daemon`, one worker for each attempt to run a flow. Its thread owns the lanes; lanes, discovery and
+signals reach it through one queue.
+
+Invariant: a lane never dies alone. What ended one lane ends the flow, all others are stopped, and the daemon decides
+whether the flow is started again.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import structlog
+
+from replicator.config import Config, Flow
+from replicator.flow.discovery import Discovered, Discovery, DiscoveryEnded, FlowNotes
+from replicator.flow.lane_counts import Counts, LaneCounts
+from replicator.flow.listing import Routing
+from replicator.flow.restarts import worst
+from replicator.flow.setup import Setup, occupied
+from replicator.flow.topics import ControlPlane
+from replicator.lane.driver import LaneEnded, LaneStates
+from replicator.lane.plan import LanePlan
+from replicator.model.errors import Incident, ReplicatorError, TakenOver, Unreachable
+from replicator.model.names import process_name
+from replicator.model.route import Route
+from replicator.state.generation import Generation, LaneAssignment
+
+MARGIN_S_MAX = 1.0
+
+
+def margin_s(flow: Flow) -> float:
+    """The end of limits.stop_timeout_ms in which no lane is waited for any more: half of it is the flow's, to say which
+    are late, then the process leaves."""
+    return min(MARGIN_S_MAX, flow.limits.stop_timeout_ms / 1000 / 4)
+
+
+class Lane(Protocol):
+    """What a worker needs of `lane.driver.LaneDriver`."""
+
+    plan: LanePlan
+
+    def start(self) -> None:
+        """Start the lane's thread."""
+
+    def stop(self) -> None:
+        """Ask for a clean stop: the open transaction is finished first."""
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait for the thread; whether it has ended."""
+
+    def reassign(self, plan: LanePlan) -> None:
+        """Other routes: the lane starts over at the fence with them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a worker is made of besides its flow, see `flow.wiring`: the control plane of a flow, and a lane, which puts
+    its events into the queue that it is given."""
+
+    plane: Callable[[Flow], ControlPlane]
+    lane: Callable[[LanePlan, queue.SimpleQueue[Any]], Lane]
+
+
+class FlowWorker:
+    """Runs one flow until it is stopped, taken over, or nothing of it can go on."""
+
+    def __init__(
+        self,
+        flow: Flow,
+        config: Config,
+        parts: Parts,
+        log: structlog.stdlib.BoundLogger,
+        *,
+        take_over: bool = False,
+    ) -> None:
+        """`take_over`: also from a backfill or repair that has the flow."""
+        self._flow, self._config, self._parts, self._take_over = flow, config, parts, take_over
+        self._log = log
+        self._owner = process_name()  # of this attempt: lanes of an earlier one that still hang are somebody else
+        self._events: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._ended = threading.Event()  # or asked to
+        self._lanes: dict[int, Lane] = {}
+        self._counts = LaneCounts(())
+        self._notes = FlowNotes(log)
+        self._error: BaseException | None = None
+        self._stop_by: float | None = None  # when lanes that were asked to stop must have ended
+
+    def stop(self) -> None:
+        """Ask for a clean stop, from any thread or a signal handler."""
+        self._ended.set()
+        self._events.put(None)
+
+    def run(self, lanes_started: Callable[[], None] = lambda: None) -> int:
+        """Open the flow and run it; the exit code. Raises what ended it.
+
+        `lanes_started` is called once there is something that a stop has to finish.
+        """
+        self._log.info("connecting", source=self._flow.source.name, target=self._flow.target.name)
+        plane = self._parts.plane(self._flow)
+        try:
+            setup = Setup(self._flow, self._config, plane, self._owner, self._log, self._ended)
+            generation, routing = self._open(setup)
+        except BaseException:
+            plane.close()
+            raise
+        discovery = Discovery(setup, plane, generation, self._notes, self._events, self._ended, self._log)
+        discovery.start()
+        try:
+            self._start(generation, routing, setup.source_cluster)
+            lanes_started()
+            self._watch()
+        except BaseException:
+            self._abandon()
+            raise
+        finally:
+            self._ended.set()
+        if self._error is not None:
+            raise self._error
+        return self._code()
+
+    def _code(self) -> int:
+        """After a clean end: 4 while something waits for a decision."""
+        return Incident.exit_code if self._counts.stopped or self._notes.incidents else 0
+
+    def _open(self, setup: Setup) -> tuple[Generation, Routing]:
+        listing = setup.begin()
+        assignment = LaneAssignment(self._flow.lanes)
+        generation, changed = setup.change(
+            lambda changer: changer.ensure(assignment, listing.partitions, self._may_replace)
+        )
+        if changed:
+            self._log.info("generation_opened", generation=generation.number, lanes=generation.lanes)
+        listing = setup.wanted(listing, generation.partitions)
+        self._notes.note_listing(listing)
+        return generation, setup.first_routes(listing)
+
+    def _may_replace(self, found: Generation) -> None:
+        """A job that has the flow is not cut short by a daemon that starts, or that a supervisor starts again."""
+        if found.kind.bounded and not self._take_over:
+            raise TakenOver(occupied(self._flow, found))
+
+    def _start(self, generation: Generation, routing: Routing, source_cluster: str) -> None:
+        for lane in range(generation.lanes):
+            plan = LanePlan(
+                flow=self._flow,
+                generation=generation.number,
+                lane=lane,
+                owner=self._owner,
+                source_cluster=source_cluster,
+                routes=(),
+                claim_partitions=generation.lanes,
+                assignment=generation.assignment,
+            )
+            self._lanes[lane] = self._parts.lane(with_routes(plan, routing), self._events)
+        self._counts = LaneCounts(lane for lane, made in self._lanes.items() if made.plan.routes)
+        for made in list(self._lanes.values()):
+            made.start()
+
+    def _watch(self) -> None:
+        """Until all lanes have ended. Raises Unreachable when they don't in time, and bugs."""
+        while self._lanes:
+            timeout_s = None if self._stop_by is None else max(0.0, self._stop_by - time.monotonic())
+            try:
+                event = self._events.get(timeout=timeout_s)
+            except queue.Empty:
+                late = ", ".join(str(lane) for lane in self._lanes)
+                why = f"flow {self._flow.name}: no clean stop within limits.stop_timeout_ms of lanes {late}"
+                raise (self._error or Unreachable(why)) from None
+            self._handle(event)
+
+    def _handle(self, event: object) -> None:
+        if event is None:
+            self._log.info("stopping")
+            self._stop_lanes()
+        elif isinstance(event, LaneStates):
+            self._counts.update(event.lane, Counts(event.running, event.waiting, event.stopped))
+            self._stop_if_all_stopped()
+        elif isinstance(event, LaneEnded):
+            self._lane_ended(event)
+        elif isinstance(event, Discovered):
+            self._discovered(event.routing)
+        elif isinstance(event, DiscoveryEnded):
+            self._fail(event.error)
+        else:
+            raise TypeError(f"unknown event {event!r}")
+
+    def _discovered(self, routing: Routing) -> None:
+        if self._stop_by is not None:
+            return
+        self._counts.settle()
+        for lane, running in self._lanes.items():
+            plan = with_routes(running.plan, routing)
+            if plan != running.plan:
+                self._log.info("reassigned", lane=lane, partitions=len(plan.routes))
+                self._counts.reassigned(lane)
+                running.reassign(plan)
+        self._stop_if_all_stopped()
+
+    def _stop_if_all_stopped(self) -> None:
+        """A flow of which nothing can go on ends, so that somebody looks at it."""
+        if self._stop_by is None and self._counts.all_stopped:
+            self._log.error("all_partitions_stopped", partitions=self._counts.stopped)
+            self._stop_lanes()
+
+    def _lane_ended(self, event: LaneEnded) -> None:
+        del self._lanes[event.lane]
+        error = event.error
+        if error is None and self._stop_by is None:
+            error = RuntimeError(f"lane {event.lane} ended without being asked to")
+        if error is not None:
+            kind, code = type(error).__name__, getattr(error, "exit_code", 70)
+            self._log.error("lane_ended", lane=event.lane, kind=kind, detail=str(error), exit_code=code)
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        """The flow ends by `error`; of several by the worst. Lanes that still run are stopped first."""
+        if self._error is None or worst((_code_of(error), _code_of(self._error))) != _code_of(self._error):
+            self._error = error
+        self._stop_lanes()
+
+    def _stop_lanes(self) -> None:
+        self._ended.set()
+        if self._stop_by is not None:
+            return
+        self._stop_by = time.monotonic() + self._flow.limits.stop_timeout_ms / 1000 - margin_s(self._flow) / 2
+        for lane in self._lanes.values():
+            lane.stop()
+
+    def _abandon(self) -> None:
+        """Stop what still runs when this worker fails: a lane that nobody watches must not go on copying."""
+        self._stop_lanes()
+        for lane in self._lanes.values():
+            lane.join(max(0.0, (self._stop_by or 0.0) - time.monotonic()))
+
+
+def _code_of(error: BaseException) -> int:
+    return error.exit_code if isinstance(error, ReplicatorError) else 70
+
+
+def with_routes(plan: LanePlan, routing: Routing) -> LanePlan:
+    """The plan with those of the flow's routes that belong to its lane, and the sizes that their targets take. Pure."""
+    routes: tuple[Route, ...] = tuple(
+        routing.routes[at] for at in sorted(routing.routes) if plan.assignment.lane_of(*at) == plan.lane
+    )
+    sizes = routing.sizes(routes)
+    if not sizes:
+        return replace(plan, routes=routes)
+    return replace(plan, routes=routes, batch_bytes_max=sizes[0], record_bytes_max=sizes[-1])

@@ -1,0 +1,99 @@
+"""Runs one lane for one partition to its end, in the caller's time. Used by `jobs.range_copy` and `jobs.repair`.
+
+The lane runs in a thread of its own (`lane.driver`) and tries again what may pass, without an end. A job has one: when
+nothing was committed for `patience_s`, `run` raises Retriable.
+"""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from replicator.config import Limits
+from replicator.incidents import tell_incident
+from replicator.lane.driver import Event, LaneDriver, LaneEnded, LaneStates, Services
+from replicator.lane.partition_states import Stopped
+from replicator.lane.plan import LanePlan
+from replicator.lane.policy import Policy
+from replicator.model.errors import Incident, Retriable
+from replicator.model.partition import Partition
+
+PROGRESS_CHECKED_S = 5.0
+TIMEOUTS_OUTLASTED = 3
+
+
+def patience_s(limits: Limits) -> float:
+    """How long nothing may be committed: whatever should end by itself has ended by then, and been tried again."""
+    return TIMEOUTS_OUTLASTED * (limits.transaction_timeout_ms + limits.request_timeout_ms) / 1000
+
+
+class BoundedLane:
+    """One lane with an end. `stop` may be called from any thread or signal handler."""
+
+    def __init__(self, plan: LanePlan, policy: Policy, services: Services, at: Partition, patience_s: float) -> None:
+        """`at` is the source partition that the lane is there for; others are only kept alive."""
+        self._plan, self._at, self._patience_s = plan, at, patience_s
+        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._log = services.log
+        self._on_commit: Callable[[int, int], None] = services.on_commit
+        self._driver = LaneDriver(plan, policy, replace(services, on_commit=self._committed), self._events)
+        self._moved_s = time.monotonic()
+
+    @property
+    def position(self) -> int:
+        """The source offset that the partition has reached; -1 when none is known."""
+        session = self._driver.session
+        entry = session.ledger.entries.get(self._at) if session is not None else None
+        return -1 if entry is None or entry.position is None else entry.position.offset
+
+    def stop(self) -> None:
+        """Ask for a clean stop after the transaction under way."""
+        self._events.put(None)
+
+    def run(self, until_s: float | None = None) -> None:
+        """Until the lane's policy is done, somebody asks it to stop, or `until_s` (monotonic) is reached.
+
+        Raises what ended the lane, the incident that stopped its partition, and Retriable when nothing was committed
+        for too long.
+        """
+        self._moved_s = time.monotonic()
+        self._driver.start()
+        try:
+            ended = self._ended(until_s)
+        finally:
+            self._driver.stop()
+            self._driver.join(self._plan.flow.limits.stop_timeout_ms / 1000)
+        if isinstance(ended.error, Incident):
+            tell_incident(self._log, ended.error)
+        if ended.error is not None:
+            raise ended.error
+        state = self._driver.states.get(self._at)
+        if isinstance(state, Stopped):
+            raise state.incident
+
+    def _ended(self, until_s: float | None) -> LaneEnded:
+        while True:
+            now_s = time.monotonic()
+            if until_s is not None and now_s >= until_s:
+                self._driver.stop()
+                until_s = None
+            wait_s = PROGRESS_CHECKED_S if until_s is None else min(PROGRESS_CHECKED_S, until_s - now_s)
+            try:
+                event = self._events.get(timeout=wait_s)
+            except queue.Empty:
+                if time.monotonic() - self._moved_s > self._patience_s:
+                    raise Retriable(f"{self._at}: no commit for {self._patience_s:.0f} s") from None
+                continue
+            if isinstance(event, LaneEnded):
+                return event
+            if event is None or (isinstance(event, LaneStates) and self._stopped()):
+                self._driver.stop()
+
+    def _stopped(self) -> bool:
+        return isinstance(self._driver.states.get(self._at), Stopped)
+
+    def _committed(self, records: int, size: int) -> None:
+        self._moved_s = time.monotonic()
+        self._on_commit(records, size)

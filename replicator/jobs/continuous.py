@@ -1,0 +1,196 @@
+"""A flow that runs on an engine instead of the daemon's threads: the rounds of a backfill, repeated until stopped.
+
+Each round copies what is there, to the read_committed ends at its beginning. What is new takes up to a round
+longer than with the daemon; what can be lost or doubled is the same: nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+
+import structlog
+
+from replicator.backoff import Backoff
+from replicator.config import Config, Flow
+from replicator.flow.discovery import FlowNotes
+from replicator.flow.listing import Listing
+from replicator.flow.setup import Setup, occupied
+from replicator.jobs import partition_state, ranges
+from replicator.jobs.clients import JobClients
+from replicator.jobs.engine import Engine, EngineGone, PartitionProgress
+from replicator.jobs.partition_state import PartitionOffsets
+from replicator.jobs.range_copy import RangeDone
+from replicator.jobs.ranges import Plan, Range
+from replicator.jobs.rounds import Rounds
+from replicator.model.errors import Incident, NotAllowed, Retriable, TakenOver, UnknownOutcome, Unreachable
+from replicator.model.names import process_name
+from replicator.model.partition import Partition
+from replicator.state.generation import Generation, Kind
+
+OFFSETS_MAX = 1_000_000  # of one range: bounds how long a stop, or a new partition, waits for a round
+PAUSE_S, PAUSE_S_MAX = 0.1, 5.0
+
+
+class Continuous:
+    """Runs one flow in rounds. `stop` may be called from any thread, but no signal handler."""
+
+    def __init__(
+        self, flow: Flow, config: Config, log: structlog.stdlib.BoundLogger, *, take_over: bool = False
+    ) -> None:
+        """`take_over`: also from a backfill or repair that has the flow."""
+        self._flow, self._config, self._take_over = flow, config, take_over
+        self._log = log.bind(flow=flow.name)
+        self._asked = threading.Event()
+        self._notes = FlowNotes(self._log)
+
+    def stop(self) -> None:
+        """Ask for a clean stop: the round is cancelled, and the flow handed over to the daemon's next generation."""
+        self._asked.set()
+
+    def run(self, engine: Engine) -> int:
+        """Run until stopped; the exit code: 4 when incidents wait for a decision. Raises what can't be waited out."""
+        with JobClients(self._flow) as clients:
+            setup = Setup(self._flow, self._config, clients.plane, process_name(), self._log, self._asked)
+            listing = setup.begin()
+            self._notes.note_listing(listing)
+            rounds = Rounds(self._flow, setup, clients, LogObserver(self._log), self._log, self._asked, waits=True)
+            try:
+                rounds.open(Kind.ROUNDS, listing, self._may_replace)
+                _Repeated(self._flow, setup, clients, rounds, self._notes, self._log, self._asked).run(engine, listing)
+            except TakenOver:
+                raise
+            except BaseException:
+                rounds.hand_over_after_error()
+                raise
+            rounds.hand_over()
+        return Incident.exit_code if rounds.incidents or self._notes.incidents else 0
+
+    def _may_replace(self, found: Generation) -> None:
+        if found.kind.bounded and not self._take_over:
+            raise TakenOver(occupied(self._flow, found))
+
+
+class _Repeated:
+    """The rounds of an open generation, one after the other, and from time to time the topics listed again."""
+
+    def __init__(
+        self,
+        flow: Flow,
+        setup: Setup,
+        clients: JobClients,
+        rounds: Rounds,
+        notes: FlowNotes,
+        log: structlog.stdlib.BoundLogger,
+        asked: threading.Event,
+    ) -> None:
+        self._flow, self._setup, self._clients, self._rounds = flow, setup, clients, rounds
+        self._notes, self._log, self._asked = notes, log, asked
+        self._listing = Listing({})
+        self._stale = False  # another generation is needed, and not open yet: nothing may run with the one before
+        self._listed_s = time.monotonic()
+        self._unread: dict[Partition, str] = {}
+
+    def run(self, engine: Engine, listing: Listing) -> None:
+        """Until asked to stop, or nothing can go on. Raises TakenOver, EngineGone, Incident of the control topic."""
+        self._listing = listing
+        backoff = Backoff(PAUSE_S, PAUSE_S_MAX)
+        interval_s = self._flow.limits.discovery_interval_ms / 1000
+        while not self._asked.is_set():
+            if self._stale or time.monotonic() >= self._listed_s + interval_s:
+                self._check_generation()
+            try:
+                if self._stale or time.monotonic() >= self._listed_s + interval_s:
+                    self._discover()
+                idle = not self._round(engine)
+                backoff.reset()
+            except EngineGone:
+                raise
+            except Incident as incident:
+                self._notes.note_incident(incident)
+                self._asked.wait(backoff.next_s())
+                continue
+            except (Unreachable, Retriable, UnknownOutcome, NotAllowed) as error:
+                self._log.warning("round_failed", kind=type(error).__name__, reason=str(error))
+                self._asked.wait(backoff.next_s())
+                continue
+            if idle and self._rounds.incidents and self._rounds.incidents.keys() >= self._rounds.routes.keys():
+                return  # incidents stop all partitions: an operator must decide
+            if idle:
+                self._asked.wait(self._flow.commit.interval_ms / 1000)
+
+    def _check_generation(self) -> None:
+        """A round without tasks can't notice that another generation is open."""
+        try:
+            self._rounds.check_open()
+        except (Unreachable, Retriable, NotAllowed) as error:
+            self._log.warning("generation_not_checked", reason=str(error))
+
+    def _discover(self) -> None:
+        """List the topics again. New topics and partitions need a generation in which they have lanes of their own."""
+        found = self._setup.listing()
+        self._notes.note_listing(found)
+        if self._stale or _shape(found) != _shape(self._listing):
+            self._stale = True
+            self._rounds.open(Kind.ROUNDS, found, self._rounds.check_own)
+            self._listing, self._stale = found, False
+        else:
+            self._rounds.route_again(found)
+        self._listed_s = time.monotonic()
+
+    def _round(self, engine: Engine) -> bool:
+        """Everything that is there now; whether that was anything."""
+        rounds = self._rounds
+        read = rounds.read_offsets(stable=True)
+        for at, error in read.errors.items():
+            if self._unread.get(at) != str(error):
+                self._log.warning("waiting", topic=at.topic, partition=at.partition, detail=str(error))
+        self._unread = {at: str(error) for at, error in read.errors.items()}
+        left_out = rounds.incidents.keys() | rounds.waiting
+        offsets = {at: found for at, found in read.found.items() if at not in left_out}
+        plan = self._plan(offsets)
+        for at, gone in plan.lost.items():
+            rounds.stop(at, gone)
+        rounds.run(engine, plan, offsets, None)
+        return bool(plan.ranges)
+
+    def _plan(self, offsets: Mapping[Partition, PartitionOffsets]) -> Plan:
+        begins: Mapping[Partition, int] = {}
+        if any(found.position is None for found in offsets.values()):
+            control = self._clients.state.control()
+            begins = partition_state.first_offsets(self._flow, offsets, control, self._clients.source)
+        return ranges.plan(offsets, OFFSETS_MAX, begins=begins)
+
+
+def _shape(listing: Listing) -> dict[str, tuple[int, str]]:
+    return {name: (info.partitions, info.topic_id) for name, info in listing.topics.items()}
+
+
+class LogObserver:
+    """Implements `engine.Observer`: writes to the log."""
+
+    def __init__(self, log: structlog.stdlib.BoundLogger) -> None:
+        self._log = log
+
+    def planned(
+        self, generation: int, ranges: Sequence[Range], progress: Mapping[Partition, PartitionProgress]
+    ) -> None:
+        """Plans are not logged: there is one for each round."""
+
+    def round_began(self, number: int, tasks: int) -> None:
+        """One line, for debugging."""
+        self._log.debug("round_began", round=number, tasks=tasks)
+
+    def moved(self, progress: Mapping[Partition, PartitionProgress]) -> None:
+        """Positions are logged at a round's end."""
+
+    def positions_unknown(self, reason: str) -> None:
+        """A warning."""
+        self._log.warning("positions_unknown", reason=reason)
+
+    def round_ended(self, number: int, ranges: Sequence[Range], done: Sequence[RangeDone]) -> None:
+        """One line with all positions, as a lane logs a commit."""
+        positions = {str(answer.at): answer.position for answer in done if answer.position >= 0}
+        records = sum(answer.records for answer in done)
+        self._log.info("committed", round=number, records=records, positions=positions)

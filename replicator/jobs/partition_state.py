@@ -1,0 +1,154 @@
+"""What both clusters say of the partitions of a job, before and after its generation is open. Changes nothing.
+
+Used by backfill, continuous rounds, repair and a job's generation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+from replicator.config import Flow
+from replicator.config.routing import target_topic
+from replicator.kafka import offset_reader
+from replicator.kafka.admin import TopicInfo
+from replicator.lane.start import offsets_of_time
+from replicator.model import checkpoint
+from replicator.model.checkpoint import NOBODY, BadMetadata, Evidence
+from replicator.model.errors import ReplicatorError
+from replicator.model.partition import Committed, LogEnds, Partition
+from replicator.planes.contract import Cluster
+from replicator.state.claims import Claims
+from replicator.state.generation import Control
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOffsets:
+    """One source partition: its log start, its last stable offset, and the flow's position in it, if it has one.
+
+    `evidence` is None without a position, and where what stands there can't be read: the lane makes an incident of it.
+    """
+
+    log_start: int
+    end: int
+    position: int | None = None
+    evidence: Evidence | None = None
+
+    @property
+    def records(self) -> int:
+        """Records that the flow has committed there so far."""
+        return self.evidence.count if self.evidence else 0
+
+    def at(self, committed: Committed | None) -> PartitionOffsets:
+        """The same partition with the position that stands there now."""
+        if committed is None:
+            return self
+        return replace(self, position=committed.offset, evidence=evidence_of(committed))
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOffsets:
+    """The offsets of those partitions that could be read, and why the others could not."""
+
+    found: Mapping[Partition, PartitionOffsets] = field(default_factory=dict)
+    errors: Mapping[Partition, ReplicatorError] = field(default_factory=dict)
+
+    def all(self) -> Mapping[Partition, PartitionOffsets]:
+        """The offsets. Raises the first error."""
+        for error in self.errors.values():
+            raise error
+        return self.found
+
+
+def existing_targets(
+    flow: Flow, sources: Mapping[str, TopicInfo], targets: Mapping[str, TopicInfo]
+) -> dict[Partition, Partition | None]:
+    """All partitions of these source topics, with their target partitions; None where the target doesn't have one."""
+    found: dict[Partition, Partition | None] = {}
+    for name, info in sources.items():
+        to = target_topic(flow, name)
+        there = targets[to].partitions if to in targets else 0
+        for number in range(info.partitions):
+            found[Partition(name, number)] = Partition(to, number) if number < there else None
+    return found
+
+
+def read_offsets(
+    flow: Flow, source: Cluster, targets: Mapping[Partition, Partition | None], *, stable: bool
+) -> ReadOffsets:
+    """Ends of the source's logs, then positions.
+
+    Args:
+        targets: the partitions, see `existing_targets`.
+        stable: wait for transactions over the positions to end; without it the answer is the last committed one.
+
+    Raises:
+        Unreachable, NotAllowed, Retriable: an error never reads as "no position".
+    """
+    ends = source.log_ends(targets)
+    positions = offset_reader.positions(flow, [to for to in targets.values() if to is not None], stable=stable)
+    found: dict[Partition, PartitionOffsets] = {}
+    errors: dict[Partition, ReplicatorError] = {}
+    for at, to in targets.items():
+        log = ends[at]
+        if isinstance(log, LogEnds):
+            found[at] = PartitionOffsets(log.start, log.stable).at(positions[to] if to is not None else None)
+        else:
+            errors[at] = log
+    return ReadOffsets(found, errors)
+
+
+def evidence_of(committed: Committed) -> Evidence | None:
+    """What stands beside a position; None when this program didn't write it."""
+    try:
+        return checkpoint.decode(committed.metadata)
+    except BadMetadata:
+        return None
+
+
+def owners(offsets: Mapping[Partition, PartitionOffsets], generation: int) -> dict[str, list[Partition]]:
+    """Who owns partitions under this generation: workers that did not release them at a clean stop."""
+    found: dict[str, list[Partition]] = {}
+    for at, read in sorted(offsets.items()):
+        evidence = read.evidence
+        if evidence is not None and evidence.generation == generation and evidence.owner != NOBODY:
+            found.setdefault(evidence.owner, []).append(at)
+    return found
+
+
+def first_offsets(
+    flow: Flow, offsets: Mapping[Partition, PartitionOffsets], control: Control, source: Cluster
+) -> dict[Partition, int]:
+    """Where partitions without a position begin by the flow's own `start`; a job copies history, so `latest` is none.
+
+    Those that were not there when the flow was first opened begin at earliest. Raises as `offsets_at`.
+    """
+    fresh = {at: read for at, read in offsets.items() if read.position is None}
+    found = {at: read.log_start for at, read in fresh.items()}
+    listing = control.first_listing()
+    first = [at for at in fresh if not control.generations or at.partition < listing.get(at.topic, 0)]
+    if flow.start.kind == "latest":
+        found.update({at: fresh[at].end for at in first})
+    elif flow.start.kind == "timestamp" and first:
+        found.update(offsets_at(source, first, flow.start.timestamp_ms, fresh))
+    return found
+
+
+def offsets_at(
+    source: Cluster, partitions: Collection[Partition], timestamp_ms: int, offsets: Mapping[Partition, PartitionOffsets]
+) -> dict[Partition, int]:
+    """The first offset at or after a time, the end in `offsets` where there is none.
+
+    Raises NotAllowed, Unreachable, Retriable.
+    """
+    found: dict[Partition, int] = {}
+    for at, offset in offsets_of_time(source, {at: offsets[at].end for at in partitions}, timestamp_ms).items():
+        if isinstance(offset, ReplicatorError):
+            raise offset
+        found[at] = offset
+    return found
+
+
+def claimed_offsets(claims: Claims | None) -> dict[Partition, int]:
+    """Where the copy of each source partition began; nothing of a flow without a claims topic."""
+    return {} if claims is None else {claim.source: claim.offset for claim in claims.claims.values()}

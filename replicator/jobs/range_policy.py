@@ -1,0 +1,97 @@
+"""The policy of a bounded attempt: from the committed position, or a given first offset, to a fixed end.
+
+Used by `jobs.range_copy` for the tasks of a round. A lane without an end is there to commit its positions again, and is
+done as soon as it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from replicator.lane.ledger import Ledger
+from replicator.lane.policy import Progress, read_plan
+from replicator.lane.ports import Connections
+from replicator.lane.refusals import Refusals
+from replicator.model.errors import Incident
+from replicator.model.partition import LogEnds, Partition, Seek
+from replicator.planes.contract import Cluster, Copied, ReadPlan
+
+
+class RangePolicy:
+    """Implements `lane.policy.Policy`."""
+
+    waits = False
+    copies_live = False
+
+    def __init__(
+        self, first: Mapping[Partition, int], ends: Mapping[Partition, int], rate_max: float | None = None
+    ) -> None:
+        """
+        Args:
+            first: where partitions without a position begin.
+            ends: source offsets (exclusive) up to which partitions are copied.
+            rate_max: records a second of all partitions together, None: as fast as it goes.
+        """
+        self._first, self._ends, self.rate_max = dict(first), dict(ends), rate_max
+        self._until: dict[Partition, int] = {}  # how far the plane was asked to read
+        self._to: Connections | None = None
+
+    def first_offset(self, at: Partition) -> int | None:
+        """The range's first offset."""
+        return self._first.get(at)
+
+    def repairs(self, incident: Incident) -> bool:
+        """Never: incidents are decided by people."""
+        return False
+
+    def opened(self, to: Connections, ledger: Ledger) -> None:
+        """Nothing else has to be known."""
+        self._to = to
+
+    def read_plans(self, ledger: Ledger, refusals: Refusals) -> dict[Partition, ReadPlan]:
+        """From the committed positions to the ranges' ends, or to a refused record before that."""
+        found = {
+            at: read_plan(at, seek, refusals, self._ends[at]) for at, seek in ledger.seeks().items() if at in self._ends
+        }
+        self._until = {at: one.until for at, one in found.items() if one.until is not None}
+        return found
+
+    def reached(self, ledger: Ledger) -> dict[Partition, int]:
+        """The committed positions."""
+        return {at: seek.offset for at, seek in ledger.seeks().items()}
+
+    def progress(
+        self, ledger: Ledger, copied: Mapping[Partition, Copied], ends: Mapping[Partition, Seek], now_ms: int
+    ) -> Progress:
+        """The positions behind what was copied, and past markers and aborted records."""
+        return Progress(ledger.next_positions(copied, ends, now_ms))
+
+    def committed(self, copied: Mapping[Partition, Copied], ends: Mapping[Partition, Seek]) -> bool:
+        """The source is read on. Raises Incident `source_truncated` where it ends before the range."""
+        for at, end in ends.items():
+            if self._to is not None and at in self._ends and end.offset < self._until.get(at, 0):
+                check_source_end(self._to.source, at, self._ends[at])
+        return False
+
+    def done(self, ledger: Ledger, ends: Mapping[Partition, Seek]) -> bool:
+        """Whether every partition that has an end is copied and has reached it.
+
+        A partition that waits, or that an incident stopped, is never done, wherever its position stands.
+        """
+        stands = self.reached(ledger)
+        return all(
+            at in stands and max(stands[at], ends[at].offset if at in ends else 0) >= end
+            for at, end in self._ends.items()
+        )
+
+
+def check_source_end(source: Cluster, at: Partition, end: int) -> None:
+    """After a reader came to the log's end before `end`, which was once behind committed records.
+
+    A new leader may show readers less for a moment, but answers no ListOffsets then (KIP-207): so its end is asked for.
+    Raises Incident `source_truncated`.
+    """
+    log = source.log_ends([at])[at]
+    if isinstance(log, LogEnds) and log.stable < end:
+        why = f"offsets up to {end} were to be copied, but the source now ends at {log.stable}"
+        raise Incident("source_truncated", why, topic=at.topic, partition=at.partition, offset=log.stable)

@@ -1,0 +1,129 @@
+"""Cuts what a job has to copy into bounded ranges of source offsets, and those into rounds. Pure.
+
+Used by backfill and continuous rounds.
+
+Invariants
+- The ranges of a partition follow one another without gap or overlap, from its position to its fixed end: what a
+  range must copy is known before anything runs, and what stands on the target decides how far it is.
+- One range per partition and round: two ranges of a partition never run at the same time, they share a
+  transactional id and would fence one another.
+- Offsets are sparse (markers, aborted records, compaction): a range of n offsets holds at most n records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from replicator.jobs.partition_state import PartitionOffsets
+from replicator.model.errors import ConfigError, Incident
+from replicator.model.partition import Partition
+
+
+class Range(NamedTuple):
+    """Source offsets [start, end) of one partition, copied in one round by one task."""
+
+    round: int
+    at: Partition
+    start: int
+    end: int
+
+
+class Plan(NamedTuple):
+    """All ranges of a job, sorted by round, then partition; a partition that is done already has none.
+
+    The first range of a partition without a position is empty: it claims the partition, so that whoever runs the flow
+    later, and however far this job comes, begins where it would have. Until all are claimed nothing is copied.
+
+    `bounds` are the offsets [start, end) of every partition, `lost` those of which the source has deleted what comes
+    next: they have no ranges.
+    """
+
+    ranges: list[Range]
+    bounds: dict[Partition, tuple[int, int]]
+    lost: dict[Partition, Incident]
+
+
+NONE: Mapping[Partition, int] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """Offsets that the user gave, by partition: `first` is inclusive, `last` exclusive. Without them a partition goes
+    from its position to its end."""
+
+    first: Mapping[Partition, int] = field(default_factory=dict)
+    last: Mapping[Partition, int] = field(default_factory=dict)
+
+
+NOTHING_GIVEN = Given()
+
+
+def plan(
+    offsets: Mapping[Partition, PartitionOffsets],
+    offsets_max: int,
+    given: Given = NOTHING_GIVEN,
+    *,
+    begins: Mapping[Partition, int] = NONE,
+    claimed: Mapping[Partition, int] = NONE,
+) -> Plan:
+    """Cut every partition into ranges of at most `offsets_max`.
+
+    `begins`: where partitions without a position begin if nothing is given, else at their log start. `claimed`: where
+    the flow's copy of a partition began.
+
+    Raises ConfigError that lists every partition whose given offsets can't be: past the source's end, in reverse, or
+    `first` elsewhere than at the committed position: below it records would be doubled, above it left out. But where
+    the copy began is no fault: that is the same job, begun again.
+    """
+    if offsets_max < 1:
+        raise ConfigError(f"a range needs at least one offset, not {offsets_max}")
+    unknown = sorted((given.first.keys() | given.last.keys()) - offsets.keys())
+    faults = [f"{at}: not a partition of this flow's topics" for at in unknown]
+    bounds: dict[Partition, tuple[int, int]] = {}
+    for at, read in sorted(offsets.items()):
+        end = given.last.get(at, read.end)
+        start = given.first.get(at, begins.get(at, read.log_start)) if read.position is None else read.position
+        bounds[at] = (start, end)
+        same = read.position is not None and at in claimed and given.first.get(at) == claimed[at]
+        faults += [f"{at}: {fault}" for fault in _faults(read, None if same else given.first.get(at), end)]
+    if faults:
+        raise ConfigError("these ranges cannot be copied:\n  " + "\n  ".join(faults))
+    lost = {
+        at: _gone(at, start, offsets[at].log_start)
+        for at, (start, end) in bounds.items()
+        if start < end and start < offsets[at].log_start
+    }
+    left = {at: bound for at, bound in bounds.items() if at not in lost}
+    cuts = [cut for at, (start, end) in left.items() for cut in _cut(at, start, end, offsets_max)]
+    claims = [Range(0, at, start, start) for at, (start, _) in left.items() if offsets[at].position is None]
+    if claims:
+        cuts = [cut._replace(round=cut.round + 1) for cut in cuts]
+    return Plan(sorted(claims + cuts), bounds, lost)
+
+
+def _faults(read: PartitionOffsets, first: int | None, end: int) -> Iterator[str]:
+    """What is wrong with the offsets that were given. `first` None: none was, or the one where the copy began."""
+    if end > read.end:
+        yield f"is to end at offset {end}, past its committed end {read.end}"
+    if first is None:
+        return
+    if first > end:
+        yield f"starts at offset {first}, after its end {end}"
+    elif read.position is not None and first < read.position:
+        yield f"starts at offset {first}, below the committed position {read.position}: records would be doubled"
+    elif read.position is not None and first > read.position:
+        yield f"starts at offset {first}, above the committed position {read.position}: records would be left out"
+    elif read.position is None and first < read.log_start:
+        yield f"starts at offset {first}, but the source begins at {read.log_start}"
+
+
+def _gone(at: Partition, start: int, log_start: int) -> Incident:
+    why = f"source offsets {start} to {log_start - 1} were deleted before they were copied"
+    return Incident("source_records_gone", why, topic=at.topic, partition=at.partition, offset=start)
+
+
+def _cut(at: Partition, start: int, end: int, offsets_max: int) -> Iterator[Range]:
+    for number, low in enumerate(range(start, end, offsets_max)):
+        yield Range(number, at, low, min(low + offsets_max, end))

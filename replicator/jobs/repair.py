@@ -1,0 +1,198 @@
+"""Copies records again that a reconciliation found missing on the target, exactly once, and hands over to the daemon.
+
+    1 check      what can be refused before anything is read or changed
+    2 open       a generation of its own, a lane for each partition: fences whatever ran the flow before
+    3 copy       the lanes of partitions that miss records, a few at a time in this process              (repair_policy)
+    4 hand over  the daemon's next generation fences what may still run
+
+It runs here and not in Spark's tasks: missing records are few, and a task would have to be sent a list as long as they
+are many. The other lanes are only opened by name: a repair ends long before a position could expire.
+
+Kafka's log can only be appended to: records that are copied again stand behind all others. Nothing that is there is
+moved, altered or taken away.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import structlog
+
+from replicator.config import Config, Delivery, Flow
+from replicator.failpoints import Failpoint, nothing
+from replicator.flow import wiring
+from replicator.flow.setup import Setup
+from replicator.jobs import partition_state
+from replicator.jobs.bounded_lane import BoundedLane, patience_s
+from replicator.jobs.clients import JobClients
+from replicator.jobs.job_generation import JobGeneration, check_free
+from replicator.jobs.repair_policy import RepairPolicy
+from replicator.jobs.repair_spans import RepairRequest
+from replicator.kafka.admin import TopicInfo
+from replicator.model.errors import ConfigError, Incident, NotAllowed, TakenOver
+from replicator.model.names import process_name
+from replicator.model.partition import Partition
+from replicator.state.claims import Repair as Repaired
+from replicator.state.generation import Generation, Kind
+
+LANES_MAX = 4  # at the same time
+
+
+@dataclass(frozen=True, slots=True)
+class RepairedPartition:
+    """One partition: records that this repair copied again; those that another one had since the reconciliation; what
+    stopped it."""
+
+    copied: int
+    done_before: int
+    incident: Incident | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RepairSummary:
+    """The whole repair. `stopped`: it was asked to stop before it was done."""
+
+    generation: int
+    seconds: float
+    stopped: bool
+    partitions: Mapping[Partition, RepairedPartition]
+
+    @property
+    def incident(self) -> Incident | None:
+        """The first incident."""
+        return next((found.incident for found in self.partitions.values() if found.incident is not None), None)
+
+
+def known(flow: Flow) -> frozenset[Repaired]:
+    """The repairs that the claims topic has now. To be read before a reconciliation reads the target."""
+    with JobClients(flow) as clients:
+        claims = clients.state.claims_if_any()
+    return frozenset(claims.repairs) if claims else frozenset()
+
+
+def check(flow: Flow, *, take_over: bool) -> None:
+    """What can be refused beforehand. Changes nothing.
+
+    Raises ConfigError, TakenOver (somebody holds the flow), Incident, Unreachable, NotAllowed, Retriable.
+    """
+    if flow.delivery is not Delivery.EXACTLY_ONCE:
+        raise ConfigError(
+            f"flow {flow.name} has delivery {flow.delivery.value}: a worker that writes so can't be fenced off, so "
+            "what it still writes could be copied twice. A repair needs exactly_once"
+        )
+    with JobClients(flow) as clients:
+        clients.plane.connect()
+        control = clients.state.control_if_any()
+        opened = control.open if control else None
+        if opened is not None:
+            _check_free(flow, clients, clients.plane.list_source(), opened, take_over=take_over)
+
+
+def _check_free(
+    flow: Flow, clients: JobClients, infos: Mapping[str, TopicInfo], found: Generation, *, take_over: bool
+) -> None:
+    targets = partition_state.existing_targets(flow, infos, clients.plane.list_target(infos))
+    offsets = partition_state.read_offsets(flow, clients.source, targets, stable=False).found
+    check_free(flow, found, offsets, Kind.REPAIR, take_over=take_over)
+
+
+@dataclass(frozen=True, slots=True)
+class _Lane:
+    """The lane of one partition, and what it has copied."""
+
+    lane: BoundedLane
+    policy: RepairPolicy
+
+    def run(self) -> RepairedPartition:
+        """Until everything is copied, or somebody asks it to stop. Raises TakenOver, NotAllowed, Retriable, …"""
+        incident = None
+        try:
+            self.lane.run()
+        except Incident as stopped:
+            incident = stopped
+        return RepairedPartition(self.policy.copied, self.policy.copied_before, incident)
+
+
+class Repair:
+    """One repair. `stop` may be called from any thread or signal handler."""
+
+    def __init__(
+        self,
+        flow: Flow,
+        config: Config,
+        request: RepairRequest,
+        log: structlog.stdlib.BoundLogger,
+        failpoint: Failpoint = nothing,
+    ) -> None:
+        self._flow, self._config, self._request, self._failpoint = flow, config, request, failpoint
+        self._log = log.bind(flow=flow.name)
+        self._asked = threading.Event()
+        self._lanes: dict[Partition, _Lane] = {}
+
+    def stop(self) -> None:
+        """Ask for a clean stop after the transactions under way."""
+        self._asked.set()
+        for one in self._lanes.values():
+            one.lane.stop()
+
+    def run(self) -> RepairSummary:
+        """Steps 1 to 4.
+
+        Raises TakenOver when somebody holds the flow or took it over, and what a cluster made impossible.
+        """
+        began_s, flow, request = time.monotonic(), self._flow, self._request
+        check(flow, take_over=request.take_over)
+        with JobClients(flow) as clients:
+            setup = Setup(flow, self._config, clients.plane, process_name(), self._log, self._asked)
+            listing = setup.begin()
+            generation = JobGeneration(flow, setup, clients, self._log)
+            try:
+                generation.open(
+                    Kind.REPAIR,
+                    listing,
+                    lambda found: _check_free(flow, clients, listing.topics, found, take_over=request.take_over),
+                )
+                outcomes = self._copy(generation)
+            except TakenOver:
+                raise
+            except BaseException:
+                generation.hand_over_after_error()
+                raise
+            generation.hand_over()
+        return RepairSummary(generation.generation.number, time.monotonic() - began_s, self._asked.is_set(), outcomes)
+
+    def _copy(self, generation: JobGeneration) -> dict[Partition, RepairedPartition]:
+        wanted = sorted(self._request.partitions)
+        self._lanes = {at: self._lane(at, generation) for at in wanted if at in generation.routes}
+        outcomes = {at: RepairedPartition(0, 0, _gone(at)) for at in wanted if at not in self._lanes}
+        if self._asked.is_set():  # before there was a lane to be asked
+            self.stop()
+        with ThreadPoolExecutor(LANES_MAX, thread_name_prefix="repair") as pool:
+            running = {at: pool.submit(one.run) for at, one in self._lanes.items()}
+            try:
+                for at, future in running.items():
+                    outcomes[at] = future.result()
+            except BaseException:
+                for future in running.values():
+                    future.cancel()
+                self.stop()
+                raise
+        return outcomes
+
+    def _lane(self, at: Partition, generation: JobGeneration) -> _Lane:
+        route = generation.routes[at]
+        if route.waiting:
+            raise NotAllowed(f"{at} can't be repaired: {route.waiting}", [at])
+        plan = generation.plan(generation.generation.assignment.lane_of(*at), process_name())
+        log = self._log.bind(generation=plan.generation, partition=str(at))
+        policy = RepairPolicy(plan, at, self._request, log)
+        lane = BoundedLane(plan, policy, wiring.services(self._failpoint, log), at, patience_s(self._flow.limits))
+        return _Lane(lane, policy)
+
+
+def _gone(at: Partition) -> Incident:
+    return Incident("source_topic_deleted", "the flow doesn't copy it any more", topic=at.topic, partition=at.partition)

@@ -1,0 +1,126 @@
+"""Which source records are to be copied again, as spans of offsets, and what belongs into one transaction. Pure.
+
+Offsets are sparse (markers, aborted records, compaction), so a span says how many records it has: that many must be
+read when it is copied, or some are gone.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from replicator.model.partition import Partition, Span
+from replicator.state.claims import Repair
+
+BATCH_OFFSETS_MAX = 5_000
+"""Offsets of one transaction, so at most as many records, and as many runs in its record of the claims topic."""
+GAP_MAX = 2_000
+"""Source offsets that are rather read and dropped than skipped by a seek and a transaction of its own."""
+
+
+class Missing(NamedTuple):
+    """Source offsets [first, end) in which all of the `records` are to be copied again."""
+
+    first: int
+    end: int
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """What a reconciliation found missing of one partition, and what it had compared.
+
+    `missing` are in order and don't overlap. `source_end` and `target_end` (exclusive) bound what was compared, from
+    where the copy began. `compacted`: the target's topic is.
+    """
+
+    missing: tuple[Missing, ...]
+    source_end: int
+    target_end: int
+    compacted: bool = False
+
+    @property
+    def records(self) -> int:
+        """How many records are missing."""
+        return sum(span.records for span in self.missing)
+
+
+@dataclass(frozen=True, slots=True)
+class RepairRequest:
+    """What to copy again, by source partition.
+
+    `known` are the repairs that the claims topic had before the reconciliation began: it has read what they copied, so
+    what it calls missing all the same was lost again. Any other one is believed, and its records are left out.
+    """
+
+    partitions: Mapping[Partition, Damage]
+    known: frozenset[Repair] = frozenset()
+    take_over: bool = False
+
+
+def left(missing: Sequence[Missing], done: Iterable[Repair]) -> list[Missing]:
+    """What is still to be copied, without the records of repairs that are done."""
+    spans = list(missing)
+    for run in sorted(run for repair in done for run in repair.runs):
+        spans = [part for span in spans for part in _without(span, run)]
+    return spans
+
+
+def _without(span: Missing, run: Span) -> list[Missing]:
+    """A span without a run of consecutive offsets.
+
+    How many records are on which side of it is not known: the first part says 0, and they are counted with the other.
+    """
+    low, high = max(span.first, run[0]), min(span.end, run[1])
+    if low >= high:
+        return [span]
+    records = span.records - (high - low)
+    before = [Missing(span.first, low, 0)] if span.first < low else []
+    after = [Missing(high, span.end, records)] if high < span.end else []
+    if not after and before:
+        before = [before[0]._replace(records=records)]
+    return [*before, *after] if records else []
+
+
+def batches(missing: Sequence[Missing], offsets_max: int = BATCH_OFFSETS_MAX) -> list[list[Span]]:
+    """Spans for one transaction after the other: each is read without a seek, and has `offsets_max` offsets at most."""
+    found: list[list[Span]] = []
+    size = offsets_max
+    for first, end, _ in missing:
+        while first < end:
+            if size >= offsets_max or first - found[-1][-1][1] > GAP_MAX:
+                found.append([])
+                size = 0
+            until = min(end, first + offsets_max - size)
+            found[-1].append((first, until))
+            size += until - first
+            first = until
+    return found
+
+
+class Tally:
+    """Counts what was copied of each span, so that a record that has gone is noticed at the span's end."""
+
+    def __init__(self, missing: Sequence[Missing]) -> None:
+        self._missing = list(missing)
+        self._copied = [0] * len(self._missing)
+        self._next = 0
+        self._owed = 0
+
+    def add(self, runs: Iterable[Span]) -> None:
+        """So many records were committed."""
+        for first, end in runs:
+            at = bisect_right(self._missing, first, key=lambda span: span.first) - 1
+            self._copied[at] += end - first
+
+    def lacking(self, upto: int) -> tuple[int, int, int] | None:
+        """Of the spans that end at or before `upto`: (first, end, records) of one that had less than it should have."""
+        while self._next < len(self._missing) and self._missing[self._next].end <= upto:
+            first, end, records = self._missing[self._next]
+            self._owed += records - self._copied[self._next]
+            self._next += 1
+            if self._owed > 0:
+                return first, end, self._owed
+        return None

@@ -1,0 +1,351 @@
+"""One cluster's control plane over confluent-kafka's admin client: bounded waits, errors name the cluster.
+
+librdkafka retries connecting for ever and says so only through its error callback; `connect` turns that into
+one error within its time. Offsets of groups are not read here: the admin call for it crashes the process in
+librdkafka 2.16 while the group coordinator is still coming up (see `kafka.offset_reader`).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, wait
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import TopicCollection as Names
+from confluent_kafka.admin import (
+    AclOperation,
+    AdminClient,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+)
+
+from replicator.config import Cluster
+from replicator.kafka import failures
+from replicator.model.errors import Incident, NotAllowed, ReplicatorError, Unreachable
+
+T = TypeVar("T")
+ASK_AGAIN_S = 0.05  # between two questions to a cluster whose broker has just gone
+AddressedPartition = tuple[str, int]
+
+_TELLING = (KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._RESOLVE, KafkaError._TRANSPORT)
+"""Local errors from the most to the least telling: which one the operator should read."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """A topic as its cluster describes it. `rights` are operations the user may do; None when not asked."""
+
+    name: str
+    topic_id: str
+    partitions: int
+    configs: Mapping[str, str] = field(default_factory=dict)
+    rights: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterInfo:
+    """Who answered. `rights` are the user's operations on the cluster; None when the broker does not say."""
+
+    cluster_id: str
+    brokers: tuple[int, ...]
+    rights: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSpec:
+    """A topic to create. `replication_factor` -1 takes the cluster's default."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+    configs: Mapping[str, str]
+
+
+def client_properties(cluster: Cluster, **own: Any) -> dict[str, Any]:
+    """librdkafka settings of a client that looks and administrates; `own` wins over the file."""
+    quiet = {} if "debug" in cluster.properties or "log_level" in cluster.properties else {"log_level": 0}
+    return {
+        "client.id": "eos-replicate",
+        "enable.metrics.push": "false",
+        **quiet,
+        **cluster.properties,
+        **own,
+    }
+
+
+class ClusterAdmin:
+    """Blocking calls, each bounded by the request timeout. Used from one thread.
+
+    Raises, in every method: Unreachable, NotAllowed, Retriable, or Incident for a refusal of another kind.
+    """
+
+    def __init__(self, cluster: Cluster, *, request_timeout_ms: int, connect_timeout_ms: int) -> None:
+        self.cluster = cluster
+        self._request_s = request_timeout_ms / 1000
+        self._connect_s = connect_timeout_ms / 1000
+        self._errors: dict[int, KafkaError] = {}
+        logger = logging.getLogger("replicator.librdkafka")
+        properties = client_properties(cluster, error_cb=self._noted)
+        try:
+            self._client = AdminClient(properties, logger=logger)
+        except KafkaException as error:
+            raise Unreachable(f"cluster {cluster.name!r}: {failures.reason(error.args[0])}") from error
+
+    def _noted(self, error: KafkaError) -> None:
+        self._errors[error.code()] = error
+
+    def connect(self) -> ClusterInfo:
+        """Waits until the cluster answers. Wrong credentials end the wait at once, all else its limit."""
+        doing = "reach it"
+        deadline = time.monotonic() + self._connect_s
+        while True:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise self._unreachable()
+            future = self._client.describe_cluster(include_authorized_operations=True, request_timeout=max(left, 0.1))
+            try:
+                answer = self._wait(future, doing, limit_s=left + 1, stop=self._credentials_refused)
+            except KafkaException as error:
+                kafka_error = error.args[0]
+                if (
+                    kafka_error.code() in failures.UNREACHABLE
+                ):  # a broker that went down took the question with it: ask again
+                    self._client.poll(ASK_AGAIN_S)
+                    continue
+                raise failures.classify(kafka_error, self.cluster.name, doing, "Describe on the cluster") from error
+            rights = answer.authorized_operations
+            return ClusterInfo(
+                cluster_id=answer.cluster_id or "",
+                brokers=tuple(node.id for node in answer.nodes),
+                rights=None if not rights else _rights(rights),
+            )
+
+    def topic_names(self) -> frozenset[str]:
+        """Topics that the user may see, without creating any."""
+        try:
+            listed = self._client.list_topics(timeout=self._request_s)
+        except KafkaException as error:
+            raise failures.classify(error.args[0], self.cluster.name, "list topics", "Describe on topics") from error
+        return frozenset(listed.topics)
+
+    def describe(self, names: Iterable[str], *, rights: bool = False) -> dict[str, TopicInfo | ReplicatorError]:
+        """Describes topics in one request, without configs. Topics that don't exist are left out; a topic's own error,
+        such as a missing right, is its value.
+
+        Args:
+            rights: ask which operations the user may do.
+        """
+        wanted = sorted(set(names))
+        if not wanted:
+            return {}
+        futures = self._client.describe_topics(
+            Names(wanted), include_authorized_operations=rights, request_timeout=self._request_s
+        )
+        found: dict[str, TopicInfo | ReplicatorError] = {}
+        for name, future in futures.items():
+            right = f"Describe on topic {name!r}"
+            answer = self._outcome(future, f"describe topic {name!r}", right, failures.MISSING)
+            if isinstance(answer, ReplicatorError):
+                found[name] = answer
+            elif answer is not None:
+                allowed = _rights(answer.authorized_operations) if answer.authorized_operations else None
+                found[name] = TopicInfo(name, str(answer.topic_id), len(answer.partitions), {}, allowed)
+        return found
+
+    def topics(self, names: Iterable[str], *, configs: bool = False, rights: bool = False) -> dict[str, TopicInfo]:
+        """As `describe`, but raises the first error. `configs`: with effective configs (needs DescribeConfigs)."""
+        found = {name: _raised(answer) for name, answer in self.describe(names, rights=rights).items()}
+        if not configs:
+            return found
+        values = self.topic_configs(found)
+        return {name: replace(info, configs=values[name]) for name, info in found.items()}
+
+    def describe_configs(self, names: Iterable[str]) -> dict[str, dict[str, str] | ReplicatorError]:
+        """Effective configs of existing topics, in one request: what is set on the topic, else the broker's default. A
+        topic's own error is its value."""
+        return self._configs(ConfigResource.Type.TOPIC, sorted(set(names)), "topic {!r}")
+
+    def topic_configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
+        """As `describe_configs`, but raises the first error."""
+        return {name: _raised(answer) for name, answer in self.describe_configs(names).items()}
+
+    def broker_configs(self, broker: int) -> dict[str, str]:
+        """Configs of a broker."""
+        name = str(broker)
+        return _raised(self._configs(ConfigResource.Type.BROKER, [name], "the cluster")[name])
+
+    def _configs(self, kind: Any, names: list[str], words: str) -> dict[str, dict[str, str] | ReplicatorError]:
+        """Set configs by resource; `words` name a resource to the operator."""
+        if not names:
+            return {}
+        resources = [ConfigResource(kind, name) for name in names]
+        found: dict[str, dict[str, str] | ReplicatorError] = {}
+        for resource, future in self._client.describe_configs(resources, request_timeout=self._request_s).items():
+            what = words.format(resource.name)
+            entries = self._outcome(future, f"read the configs of {what}", f"DescribeConfigs on {what}")
+            failed = isinstance(entries, ReplicatorError)
+            values = entries if failed else {e.name: e.value for e in entries.values() if e.value is not None}
+            found[resource.name] = values
+        return found
+
+    def create_topics(self, specs: Iterable[TopicSpec], *, dry: bool = False) -> dict[str, bool | ReplicatorError]:
+        """Creates topics in one request: whether it was created here (False: it exists), or why not, by name.
+
+        Args:
+            dry: only ask whether they would be accepted (rights, configs, policies).
+        """
+        topics = [
+            NewTopic(spec.name, spec.partitions, replication_factor=spec.replication_factor, config=dict(spec.configs))
+            for spec in specs
+        ]
+        if not topics:
+            return {}
+        futures = self._client.create_topics(
+            topics, validate_only=dry, request_timeout=self._request_s, operation_timeout=self._request_s
+        )
+        exists = {KafkaError.TOPIC_ALREADY_EXISTS}
+        answers = {
+            name: self._outcome(
+                future, f"create topic {name!r}", f"Create on topic {name!r} (or on the cluster)", exists, absent=False
+            )
+            for name, future in futures.items()
+        }
+        return {
+            name: answer if isinstance(answer, ReplicatorError) else answer is not False
+            for name, answer in answers.items()
+        }
+
+    def grow_topics(self, totals: Mapping[str, int], *, dry: bool = False) -> dict[str, ReplicatorError | None]:
+        """Adds partitions up to these totals, in one request; why not, by name."""
+        if not totals:
+            return {}
+        futures = self._client.create_partitions(
+            [NewPartitions(name, total) for name, total in totals.items()],
+            validate_only=dry,
+            request_timeout=self._request_s,
+            operation_timeout=self._request_s,
+        )
+        return {
+            name: self._outcome(future, f"add partitions to topic {name!r}", f"Alter on topic {name!r}")
+            for name, future in futures.items()
+        }
+
+    def group_rights(self, group: str) -> frozenset[str] | None:
+        """Operations that the user may do on a group; None when the broker does not say. NotAllowed: none."""
+        future = self._client.describe_consumer_groups(
+            [group], include_authorized_operations=True, request_timeout=self._request_s
+        )[group]
+        unknown = {
+            KafkaError.GROUP_ID_NOT_FOUND,
+            KafkaError.NOT_COORDINATOR,
+            KafkaError.COORDINATOR_NOT_AVAILABLE,
+            KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+            KafkaError.UNSUPPORTED_VERSION,
+            KafkaError._UNSUPPORTED_FEATURE,
+        }
+        answer = self._result(future, f"describe group {group!r}", f"Describe on group {group!r}", unknown)
+        if answer is None or not answer.authorized_operations:
+            return None
+        return _rights(answer.authorized_operations)
+
+    def offsets(
+        self, partitions: Iterable[AddressedPartition], *, end: bool, committed_only: bool = False
+    ) -> dict[AddressedPartition, int]:
+        """Start or end offsets. With `committed_only` the end is the last stable offset."""
+        spec = OffsetSpec.latest() if end else OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+        level = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
+        request = {TopicPartition(topic, partition): spec for topic, partition in partitions}
+        if not request:
+            return {}
+        futures = self._client.list_offsets(request, isolation_level=level, request_timeout=self._request_s)
+        return {
+            (at.topic, at.partition): self._result(
+                future, f"read offsets of {at.topic}[{at.partition}]", f"Describe on topic {at.topic!r}"
+            ).offset
+            for at, future in futures.items()
+        }
+
+    def until(self, condition: Callable[[], bool], pause_s: float = 0.01) -> bool:
+        """Asks again and again within the request timeout, the first time after `pause_s`, then after twice that and so
+        on; False when the time is over."""
+        deadline = time.monotonic() + self._request_s
+        while not condition():
+            if time.monotonic() + pause_s > deadline:
+                return False
+            self._client.poll(pause_s)
+            pause_s = min(pause_s * 2, 0.5)
+        return True
+
+    def close(self) -> None:
+        """Serves what is left and lets go of the client, which ends its threads and connections.
+
+        Its callback leads back here: otherwise it would live until the cycle is collected, and who copies looks for
+        garbage rarely.
+        """
+        self._client.poll(0)
+        del self._client
+
+    def _outcome(
+        self, future: Future[Any], doing: str, right: str, silent: Iterable[int] = (), absent: Any = None
+    ) -> Any:
+        """As `_result`; an error that concerns this future's resource alone is returned, not raised."""
+        try:
+            return self._result(future, doing, right, silent, absent)
+        except (NotAllowed, Incident) as error:
+            return error
+
+    def _result(
+        self, future: Future[Any], doing: str, right: str, silent: Iterable[int] = (), absent: Any = None
+    ) -> Any:
+        """The future's result; `absent` when it failed with a code in `silent`."""
+        try:
+            return self._wait(future, doing, limit_s=self._request_s + 5)
+        except KafkaException as error:
+            kafka_error = error.args[0]
+            if kafka_error.code() in silent:
+                return absent
+            raise failures.classify(kafka_error, self.cluster.name, doing, right) from error
+
+    def _wait(self, future: Future[T], doing: str, *, limit_s: float, stop: Callable[[], None] | None = None) -> T:
+        """Waits while serving librdkafka's error callback, which runs only inside poll."""
+        deadline = time.monotonic() + limit_s
+        while not future.done():
+            if time.monotonic() > deadline:
+                raise Unreachable(f"cluster {self.cluster.name!r}: cannot {doing}: no answer in {limit_s:.0f} s")
+            wait([future], timeout=0.05)
+            self._client.poll(0)
+            if stop is not None:
+                stop()
+        return future.result()
+
+    def _credentials_refused(self) -> None:
+        for code in failures.CREDENTIALS:
+            if code in self._errors:
+                raise failures.classify(self._errors[code], self.cluster.name, "log in")
+
+    def _unreachable(self) -> Unreachable:
+        """The most telling of the errors seen so far."""
+        servers = ", ".join(self.cluster.bootstrap_servers)
+        seen = next((self._errors[code] for code in _TELLING if code in self._errors), None)
+        why = f": {failures.reason(seen)}" if seen else ""
+        return Unreachable(
+            f"cluster {self.cluster.name!r} ({servers}) did not answer within {self._connect_s:g} s{why}"
+        )
+
+
+def _raised(answer: T | ReplicatorError) -> T:
+    """The answer, if it isn't an error."""
+    if isinstance(answer, ReplicatorError):
+        raise answer
+    return answer
+
+
+def _rights(operations: Iterable[AclOperation]) -> frozenset[str]:
+    """Kafka's own spelling of operations: DESCRIBE_CONFIGS → DescribeConfigs."""
+    return frozenset(operation.name.title().replace("_", "") for operation in operations)

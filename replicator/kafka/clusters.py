@@ -1,0 +1,281 @@
+"""What a lane asks of one cluster beside its plane: implements `planes.contract.Cluster` with librdkafka's admin client
+and a topic reader. Made by the flow's wiring, one of each side for a lane.
+
+All questions about many topics or partitions are asked at once: librdkafka sends one request to each broker that leads
+some of them. Futures are completed by a thread of the admin client.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future, wait
+from typing import Any, Literal, TypeVar
+
+from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec
+
+from replicator import config
+from replicator.config import Flow
+from replicator.kafka import failures
+from replicator.kafka.admin import client_properties
+from replicator.kafka.topic_reader import TopicReader
+from replicator.model.errors import NotAllowed, ReplicatorError, Unreachable
+from replicator.model.partition import EndRecords, LogEnds, Partition
+from replicator.model.rights import MissingRights
+
+IDS_S_MAX = 5.0  # ids are asked for before every commit: a cluster that takes longer is waited for by the lane
+STOPPING_S, SLICE_S = 2.0, 0.2
+Side = Literal["source", "target"]
+RIGHTS = {"source": frozenset({"Describe", "Read"}), "target": frozenset({"Describe", "Read", "Write"})}
+"""Read on the target's topics is what TxnOffsetCommit asks for."""
+
+Value = TypeVar("Value")
+Answers = dict[Partition, int | ReplicatorError]
+Ends = dict[Partition, LogEnds | ReplicatorError]
+
+
+class TopicIds:
+    """Implements `planes.contract.IdAnswer` over the futures of one DescribeTopics."""
+
+    def __init__(
+        self, cluster: str, futures: Mapping[str, Future[Any]], timeout_s: float, asked: threading.Event
+    ) -> None:
+        """`asked`: see `KafkaCluster`."""
+        self._cluster, self._futures, self._asked = cluster, futures, asked
+        self._deadline_s = time.monotonic() + timeout_s
+
+    def wait(self) -> dict[str, str | ReplicatorError]:
+        """The id of each topic, or why it is not known. Returns within the time that the question had."""
+        _complete(self._futures.values(), self._deadline_s - time.monotonic(), self._asked)
+        return {
+            name: _value(
+                future, lambda found: str(found.topic_id), self._cluster, f"describe topic {name!r}", _describe(name)
+            )
+            for name, future in self._futures.items()
+        }
+
+
+class KafkaCluster:
+    """Implements `planes.contract.Cluster` for one side of a flow. Used by one thread."""
+
+    def __init__(
+        self,
+        flow: Flow,
+        cluster: config.Cluster,
+        side: Side,
+        asked: threading.Event | None = None,
+        reader: TopicReader | None = None,
+    ) -> None:
+        """`cluster` is the flow's cluster of this `side`. Once `asked` (to stop) is set, no answer is waited for longer
+        than `STOPPING_S`. `reader` reads its records; its own is made where none is given."""
+        self._asked = threading.Event() if asked is None else asked
+        self._flow, self._cluster, self._side = flow, cluster, side
+        self._request_s = flow.limits.request_timeout_ms / 1000
+        self._admin: AdminClient | None = None
+        self._reader = reader or TopicReader(flow, cluster)
+
+    @property
+    def _client(self) -> AdminClient:
+        if self._admin is None:
+            own = {"client.id": f"eos-replicate.{self._flow.name}.{self._side}", "log_level": 0}
+            self._admin = AdminClient(client_properties(self._cluster, **own))
+        return self._admin
+
+    def connect(self) -> None:
+        """Begin to connect, and return at once: the first question finds a connection."""
+        self._client.describe_cluster(request_timeout=self._request_s)
+
+    def topic_ids(self, topics: Collection[str]) -> TopicIds:
+        """Ask for the ids of topics as the cluster has them now. Returns at once."""
+        timeout_s = min(self._request_s, IDS_S_MAX)
+        return TopicIds(self._cluster.name, self._describe(topics, timeout_s, rights=False), timeout_s, self._asked)
+
+    def _describe(self, topics: Collection[str], timeout_s: float, *, rights: bool) -> dict[str, Future[Any]]:
+        if not topics:
+            return {}
+        names = TopicCollection(sorted(set(topics)))
+        futures: dict[str, Future[Any]] = self._client.describe_topics(
+            names, include_authorized_operations=rights, request_timeout=timeout_s
+        )
+        return futures
+
+    def log_ends(self, partitions: Collection[Partition]) -> Ends:
+        """Topic ids and both ends of logs; a partition's error is its value. All is asked for at the same time."""
+        return self.ask_log_ends(partitions)()
+
+    def ask_log_ends(self, partitions: Collection[Partition]) -> Callable[[], Ends]:
+        """As `log_ends`, but returns at once; the function that it returns waits for the answers."""
+        if not partitions:
+            return dict
+        described = self._describe({at.topic for at in partitions}, self._request_s, rights=False)
+        ids = TopicIds(self._cluster.name, described, self._request_s, self._asked)
+        asked = (
+            self._list_offsets(partitions, OffsetSpec.earliest()),  # type: ignore[no-untyped-call]
+            self._list_offsets(partitions, OffsetSpec.latest(), stable=True),  # type: ignore[no-untyped-call]
+            self._list_offsets(partitions, OffsetSpec.latest()),  # type: ignore[no-untyped-call]
+        )
+        return lambda: self._log_ends(partitions, ids, asked)
+
+    def _log_ends(
+        self, partitions: Collection[Partition], ids: TopicIds, asked: tuple[Mapping[Partition, Future[Any]], ...]
+    ) -> Ends:
+        starts, stables, ends = (self._offsets(futures) for futures in asked)
+        known = ids.wait()
+        found: Ends = {}
+        for at in partitions:
+            topic_id, start, stable, end = known[at.topic], starts[at], stables[at], ends[at]
+            error = next((one for one in (topic_id, start, stable, end) if isinstance(one, ReplicatorError)), None)
+            if error is not None:
+                found[at] = error
+            else:
+                assert isinstance(topic_id, str)
+                assert isinstance(start, int) and isinstance(stable, int) and isinstance(end, int)  # noqa: PT018
+                found[at] = LogEnds(topic_id, start, min(stable, end), end)
+        return _raise_common(found)
+
+    def offsets_at(self, partitions: Collection[Partition], timestamp_ms: int) -> Answers:
+        """First committed offset at or after a time; -1 where there is none."""
+        if not partitions:
+            return {}
+        spec = OffsetSpec.for_timestamp(timestamp_ms)
+        return _raise_common(self._offsets(self._list_offsets(partitions, spec, stable=True)))
+
+    def _list_offsets(
+        self, partitions: Collection[Partition], spec: OffsetSpec, *, stable: bool = False
+    ) -> dict[Partition, Future[Any]]:
+        level = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
+        request = {TopicPartition(at.topic, at.partition): spec for at in partitions}
+        futures = self._client.list_offsets(request, isolation_level=level, request_timeout=self._request_s)
+        return {Partition(at.topic, at.partition): future for at, future in futures.items()}
+
+    def _offsets(self, futures: Mapping[Partition, Future[Any]]) -> Answers:
+        _complete(futures.values(), self._request_s, self._asked)
+        name = self._cluster.name
+        return {
+            at: _value(future, _offset, name, f"ask for an offset of {at}", _describe(at.topic))
+            for at, future in futures.items()
+        }
+
+    def end_records(
+        self, starts: Mapping[Partition, int], ends: Mapping[Partition, int]
+    ) -> dict[Partition, EndRecords | ReplicatorError]:
+        """Read each partition, read_committed, from its start until the last stable offset has reached its end.
+
+        Waits at most the request timeout for open transactions; stops at the second record of a partition.
+        """
+        return self._reader.end_records(starts, ends)
+
+    def holds(self, at: Partition, offset: int) -> bool:
+        """Whether there is a record at this offset, of an aborted transaction too."""
+        return self._reader.holds(at, offset)
+
+    def compacted(self, topic: str) -> bool:
+        """Whether the topic's cleanup.policy has compact."""
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+        future = self._client.describe_configs([resource], request_timeout=self._request_s)[resource]
+        _complete([future], self._request_s, self._asked)
+        doing, right = f"read the configs of topic {topic!r}", f"DescribeConfigs on topic {topic!r}"
+        answer = _value(future, lambda configs: str(configs["cleanup.policy"].value), self._cluster.name, doing, right)
+        if isinstance(answer, ReplicatorError):
+            raise answer
+        return "compact" in answer.split(",")
+
+    def missing_rights(self, topics: Collection[str]) -> dict[str, MissingRights]:
+        """What the user may not do with topics of this side.
+
+        Topics without fault, those that are not there and those of which the broker tells nothing are left out.
+        """
+        futures = self._describe(topics, self._request_s, rights=True)
+        _complete(futures.values(), self._request_s, self._asked)
+        found: dict[str, frozenset[str] | ReplicatorError | None] = {
+            name: _value(future, _rights, self._cluster.name, f"describe topic {name!r}", _describe(name))
+            for name, future in futures.items()
+        }
+        _raise_common(found)
+        lacking: dict[str, MissingRights] = {}
+        for name, answer in found.items():
+            needed = RIGHTS[self._side]
+            if isinstance(answer, NotAllowed):
+                missing = needed
+            elif answer is None or isinstance(answer, ReplicatorError):
+                continue
+            else:
+                missing = needed - answer
+            if missing:
+                listed = ", ".join(sorted(missing))
+                text = f"cluster {self._cluster.name!r}: the user needs {listed} on topic {name!r}"
+                lacking[name] = MissingRights(frozenset(missing), text)
+        return lacking
+
+    def offsets_retention_ms(self) -> int | None:
+        """How long the cluster keeps committed offsets of a group without members; None where it doesn't say, or where
+        the user may not ask."""
+        nodes = self._client.describe_cluster(request_timeout=self._request_s)
+        _complete([nodes], self._request_s, self._asked)
+        answer = _value(nodes, _any_node, self._cluster.name, "describe the cluster", "Describe on the cluster")
+        if isinstance(answer, ReplicatorError):
+            return None
+        resource = ConfigResource(ConfigResource.Type.BROKER, answer)
+        future = self._client.describe_configs([resource], request_timeout=self._request_s)[resource]
+        _complete([future], self._request_s, self._asked)
+        minutes = _value(future, _retention, self._cluster.name, "read its configs", "DescribeConfigs on the cluster")
+        return None if isinstance(minutes, ReplicatorError) else minutes * 60_000
+
+    def close(self) -> None:
+        """Let go of connections; a later question connects again."""
+        self._admin = None
+        self._reader.close()
+
+
+def _complete(futures: Collection[Future[Any]], timeout_s: float, asked: threading.Event) -> None:
+    """Wait for answers, at most so long, and not long any more once a stop is asked for."""
+    deadline_s, stopping = time.monotonic() + timeout_s, False
+    while (left_s := deadline_s - time.monotonic()) > 0 and wait(futures, timeout=min(left_s, SLICE_S)).not_done:
+        if asked.is_set() and not stopping:
+            stopping, deadline_s = True, min(deadline_s, time.monotonic() + STOPPING_S)
+
+
+def _value(
+    future: Future[Any], read: Callable[[Any], Value], cluster: str, doing: str, right: str
+) -> Value | ReplicatorError:
+    """What a future holds now: its value, its error as classified, Unreachable when it isn't done."""
+    if not future.done():
+        return Unreachable(f"cluster {cluster!r}: cannot {doing}: no answer in time")
+    try:
+        answer = future.result()
+    except KafkaException as error:
+        return failures.classify(error, cluster, doing, right)
+    return read(answer)
+
+
+def _raise_common(found: dict[Any, Any]) -> dict[Any, Any]:
+    """`found`, unless no partition or topic has an answer: that is an error of the whole request."""
+    errors = [value for value in found.values() if isinstance(value, ReplicatorError)]
+    if errors and len(errors) == len(found) and all(isinstance(error, Unreachable) for error in errors):
+        raise errors[0]
+    return found
+
+
+def _any_node(answer: Any) -> str:
+    return str(answer.nodes[0].id)
+
+
+def _retention(configs: Any) -> int:
+    return int(configs["offsets.retention.minutes"].value)
+
+
+def _offset(answer: Any) -> int:
+    return int(answer.offset)
+
+
+def _rights(answer: Any) -> frozenset[str] | None:
+    """Kafka's own spelling of operations; None when the broker does not say."""
+    if answer.authorized_operations is None:
+        return None
+    return frozenset(operation.name.title().replace("_", "") for operation in answer.authorized_operations)
+
+
+def _describe(topic: str) -> str:
+    return f"Describe on topic {topic!r}"

@@ -1,0 +1,174 @@
+"""librdkafka properties of every client that the plane opens, and why each one is what it is."""
+
+from __future__ import annotations
+
+from replicator.config import Cluster, Flow
+from replicator.model import names
+
+Properties = dict[str, str | int | float | bool | None]
+
+
+def _base(cluster: Cluster, flow: Flow, role: str) -> Properties:
+    return {
+        "socket.connection.setup.timeout.ms": min(flow.limits.connect_timeout_ms, 10_000),
+        "reconnect.backoff.ms": 20,  # a restarted broker is found again at once,
+        "reconnect.backoff.max.ms": 1000,  # a dead one is asked once a second
+        "socket.nagle.disable": True,
+        **cluster.properties,
+        "client.id": f"eos-replicate.{flow.name}.{role}",
+    }
+
+
+FETCH_BYTES, FETCH_BULK_BYTES = 2**20, 2**22  # of one partition; in bulk it is the only one
+FETCH_RESPONSE_BYTES = 2**24
+BATCH_BYTES_MAX, MESSAGE_BYTES_MAX = 1_000_000, 1_000_000_000  # librdkafka's default, librdkafka's maximum
+RESPONSE_OVERHEAD_BYTES = 2**20
+RECORD_OVERHEAD_BYTES = 1_024
+"""librdkafka counts a record's key, value and headers and its largest possible framing (50 bytes) against
+message.max.bytes: with this much more our own limit decides, which counts what is really sent."""
+
+
+def fetch_bytes_max(flow: Flow, record_bytes_max: int) -> int:
+    """Largest batch that the source reader takes: what the source may hold has no lower limit than the target's."""
+    return min(MESSAGE_BYTES_MAX, max(FETCH_RESPONSE_BYTES, flow.limits.record_bytes_max, record_bytes_max))
+
+
+def source_consumer(flow: Flow, *, record_bytes_max: int = 0, bulk: bool = False) -> Properties:
+    """The reader of source records: never resets, never commits, checks every CRC.
+
+    Args:
+        record_bytes_max: the largest record or batch that the target takes.
+        bulk: one partition is read for its records' sake, in large fetches.
+    """
+    limits, fetched = flow.limits, fetch_bytes_max(flow, record_bytes_max)
+    return {
+        **_base(flow.source, flow, "source"),
+        "group.id": names.position_group(flow.name),  # required by librdkafka; nothing is ever committed here
+        "isolation.level": "read_committed",
+        "auto.offset.reset": "error",  # invariant 8: an offset that is gone is an incident, not a guess
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "enable.partition.eof": True,  # positions advance past markers and aborted records
+        "check.crcs": True,
+        "allow.auto.create.topics": False,
+        "queued.max.messages.kbytes": max(1, limits.fetch_queue_bytes_max // 1024),
+        "queued.min.messages": 100_000,
+        "fetch.message.max.bytes": FETCH_BULK_BYTES if bulk else FETCH_BYTES,
+        "fetch.max.bytes": fetched,
+        "receive.message.max.bytes": fetched + RESPONSE_OVERHEAD_BYTES,
+        "fetch.wait.max.ms": 100,
+        "fetch.queue.backoff.ms": 5,  # a full queue is looked at again soon, not a second later
+        "fetch.error.backoff.ms": 50,
+        "topic.metadata.refresh.interval.ms": 30_000,
+    }
+
+
+def probing_consumer(flow: Flow, record_bytes_max: int, partitions: int) -> Properties:
+    """A reader that finds the partition whose next batch is too large for `source_consumer`.
+
+    It asks for one byte and is sent one batch. Its limit is lower by what a response about many partitions holds
+    besides: else a batch could be too large beside the others and not alone.
+    """
+    fetched = fetch_bytes_max(flow, record_bytes_max)
+    overhead = min(RESPONSE_OVERHEAD_BYTES, 1_024 * partitions)
+    return {
+        **source_consumer(flow, record_bytes_max=record_bytes_max),
+        "log_level": 0,
+        "message.max.bytes": 1_000,  # librdkafka wants it to be no larger than a fetch
+        "fetch.message.max.bytes": 1,
+        "fetch.max.bytes": 1_000,
+        "receive.message.max.bytes": fetched + RESPONSE_OVERHEAD_BYTES - overhead,
+        "queued.min.messages": 1,
+    }
+
+
+LINGER_MS, LINGER_BULK_MS = 5, 20  # flush() sends at once, so neither delays a commit
+
+
+def lane_producer(
+    flow: Flow,
+    transactional_id: str,
+    *,
+    batch_bytes_max: int = BATCH_BYTES_MAX,
+    record_bytes_max: int = 0,
+    bulk: bool = False,
+) -> Properties:
+    """The lane's transactional producer; in exactly_once it writes the records too.
+
+    Args:
+        batch_bytes_max: smallest max.message.bytes of the target's topics, which no batch may exceed.
+        record_bytes_max: the largest one.
+        bulk: batches wait longer to be filled, which costs both sides less CPU and nobody notices in large
+            transactions.
+    """
+    limits = flow.limits
+    return {
+        **_base(flow.target, flow, "lane"),
+        "transactional.id": transactional_id,
+        "transaction.timeout.ms": limits.transaction_timeout_ms,
+        "enable.idempotence": True,
+        "acks": "all",
+        "max.in.flight.requests.per.connection": 5,
+        # After "all brokers down" librdkafka (2.16) re-bootstraps with new broker handles, but keeps the old one as the
+        # group's coordinator: TxnOffsetCommit then waits for ever, past every timeout. A new lane bootstraps anyway.
+        "metadata.recovery.strategy": "none",
+        "statistics.interval.ms": 500,  # EndTxn is counted there: a hidden resend must be seen
+        "retry.backoff.ms": 10,
+        "retry.backoff.max.ms": 500,
+        **_producing(flow, batch_bytes_max, record_bytes_max),
+        "linger.ms": LINGER_BULK_MS if bulk else LINGER_MS,
+        "message.timeout.ms": limits.transaction_timeout_ms,
+    }
+
+
+def plain_producer(flow: Flow, *, batch_bytes_max: int = BATCH_BYTES_MAX, record_bytes_max: int = 0) -> Properties:
+    """Writer of records outside the transaction, for the two weaker delivery modes; limits as of `lane_producer`."""
+    once_at_most = flow.delivery.value == "at_most_once"
+    return {
+        **_base(flow.target, flow, "plain"),
+        "enable.idempotence": not once_at_most,
+        "acks": "1" if once_at_most else "all",
+        **({"message.send.max.retries": 0} if once_at_most else {}),
+        **_producing(flow, batch_bytes_max, record_bytes_max),
+        "message.timeout.ms": flow.limits.request_timeout_ms,
+    }
+
+
+def _producing(flow: Flow, batch_bytes_max: int, record_bytes_max: int) -> Properties:
+    limits = flow.limits
+    record_bytes = max(limits.record_bytes_max, record_bytes_max)
+    return {
+        "request.timeout.ms": limits.request_timeout_ms,
+        # Checked before compression, the broker's limit after it: so the largest, and no batch above the smallest.
+        "message.max.bytes": min(record_bytes + RECORD_OVERHEAD_BYTES, MESSAGE_BYTES_MAX),
+        "queue.buffering.max.kbytes": max(1, limits.produce_queue_bytes_max // 1024),
+        "queue.buffering.max.messages": 100_000,
+        "topic.metadata.refresh.interval.ms": 10_000,  # a leader that comes back unannounced is found again
+        "batch.size": max(1, min(BATCH_BYTES_MAX, batch_bytes_max)),  # librdkafka counts the request's header too
+        "batch.num.messages": 20_000,
+        "linger.ms": LINGER_MS,
+        "compression.type": flow.target.properties.get("compression.type", "none"),
+        "sticky.partitioning.linger.ms": 0,
+    }
+
+
+def reader(cluster: Cluster, flow: Flow, *, committed: bool) -> Properties:
+    """A consumer that reads an internal or target topic by assignment; `committed` picks the isolation level."""
+    return {
+        **_base(cluster, flow, "reader"),
+        "group.id": names.position_group(flow.name),
+        "isolation.level": "read_committed" if committed else "read_uncommitted",
+        "auto.offset.reset": "error",
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "enable.partition.eof": True,
+        "check.crcs": True,
+        "allow.auto.create.topics": False,
+        "fetch.wait.max.ms": 5,  # each partition is read to its end and would wait there that long
+        "fetch.error.backoff.ms": 50,
+    }
+
+
+def control_producer(flow: Flow) -> Properties:
+    """Writer of the control topic, under its own transactional id."""
+    return lane_producer(flow, names.control_id(flow.name))

@@ -1,0 +1,283 @@
+"""Drives one lane in a thread of its own: producer sessions one after the other, and what follows the end of each.
+
+The same driver runs live lanes, bounded attempts and repairs; a `Policy` says what distinguishes them. It is started by
+`flow.worker` and by jobs, which hear of it through a queue.
+
+Invariants
+- A lane never dies in a living process: what ended a session is tried again with back-off, or told to the owner of the
+  lane, who ends the flow.
+- Invariant 10: being fenced is no retry loop. The owner field of the positions tells a transaction timeout (still
+  this process: start over) from a successor (another process: leave). Before its first fence a lane reads who owned the
+  positions: that predecessor, when it comes back for a moment, is no successor.
+"""
+
+from __future__ import annotations
+
+import queue
+import random
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from enum import Enum, auto
+
+import structlog
+
+from replicator.backoff import Backoff
+from replicator.failpoints import Failpoint
+from replicator.lane.partition_states import Counts, PartitionState, PartitionStates, reason_of
+from replicator.lane.plan import LanePlan
+from replicator.lane.policy import Policy
+from replicator.lane.ports import Clock, Connections
+from replicator.lane.session import Memory, Session, SessionContext
+from replicator.lane.start import owner_of
+from replicator.model.checkpoint import NOBODY
+from replicator.model.errors import (
+    Abortable,
+    Fenced,
+    NotAllowed,
+    ReplicatorError,
+    Retriable,
+    TakenOver,
+    UnknownOutcome,
+    Unreachable,
+)
+from replicator.model.partition import Committed, Partition
+from replicator.state.generation import check_generation
+
+BACKOFF_S, BACKOFF_S_MAX = 0.05, 5.0
+STEADY_S = 30.0  # a session in which all went well for so long has ended a series of failures
+WAITING_AFTER = 4  # failed sessions in a row after which the partitions are said to wait
+# How long a successor gets to write its name after it has fenced us: short where a timeout explains the fencing,
+# long where nothing but a successor does, because coming back too soon would fence it in the middle of its start.
+OWNER_SETTLES_S, OWNER_SETTLES_S_MAX = 2.0, 20.0
+OWNER_POLL_S = 0.1
+
+
+class Next(Enum):
+    """What a lane does after an error that ended its producer session."""
+
+    RESTART = auto()  # a new producer session, with back-off
+    EXAMINE = auto()  # read the owner of the positions: restart if it is still us, otherwise leave
+    LEAVE = auto()  # the error goes to the lane's owner
+
+
+AFTER: tuple[tuple[type[ReplicatorError], Next], ...] = (
+    (TakenOver, Next.LEAVE),
+    (Fenced, Next.EXAMINE),
+    (Abortable, Next.RESTART),
+    (UnknownOutcome, Next.RESTART),
+    (Retriable, Next.RESTART),
+    (Unreachable, Next.RESTART),
+    (NotAllowed, Next.RESTART),
+    (ReplicatorError, Next.LEAVE),  # an Incident of the whole flow, Fatal, ConfigError
+)
+
+
+def after(error: ReplicatorError) -> Next:
+    """The row of `AFTER` for `error`: the first class that fits."""
+    return next(step for kind, step in AFTER if isinstance(error, kind))
+
+
+@dataclass(frozen=True, slots=True)
+class LaneEnded:
+    """A lane's thread has ended: cleanly (`error` None), or by an error that only the lane's owner can judge."""
+
+    lane: int
+    error: BaseException | None
+
+
+@dataclass(frozen=True, slots=True)
+class LaneStates:
+    """How many of a lane's partitions are in which state, under this plan; reported whenever these numbers change."""
+
+    lane: int
+    running: int
+    waiting: int
+    stopped: int
+    plan: LanePlan
+
+
+Event = LaneEnded | LaneStates | None  # None: a request to stop
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What lanes are given from outside.
+
+    `connect` opens what one producer session works with; the dictionary is shared with the plane, see
+    `session.Memory.digests`, and the event is set when the lane shall stop. `on_commit` gets records and bytes.
+    """
+
+    connect: Callable[[LanePlan, Policy, Mapping[Partition, str], threading.Event], Connections]
+    clock: Clock
+    failpoint: Failpoint
+    log: structlog.stdlib.BoundLogger
+    on_commit: Callable[[int, int], None] = lambda records, size: None
+    jitter: Callable[[], float] = random.random
+
+
+class LaneDriver:
+    """Runs one lane until it is stopped, its policy is done, or an error must leave."""
+
+    def __init__(self, plan: LanePlan, policy: Policy, services: Services, events: queue.SimpleQueue[Event]) -> None:
+        self.plan, self._policy, self._services, self._events = plan, policy, services, events
+        self._clock = services.clock
+        self._log = services.log.bind(lane=plan.lane, generation=plan.generation)
+        self._stopping, self._pause = threading.Event(), threading.Event()
+        self._backoff = Backoff(BACKOFF_S, BACKOFF_S_MAX, services.jitter)
+        self._memory = Memory(PartitionStates(self._log, self._clock.now_s, self._changed))
+        self._opened, self._began_s = False, 0.0
+        self._opened_s: float | None = None  # since when the session has copied; None before
+        self._owners_read = False
+        self._doubt: ReplicatorError | None = None  # how the last session ended, if badly
+        self.session: Session | None = None
+        self._thread = threading.Thread(target=self._main, name=f"{plan.flow.name}.{plan.lane}", daemon=True)
+
+    @property
+    def states(self) -> dict[Partition, PartitionState]:
+        """What each partition of the lane is doing now. From any thread."""
+        return self._memory.states.all()
+
+    def start(self) -> None:
+        """Start the lane's thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask for a clean stop: the open transaction is finished first."""
+        self._stopping.set()
+        self._pause.set()
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait for the thread; whether it has ended."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def reassign(self, plan: LanePlan) -> None:
+        """New routes: the lane finishes its transaction and starts over at the fence with them."""
+        self.plan = plan
+        self._pause.set()
+
+    def _changed(self, counts: Counts) -> None:
+        plan = self.plan
+        self._events.put(LaneStates(plan.lane, counts.copying, counts.waiting, counts.stopped, plan))
+
+    def _main(self) -> None:
+        try:
+            self.drive()
+        except BaseException as error:  # noqa: BLE001 - the owner judges every error, bugs too
+            self._events.put(LaneEnded(self.plan.lane, error))
+            return
+        self._events.put(LaneEnded(self.plan.lane, self._doubt))
+
+    def drive(self) -> None:
+        """Producer sessions, until the lane ends. Runs in the calling thread; raises what must leave."""
+        self._began_s = self._clock.now_s()
+        while not self._stopping.is_set():
+            self._pause.clear()
+            if self._stopping.is_set():
+                break
+            self._run_session()
+
+    def _run_session(self) -> None:
+        plan, self._opened_s = self.plan, None
+        try:
+            to = self._services.connect(plan, self._policy, self._memory.digests, self._pause)
+        except ReplicatorError as error:
+            self._failed(error)
+            return
+        with closing(to):
+            try:
+                self._session(plan, to)
+                self._doubt = None
+            except ReplicatorError as error:
+                self._doubt = error
+                if self._stopping.is_set() and isinstance(error, Retriable | Unreachable):
+                    self._release(to)
+                self._failed(error, to)
+
+    def _session(self, plan: LanePlan, to: Connections) -> None:
+        if not self._owners_read:  # once: an owner that is read later may be our successor
+            targets = [route.target for route in plan.routes]
+            before = to.state.last_positions(targets)
+            self._memory.owners.update({at: owner_of(found) for at, found in before.items()})
+            self._owners_read = True
+        context = SessionContext(self._pause, self._clock, self._services.failpoint, self._log, self._committed)
+        self.session = session = Session(plan, self._policy, to, self._memory, context)
+        session.open()
+        self._opened, self._opened_s = True, self._clock.now_s()
+        if session.run():
+            self._stopping.set()  # a lane with an end has reached it
+        if self._stopping.is_set():
+            self._release(to)
+
+    def _committed(self, records: int, size: int) -> None:
+        self._backoff.reset()
+        self._services.on_commit(records, size)
+
+    def _release(self, to: Connections) -> None:
+        """Release the positions at a clean stop. Everything is committed: if this fails, they only keep this owner."""
+        if not self._policy.copies_live or self.session is None:
+            return
+        try:
+            to.plane.abort()
+            self.session.release()
+        except ReplicatorError as error:
+            self._log.warning("not_released", reason=str(error), kind=type(error).__name__)
+
+    def _failed(self, error: ReplicatorError, to: Connections | None = None) -> None:
+        """What follows the end of a session. Raises what must leave."""
+        step = after(error)
+        if step is Next.LEAVE or self._gives_up(error):
+            raise error
+        if step is Next.EXAMINE and to is not None:
+            self._examine(error, to)
+        if self._opened_s is not None and self.session and self.session.well_s - self._opened_s >= STEADY_S:
+            self._backoff.reset()  # a lane without records commits nothing that would show that all is well
+        delay_s = self._backoff.next_s()
+        self._log.warning("restarted", reason=str(error), kind=type(error).__name__, delay_ms=round(delay_s * 1000))
+        if self._backoff.failures >= WAITING_AFTER:
+            states = self._memory.states
+            for at in {route.source for route in self.plan.routes}:
+                if states.get(at) is None or at in states.copied():
+                    states.wait(at, reason_of(error), str(error))
+            states.publish()
+        if self._backoff.failures > 1:
+            self._clock.wait(self._pause, delay_s)
+
+    def _gives_up(self, error: ReplicatorError) -> bool:
+        """Before its first start a lane tries as long as a cluster may take to answer; a job isn't kept waiting for
+        rights."""
+        if isinstance(error, NotAllowed) and not self._policy.waits:
+            return True
+        if self._opened or not isinstance(error, Unreachable | NotAllowed):
+            return False
+        return self._clock.now_s() - self._began_s >= self.plan.flow.limits.connect_timeout_ms / 1000
+
+    def _examine(self, error: ReplicatorError, to: Connections) -> None:
+        """Read who owns the positions, until a successor had time to say so. Raises TakenOver if there is one, or
+        another generation."""
+        self._log.warning("fenced", reason=str(error))
+        soon = to.plane.overdue() or not self._opened
+        deadline = self._clock.now_s() + (OWNER_SETTLES_S if soon else OWNER_SETTLES_S_MAX)
+        targets = [route.target for route in self.plan.routes]
+        owners: Mapping[Partition, object]
+        while not self._stopping.is_set():
+            try:
+                control = to.state.control()
+                check_generation(control, self.plan.generation, self.plan.assignment)
+                owners = to.plane.committed(targets)
+            except (Retriable, Unreachable) as unread:
+                self._log.warning("owner_unknown", reason=str(unread))
+                owners = {}
+            for at, found in owners.items():
+                if not isinstance(found, Committed):
+                    continue
+                owner = owner_of(found)
+                if owner not in (NOBODY, self.plan.owner, self._memory.owners.get(at, owner)):
+                    raise TakenOver(
+                        f"flow {self.plan.flow.name}: {owner} has taken over {at}; this process was fenced off"
+                    ) from error
+            if self._clock.now_s() >= deadline:
+                return  # no successor, or it died before it committed its name
+            self._clock.wait(self._stopping, OWNER_POLL_S)

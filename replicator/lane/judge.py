@@ -1,0 +1,228 @@
+"""Judges one partition by what both clusters say of it: copied from where, waiting for what, stopped by which incident.
+
+Pure. Called by `lane.start` at every start of a lane, for partitions that waited, and for any partition in doubt.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from replicator.lane.partition_states import Reason, reason_of
+from replicator.lane.plan import LanePlan
+from replicator.model import checkpoint
+from replicator.model.checkpoint import Evidence, Position
+from replicator.model.errors import Incident, ReplicatorError
+from replicator.model.partition import Committed, LogEnds
+from replicator.model.route import Route
+from replicator.state.claims import Claim
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of one partition, read in this order: position, claim, log ends, offset of the flow's start.
+
+    An error in place of a value says why it is not known. `stored` None: the target says that there is no position.
+    `start`: where the copy begins without one; None where that need not be known. `newest` is the newest generation of
+    the control topic.
+    """
+
+    stored: Committed | ReplicatorError | None
+    claim: Claim | None
+    source: LogEnds | ReplicatorError
+    target: LogEnds | ReplicatorError
+    start: int | ReplicatorError | None
+    newest: int
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What becomes of a partition. Without `stopped` and `waits` it is copied from `position` on.
+
+    `claim`: it has no position yet, and this one goes into its first transaction. `verbatim`: see `ledger.Entry`.
+    """
+
+    position: Position | None = None
+    claim: Claim | None = None
+    verbatim: Committed | None = None
+    stopped: Incident | None = None
+    waits: tuple[Reason, str] | None = None
+    committable: bool = True
+
+
+def judge(plan: LanePlan, route: Route, facts: Facts, now_ms: int) -> Verdict:
+    """The verdict over one partition; `plan.owner` is who would copy it."""
+    if isinstance(facts.stored, ReplicatorError):
+        return Verdict(waits=_waits(facts.stored, Reason.TARGET_MISSING), committable=False)
+    if facts.stored is None:
+        return _without_position(plan, route, facts, now_ms)
+    return _with_position(plan, route, facts, facts.stored)
+
+
+def _waits(error: ReplicatorError, missing: Reason) -> tuple[Reason, str]:
+    return reason_of(error, missing), str(error)
+
+
+def _hindrance(route: Route, facts: Facts, position: Position | None) -> Verdict | None:
+    """What its topic's listing showed, or a cluster that can't say what has to be known."""
+    if route.stopped is not None:
+        offset = -1 if position is None else position.offset
+        return Verdict(position=position, stopped=route.stopped.at(route.source.partition, offset))
+    if route.waiting:
+        return Verdict(position=position, waits=(Reason.LISTED_SO, route.waiting))
+    if isinstance(facts.target, ReplicatorError):
+        reason, text = _waits(facts.target, Reason.TARGET_MISSING)
+        return Verdict(position=position, waits=(reason, text), committable=reason is not Reason.TARGET_MISSING)
+    if isinstance(facts.source, ReplicatorError):
+        return Verdict(position=position, waits=_waits(facts.source, Reason.SOURCE_MISSING))
+    return None
+
+
+def _with_position(plan: LanePlan, route: Route, facts: Facts, stored: Committed) -> Verdict:
+    source = route.source
+    try:
+        position = Position(stored.offset, checkpoint.decode(stored.metadata))
+    except checkpoint.BadMetadata as error:
+        found = Incident(
+            error.incident, str(error), topic=source.topic, partition=source.partition, offset=stored.offset
+        )
+        return Verdict(verbatim=stored, stopped=found)
+    hindered = _hindrance(route, facts, position)
+    if hindered is not None:
+        return hindered
+    assert isinstance(facts.source, LogEnds)
+    assert isinstance(facts.target, LogEnds)
+    wrong = compare(position, plan.source_cluster, source.topic, facts.source, facts.target, facts.newest)
+    if wrong is None:
+        return Verdict(position=position)
+    name, detail = wrong
+    found = Incident(name, detail, topic=source.topic, partition=source.partition, offset=position.offset)
+    return Verdict(position=position, stopped=found)
+
+
+def compare(
+    position: Position, source_cluster: str, source_topic: str, source: LogEnds, target: LogEnds, newest: int
+) -> tuple[str, str] | None:
+    """The first contradiction between a committed position and what both clusters say: incident name and detail.
+
+    `source_cluster` is a cluster id. Also used by reconcile.
+
+    Order matters: a re-created topic explains offsets that don't fit, so ids are compared first.
+    """
+    was, offset = position.evidence, position.offset
+    checks = (
+        (
+            was.source_cluster == source_cluster,
+            "source_cluster_changed",
+            f"the position was written for source cluster {was.source_cluster}, this one is {source_cluster}",
+        ),
+        (
+            was.source_topic == source_topic,
+            "source_topic_changed",
+            f"the position was written for source topic {was.source_topic}, this flow maps {source_topic}",
+        ),
+        (
+            was.source_topic_id == source.topic_id,
+            "source_topic_recreated",
+            f"source topic id was {was.source_topic_id}, is {source.topic_id}: {_skipped(offset, source)}",
+        ),
+        (
+            was.target_topic_id == target.topic_id,
+            "target_topic_recreated",
+            f"target topic id was {was.target_topic_id}, is {target.topic_id}: the records that the flow had copied "
+            f"up to source offset {offset - 1} are gone with the old topic",
+        ),
+        (
+            was.generation <= newest,
+            "position_newer_than_control",
+            f"the position is of generation {was.generation}, the control topic knows {newest}",
+        ),
+        (
+            offset >= source.start,
+            "source_records_gone",
+            f"source offsets {offset} to {source.start - 1} were deleted before they were copied",
+        ),
+        (
+            offset <= source.end,
+            "source_truncated",
+            f"the position is {offset}, but the source ends at {source.end}: offsets {source.end} to {offset - 1} were "
+            "copied and are gone from the source",
+        ),
+        (
+            was.next_target_offset <= target.end,
+            "target_lost_data",
+            f"the target must reach offset {was.next_target_offset}, but ends at {target.end}: its offsets "
+            f"{target.end} to {was.next_target_offset - 1} are gone",
+        ),
+    )
+    return next(((name, detail) for holds, name, detail in checks if not holds), None)
+
+
+def _skipped(offset: int, source: LogEnds) -> str:
+    """What going on at the old position would do to the new topic, also to records that it doesn't have yet."""
+    if offset <= source.start:
+        return f"the new topic begins at offset {source.start}, the old position is {offset}"
+    return (
+        f"at the old position {offset}, offsets {source.start} to {offset - 1} of the new topic would have been "
+        f"skipped (it ends at {source.end} now)"
+    )
+
+
+def _without_position(plan: LanePlan, route: Route, facts: Facts, now_ms: int) -> Verdict:
+    source = route.source
+    if facts.claim is not None:
+        return _claimed_before(route, facts, facts.claim)
+    hindered = _hindrance(route, facts, None)
+    if hindered is not None:
+        return hindered
+    assert isinstance(facts.source, LogEnds)
+    assert isinstance(facts.target, LogEnds)
+    if facts.target.end > 0:
+        why = f"{route.target} has data up to offset {facts.target.end}, but this flow has no position for it"
+        return Verdict(stopped=Incident("target_not_empty", why, topic=source.topic, partition=source.partition))
+    if isinstance(facts.start, ReplicatorError):
+        return Verdict(waits=_waits(facts.start, Reason.SOURCE_MISSING))
+    start = facts.source.start if facts.start is None else facts.start
+    if start < facts.source.start:  # a job was told to begin there
+        why = f"source offsets {start} to {facts.source.start - 1} were deleted before they were copied"
+        gone = Incident("source_records_gone", why, topic=source.topic, partition=source.partition, offset=start)
+        return Verdict(stopped=gone)
+    evidence = Evidence(
+        generation=plan.generation,
+        owner=plan.owner,
+        source_topic=source.topic,
+        source_cluster=plan.source_cluster,
+        source_topic_id=facts.source.topic_id,
+        target_topic_id=facts.target.topic_id,
+        log_start=facts.source.start,
+        next_target_offset=0,
+        delivery=plan.flow.delivery.value,
+    )
+    claim = Claim(
+        target=route.target,
+        source=source,
+        source_topic_id=facts.source.topic_id,
+        target_topic_id=facts.target.topic_id,
+        target_end=facts.target.end,
+        offset=start,
+        generation=plan.generation,
+        owner=plan.owner,
+        at_ms=now_ms,
+    )
+    return Verdict(position=Position(start, evidence), claim=claim)
+
+
+def _claimed_before(route: Route, facts: Facts, claim: Claim) -> Verdict:
+    """A claim without a position. Kafka removes a deleted topic's committed offsets, so only the claim can tell."""
+    source, target = route.source, facts.target
+    claimed = f"{route.target} was claimed at source offset {claim.offset}"
+    if isinstance(target, ReplicatorError):
+        reason, text = _waits(target, Reason.TARGET_MISSING)
+        if route.target_topic_id:  # it was listed: a broker that starts may deny that it has it
+            return Verdict(waits=(reason, text), committable=False)
+        name, why = claim.without_position(None), f"{claimed}, and the target doesn't have this topic any more"
+    elif (name := claim.without_position(target.topic_id)) == "target_topic_recreated":
+        why = f"{claimed}; the target topic's id was {claim.target_topic_id}, is {target.topic_id}"
+    else:
+        why = f"{claimed}, but has no position any more: it expired (offsets.retention.minutes) or was deleted"
+    found = Incident(name, why, topic=source.topic, partition=source.partition)
+    return Verdict(stopped=found, committable=False)

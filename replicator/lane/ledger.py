@@ -1,0 +1,198 @@
+"""The positions of one lane: what is committed, what the open transaction will commit. Pure.
+
+Invariants
+- `Entry.position` is what the target has committed; it changes only after a commit that is certain.
+- A partition that waits, or that an incident stopped, keeps its position and is re-committed with the others, so it
+  cannot expire while somebody decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from replicator.model import checkpoint
+from replicator.model.checkpoint import Evidence, Position
+from replicator.model.delivery import Delivery
+from replicator.model.errors import Incident
+from replicator.model.partition import Committed, Partition, Seek
+from replicator.model.route import Route
+from replicator.planes.contract import Copied
+
+
+@dataclass(slots=True)
+class Entry:
+    """One partition of the lane.
+
+    `verbatim` is a position that is committed again as it stands, never understood. `copying`: records are copied; the
+    position of any other partition only stays alive. `committable`: the target takes its position; it takes none
+    without the right to read the topic, and of a topic that it doesn't have.
+    """
+
+    route: Route
+    position: Position | None
+    copying: bool = False
+    verbatim: Committed | None = None
+    committable: bool = True
+
+
+class Ledger:
+    """All partitions of one lane, by source partition."""
+
+    def __init__(
+        self,
+        entries: Mapping[Partition, Entry],
+        owner: str,
+        generation: int,
+        delivery: str,
+        kept: Mapping[Partition, Committed] | None = None,
+    ) -> None:
+        """`kept` are positions by target partition that the flow has, but doesn't copy to now."""
+        self.entries, self.kept = dict(entries), dict(kept or {})
+        self._owner, self._generation, self._delivery = owner, generation, delivery
+
+    @property
+    def copying(self) -> dict[Partition, Entry]:
+        """Partitions of which records are copied: neither waiting nor stopped."""
+        return {at: entry for at, entry in self.entries.items() if entry.copying}
+
+    def seeks(self) -> dict[Partition, Seek]:
+        """Where to read next: the committed positions of all partitions that are copied."""
+        return {
+            at: Seek(entry.position.offset, entry.position.evidence.leader_epoch)
+            for at, entry in self.copying.items()
+            if entry.position is not None
+        }
+
+    def digests(self) -> dict[Partition, str]:
+        """The digest that the next block of each partition chains to."""
+        return {at: entry.position.evidence.digest for at, entry in self.entries.items() if entry.position is not None}
+
+    def next_positions(
+        self, copied: Mapping[Partition, Copied], ends: Mapping[Partition, Seek], now_ms: int
+    ) -> dict[Partition, Position]:
+        """Positions after the open transaction, of partitions that moved, by source partition.
+
+        Raises Incident when an acknowledged record stands below what the position promised (the target lost data), and
+        when a record's leader epoch is below the position's (epochs only grow: the source's log was cut).
+        """
+        moved: dict[Partition, Position] = {}
+        for at, entry in self.copying.items():
+            position, done = entry.position, copied.get(at)
+            if position is None:
+                continue
+            offset = position.offset
+            if done is not None:
+                offset = max(offset, done.next_offset)
+            end = ends.get(at) if done is None or done.blocked is None else None
+            past = end if end is not None and end.offset > offset else None
+            if past is not None:
+                offset = past.offset
+            if offset == position.offset:
+                continue
+            evidence = self._stamp(position.evidence, now_ms)
+            if done is not None and 0 <= done.leader_epoch < position.evidence.leader_epoch:
+                raise _epoch_went_back(at, position, done.leader_epoch)
+            if done is not None and done.records:
+                evidence = replace(_extend(at, position, evidence, done), delivery=self._delivery)
+            elif done is not None and done.blocked is not None:  # stands before its first record, perhaps past markers
+                evidence = replace(evidence, leader_epoch=done.leader_epoch)
+            if past is not None:  # an older epoch ends before these offsets: that would look like truncation
+                evidence = replace(evidence, leader_epoch=past.leader_epoch)
+            moved[at] = Position(offset, evidence)
+        return moved
+
+    def repaired(self, at: Partition, done: Copied, now_ms: int) -> Position:
+        """The position of a partition after records below it were copied again. It stands where it stood.
+
+        They are not counted again: they were when the position passed them.
+        """
+        entry = self.entries[at]
+        if entry.position is None:
+            raise ValueError(f"{at} has no position")
+        evidence = replace(
+            self._stamp(entry.position.evidence, now_ms),
+            next_target_offset=done.next_target,
+            digest=done.digest,
+            block_first=done.first_target,
+            block_count=done.records,
+        )
+        return Position(entry.position.offset, evidence)
+
+    def _stamp(self, evidence: Evidence, now_ms: int, owner: str | None = None) -> Evidence:
+        """Evidence with oneself as owner (or `owner`).
+
+        Exactly-once is claimed only with the first records that were written so.
+        A generation that is newer than one's own stays: that contradiction is the incident, and must outlive it.
+        """
+        weaker = self._delivery != Delivery.EXACTLY_ONCE.value
+        return replace(
+            evidence,
+            owner=self._owner if owner is None else owner,
+            generation=max(self._generation, evidence.generation),
+            delivery=self._delivery if weaker else evidence.delivery,
+            committed_ms=now_ms,
+        )
+
+    def recommits(self, now_ms: int, owner: str | None = None) -> dict[Partition, Committed]:
+        """Every position again with oneself as owner (or `owner`), by target partition; verbatim and kept ones as they
+        stand."""
+        offsets = dict(self.kept)
+        for entry in self.entries.values():
+            if not entry.committable:
+                continue
+            if entry.verbatim is not None:
+                offsets[entry.route.target] = entry.verbatim
+            elif entry.position is not None:
+                text = checkpoint.encode(self._stamp(entry.position.evidence, now_ms, owner))
+                offsets[entry.route.target] = Committed(entry.position.offset, text)
+        return offsets
+
+    def offsets(self, positions: Mapping[Partition, Position]) -> dict[Partition, Committed]:
+        """What TxnOffsetCommit takes, by target partition."""
+        return {
+            self.entries[at].route.target: Committed(position.offset, checkpoint.encode(position.evidence))
+            for at, position in positions.items()
+        }
+
+    def committed(self, positions: Mapping[Partition, Position]) -> None:
+        """The transaction that carried `positions` is certainly committed."""
+        for at, position in positions.items():
+            self.entries[at].position = position
+
+
+def check_acks(at: Partition, position: Position, done: Copied) -> None:
+    """Raises Incident when an acknowledged record stands below what the position promised."""
+    if 0 <= done.first_target < position.evidence.next_target_offset:
+        raise Incident(
+            "target_lost_data",
+            f"a record was acknowledged at target offset {done.first_target}, but the position says that this flow "
+            f"had written up to {position.evidence.next_target_offset - 1}",
+            topic=at.topic,
+            partition=at.partition,
+            offset=position.offset,
+        )
+
+
+def _extend(at: Partition, position: Position, evidence: Evidence, done: Copied) -> Evidence:
+    check_acks(at, position, done)
+    return replace(
+        evidence,
+        leader_epoch=done.leader_epoch,
+        next_target_offset=max(done.next_target, evidence.next_target_offset),
+        count=evidence.count + done.records,
+        digest=done.digest,
+        block_first=done.first_target,
+        block_count=done.records,
+    )
+
+
+def _epoch_went_back(at: Partition, position: Position, epoch: int) -> Incident:
+    return Incident(
+        "source_truncated",
+        f"a record behind offset {position.offset} has leader epoch {epoch}, the position was reached under "
+        f"{position.evidence.leader_epoch}: the source's log was cut below the position",
+        topic=at.topic,
+        partition=at.partition,
+        offset=position.offset,
+    )

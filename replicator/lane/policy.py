@@ -1,0 +1,125 @@
+"""What distinguishes live lanes, bounded attempts and repairs; everything else of a lane is the same code.
+
+`LivePolicy` is the daemon's. `jobs.range_policy` and `jobs.repair_policy` have the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from replicator.lane.ledger import Ledger
+from replicator.lane.ports import Connections
+from replicator.lane.refusals import Refusals
+from replicator.model.checkpoint import Position
+from replicator.model.errors import Incident
+from replicator.model.partition import Partition, Seek, Span
+from replicator.planes.contract import Copied, ReadPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a transaction is to commit: positions by source partition, and records of the claims topic."""
+
+    positions: Mapping[Partition, Position] = field(default_factory=dict)
+    entries: Sequence[tuple[bytes, bytes]] = ()
+
+
+class Policy(Protocol):
+    """One lane's policy, over all its producer sessions. Called by the lane's thread only."""
+
+    waits: bool
+    """Whether a partition may wait for a missing right, and the lane for its clusters; for a job that is an error."""
+    copies_live: bool
+    """Whether the lane has no end: positions are released at a clean stop, so that others see nobody runs them."""
+    rate_max: float | None
+    """Records a second; None: as fast as it goes."""
+
+    def first_offset(self, at: Partition) -> int | None:
+        """Where a partition without a position begins; None: as the flow's `start` says."""
+
+    def repairs(self, incident: Incident) -> bool:
+        """Whether this lane is the decision that the incident waits for."""
+
+    def opened(self, to: Connections, ledger: Ledger) -> None:
+        """After the positions were committed again: what this session works with, read here what else it has to know.
+
+        Raises Incident, Retriable, Unreachable, NotAllowed.
+        """
+
+    def read_plans(self, ledger: Ledger, refusals: Refusals) -> dict[Partition, ReadPlan]:
+        """How the source is read from now on, of the partitions that are copied. Raises as `opened`."""
+
+    def reached(self, ledger: Ledger) -> dict[Partition, int]:
+        """Up to which source offset (exclusive) each partition that is copied has been read and committed."""
+
+    def progress(
+        self, ledger: Ledger, copied: Mapping[Partition, Copied], ends: Mapping[Partition, Seek], now_ms: int
+    ) -> Progress:
+        """What to commit after what was copied, or after what `ends` say without records.
+
+        Raises Incident (see `Ledger.next_positions`), Abortable.
+        """
+
+    def committed(self, copied: Mapping[Partition, Copied], ends: Mapping[Partition, Seek]) -> bool:
+        """A transaction was committed, or nothing was there to commit. Whether the source must be read anew. Raises
+        Incident."""
+
+    def done(self, ledger: Ledger, ends: Mapping[Partition, Seek]) -> bool:
+        """Whether the source is read to the end of `read_plans` once `ends` are committed.
+
+        Without `ends`: whether the lane is at its end.
+        """
+
+
+def read_plan(
+    at: Partition, start: Seek, refusals: Refusals, end: int | None = None, spans: Sequence[Span] = ()
+) -> ReadPlan:
+    """How a partition is read: to `end` (None: on and on), or to a refused record before that; of `spans`, where there
+    are any, nothing else."""
+    refused = refusals.until(at)
+    until = min((offset for offset in (end, refused) if offset is not None), default=None)
+    inside = tuple((first, min(last, until)) for first, last in spans if first < until) if until is not None else spans
+    return ReadPlan(start, until, tuple(inside), refusals.every_ack(at), refusals.flush_every(at))
+
+
+class LivePolicy:
+    """The daemon's lanes: no end, everything that can be waited for is waited for."""
+
+    waits = True
+    copies_live = True
+    rate_max: float | None = None
+
+    def first_offset(self, at: Partition) -> int | None:
+        """None: the flow's `start` decides."""
+        return None
+
+    def repairs(self, incident: Incident) -> bool:
+        """Never: incidents are decided by people."""
+        return False
+
+    def opened(self, to: Connections, ledger: Ledger) -> None:
+        """Nothing else has to be known."""
+
+    def read_plans(self, ledger: Ledger, refusals: Refusals) -> dict[Partition, ReadPlan]:
+        """From the committed positions on, up to a refused record."""
+        return {at: read_plan(at, seek, refusals) for at, seek in ledger.seeks().items()}
+
+    def reached(self, ledger: Ledger) -> dict[Partition, int]:
+        """The committed positions."""
+        return {at: seek.offset for at, seek in ledger.seeks().items()}
+
+    def progress(
+        self, ledger: Ledger, copied: Mapping[Partition, Copied], ends: Mapping[Partition, Seek], now_ms: int
+    ) -> Progress:
+        """The positions behind what was copied, and past markers and aborted records."""
+        return Progress(ledger.next_positions(copied, ends, now_ms))
+
+    def committed(self, copied: Mapping[Partition, Copied], ends: Mapping[Partition, Seek]) -> bool:
+        """The source is read on."""
+        return False
+
+    def done(self, ledger: Ledger, ends: Mapping[Partition, Seek]) -> bool:
+        """Never."""
+        return False

@@ -1,0 +1,393 @@
+"""One producer session of a lane: from its fence to the first doubt about its producer. Runs in the lane's thread.
+
+    1 fence      InitProducerId under flow.generation.lane
+    2 start      check the generation, read the positions stable, judge each partition   (admission, start, judge)
+    3 claim      commit all positions again with oneself as owner, and claims for new ones
+    4 seek       the source to the committed positions
+    5-8          transactions, one after the other                                                        (transaction)
+
+What concerns one partition is decided here and leaves the others alone: it waits and is judged again from time to time,
+or an incident stops it. What concerns the producer, the generation or a whole cluster goes to `lane.driver`.
+
+Invariants
+- What is learned of a partition is noted before the transaction is aborted: an abort whose outcome is unknown ends the
+  session.
+- The source is read anew whenever other partitions are copied than before: nothing is read of a partition whose
+  position doesn't move with it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+import structlog
+
+from replicator.failpoints import Failpoint
+from replicator.lane.admission import Admission
+from replicator.lane.ledger import Ledger
+from replicator.lane.partition_states import PartitionStates, Reason, reason_of
+from replicator.lane.plan import LanePlan
+from replicator.lane.policy import Policy
+from replicator.lane.ports import Clock, Connections
+from replicator.lane.refusals import Refusals
+from replicator.lane.transaction import Collected, IdsInDoubt, Transactions
+from replicator.model.checkpoint import NOBODY, Position
+from replicator.model.errors import (
+    Abortable,
+    Incident,
+    NotAllowed,
+    ReplicatorError,
+    Retriable,
+    UnknownOutcome,
+    Unreachable,
+)
+from replicator.model.partition import Partition
+from replicator.planes.contract import Copied, RecordsRefused
+
+STANDING_STILL_S = 0.25  # between two judgements of waiting partitions when none is copied
+SILENT_S = 10.0  # without record, end or error: a re-created topic may be read as nothing at all
+SILENT_LOOK_S = 1.0  # between two looks for such partitions
+ABORT_PAUSE_S, ABORT_PAUSE_S_MAX = 0.01, 5.0
+AT_ONCE = ("source_corrupt", "source_truncated")
+"""Incidents that the client reports with all facts; any other is judged by what both clusters say."""
+
+
+@dataclass(slots=True)
+class Memory:
+    """What outlives a producer session. Owned by `lane.driver`, changed by the session that runs.
+
+    `digests` is shared with the plane: what the next block of each source partition chains to. `owners`: by target
+    partition, as this process knows them.
+    """
+
+    states: PartitionStates
+    refusals: Refusals = field(default_factory=Refusals)
+    digests: dict[Partition, str] = field(default_factory=dict)
+    owners: dict[Partition, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionContext:
+    """What a session is given by its driver."""
+
+    stop: threading.Event
+    clock: Clock
+    failpoint: Failpoint
+    log: structlog.stdlib.BoundLogger
+    on_commit: Callable[[int, int], None]  # records, bytes
+
+
+class Session:
+    """Steps 1 to 8. Every error that it raises ends the producer session; `lane.driver` says what follows."""
+
+    def __init__(
+        self, plan: LanePlan, policy: Policy, to: Connections, memory: Memory, context: SessionContext
+    ) -> None:
+        self._plan, self._policy, self._to, self._plane = plan, policy, to, to.plane
+        self._memory, self._states, self._refusals = memory, memory.states, memory.refusals
+        self._stop, self._clock, self._log = context.stop, context.clock, context.log
+        self._failpoint, self._on_commit = context.failpoint, context.on_commit
+        self._admission = Admission(plan, policy, to, memory.states, memory.owners, context.clock)
+        self._transactions = Transactions(plan, policy, to, context.clock, context.stop, context.failpoint)
+        self._aborts = 0  # in a row
+        self._heard_s: dict[Partition, float] = {}
+        self._silent_look_s = context.clock.now_s()
+        self._touched: set[Partition] = set()  # heard since the last commit or seek
+        self._read: set[Partition] = set()  # what the plane was asked to read
+        self._last_commit_s = self._last_recommit_s = self._owned_s = context.clock.now_s()
+        self.well_s = context.clock.now_s()  # when it last committed, or found nothing to copy
+        self.ledger = Ledger({}, plan.owner, plan.generation, plan.flow.delivery.value)
+
+    def open(self) -> None:
+        """Steps 1 to 4."""
+        self._plane.fence()
+        self._failpoint("fenced")
+        self.ledger = ledger = self._admission.begin()
+        self._commit_admitted(everything=True)
+        self._failpoint("claimed")
+        self._memory.owners.update(
+            {
+                entry.route.target: self._plan.owner
+                for entry in ledger.entries.values()
+                if entry.position is not None and entry.committable  # others still name the predecessor
+            }
+        )
+        self._policy.opened(self._to, ledger)
+        self._rewind()
+        counts = self._states.publish()
+        self._log.info(
+            "lane_started",
+            partitions=len(ledger.copying),
+            waiting=counts.waiting,
+            stopped=counts.stopped,
+            kept=len(ledger.kept),
+        )
+
+    def run(self) -> bool:
+        """Steps 5 to 8 until asked to stop. Whether a lane with an end has reached it."""
+        while not self._stop.is_set():
+            if self._policy.done(self.ledger, {}):
+                self._clock.wait(self._stop, self._transactions.pause_s())  # the next range begins without this debt
+                return True
+            try:
+                self._step()
+                self.well_s = self._clock.now_s()
+            except IdsInDoubt as doubt:
+                self._abort_and_wait(doubt)
+                self._doubt(doubt.answers, doubt.at_target)
+            except RecordsRefused as refused:
+                self._refusals.note(refused.refusals)
+                self._abort(refused)
+                self._rewind()
+            except NotAllowed as denied:
+                self._denied(denied)
+            except Incident as incident:
+                self._stopped_by(incident)
+            except Abortable as error:
+                self._abort_and_wait(error)
+                self._rewind()
+            self._states.publish()
+        return self._policy.done(self.ledger, {})
+
+    def release(self) -> None:
+        """After a clean stop: commit the positions once more without an owner, so that others see nobody runs them."""
+        positions = self.ledger.recommits(self._clock.now_ms(), NOBODY)
+        if positions:
+            self._plane.send_positions(positions, ())
+            self._plane.end()
+
+    def _step(self) -> None:
+        if self._clock.now_s() >= self._last_recommit_s + self._plan.flow.limits.recommit_interval_ms / 1000:
+            self._recommit()
+        self._look_for_successor()
+        self._judge_waiting()
+        if self.ledger.entries and not self.ledger.copying:
+            self._plane.serve()
+            self._clock.wait(self._stop, STANDING_STILL_S)
+            return
+        if self._clock.wait(self._stop, self._transactions.pause_s()):
+            return
+        if self._read != self.ledger.copying.keys():
+            self._rewind()
+        collected = self._transactions.collect(self.ledger)
+        self._hear(collected.heard)
+        if collected.failed:
+            self._abort(next(iter(collected.failed.values())))
+            self._doubt(collected.failed)
+        elif self._plane.pending():
+            self._commit(collected)
+        else:
+            self._idle()
+        self._check_silent()
+
+    def _commit(self, collected: Collected) -> None:
+        done = self._transactions.commit(self.ledger, collected, self._touched & self.ledger.copying.keys())
+        self._touched = set()
+        self._memory.digests.update(self.ledger.digests())
+        self._report_commit(collected.since_s, done.copied, done.progress.positions)
+        blocked = {at: part.blocked for at, part in done.copied.items() if part.blocked is not None}
+        for at, incident in blocked.items():
+            self._stop_partition(at, incident)
+        anew = self._policy.committed(done.copied, self._plane.ends())
+        anew = self._refusals.passed(done.progress.positions) or anew  # before bounds go that were reached now
+        if self._reach_bounds() or anew or blocked:
+            self._rewind()
+
+    def _idle(self) -> None:
+        now_s, ends = self._clock.now_s(), self._plane.ends()
+        due = now_s - self._last_commit_s >= self._plan.flow.commit.interval_ms / 1000
+        if due or self._policy.done(self.ledger, ends) or any(self._refusals.until(at) is not None for at in ends):
+            progress = self._transactions.commit_without_records(self.ledger, ())
+            if progress.positions:
+                self._report_commit(0.0, {}, progress.positions)
+            self._last_commit_s = now_s
+            anew = self._policy.committed({}, ends)
+            if self._reach_bounds() or anew:
+                self._rewind()
+
+    def _reach_bounds(self) -> bool:
+        """Partitions that stand before a refused record are stopped there; whether the source must be read anew."""
+        reached = self._refusals.reached(self._policy.reached(self.ledger))
+        for at, incident in reached.items():
+            if incident is not None:
+                self._stop_partition(at, incident, lasting=True)
+        return bool(reached)
+
+    def _report_commit(
+        self, since_s: float, copied: Mapping[Partition, Copied], positions: Mapping[Partition, Position]
+    ) -> None:
+        self._last_commit_s = self._owned_s = self._clock.now_s()
+        self._aborts = 0
+        records = sum(done.records for done in copied.values())
+        self._on_commit(records, sum(done.bytes for done in copied.values()))
+        self._log.info(
+            "committed",
+            records=records,
+            positions={str(at): position.offset for at, position in positions.items()},
+            ms=round((self._last_commit_s - since_s) * 1000) if since_s else 0,
+        )
+
+    def _hear(self, heard: Iterable[Partition]) -> None:
+        now_s = self._clock.now_s()
+        for at in heard:
+            self._heard_s[at] = now_s
+            self._touched.add(at)
+
+    def _check_silent(self) -> None:
+        """Partitions of which nothing was heard for long may be of another topic now, which librdkafka ignores.
+
+        Others may have records without end meanwhile.
+        """
+        now_s = self._clock.now_s()
+        if now_s < self._silent_look_s + SILENT_LOOK_S:
+            return
+        self._silent_look_s = now_s
+        silent = [at for at in self.ledger.copying if now_s - self._heard_s.setdefault(at, now_s) >= SILENT_S]
+        if silent:
+            self._transactions.ask_ids(self.ledger, silent)()
+            for at in silent:
+                self._heard_s[at] = now_s
+
+    def _look_for_successor(self) -> None:
+        """A lane that commits nothing isn't told that it was fenced: it asks who owns its positions once in a
+        discovery interval."""
+        now_s = self._clock.now_s()
+        if not self._policy.copies_live or now_s < self._owned_s + self._plan.flow.limits.discovery_interval_ms / 1000:
+            return
+        self._owned_s = now_s
+        try:
+            self._admission.check_owners(self.ledger)
+        except (Retriable, Unreachable) as error:
+            self._log.warning("owner_unknown", reason=str(error))
+
+    def _rewind(self) -> None:
+        self._touched, self._read = set(), set(self.ledger.copying)
+        self._memory.digests.clear()
+        self._memory.digests.update(self.ledger.digests())
+        self._plane.seek(self._policy.read_plans(self.ledger, self._refusals))
+
+    def _recommit(self) -> None:
+        """Invariant 7: every position again, waiting, stopped and idle ones too, before it could expire."""
+        self._transactions.ask_ids(self.ledger, self.ledger.copying)()
+        self._last_recommit_s = self._clock.now_s()
+        self._admission.before_all(self.ledger)
+        self._commit_admitted(everything=True)
+        self._last_commit_s = self._owned_s = self._clock.now_s()
+        self._log.info("recommitted", partitions=len(self.ledger.entries))
+
+    def _commit_admitted(self, *, everything: bool = False) -> None:
+        """Step 3: positions and claims of the partitions that were admitted last, or all positions of the lane.
+
+        A right that is missing for one topic keeps out that topic's partitions and no others. Where the transaction is
+        aborted for any other reason the session ends: going on, the next one would commit positions without claims.
+        """
+        while True:
+            offsets, entries = self._admission.to_commit(self.ledger, everything=everything)
+            if not offsets:  # a transaction without positions is none: librdkafka would end it without asking
+                self._admission.committed(self.ledger)
+                return
+            try:
+                self._plane.send_positions(offsets, entries)
+                self._plane.end()
+            except NotAllowed as denied:
+                kept_out = self._keep_out(denied)
+                self._plane.abort()
+                if not kept_out:
+                    raise
+                continue
+            except Abortable as error:
+                raise UnknownOutcome(str(error)) from error
+            self._admission.committed(self.ledger)
+            return
+
+    def _judge_waiting(self) -> None:
+        """Waiting partitions whose time has come are judged again; those that can go on do."""
+        due = [at for at in self._states.due() if at in self.ledger.entries]
+        if due and self._admission.judge_again(self.ledger, due):
+            self._commit_admitted()
+            self._rewind()
+
+    def _doubt(self, answers: Mapping[Partition, str | ReplicatorError], at_target: Collection[Partition] = ()) -> None:
+        """Partitions that failed or whose ids are others: each is judged anew, by itself.
+
+        `at_target`: those whose answers are of the target.
+        """
+        again: list[Partition] = []
+        for at, answer in answers.items():
+            if isinstance(answer, Incident) and answer.name in AT_ONCE:
+                self._stop_partition(at, answer)
+            elif isinstance(answer, Incident) and answer.name == "record_too_large":
+                self._refusals.stop_before(at, answer)
+            elif isinstance(answer, Incident | str):
+                again.append(at)
+            else:
+                self._wait(at, answer, Reason.TARGET_MISSING if at in at_target else Reason.SOURCE_MISSING)
+        if again:
+            self._admission.judge_again(self.ledger, again)
+            self._commit_admitted()
+        self._rewind()
+
+    def _wait(self, at: Partition, error: ReplicatorError, missing: Reason = Reason.SOURCE_MISSING) -> None:
+        """`missing`: whose topic a TopicMissing means."""
+        if isinstance(error, NotAllowed) and not self._policy.waits:
+            raise error
+        self.ledger.entries[at].copying = False
+        self._states.wait(at, reason_of(error, missing), str(error))
+
+    def _denied(self, denied: NotAllowed) -> None:
+        if not self._keep_out(denied):
+            for at in self.ledger.copying:  # a right of the whole lane: its transactional id, its group, its claims
+                self._wait(at, denied)
+        self._abort(denied)
+        self._rewind()
+
+    def _keep_out(self, denied: NotAllowed) -> bool:
+        """Make the partitions wait that a missing right stops; whether any was found that didn't wait before."""
+        if not self._policy.waits:
+            raise denied
+        return self._admission.keep_out(self.ledger, denied)
+
+    def _stopped_by(self, incident: Incident) -> None:
+        """An incident of one partition that its acknowledgements or records showed. Others go to the driver."""
+        at = Partition(incident.topic, incident.partition)
+        if at not in self.ledger.copying:
+            raise incident
+        self._stop_partition(at, incident, lasting=True)
+        self._abort(incident)
+        self._rewind()
+
+    def _stop_partition(self, at: Partition, incident: Incident, *, lasting: bool = False) -> None:
+        entry = self.ledger.entries[at]
+        entry.copying = False
+        stands = entry.position.offset if entry.position is not None else -1
+        placed = incident.at(at.partition, incident.offset if incident.offset >= 0 else stands)
+        self._states.stop(at, placed, lasting=lasting)
+        self._refusals.forget(at)
+
+    def _abort_and_wait(self, error: ReplicatorError) -> None:
+        """What may come again at once: the more aborts there were in a row, the longer the wait."""
+        self._aborts += 1
+        self._abort(error)
+        if self._aborts > 1:
+            pause_s = min(ABORT_PAUSE_S_MAX, ABORT_PAUSE_S * 2 ** min(self._aborts, 16))
+            self._clock.wait(self._stop, pause_s)
+
+    def _abort(self, error: ReplicatorError) -> None:
+        """Invariant 5: abort; whoever calls this rewinds. Then the target is compared with the positions, before the
+        same producer's next commit could make records visible whose marker was lost."""
+        wrote = self._plane.pending()
+        self._plane.abort()
+        # What the client says first may not be the cause: the advice comes with the incident that is judged.
+        reason = f"{error.name}: {error.detail}" if isinstance(error, Incident) else str(error)
+        self._log.warning("aborted", reason=reason, kind=type(error).__name__)
+        if wrote:
+            self._check_target(self.ledger.copying)
+
+    def _check_target(self, partitions: Collection[Partition]) -> None:
+        for at, wrong in self._admission.check_target(self.ledger, partitions).items():
+            if not isinstance(wrong, Incident):
+                self._wait(at, wrong, Reason.TARGET_MISSING)
+            elif not self._policy.repairs(wrong):
+                self._stop_partition(at, wrong)

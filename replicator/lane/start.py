@@ -1,0 +1,195 @@
+"""The first steps of a lane, in the one order that is safe: fence, check the generation, read, commit again.
+
+Invariant 1: InitProducerId → check the generation → read the positions, stable → commit them again with oneself as
+owner → seek. At every start and every reassignment; EndTxn is answered before markers and offsets are applied, so an
+unstable or earlier read returns an old position, and an old position doubles records.
+
+Called by `lane.session`, for all partitions of a lane at its start, and later for those that waited or are in doubt:
+what a partition lacks never keeps the others shut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from replicator.config.routing import selects, target_topic
+from replicator.lane.judge import Facts, Verdict, judge
+from replicator.lane.plan import LanePlan
+from replicator.lane.policy import Policy
+from replicator.lane.ports import Clock, Connections
+from replicator.model import checkpoint
+from replicator.model.checkpoint import NOBODY, Position
+from replicator.model.errors import Incident, ReplicatorError, Retriable, TakenOver, TopicMissing, Unreachable
+from replicator.model.partition import Committed, LogEnds, Partition
+from replicator.model.route import Route
+from replicator.planes.contract import Cluster, LogEndsByPartition
+from replicator.state.claims import Claims
+from replicator.state.generation import Control, check_generation
+
+
+@dataclass(slots=True)
+class Unrouted:
+    """Positions of a lane that nothing is copied to now: they must not expire (invariant 7).
+
+    `deleted`: those whose source topic is not listed any more. `kept`: of topics or names that the flow has no more, by
+    target partition. `unread`: whether the target could not tell some of them now.
+    """
+
+    unread: bool = False
+    deleted: dict[Partition, tuple[Route, Verdict]] = field(default_factory=dict)
+    kept: dict[Partition, Committed] = field(default_factory=dict)
+
+
+class LaneStart:
+    """Reads and judges for one producer session of a lane. Raises TakenOver, Incident of the whole flow, Retriable,
+    Unreachable, NotAllowed; what concerns one partition is in its verdict."""
+
+    def __init__(
+        self, plan: LanePlan, policy: Policy, to: Connections, owners: Mapping[Partition, str], clock: Clock
+    ) -> None:
+        """`owners`: who owned target partitions when this process last read them; any other owner is newer."""
+        self._plan, self._policy, self._to, self._clock = plan, policy, to, clock
+        self._owners = owners
+        self.target_ends: Mapping[Partition, LogEnds | ReplicatorError] = {}  # as `admit` has read them last
+
+    def check_generation(self) -> Control:
+        """After the fence: the control topic's state, if this lane may run under it."""
+        control = self._to.state.control()
+        check_generation(control, self._plan.generation, self._plan.assignment)
+        return control
+
+    def admit(self, routes: Sequence[Route], control: Control, claims: Claims) -> dict[Partition, Verdict]:
+        """The verdict over each of these partitions, by source partition. Positions are read first."""
+        stored = self._to.plane.committed([route.target for route in routes])
+        for route in routes:
+            found = stored[route.target]
+            if isinstance(found, Committed):
+                self.check_owner(route.target, found)
+        source_ends = self._source_ends([r.source for r in routes if r.source_topic_id])
+        target_ends = self._to.target.ask_log_ends([r.target for r in routes if r.target_topic_id])
+        source, target = source_ends(), target_ends()
+        self.target_ends = target
+        fresh = [route.source for route in routes if stored[route.target] is None]
+        starts = self._starts([at for at in fresh if isinstance(source.get(at), LogEnds)], source, control)
+        now_ms = self._clock.now_ms()
+        return {
+            route.source: judge(
+                self._plan,
+                route,
+                Facts(
+                    stored[route.target],
+                    claims.claims.get(route.target),
+                    source.get(route.source, _missing(route.source)),
+                    target.get(route.target, _missing(route.target)),
+                    starts.get(route.source),
+                    control.newest,
+                ),
+                now_ms,
+            )
+            for route in routes
+        }
+
+    def _source_ends(self, partitions: Sequence[Partition]) -> Callable[[], LogEndsByPartition]:
+        """Asks; waits when it is called. While the source doesn't answer at all its partitions wait, and their
+        positions are kept alive (invariant 7); a job is told."""
+        asked = self._to.source.ask_log_ends(partitions)
+
+        def answer() -> LogEndsByPartition:
+            try:
+                return asked()
+            except (Unreachable, Retriable) as error:
+                if not self._policy.waits:
+                    raise
+                return dict.fromkeys(partitions, error)
+
+        return answer
+
+    def check_owner(self, target: Partition, found: Committed) -> None:
+        """Raises TakenOver for a position that somebody has written who wasn't known to own it."""
+        owner = owner_of(found)
+        if owner not in (NOBODY, self._plan.owner, self._owners.get(target, owner)):
+            raise TakenOver(f"flow {self._plan.flow.name}: {owner} has taken over {target} while this process was away")
+
+    def _starts(
+        self, fresh: Sequence[Partition], source: Mapping[Partition, LogEnds | ReplicatorError], control: Control
+    ) -> dict[Partition, int | ReplicatorError]:
+        """The first offset of partitions without a position: the job's, or `start` for those of the first listing."""
+        given: dict[Partition, int | ReplicatorError] = {
+            at: first for at in fresh if (first := self._policy.first_offset(at)) is not None
+        }
+        start, listing = self._plan.flow.start, control.first_listing()
+        listed = [at for at in fresh if at not in given and at.partition < listing.get(at.topic, 0)]
+        ends = {at: log.stable for at in listed if isinstance(log := source[at], LogEnds)}
+        if start.kind == "latest":
+            return given | ends
+        if start.kind == "timestamp" and ends:
+            return given | offsets_of_time(self._to.source, ends, start.timestamp_ms)
+        return dict(given)
+
+    def unrouted(self, claims: Claims) -> Unrouted:
+        """Positions of this lane whose partitions have no route now.
+
+        What the target doesn't have can't be committed and is left out.
+        """
+        plan, routed = self._plan, {route.target for route in self._plan.routes}
+        mine = {
+            target: claim
+            for target, claim in claims.claims.items()
+            if target not in routed and plan.assignment.lane_of(*claim.source) == plan.lane
+        }
+        found = Unrouted()
+        if not mine:
+            return found
+        ends = self._to.target.log_ends(sorted(mine))
+        there = [target for target in sorted(mine) if isinstance(ends[target], LogEnds)]
+        found.unread = any(
+            isinstance(end, ReplicatorError) and not isinstance(end, TopicMissing) for end in ends.values()
+        )
+        for target, stored in self._to.plane.committed(there).items():
+            if not isinstance(stored, Committed):
+                found.unread = found.unread or stored is not None
+                continue
+            source = mine[target].source
+            if selects(plan.flow, source.topic) and target_topic(plan.flow, source.topic) == target.topic:
+                found.deleted[source] = (Route(source, target, "", ""), _deleted(source, target, stored))
+            else:
+                found.kept[target] = stored
+        return found
+
+
+def _deleted(source: Partition, target: Partition, stored: Committed) -> Verdict:
+    why = f"{target} has its position, but the source topic isn't there any more"
+    incident = Incident(
+        "source_topic_deleted", why, topic=source.topic, partition=source.partition, offset=stored.offset
+    )
+    try:
+        return Verdict(position=Position(stored.offset, checkpoint.decode(stored.metadata)), stopped=incident)
+    except checkpoint.BadMetadata:
+        return Verdict(verbatim=stored, stopped=incident)
+
+
+def _missing(at: Partition) -> ReplicatorError:
+    return TopicMissing(f"{at} was not listed")
+
+
+def offsets_of_time(
+    source: Cluster, ends: Mapping[Partition, int], timestamp_ms: int
+) -> dict[Partition, int | ReplicatorError]:
+    """The first offset at or after a time, of partitions with their stable `ends`; the end where there is none.
+
+    Invariant 4: the ends are read before this asks for the time's offset. The other way round a record that is
+    committed in between would never be copied. Used by jobs, too.
+    """
+    found = source.offsets_at(ends, timestamp_ms)
+    return {at: ends[at] if offset == -1 else offset for at, offset in found.items()}
+
+
+def owner_of(committed: Committed | None) -> str:
+    """Who wrote a position; unreadable metadata counts as an owner of its own."""
+    if committed is None:
+        return NOBODY
+    try:
+        return checkpoint.decode(committed.metadata).owner
+    except checkpoint.BadMetadata:
+        return f"unreadable: {committed.metadata}"

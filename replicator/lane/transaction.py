@@ -1,0 +1,218 @@
+"""One transaction of a lane, from its first record to the end of EndTxn. Called by `lane.session`.
+
+    5 copy       records into a transaction until the source is drained or a limit is reached
+    6 flush      all acks, with their offsets; meanwhile the source is asked for the ids of its topics, afterwards the
+                 target for those of which the acks don't tell, and for what stands before the first acknowledged record
+    7 positions  into the same transaction
+    8 end        EndTxn(commit)
+
+Invariants
+- (8) Nothing of a partition is committed unless its source topic had the same id after the last fetch as when the
+  position was written. Ids never come back and a broker's metadata is never older than the data it serves, so an
+  unchanged id covers everything that was read before.
+- The same holds for its target topic, which need not be asked for where the acks tell it (`_acks_tell`): a question
+  costs as much CPU as copying a hundred records.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+
+from replicator.failpoints import Failpoint
+from replicator.lane.ledger import Entry, Ledger
+from replicator.lane.pace import Pace, Ramp, Rate
+from replicator.lane.plan import LanePlan
+from replicator.lane.policy import Policy, Progress
+from replicator.lane.ports import Clock, Connections
+from replicator.lane.target_check import check_between
+from replicator.model.delivery import Delivery
+from replicator.model.errors import Abortable, Fatal, ReplicatorError
+from replicator.model.partition import Partition, Seek
+from replicator.planes.contract import Copied
+
+IDLE_POLL_S = 0.1
+LINGER_S = 0.003  # how long a transaction waits for more once the source is drained: a commit costs ten times that
+
+
+class IdsInDoubt(Abortable):
+    """Topics of these source partitions have another id than their positions say, or their clusters don't say which."""
+
+    def __init__(self, answers: Mapping[Partition, str | ReplicatorError], at_target: Collection[Partition]) -> None:
+        """`at_target`: those that the target's topics put in doubt, not the source's."""
+        self.answers, self.at_target = dict(answers), frozenset(at_target)
+        super().__init__("topic ids: " + ", ".join(f"{at}: {answer}" for at, answer in sorted(answers.items())))
+
+
+@dataclass(slots=True)
+class Collected:
+    """What is in the open transaction, since when (monotonic), and partitions that failed meanwhile."""
+
+    since_s: float = 0.0
+    records: int = 0
+    bytes: int = 0
+    drained: bool = False
+    failed: dict[Partition, ReplicatorError] = field(default_factory=dict)
+    heard: set[Partition] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A committed transaction."""
+
+    collected: Collected
+    copied: Mapping[Partition, Copied]
+    progress: Progress
+
+
+class Transactions:
+    """Makes the transactions of one producer session, one after the other."""
+
+    def __init__(
+        self, plan: LanePlan, policy: Policy, to: Connections, clock: Clock, stop: threading.Event, failpoint: Failpoint
+    ) -> None:
+        """`stop` ends the copying into an open transaction, which is then finished."""
+        self._plan, self._policy, self._to, self._plane = plan, policy, to, to.plane
+        self._clock, self._stop, self._failpoint = clock, stop, failpoint
+        commit = plan.flow.commit
+        self._interval_s, self._bytes_max = commit.interval_ms / 1000, commit.bytes_max
+        self._rate = Rate(policy.rate_max)
+        self._ramp = Ramp(self._rate.records(commit.records_max, self._interval_s), small=policy.copies_live)
+        self._pace = Pace()
+
+    def pause_s(self) -> float:
+        """Seconds until the next record should be written."""
+        now_s = self._clock.now_s()
+        return max(self._pace.left_s(now_s), self._rate.left_s(now_s))
+
+    def collect(self, ledger: Ledger) -> Collected:
+        """Step 5. Returns when the source is drained, a limit is reached, or nothing came in one idle poll."""
+        plane, open_ = self._plane, Collected()
+        while True:
+            wait_s = LINGER_S if open_.records else IDLE_POLL_S
+            polled = plane.poll(self._ramp.records - open_.records, wait_s)
+            if polled.records:
+                self._failpoint("mid_batch" if open_.records else "before_send")
+                open_.since_s = open_.since_s or self._clock.now_s()
+            open_.records += polled.records
+            open_.bytes += polled.bytes
+            open_.failed |= polled.failed
+            open_.heard |= polled.heard
+            if open_.failed or self._stop.is_set() or not plane.pending():
+                return open_
+            if open_.records >= self._ramp.records or open_.bytes >= self._bytes_max:
+                return open_
+            if self._policy.done(ledger, plane.ends()):
+                return open_
+            open_s = self._clock.now_s() - open_.since_s
+            open_.drained = polled.drained and open_s >= LINGER_S
+            if open_.drained or open_s >= self._interval_s:
+                return open_
+
+    def commit(self, ledger: Ledger, collected: Collected, concerned: Collection[Partition]) -> Done:
+        """Steps 6 to 8. `concerned`: the source partitions of which anything may be committed."""
+        self._failpoint("before_flush")
+        entries = _with_position(ledger, concerned)
+        source = self._to.source.topic_ids({at.topic for at in entries})
+        copied = self._plane.flush()
+        writing_s = self._clock.now_s() - collected.since_s
+        _check_ids(entries, source.wait(), self._target_ids(entries, copied))
+        if self._plan.flow.delivery is Delivery.EXACTLY_ONCE:
+            check_between(entries, copied, self._to.target)
+        progress = self._policy.progress(ledger, copied, self._plane.ends(), self._clock.now_ms())
+        _check_covered(copied, progress)
+        self._failpoint("before_offsets")
+        self._plane.send_positions(ledger.offsets(progress.positions), progress.entries)
+        self._failpoint("before_end_txn")
+        self._plane.end()
+        self._failpoint("after_end_txn")
+        self._ramp.committed()
+        self._pace.committed(self._clock.now_s(), writing_s, collected.drained)
+        ledger.committed(progress.positions)
+        self._plane.deliver()  # may fail; the positions are committed all the same
+        self._rate.spent(collected.since_s, sum(done.records for done in copied.values()))
+        return Done(collected, copied, progress)
+
+    def commit_without_records(self, ledger: Ledger, concerned: Collection[Partition]) -> Progress:
+        """Positions past markers and aborted records: otherwise retention there would look like loss."""
+        progress = self._policy.progress(ledger, {}, self._plane.ends(), self._clock.now_ms())
+        if progress.positions:
+            self.ask_ids(ledger, {*concerned, *progress.positions})()
+            self._plane.send_positions(ledger.offsets(progress.positions), progress.entries)
+            self._plane.end()
+            ledger.committed(progress.positions)
+        return progress
+
+    def ask_ids(self, ledger: Ledger, concerned: Collection[Partition]) -> Callable[[], None]:
+        """Ask both clusters for the ids of the topics of these source partitions.
+
+        Returns at once; the function that it returns waits for the answers and raises IdsInDoubt unless all ids are
+        those in the positions.
+        """
+        entries = _with_position(ledger, concerned)
+        source = self._to.source.topic_ids({at.topic for at in entries})
+        target = self._to.target.topic_ids({entry.route.target.topic for entry in entries.values()})
+        return lambda: _check_ids(entries, source.wait(), target.wait())
+
+    def _target_ids(
+        self, entries: Mapping[Partition, Entry], copied: Mapping[Partition, Copied]
+    ) -> Mapping[str, str | ReplicatorError]:
+        """Ids of those target topics of which something is to be committed that acks don't tell enough about."""
+        exactly_once, ends = self._plan.flow.delivery is Delivery.EXACTLY_ONCE, self._plane.ends()
+        topics = {
+            entry.route.target.topic
+            for at, entry in entries.items()
+            if (at in copied or _moves(entry, ends.get(at)))
+            and not (exactly_once and at in copied and _acks_tell(entry, copied[at]))
+        }
+        return self._to.target.topic_ids(topics).wait() if topics else {}
+
+
+def _with_position(ledger: Ledger, partitions: Collection[Partition]) -> dict[Partition, Entry]:
+    return {at: ledger.entries[at] for at in partitions if ledger.entries[at].position is not None}
+
+
+def _moves(entry: Entry, end: Seek | None) -> bool:
+    """Whether the position moves without records."""
+    return entry.position is not None and end is not None and end.offset > entry.position.offset
+
+
+def _acks_tell(entry: Entry, done: Copied) -> bool:
+    """Whether the acks of exactly_once show that the target topic is the one that the position was committed for.
+
+    They do where the first record stands directly behind the marker that ended the position's last record: a topic that
+    was created anew begins at 0, and there would have to be as many foreign records in it. Such a one is found by the
+    next discovery. After an abort, and before the first record, the acks tell nothing.
+    """
+    assert entry.position is not None
+    covered = entry.position.evidence.next_target_offset
+    return done.records > 0 and covered > 0 and done.first_target == covered + 1
+
+
+def _check_covered(copied: Mapping[Partition, Copied], progress: Progress) -> None:
+    """Records and position commit together, or not at all: without its position a partition is copied twice."""
+    uncovered = {at for at, done in copied.items() if done.records} - progress.positions.keys()
+    if uncovered:
+        raise Fatal(f"records without a position: {', '.join(map(str, sorted(uncovered)))}")
+
+
+def _check_ids(
+    entries: Mapping[Partition, Entry],
+    here: Mapping[str, str | ReplicatorError],
+    there: Mapping[str, str | ReplicatorError],
+) -> None:
+    """Raises IdsInDoubt. `here` are ids of the source's topics, `there` those that the target was asked for."""
+    doubts: dict[Partition, str | ReplicatorError] = {}
+    at_target: set[Partition] = set()
+    for at, entry in entries.items():
+        assert entry.position is not None
+        was, target = entry.position.evidence, entry.route.target.topic
+        answer = here[at.topic]
+        if answer != was.source_topic_id:
+            doubts[at] = answer
+        elif target in there and there[target] != was.target_topic_id:
+            doubts[at] = there[target]
+            at_target.add(at)
+    if doubts:
+        raise IdsInDoubt(doubts, at_target)

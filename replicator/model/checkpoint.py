@@ -1,0 +1,130 @@
+"""The position of one source partition, as it stands in the committed offset of the flow's position group.
+
+The committed offset is the next *source* offset to read; its metadata is the evidence beside it. Pure: no I/O.
+
+Invariants
+- The key is the *target's* topic and partition, the offset is the *source's* (KIP-656's "fake" group).
+- `next_target_offset` is one past the last record that this flow wrote there: nothing committed may stand at or
+  after it but commit markers, and the target may never end below it.
+- The metadata stays below the broker's limit (`offset.metadata.max.bytes`).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields
+from typing import Any
+
+FORMAT_VERSION = 1
+KIND = "position"
+METADATA_BYTES_MAX = 4095  # offset.metadata.max.bytes is 4,096, and Kafka 4.3 refuses exactly that many
+DIGEST_KIND = "blake2b-128/records-v1"
+
+NOBODY = ""
+"""Owner of a position that its worker has released at a clean stop, or of a partition without one."""
+
+
+class BadMetadata(ValueError):
+    """The committed offset's metadata was not written by this program. `incident` names the incident that it is."""
+
+    incident = "position_unreadable"
+
+
+class NewerMetadata(BadMetadata):
+    """It was written by a newer version of this program, and must be understood."""
+
+    incident = "newer_format"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What is written beside the offset. Offsets are -1 and ids empty where nothing is known.
+
+    `count` and `digest` run over all records of the partition since the flow began; `digest` chains blocks:
+    blake2b-128(previous digest + canonical bytes of the block's records), one block a transaction, and
+    `block_first`/`block_count` say where on the target the last block stands, so a reader can check it. What a repair
+    copies again is a block too, but isn't counted again.
+    """
+
+    generation: int
+    owner: str
+    source_topic: str
+    source_cluster: str
+    source_topic_id: str
+    target_topic_id: str
+    leader_epoch: int = -1
+    log_start: int = -1
+    next_target_offset: int = -1
+    count: int = 0
+    digest: str = ""
+    block_first: int = -1
+    block_count: int = 0
+    delivery: str = "exactly_once"
+    committed_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Next source offset to read, with its evidence."""
+
+    offset: int
+    evidence: Evidence
+
+
+_SHORT = {
+    "generation": "g",
+    "owner": "o",
+    "source_topic": "st",
+    "source_cluster": "sc",
+    "source_topic_id": "si",
+    "target_topic_id": "ti",
+    "leader_epoch": "le",
+    "log_start": "ls",
+    "next_target_offset": "nt",
+    "count": "n",
+    "digest": "d",
+    "block_first": "bf",
+    "block_count": "bn",
+    "delivery": "dm",
+    "committed_ms": "ms",
+}
+_TYPES = {field.name: field.type for field in fields(Evidence)}
+
+
+def encode(evidence: Evidence) -> str:
+    """Metadata text for `evidence`; raises ValueError above the broker's limit (names are bounded: a bug)."""
+    packed = {short: getattr(evidence, name) for name, short in _SHORT.items()}
+    head = {"v": FORMAT_VERSION, "kind": KIND, "must_understand": True, "dk": DIGEST_KIND}
+    text = json.dumps({**head, **packed}, separators=(",", ":"))
+    if len(text.encode()) > METADATA_BYTES_MAX:
+        raise ValueError(f"position metadata of {len(text)} characters is over the broker's {METADATA_BYTES_MAX}")
+    return text
+
+
+def decode(metadata: str) -> Evidence:
+    """Evidence out of a committed offset's metadata.
+
+    Raises BadMetadata when it is not ours, NewerMetadata when it must be understood and is of a newer format. A newer
+    one that need not be understood is read for the fields that are known here.
+    """
+    try:
+        packed = json.loads(metadata)
+    except ValueError as error:
+        raise BadMetadata(f"not JSON: {metadata[:80]!r}") from error
+    if not isinstance(packed, dict):
+        raise BadMetadata(f"not a JSON object: {metadata[:80]!r}")
+    version, kind, must = packed.get("v"), packed.get("kind"), packed.get("must_understand")
+    if type(version) is not int or not isinstance(kind, str) or not isinstance(must, bool):
+        raise BadMetadata(f"no version, kind and must_understand: {metadata[:80]!r}")
+    if must and (version > FORMAT_VERSION or kind != KIND):
+        raise NewerMetadata(f"metadata of kind {kind!r} and format version {version}, not {FORMAT_VERSION}")
+    if packed.get("dk") != DIGEST_KIND:
+        raise BadMetadata(f"digest kind {packed.get('dk')!r}, this program knows {DIGEST_KIND}")
+    values: dict[str, Any] = {}
+    for name, short in _SHORT.items():
+        kind = int if _TYPES[name] == "int" else str
+        value = packed.get(short)
+        if type(value) is not kind:
+            raise BadMetadata(f"field {name} is {value!r}")
+        values[name] = value
+    return Evidence(**values)

@@ -1,0 +1,258 @@
+"""Every kind of incident: what was found, what it means, and what to do. Pure data.
+
+`errors.Incident` takes its advice from here where the caller gives none, so an incident without advice cannot exist.
+docs/operations.md shows the same rows; a test compares them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentKind:
+    """What an operator needs to know of one name: what was `found`, what that `means`, `advice` says what to do."""
+
+    found: str
+    means: str
+    advice: str
+
+
+_UNKNOWN = "See docs/operations.md; nothing of this partition is copied until the cause is gone"
+_ANOTHER_FLOW = (
+    "Take the topic out of this flow (exclude) and copy it by another flow under another target name (rename), from "
+    "what the source has now"
+)
+_NOT_CARRIABLE = (
+    "In a compacted topic write a newer record of the same key. Otherwise take the topic out of this flow (exclude); "
+    "another flow can copy what follows (start: a time behind the record, another rename)"
+)
+_NEW_NAMES = "Stop all workers of the flow, and copy under a new flow name to new target names"
+
+_SOURCE = {
+    "source_records_gone": IncidentKind(
+        "Retention or DeleteRecords removed source records before they were copied; the range is named",
+        "These records can't be copied any more. Going on would leave a gap that nobody has agreed to",
+        f"Give the source more retention. {_ANOTHER_FLOW}",
+    ),
+    "source_truncated": IncidentKind(
+        "The source ends below the position, or a leader epoch shows that its log was cut",
+        "An unclean leader election took records that were copied already; new records would stand at their offsets",
+        f"Find out what was lost at the source. {_ANOTHER_FLOW}",
+    ),
+    "source_topic_deleted": IncidentKind(
+        "The source topic of a position isn't listed any more",
+        "It was deleted, or renamed. The position is kept, what was copied stays",
+        "If it was deleted on purpose, take it out of the flow (topics, exclude). Created again under this name it is "
+        "source_topic_recreated",
+    ),
+    "source_topic_recreated": IncidentKind(
+        "The source topic has another id than the one that was copied",
+        "It was deleted and created again: its offsets mean other records. The range that would be skipped is named",
+        "Take the topic out of this flow (exclude) and copy the new one by another flow: under another target name "
+        "(rename), or under the same one after the target topic was deleted",
+    ),
+    "source_cluster_changed": IncidentKind(
+        "The source cluster has another id than the one the position was written for",
+        "bootstrap.servers leads to another cluster, or the cluster was set up again",
+        "Correct bootstrap.servers; for another cluster use another flow",
+    ),
+    "source_topic_changed": IncidentKind(
+        "The position belongs to another source topic than the one the flow maps to this target topic",
+        "topics or rename was changed so that a second source topic goes to the same target topic",
+        "Undo the change of topics or rename, or give the new topic a target name of its own",
+    ),
+    "source_corrupt": IncidentKind(
+        "The checksum of a source batch is wrong",
+        "The source's disk or network altered records",
+        "Find the broker whose replica is damaged (kafka-dump-log.sh), let a healthy one lead the partition, and "
+        "restart the worker",
+    ),
+    "source_partitions_added": IncidentKind(
+        "The source topic has more partitions than its target, and new_partitions is stop",
+        "Records with one key may stand in another partition from now on",
+        "Add the partitions at the target yourself, or set new_partitions: copy and restart the worker",
+    ),
+    "unknown_source_topic": IncidentKind(
+        "A topic that the flow names doesn't exist at the source",
+        "A mistake in the flow file, or a topic that was deleted. A new flow doesn't start; one that has run before "
+        "goes on with its other topics",
+        "Correct topics in the flow, or create the topic",
+    ),
+}
+
+_TARGET = {
+    "target_topic_deleted": IncidentKind(
+        "The target topic, or a partition of it, doesn't exist, although the flow has claimed it",
+        "Somebody deleted it, and Kafka deleted the positions with it. What was copied is gone",
+        f"It isn't created again over a claim. {_ANOTHER_FLOW}",
+    ),
+    "target_topic_recreated": IncidentKind(
+        "The target topic has another id than the one that was written",
+        "It was deleted and created again: what was copied before is gone",
+        _ANOTHER_FLOW,
+    ),
+    "target_topic_too_small": IncidentKind(
+        "An existing target topic has fewer partitions than its source",
+        "It wasn't made by this flow, so it isn't changed",
+        "Add partitions to it, delete it if nobody needs it, or change rename",
+    ),
+    "target_rewrites_timestamps": IncidentKind(
+        "An existing target topic has message.timestamp.type=LogAppendTime",
+        "The target would replace the timestamp of every record",
+        "Set message.timestamp.type=CreateTime on it, or list message.timestamp.type in topic_configs.extra if that "
+        "is what you want",
+    ),
+    "target_timestamp_bounds": IncidentKind(
+        "An existing target topic takes a smaller range of timestamps than its source "
+        "(message.timestamp.before.max.ms, message.timestamp.after.max.ms)",
+        "The target would refuse records that the source has taken",
+        "Set both to the source's values on the target topic",
+    ),
+    "target_lost_data": IncidentKind(
+        "The target ends below, or acknowledged a record below, what this flow had written",
+        "The target lost acknowledged records, for instance by an unclean leader election",
+        "Run reconcile --repair apply: it copies the missing records again, and the flow can go on",
+    ),
+    "target_not_empty": IncidentKind(
+        "The target partition has records, but the flow has neither a position nor a claim there",
+        "Copying from the start could double records",
+        "Delete the target topic if nobody needs its records, or change rename",
+    ),
+    "target_has_later_records": IncidentKind(
+        "A committed record stands behind what this flow had written",
+        "Somebody else writes to the target topic, or the position went back",
+        f"Stop the other writer and compare both sides with reconcile. {_ANOTHER_FLOW}",
+    ),
+    "target_transaction_open": IncidentKind(
+        "A transaction over the target partition doesn't end",
+        "It is somebody else's, or the broker lost its marker",
+        "kafka-transactions.sh find-hanging names it, and abort ends it; then restart the worker",
+    ),
+    "target_records_hidden": IncidentKind(
+        "A record that the position covers was aborted",
+        "The broker lost the marker of a commit, and a later abort ended that transaction",
+        "Run reconcile --repair apply: it copies the missing records again, and the flow can go on",
+    ),
+    "record_too_large": IncidentKind(
+        "A source record is larger than the target topic or the client takes",
+        "It can't be written as it is; what stands behind it would be out of order without it",
+        "Raise max.message.bytes of the target topic, or limits.record_bytes_max; then restart the worker",
+    ),
+    "record_refused": IncidentKind(
+        "The target refuses this record; the message has its reason",
+        "For instance a record without key into a compacted topic, or a timestamp out of bounds",
+        "Change the target topic's configs so that it takes the record; then restart the worker",
+    ),
+    "header_not_carriable": IncidentKind(
+        "A record has a header key that isn't UTF-8",
+        "The client library can't carry it unchanged",
+        _NOT_CARRIABLE,
+    ),
+    "timestamp_not_carriable": IncidentKind(
+        "A record has no timestamp, or one that isn't above zero",
+        "The client library would replace it by the time of writing",
+        _NOT_CARRIABLE,
+    ),
+}
+
+_STATE = {
+    "position_expired": IncidentKind(
+        "A partition was claimed and its target topic is the same, but it has no position any more",
+        "The committed offset expired (offsets.retention.minutes, after the flow stood still) or was deleted",
+        _ANOTHER_FLOW,
+    ),
+    "position_unreadable": IncidentKind(
+        "The metadata of a committed offset wasn't written by this program",
+        "Another program commits offsets of the flow's group",
+        f"Find out who commits offsets of the group eos-replicate.<flow>. {_ANOTHER_FLOW}",
+    ),
+    "position_newer_than_control": IncidentKind(
+        "A position was written under a generation that the control topic doesn't know",
+        "The control topic lost records, or was made anew",
+        f"Its control topic can't be trusted. {_NEW_NAMES}",
+    ),
+    "newer_format": IncidentKind(
+        "A position, or a record of the flow's own topics, has a format that this version must not ignore",
+        "A newer version of eos-replicate has run this flow",
+        "Run the newer version. Nothing was written",
+    ),
+    "control_topic_lost": IncidentKind(
+        "The flow's control topic is missing, or has no generation in it, although the flow has run",
+        "It was deleted, or made by something else. Made anew, it would let two generations copy at once",
+        _NEW_NAMES,
+    ),
+    "control_topic_behind": IncidentKind(
+        "The control topic doesn't know the generation that a running lane was started under",
+        "It was truncated, or deleted and made anew",
+        f"Its control topic can't be trusted. {_NEW_NAMES}",
+    ),
+    "control_topic_unreadable": IncidentKind(
+        "The control topic holds a record that isn't of this program, or in an order that can't be",
+        "Something else writes there",
+        f"Find out who writes to __eos.<flow>.control and stop it. {_NEW_NAMES}",
+    ),
+    "control_topic_unfit": IncidentKind(
+        "The control topic has more than one partition, or isn't compacted",
+        "It could lose a generation, or split them over partitions",
+        "Set cleanup.policy=compact; with more than one partition the flow needs another name",
+    ),
+    "claims_topic_lost": IncidentKind(
+        "The flow's claims topic is missing, although the flow has run",
+        "It was deleted. Without claims a lost position looks like a new partition",
+        _NEW_NAMES,
+    ),
+    "claims_topic_unreadable": IncidentKind(
+        "The claims topic holds a record that isn't of this program",
+        "Something else writes there",
+        f"Find out who writes to __eos.<flow>.claims and stop it. {_NEW_NAMES}",
+    ),
+    "flows_in_conflict": IncidentKind(
+        "Two flows would write one target topic, or a topic would come back to where it was read",
+        "Records would be doubled, or copied in a circle",
+        "Exclude the topic from one of the flows, or change its rename",
+    ),
+    "refused_by_cluster": IncidentKind(
+        "A cluster refuses a request for good; the message has its reason",
+        "For instance a policy of the cluster, or a replication factor that it doesn't have",
+        "Correct what the message names",
+    ),
+}
+
+_JOBS = {
+    "nothing_to_reconcile": IncidentKind(
+        "reconcile was asked before the flow has copied anything", "There is nothing to compare", "Run the flow first"
+    ),
+    "repair_outdated": IncidentKind(
+        "The flow has gone on, or the target has lost more, since the reconciliation that found what to repair",
+        "What was missing then may be there now",
+        "Reconcile again, and repair what that finds",
+    ),
+    "repair_record_gone": IncidentKind(
+        "The source doesn't have a missing record any more",
+        "It can't be copied again",
+        "Restore it from elsewhere; the report names it",
+    ),
+    "repair_too_large": IncidentKind(
+        "More than 100,000 stretches of records are missing",
+        "That is no loss of single records",
+        _ANOTHER_FLOW,
+    ),
+    "topic_gone": IncidentKind(
+        "A topic was deleted while reconcile read it", "Nothing can be said about it", "Reconcile again"
+    ),
+    "range_gone": IncidentKind(
+        "Offsets were removed while reconcile read them; the range is named",
+        "Retention was faster than the comparison",
+        "Reconcile again, with --from later than what retention removes",
+    ),
+}
+
+KINDS: Mapping[str, IncidentKind] = {**_SOURCE, **_TARGET, **_STATE, **_JOBS}
+"""By name, in the order in which docs/operations.md shows them."""
+
+
+def advice_for(name: str) -> str:
+    """What to do about an incident of this name."""
+    return KINDS[name].advice if name in KINDS else _UNKNOWN

@@ -1,0 +1,43 @@
+"""Names that a flow uses on the target cluster. They are part of the format: changing one orphans a flow.
+
+Invariant: a transactional id is flow.generation.lane and nothing else, so that a successor fences
+its predecessor, on whatever host and in whatever process or attempt. Fencing rests on this id alone.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import uuid
+
+INTERNAL_PREFIX = "__"
+
+
+def control_topic(flow: str) -> str:
+    """Compacted topic, one partition: generations of the flow, written only under `control_id`."""
+    return f"__eos.{flow}.control"
+
+
+def claims_topic(flow: str) -> str:
+    """Compacted topic with one partition per lane: claims and repairs of the flow's partitions."""
+    return f"__eos.{flow}.claims"
+
+
+def position_group(flow: str) -> str:
+    """The group without members whose committed offsets are the flow's source positions (KIP-656)."""
+    return f"eos-replicate.{flow}"
+
+
+def lane_id(flow: str, generation: int, lane: int) -> str:
+    """Transactional id of a lane."""
+    return f"eos.{flow}.{generation}.{lane}"
+
+
+def control_id(flow: str) -> str:
+    """Transactional id under which the control topic is written."""
+    return f"eos.{flow}.control"
+
+
+def process_name() -> str:
+    """A name for a process, or one attempt in it, that no other has had: the owner in positions."""
+    return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:12]}"

@@ -1,0 +1,14 @@
+"""Which rights (ACL operations) are missing on a topic. Pure values; found by `kafka.clusters`, judged by
+`lane.admission`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class MissingRights:
+    """Operations on one topic that the user lacks, and a sentence that names them, the topic and the cluster."""
+
+    operations: frozenset[str]
+    text: str

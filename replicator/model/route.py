@@ -1,0 +1,28 @@
+"""Where a source partition is copied to, and what stops it before its first record. Pure values.
+
+Made by `flow.setup` from what both clusters list, used by lanes and jobs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from replicator.model.errors import Incident
+from replicator.model.partition import Partition
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where one source partition goes, with the ids of both topics as they were when they were listed.
+
+    `stopped` is an incident of the topic that its listing showed: nothing is copied, the position is kept alive.
+    `waiting` says in the same way why nothing can be copied now, such as a missing right; it is asked again at every
+    discovery. A topic that does not exist at the target has an empty `target_topic_id`.
+    """
+
+    source: Partition
+    target: Partition
+    source_topic_id: str
+    target_topic_id: str
+    stopped: Incident | None = None
+    waiting: str = ""

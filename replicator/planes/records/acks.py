@@ -1,0 +1,110 @@
+"""Delivery reports of records that were handed to a producer, and what they say of refused ones. Used by `copying`
+and `plane`.
+
+How a refusal comes back (KIP-467, seen on Kafka 4.3 and librdkafka 2.16): where the broker names two records or more of
+a batch, these have its error and all others `_INVALID_DIFFERENT_RECORD`. Where it names one or none, all records of the
+batch have the error of the batch: librdkafka overwrites the names when there is a single one. What was purged
+behind the batch has errors of its own, which say nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from confluent_kafka import KafkaError, Message
+
+from replicator.kafka import failures
+from replicator.planes.contract import Refusal
+
+DIFFERENT_RECORD = KafkaError._INVALID_DIFFERENT_RECORD
+REFUSING = failures.REFUSED_RECORD | {DIFFERENT_RECORD}
+
+
+class AckError(NamedTuple):
+    """A record that was not written. `place`: its index in the batch, if the broker refused that."""
+
+    error: KafkaError
+    place: int
+
+
+@dataclass(slots=True)
+class AckWatch:
+    """Whether any record of the open transaction was not written; one for all runs."""
+
+    failed: bool = False
+
+
+@dataclass(slots=True)
+class Acks:
+    """Acknowledgements of one run: target offsets of its first and last record, and errors by source offset."""
+
+    watch: AckWatch
+    first_source: int = -1
+    last_source: int = -1
+    count: int = 0
+    first: int = -1
+    last: int = -1
+    without_offset: bool = False
+    errors: dict[int, AckError] = field(default_factory=dict)
+
+    def _take(self, source_offset: int, error: KafkaError | None, message: Message) -> int:
+        offset = message.offset()
+        if error is not None:
+            # Of a refused batch librdkafka counts its records from "offset" -1, which confluent-kafka gives as None.
+            self.errors[source_offset] = AckError(error, 0 if offset is None else offset + 1)
+            self.watch.failed = True
+            return -1
+        if offset is None or offset < 0:
+            self.without_offset = True  # librdkafka's answer to a duplicate sequence: invariant 6
+            return -1
+        return offset
+
+    def on_first(self, error: KafkaError | None, message: Message) -> None:
+        """Delivery report of the run's first record."""
+        self.first = self._take(self.first_source, error, message)
+
+    def on_last(self, error: KafkaError | None, message: Message) -> None:
+        """Delivery report of the run's last record."""
+        self.last = self._take(self.last_source, error, message)
+
+    def on_middle(self, source_offset: int, error: KafkaError | None, message: Message) -> None:
+        """Delivery report of a record between the two, where each one is asked for."""
+        self._take(source_offset, error, message)
+
+    def on_only(self, error: KafkaError | None, message: Message) -> None:
+        """Delivery report of a run of one record."""
+        self.first = self.last = self._take(self.first_source, error, message)
+
+
+def refusal(errors: Mapping[int, AckError], *, every_ack: bool) -> Refusal | None:
+    """What was refused of one partition, by the errors of its records by source offset; None if nothing was.
+
+    `every_ack`: each record's report was asked for, so that batches are known whole.
+    """
+    refused = [(offset, errors[offset]) for offset in sorted(errors) if errors[offset].error.code() in REFUSING]
+    if not refused:
+        return None
+    if not every_ack:
+        return Refusal((), _detail(refused[0][1].error))
+    for batch in _batches(refused):
+        bad = [(offset, found) for offset, found in batch if found.error.code() != DIFFERENT_RECORD]
+        if bad:
+            named = len(bad) < len(batch)
+            suspects = tuple(offset for offset, _ in (bad[:1] if named else bad))
+            return Refusal(suspects, _detail(bad[0][1].error))
+    return Refusal((), _detail(refused[0][1].error))
+
+
+def _batches(refused: list[tuple[int, AckError]]) -> list[list[tuple[int, AckError]]]:
+    batches: list[list[tuple[int, AckError]]] = []
+    for offset, found in refused:
+        if not batches or found.place != batches[-1][-1][1].place + 1:
+            batches.append([])
+        batches[-1].append((offset, found))
+    return batches
+
+
+def _detail(error: KafkaError) -> str:
+    return f"{error.name()}: {failures.reason(error)}"

@@ -1,0 +1,105 @@
+"""What a repair needs of a reconciliation: spans of source offsets whose records are missing on the target."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from replicator.jobs.repair import RepairSummary
+from replicator.jobs.repair_spans import Damage, Missing
+from replicator.model.errors import Incident
+from replicator.model.partition import Partition
+from replicator.spark.reconcile import verdicts
+from replicator.spark.reconcile.outcome import Outcome
+from replicator.spark.reconcile.reconcile import GUESSED
+from replicator.spark.reconcile.snapshot import Snapshot
+
+SPANS_MAX = 100_000
+"""Spans that one repair takes: each may cost it a transaction, and all are held in memory."""
+SPANS_TOLD_MAX = 1_000
+STAYS = (verdicts.EXTRA, verdicts.DOUBLED, verdicts.ALTERED, verdicts.REORDERED)
+REFUSED = "which records are missing was partly guessed here (see the notes): copying them could double some"
+LIMITS = (
+    "records that are copied again stand behind all others: a later reconcile calls them reordered, unless only the "
+    "end of a partition was missing",
+    "extra, doubled, altered and reordered records stay as they are: a Kafka log can only be appended to",
+)
+
+
+def spans(findings: DataFrame) -> dict[Partition, tuple[Missing, ...]]:
+    """Missing records by source partition. Those that follow one another on the source are one span.
+
+    Raises Incident when there are too many spans for one repair.
+    """
+    order = Window.partitionBy("topic", "partition").orderBy("source_rank")
+    rows = (
+        findings.where(F.col("verdict") == verdicts.MISSING)
+        .withColumn("island", F.col("source_rank") - F.row_number().over(order))
+        .groupBy("topic", "partition", "island")
+        .agg(F.min("source_offset").alias("first"), F.max("source_offset").alias("last"), F.count("*").alias("records"))
+        .orderBy("topic", "partition", "first")
+        .limit(SPANS_MAX + 1)
+        .collect()
+    )
+    if len(rows) > SPANS_MAX:
+        raise Incident(
+            "repair_too_large",
+            f"more than {SPANS_MAX} stretches of records are missing",
+            advice="repair some of the topics at a time (--topics), or copy to a new target topic",
+        )
+    found: dict[Partition, list[Missing]] = {}
+    for row in rows:
+        at = Partition(row["topic"], row["partition"])
+        found.setdefault(at, []).append(Missing(row["first"], row["last"] + 1, row["records"]))
+    return {at: tuple(items) for at, items in found.items()}
+
+
+def damage(
+    outcome: Outcome, snapshot: Snapshot, found: Mapping[Partition, tuple[Missing, ...]]
+) -> dict[Partition, Damage]:
+    """What a repair can copy again, by source partition: not where alignment was guessed, see `unsure`."""
+    pairs = {pair.source: pair for pair in snapshot.pairs}
+    guessed = unsure(outcome)
+    return {
+        at: Damage(items, pairs[at].source_range[1], pairs[at].target_range[1], pairs[at].target_compacted)
+        for at, items in found.items()
+        if at not in guessed
+    }
+
+
+def unsure(outcome: Outcome) -> set[Partition]:
+    """Source partitions whose records may be called missing although they are not: copying them could double."""
+    return {partition.source for partition in outcome.partitions if GUESSED in partition.notes}
+
+
+def repair_report(
+    outcome: Outcome, found: Mapping[Partition, tuple[Missing, ...]], summary: RepairSummary | None
+) -> dict[str, Any]:
+    """The plan for machines and reports, with what became of it when it was applied."""
+    guessed = unsure(outcome)
+    partitions = []
+    for partition in outcome.partitions:
+        spans_here = found.get(partition.source, ())
+        stays = {name: partition.verdicts[name] for name in STAYS if partition.verdicts.get(name)}
+        if not spans_here and not stays:
+            continue
+        done = summary.partitions.get(partition.source) if summary is not None else None
+        partitions.append(
+            {
+                "source": partition.source._asdict(),
+                "target": partition.target._asdict(),
+                "missing": sum(span.records for span in spans_here),
+                "spans": [span._asdict() for span in spans_here[:SPANS_TOLD_MAX]],
+                "spans_not_listed": max(0, len(spans_here) - SPANS_TOLD_MAX),
+                "refused": REFUSED if spans_here and partition.source in guessed else None,
+                "stays": stays,
+                "copied": done.copied if done is not None else None,
+                "copied_before": done.done_before if done is not None else None,
+                "incident": str(done.incident) if done is not None and done.incident is not None else None,
+            }
+        )
+    generation = summary.generation if summary is not None else None
+    return {"applied": summary is not None, "generation": generation, "partitions": partitions, "notes": list(LIMITS)}

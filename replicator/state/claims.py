@@ -1,0 +1,184 @@
+"""Records of the flow's claims topic: claims and repairs. Pure; read by `flow_state`, written by lanes.
+
+A claim is the first transaction of an owner in a partition without a position: it holds the position (the
+resolved start) and a claim record here, and no other record. So a crash in the first transaction leaves either
+nothing or a position, and a claim without a position means that the position expired or was deleted.
+
+Claims stand in the claims topic and never in the control topic: there, a lane's open transaction would hide what
+follows it. The topic is compacted and has one partition per lane; a claim keeps its key when the lane count changes.
+
+A repair says which source records were copied again, and where they stand on the target. It is written in the
+transaction that copied them: where there is a repair, there are its records, and one that is begun again leaves them
+out. Each transaction of a repair has a key of its own, so that compaction takes none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from replicator.model.partition import Partition, Span
+from replicator.state.envelope import NotOurs, unwrap, wrap
+
+CLAIM, REPAIR = "claim", "repair"
+_KINDS = frozenset({CLAIM, REPAIR})
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Who claimed a target partition first, and from which source `offset` on.
+
+    The ids and `target_end` (end offset) are those at the claim. Kafka deletes a deleted topic's committed offsets with
+    it, so where a position is missing only these tell whether the topic is still the same.
+    """
+
+    target: Partition
+    source: Partition
+    source_topic_id: str
+    target_topic_id: str
+    target_end: int
+    offset: int
+    generation: int
+    owner: str
+    at_ms: int
+
+    @property
+    def key(self) -> bytes:
+        """Key of the claim record."""
+        return f"{CLAIM}/{self.target.topic}/{self.target.partition}".encode()
+
+    def without_position(self, target_topic_id: str | None) -> str:
+        """The incident where the partition has no position any more. `target_topic_id`: None without that topic."""
+        if target_topic_id is None:
+            return "target_topic_deleted"
+        return "position_expired" if target_topic_id == self.target_topic_id else "target_topic_recreated"
+
+    def encode(self) -> tuple[bytes, bytes]:
+        """Key and value of the claim record."""
+        content = {
+            "target": [*self.target],
+            "source": [*self.source],
+            "source_topic_id": self.source_topic_id,
+            "target_topic_id": self.target_topic_id,
+            "target_end": self.target_end,
+            "offset": self.offset,
+            "generation": self.generation,
+            "owner": self.owner,
+            "at_ms": self.at_ms,
+        }
+        return self.key, wrap(CLAIM, content)
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """One transaction of a repair: `runs` of consecutive source offsets, which stand one after the other on the target
+    from `first_target` on, without a gap."""
+
+    target: Partition
+    source: Partition
+    runs: tuple[Span, ...]
+    first_target: int
+    generation: int
+    at_ms: int
+
+    @property
+    def records(self) -> int:
+        """How many records were copied."""
+        return sum(end - first for first, end in self.runs)
+
+    @property
+    def key(self) -> bytes:
+        """Key of the repair's record."""
+        at = self.target
+        return f"{REPAIR}/{at.topic}/{at.partition}/{self.generation}/{self.runs[0][0]}".encode()
+
+    def encode(self) -> tuple[bytes, bytes]:
+        """Key and value of the repair's record."""
+        content = {
+            "target": [*self.target],
+            "source": [*self.source],
+            "runs": [[first, end] for first, end in self.runs],
+            "first_target": self.first_target,
+            "generation": self.generation,
+            "at_ms": self.at_ms,
+        }
+        return self.key, wrap(REPAIR, content)
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """The claims topic as it stands: the claim of each target partition, and all repairs."""
+
+    claims: Mapping[Partition, Claim]
+    repairs: tuple[Repair, ...]
+
+    def of_topic(self, target_topic: str) -> tuple[Claim, ...]:
+        """The claims of one target topic."""
+        return tuple(claim for at, claim in self.claims.items() if at.topic == target_topic)
+
+
+def read_claims(records: Iterable[tuple[bytes | None, bytes | None]]) -> Claims:
+    """All records of the claims topic. The newest of each key counts, and a tombstone withdraws it.
+
+    Raises NotOurs and NewerFormat, see `envelope`.
+    """
+    newest: dict[bytes, Claim | Repair] = {}
+    for key, value in records:
+        if key is None:
+            raise NotOurs("a record without key")
+        if value is None:
+            newest.pop(key, None)
+            continue
+        body = unwrap(key, value, _KINDS)
+        if body is None:
+            continue
+        found = _decoded(key, body)
+        before = newest.get(key)
+        if before is None or (before.generation, before.at_ms) <= (found.generation, found.at_ms):
+            newest[key] = found  # lanes write to different partitions, which are read one after the other
+    claims = {found.target: found for found in newest.values() if isinstance(found, Claim)}
+    return Claims(claims, tuple(found for found in newest.values() if isinstance(found, Repair)))
+
+
+def _decoded(key: bytes, body: Mapping[str, Any]) -> Claim | Repair:
+    try:
+        found = _claim(body) if body["kind"] == CLAIM else _repair(body)
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise NotOurs(f"unreadable record {key!r}: {error!r}") from error
+    if found.key != key:
+        raise NotOurs(f"record {key!r} holds the {body['kind']} of {found.target}")
+    return found
+
+
+def _claim(body: Mapping[str, Any]) -> Claim:
+    return Claim(
+        _partition(body["target"]),
+        _partition(body["source"]),
+        str(body["source_topic_id"]),
+        str(body["target_topic_id"]),
+        int(body["target_end"]),
+        int(body["offset"]),
+        int(body["generation"]),
+        str(body["owner"]),
+        int(body["at_ms"]),
+    )
+
+
+def _repair(body: Mapping[str, Any]) -> Repair:
+    runs = tuple((int(first), int(end)) for first, end in body["runs"])
+    if not runs or any(first >= end for first, end in runs):
+        raise ValueError(f"runs {body['runs']!r}")
+    return Repair(
+        _partition(body["target"]),
+        _partition(body["source"]),
+        runs,
+        int(body["first_target"]),
+        int(body["generation"]),
+        int(body["at_ms"]),
+    )
+
+
+def _partition(pair: Any) -> Partition:
+    topic, number = pair
+    return Partition(str(topic), int(number))

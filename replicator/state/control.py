@@ -1,0 +1,142 @@
+"""Changes a flow's control topic on the target: the I/O of `generation`. Used by `flow.setup`.
+
+Order of a change (design: each part was shown to be needed by a model, see tests/model):
+1. Initialise the control id: fences any other changer and ends its half-written transaction.
+2. Read the control topic up to its read_uncommitted end, read_committed.
+3. Write `preparing n`, unless one is half done: then finish that one.
+4. Only once a read shows `preparing n`: initialise every id of every generation that isn't closed.
+5. Write `closed` for those and `open n`, in one transaction.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from replicator.config import Flow
+from replicator.kafka import properties
+from replicator.kafka.producer import Transactions
+from replicator.model import names
+from replicator.model.errors import Fatal, Retriable, TakenOver
+from replicator.state.flow_state import FlowState
+from replicator.state.generation import Control, Generation, Kind, LaneAssignment
+
+FENCED_TOGETHER_MAX = 8  # a generation of a job has a lane for each partition, and each is a client with its start-up
+MayReplace = Callable[[Generation], None]
+
+
+class Changer:
+    """Writes the control topic. One at a time: a later one that initialises the control id fences the earlier."""
+
+    def __init__(
+        self,
+        flow: Flow,
+        state: FlowState,
+        by: str,
+        on_error: Callable[[str], None],
+        *,
+        first: bool = False,
+        seen: Control | None = None,
+    ) -> None:
+        """`by` is this process's name in the generations that it begins.
+
+        `first`: the flow has never run (see `flow.first_start`), so its control topic may be empty; otherwise an empty
+        one is the incident `control_topic_lost`. `seen`: the control topic as it was read just now.
+        """
+        self._flow, self._state, self._by, self._on_error = flow, state, by, on_error
+        self._first, self._seen = first, seen
+        self._writer: Transactions | None = None
+
+    def ensure(
+        self, assignment: LaneAssignment, listing: Mapping[str, int], may_replace: MayReplace
+    ) -> tuple[Generation, bool]:
+        """The open generation of the daemon with this cut; makes or finishes a change where needed.
+
+        Args:
+            listing: partitions by source topic; it is kept if this opens the flow for the first time.
+            may_replace: is shown an open generation that doesn't fit, and raises if it must stay.
+
+        Returns the generation and whether it was changed here.
+        """
+        control = self._seen if self._seen is not None else self._read()
+        if control.open and _fits(control.open, assignment):
+            return control.open, False
+        if control.preparing and control.preparing.by != self._by:
+            # Somebody is at it, or died; to initialise the control id would cut it short.
+            may_replace(control.preparing)
+        return self._change(assignment, listing, Kind.LIVE, may_replace, lambda found: _fits(found, assignment)), True
+
+    def begin(
+        self, kind: Kind, assignment: LaneAssignment, listing: Mapping[str, int], may_replace: MayReplace, before: int
+    ) -> Generation:
+        """A new generation, whatever is open now; arguments as of `ensure`.
+
+        `before`: the last generation that this process knows. A later one of its own is what an earlier try has made.
+        """
+        mine = lambda found: found.number > before and found.by == self._by and found.kind is kind  # noqa: E731
+        return self._change(assignment, listing, kind, may_replace, mine)
+
+    def _change(
+        self,
+        assignment: LaneAssignment,
+        listing: Mapping[str, int],
+        kind: Kind,
+        may_replace: MayReplace,
+        wanted: Callable[[Generation], bool],
+    ) -> Generation:
+        self._writer = Transactions(self._flow, properties.control_producer(self._flow), self._on_error)
+        try:
+            self._writer.fence()
+            control = self._read()
+            while not (control.open and wanted(control.open)):
+                if control.open:
+                    may_replace(control.open)
+                now_ms = int(time.time() * 1000)
+                if control.preparing is None:
+                    self._write([control.prepare(assignment, listing, now_ms, kind, self._by)])
+                    control = self._read()
+                control = self._finish(control, now_ms)
+            return control.open
+        finally:
+            self._writer.close()
+
+    def _read(self) -> Control:
+        if not self._first:
+            return self._state.control()
+        found = self._state.control_if_any()
+        if found is None:
+            raise Retriable(f"the target doesn't show {names.control_topic(self._flow.name)} yet")
+        return found
+
+    def _finish(self, control: Control, now_ms: int) -> Control:
+        if control.preparing is None:
+            raise TakenOver(f"flow {self._flow.name}: another process changed the generation at the same time")
+        with ThreadPoolExecutor(FENCED_TOGETHER_MAX) as pool:
+            list(pool.map(lambda lane: self._fence(*lane), control.to_fence()))  # raises what any of them raised
+        records = control.finish(now_ms)
+        self._write(records)  # certainly committed, and whoever else wrote has been fenced
+        for record in records:
+            control = control.apply(record)
+        return control
+
+    def _fence(self, generation: int, lane: int) -> None:
+        transactional_id = names.lane_id(self._flow.name, generation, lane)
+        fenced = Transactions(self._flow, properties.lane_producer(self._flow, transactional_id), self._on_error)
+        try:
+            fenced.fence()
+        finally:
+            fenced.close()
+
+    def _write(self, records: Sequence[Generation]) -> None:
+        if self._writer is None:
+            raise Fatal("the control topic is written before its id was initialised")
+        self._writer.begin()
+        for record in records:
+            self._writer.write(names.control_topic(self._flow.name), record.encode(), record.key, 0)
+        self._writer.flush()
+        self._writer.end()
+
+
+def _fits(found: Generation, assignment: LaneAssignment) -> bool:
+    return found.kind is Kind.LIVE and found.assignment == assignment

@@ -1,0 +1,114 @@
+"""The flow's own topics on the target: the one reader of its control topic and of its claims topic.
+
+Used by `flow.setup`, by lanes (as `lane.ports.StateReader`), by jobs and by reconcile.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+
+from replicator.config import Flow
+from replicator.kafka import offset_reader
+from replicator.kafka.topic_reader import Record, TopicReader
+from replicator.model import names
+from replicator.model.errors import Incident, Retriable
+from replicator.model.partition import Committed, Partition
+from replicator.state.claims import Claims, read_claims
+from replicator.state.envelope import NewerFormat, NotOurs
+from replicator.state.generation import BadControl, Control, fold
+
+CONFIRM_S = 1.0
+"""A broker that starts may not know a topic for a moment: only two answers, so far apart, say that it is missing."""
+
+
+class FlowState:
+    """Reads when it is asked, and keeps nothing. Used from one thread. Closing the reader is its owner's business."""
+
+    def __init__(
+        self,
+        flow: Flow,
+        reader: TopicReader,
+        *,
+        claim_partitions: int = 1,
+        pause: Callable[[float], object] = time.sleep,
+    ) -> None:
+        """`reader` is of the target; `claim_partitions`: how many partitions the claims topic has at least."""
+        self._reader, self._claim_partitions, self._pause = reader, claim_partitions, pause
+        self._flow = flow
+        self._control, self._claims = names.control_topic(flow.name), names.claims_topic(flow.name)
+
+    def control(self) -> Control:
+        """The control topic of a flow that has run, read_committed up to its read_uncommitted end.
+
+        Raises Incident: `control_topic_lost` where there is no such topic, or neither an open nor a preparing
+        generation in it; `control_topic_unreadable`; `newer_format`. Retriable, Unreachable, NotAllowed.
+        """
+        found = self.control_confirmed()
+        if found is None or not found.begun:
+            what = "doesn't exist" if found is None else "holds neither an open nor a preparing generation"
+            why = f"{self._control} {what}"
+            raise Incident("control_topic_lost", why, topic=self._control, partition=0)
+        return found
+
+    def control_confirmed(self) -> Control | None:
+        """As `control_if_any`, but None only if there is still no such topic a moment later."""
+        found = self.control_if_any()
+        if found is None:
+            self._pause(CONFIRM_S)
+            found = self.control_if_any()
+        return found
+
+    def control_if_any(self) -> Control | None:
+        """The control topic as it stands, perhaps without a generation; None where one answer says that there is no
+        such topic. Else as `control`."""
+        records = self._whole(self._control, 1)
+        if records is None:
+            return None
+        try:
+            return fold(records)
+        except NewerFormat as error:
+            raise Incident("newer_format", str(error), topic=self._control, partition=0) from error
+        except BadControl as error:
+            raise Incident("control_topic_unreadable", str(error), topic=self._control, partition=0) from error
+
+    def claims(self) -> Claims:
+        """The claims topic of a flow that has run, read like the control topic.
+
+        Raises Incident: `claims_topic_lost`, `claims_topic_unreadable`, `newer_format`. Retriable, also while the topic
+        shows fewer partitions than its lanes need; Unreachable, NotAllowed.
+        """
+        found = self.claims_if_any()
+        if found is None:
+            self._pause(CONFIRM_S)
+            found = self.claims_if_any()
+        if found is None:
+            raise Incident("claims_topic_lost", f"{self._claims} doesn't exist", topic=self._claims)
+        return found
+
+    def claims_if_any(self) -> Claims | None:
+        """The claims topic as it stands; None where one answer says that there is no such topic. Else as `claims`."""
+        records = self._whole(self._claims, self._claim_partitions)
+        if records is None:
+            return None
+        try:
+            return read_claims(records)
+        except NewerFormat as error:
+            raise Incident("newer_format", str(error), topic=self._claims) from error
+        except NotOurs as error:
+            raise Incident("claims_topic_unreadable", str(error), topic=self._claims) from error
+
+    def last_positions(self, partitions: Collection[Partition]) -> dict[Partition, Committed | None]:
+        """Committed positions by target partition as they are, whatever transaction is open over them.
+
+        Tells who owned them; nothing is ever copied from these. Raises Retriable, Unreachable, NotAllowed.
+        """
+        return offset_reader.positions(self._flow, partitions, stable=False)
+
+    def _whole(self, topic: str, partitions_min: int) -> list[Record] | None:
+        count = self._reader.partition_count(topic)
+        if not count:
+            return None
+        if count < partitions_min:  # a claim that isn't seen would make a lost position look like a new partition
+            raise Retriable(f"{topic} has {count} partitions, not {partitions_min}")
+        return self._reader.whole(topic, range(count))

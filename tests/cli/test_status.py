@@ -1,0 +1,44 @@
+"""What `status` shows on a terminal of 80 columns."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from cli.commands.status import _show
+from replicator.inspect.status import FlowStatus, PartitionStatus
+
+NOW_MS = 1_800_000_000_000
+LARGE = 9_999_999_999
+
+
+def row(topic: str, partition: int, **facts: object) -> PartitionStatus:
+    return PartitionStatus(source_topic=topic, partition=partition, target_topic=f"west.{topic}", **facts)  # type: ignore[arg-type]
+
+
+def shown(*rows: PartitionStatus, incident: str = "") -> list[str]:
+    said = io.StringIO()
+    flow = FlowStatus("orders", "east", "west", "exactly_once", rows, incident)
+    _show(Console(width=80, file=said), flow, NOW_MS)
+    return said.getvalue().splitlines()
+
+
+def test_the_state_is_whole_however_large_the_numbers_are() -> None:
+    large = {"position": LARGE, "source_end": LARGE, "lag_records": 99_999_999, "lag_seconds": 99_999.9}
+    lines = shown(
+        row("payments.card-transactions", 0, **large, last_commit_ms=NOW_MS - 3 * 3_600_000, state="source_truncated"),
+        row("payments.card-transactions", 999, last_commit_ms=NOW_MS, state="in_sync"),
+        row("gone", -1, state="topic_missing"),
+    )
+    assert max(map(len, lines)) <= 80, lines
+    assert lines[2] == "payments.card-transactions → west.payments.card-transactions"
+    assert lines[3].split() == ["0", str(LARGE), str(LARGE), "99999999", "99999.9", "3", "h", "ago", "source_truncated"]
+    assert lines[4].split() == ["999", "-", "-", "-", "-", "0", "s", "ago", "in_sync"]
+    assert lines[6].split()[-1] == "topic_missing"
+
+
+def test_an_incident_of_the_whole_flow_is_told_with_its_advice() -> None:
+    lines = shown(row("t", 0, state="in_sync"), incident="control_topic_lost")
+    assert "the flow can't start: control_topic_lost" in " ".join(lines)
+    assert "new flow name" in " ".join(lines)

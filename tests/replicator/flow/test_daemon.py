@@ -1,0 +1,227 @@
+"""The process: signals, flows that are started again, and the exit code."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn, cast
+
+import pytest
+from structlog.testing import capture_logs
+
+from replicator.config import load_text
+from replicator.flow import daemon as module
+from replicator.flow.daemon import SIGNALS, Daemon
+from replicator.flow.worker import Parts
+from replicator.model.errors import Incident, TakenOver, Unreachable
+
+Attempt = Callable[["Script"], int]
+
+
+class Left(BaseException):
+    """The process has left with this code."""
+
+
+class Script:
+    """Stands in for FlowWorker: does what the next attempt of its flow says."""
+
+    attempts: dict[str, list[Attempt]] = {}  # noqa: RUF012 - set by each test
+
+    def __init__(self, flow: Any, config: Any, parts: Parts, log: Any, *, take_over: bool) -> None:
+        self.name = flow.name
+        self.asked = threading.Event()
+        self._told: Callable[[], None] | None = None
+
+    def lanes_started(self) -> None:
+        told, self._told = self._told, None
+        if told is not None:
+            told()
+
+    def stop(self) -> None:
+        self.asked.set()
+
+    def run(self, lanes_started: Callable[[], None]) -> int:
+        self._told = lanes_started
+        return self.attempts[self.name].pop(0)(self)
+
+
+def copies(script: Script) -> int:
+    """Runs until asked to stop."""
+    script.lanes_started()
+    assert script.asked.wait(10)
+    return 0
+
+
+def hangs(script: Script) -> int:
+    script.lanes_started()
+    time.sleep(3)
+    return 0
+
+
+def connects(script: Script) -> int:
+    """Never gets to its lanes."""
+    time.sleep(3)
+    return 0
+
+
+def raises(error: BaseException) -> Attempt:
+    def attempt(script: Script) -> int:
+        raise error
+
+    return attempt
+
+
+def signals(number: int, then: Attempt = copies) -> Attempt:
+    """Sends the process a signal once it copies."""
+
+    def attempt(script: Script) -> int:
+        script.lanes_started()
+        os.kill(os.getpid(), number)
+        return then(script)
+
+    return attempt
+
+
+@pytest.fixture(autouse=True)
+def _handlers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    monkeypatch.setattr(module, "FlowWorker", Script)
+    monkeypatch.setattr(gc, "freeze", lambda: None)
+    monkeypatch.setattr(gc, "set_threshold", lambda *of: None)
+    monkeypatch.setattr(threading, "excepthook", lambda args: None)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def run(stop_timeout_ms: int = 10_000, **attempts: list[Attempt]) -> tuple[int, list[dict[str, Any]]]:
+    """The exit code of a process with these flows, and its log. Flows look for topics every 100 ms."""
+    limits = f"limits: {{stop_timeout_ms: {stop_timeout_ms}, discovery_interval_ms: 100}}"
+    flows = "\n".join(f"  {name}: {{source: a, target: b, topics: [{name}], {limits}}}" for name in attempts)
+    config = load_text(
+        f"""\
+clusters:
+  a: {{properties: {{bootstrap.servers: "a:1"}}}}
+  b: {{properties: {{bootstrap.servers: "b:1"}}}}
+flows:
+{flows}
+""",
+        env={},
+    )
+    Script.attempts = {name: list(each) for name, each in attempts.items()}
+
+    def leave(code: int) -> NoReturn:
+        raise Left(code)
+
+    with capture_logs() as logs:
+        made = Daemon(config, list(config.flows.values()), lambda log: cast(Parts, None), leave=leave)
+        try:
+            return made.run(), cast(list[dict[str, Any]], logs)
+        except Left as left:
+            return left.args[0], cast(list[dict[str, Any]], logs)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_each_signal_stops_cleanly(number: signal.Signals) -> None:
+    code, logs = run(f=[signals(number)])
+    assert code == 0
+    assert [entry["event"] for entry in logs] == ["stopped"]
+
+
+def test_a_signal_that_comes_when_all_is_done_leaves_the_exit_code() -> None:
+    """At its end Python restores the default of each handler that is a function, and the default kills."""
+    run(f=[lambda script: Incident.exit_code])
+    assert {signal.getsignal(number) for number in SIGNALS} == {signal.SIG_IGN}
+
+
+def test_a_hang_up_that_was_ignored_at_the_start_stays_ignored() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    def then(script: Script) -> int:
+        assert not script.asked.wait(0.2)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return copies(script)
+
+    assert run(f=[signals(signal.SIGHUP, then)])[0] == 0
+
+
+def test_a_signal_that_is_delivered_twice_is_one_request() -> None:
+    def then(script: Script) -> int:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return copies(script)
+
+    assert run(f=[signals(signal.SIGTERM, then)])[0] == 0
+
+
+def test_a_second_signal_leaves_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SAME_SIGNAL_S", 0.0)
+
+    def then(script: Script) -> int:
+        assert script.asked.wait(10)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return hangs(script)
+
+    assert run(f=[signals(signal.SIGTERM, then)])[0] == 128 + signal.SIGTERM
+
+
+def test_the_process_is_gone_in_time_whatever_hangs() -> None:
+    began_s = time.monotonic()
+    code, logs = run(stop_timeout_ms=500, f=[signals(signal.SIGTERM, hangs)])
+    assert time.monotonic() - began_s < 0.5 + 0.2  # until the signal is sent
+    assert code == 3, "something was not finished"
+    assert logs[-1]["flows"] == {"f": 3}
+
+
+def test_before_lanes_have_started_there_is_nothing_to_finish() -> None:
+    def attempt(script: Script) -> int:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return connects(script)
+
+    began_s = time.monotonic()
+    assert run(f=[attempt])[0] == 0
+    assert time.monotonic() - began_s < 1
+
+
+def test_a_flow_that_connects_is_not_waited_for_once_the_others_are_finished() -> None:
+    began_s = time.monotonic()
+    assert run(f=[signals(signal.SIGTERM)], g=[connects])[0] == 0
+    assert time.monotonic() - began_s < 1
+
+
+@pytest.mark.parametrize("error", [Unreachable("away"), Incident("target_not_empty", "there")])
+def test_a_flow_that_ended_is_started_again_while_another_copies(error: Exception) -> None:
+    back = signals(signal.SIGTERM)
+    code, logs = run(f=[copies], g=[raises(error), raises(error), back])
+    assert code == 0
+    told = [entry["log_level"] for entry in logs if entry["event"] == "flow_ended"]
+    assert told == ["error", "debug"], "the same cause is told once"
+    assert [entry["flow"] for entry in logs if entry["event"] == "flow_started_again"] == ["g"]
+
+
+def test_a_flow_that_was_taken_over_is_not_started_again() -> None:
+    def attempt(script: Script) -> int:
+        script.lanes_started()
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM)).start()
+        return copies(script)
+
+    code, logs = run(f=[attempt], g=[raises(TakenOver("by another"))])
+    assert code == 5
+    assert "flow_started_again" not in [entry["event"] for entry in logs]
+
+
+def test_when_all_flows_have_ended_the_process_leaves_with_the_worst_code() -> None:
+    code, logs = run(f=[raises(Unreachable("away"))], g=[raises(Incident("target_not_empty", "there"))])
+    assert code == 4
+    told = next(entry for entry in logs if entry["event"] == "incident")
+    assert told["advice"]
+    assert logs[-1]["flows"] == {"f": 3, "g": 4}
+
+
+def test_a_bug_ends_the_process() -> None:
+    code, logs = run(f=[copies], g=[raises(ValueError("a bug"))])
+    assert code == 70
+    assert "bug" in [entry["event"] for entry in logs]

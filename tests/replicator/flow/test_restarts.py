@@ -1,0 +1,99 @@
+"""Which flows are started again, and when the process leaves: the table, and the rules around it."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from replicator.flow.restarts import TRANSITIONS, FlowEvent, Restarts, Stage, worst
+
+
+def two() -> Restarts:
+    return Restarts({"a": 10.0, "b": 20.0})
+
+
+def alive(*names: str) -> Restarts:
+    made = two()
+    for name in names:
+        made.lanes_started(name)
+    return made
+
+
+@pytest.mark.parametrize("code", [2, 3, 4])
+def test_a_flow_that_ended_is_started_again_at_its_discovery_interval_while_another_is_alive(code: int) -> None:
+    made = alive("a", "b")
+    made.ended("a", code, 100.0)
+    assert made.exit_code() is None
+    assert made.next_due_s() == 110.0
+    assert made.due(109.9) == []
+    assert made.due(110.0) == ["a"]
+    assert made.stage("a") is Stage.STARTING
+    assert made.due(111.0) == [], "once"
+    made.ended("a", code, 112.0)
+    assert made.due(122.0) == ["a"]
+
+
+@pytest.mark.parametrize("code", [0, 5])
+def test_after_a_clean_stop_or_being_taken_over_a_flow_is_over(code: int) -> None:
+    made = alive("a", "b")
+    made.ended("a", code, 0.0)
+    assert made.stage("a") is Stage.OVER
+    assert made.next_due_s() is None
+    assert made.due(1e9) == []
+
+
+def test_a_bug_stops_the_process() -> None:
+    made = alive("a", "b")
+    made.ended("a", 70, 0.0)
+    assert made.stopping
+    made.ended("b", 0, 1.0)
+    assert made.exit_code() == 70
+
+
+def test_when_none_is_alive_the_process_leaves_with_the_worst_code() -> None:
+    made = alive("a", "b")
+    made.ended("a", 3, 0.0)
+    made.ended("b", 4, 1.0)
+    assert made.next_due_s() is None
+    assert made.due(1e9) == []
+    assert made.exit_code() == 4
+
+
+def test_a_flow_that_is_starting_is_waited_for_but_keeps_nobody_alive() -> None:
+    made = two()
+    made.ended("a", 3, 0.0)
+    assert made.exit_code() is None
+    assert made.due(1e9) == []
+    made.lanes_started("b")
+    assert made.due(1e9) == ["a"]
+
+
+def test_nothing_is_started_again_once_the_process_was_asked_to_stop() -> None:
+    made = alive("a", "b")
+    made.ended("a", 4, 0.0)
+    made.stop()
+    assert made.next_due_s() is None
+    assert made.due(1e9) == []
+    made.ended("b", 0, 1.0)
+    assert made.exit_code() == 4
+
+
+def test_steps_outside_the_table_are_refused() -> None:
+    for stage, event in itertools.product(Stage, FlowEvent):
+        assert ((stage, event) in TRANSITIONS) == (
+            (stage in (Stage.STARTING, Stage.ALIVE) and event in (FlowEvent.ENDED_PASSING, FlowEvent.ENDED_FOR_GOOD))
+            or (stage is Stage.STARTING and event is FlowEvent.LANES_STARTED)
+            or (stage is Stage.ENDED and event is FlowEvent.DUE)
+        )
+    made = alive("a")
+    made.ended("a", 5, 0.0)
+    with pytest.raises(KeyError):
+        made.lanes_started("a")
+
+
+def test_the_worst_code_is_the_one_to_see_first() -> None:
+    assert worst([]) == 0
+    assert worst([0, 2, 3]) == 3
+    assert worst([5, 3, 4]) == 4
+    assert worst([4, 70, 5]) == 70

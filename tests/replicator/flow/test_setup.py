@@ -1,0 +1,250 @@
+"""Listing, first start, target topics and routes of a flow, on clusters made of dictionaries."""
+
+from __future__ import annotations
+
+import pytest
+
+from replicator.kafka.admin import TopicInfo
+from replicator.model.errors import Incident, NotAllowed, Retriable, Unreachable
+from replicator.model.partition import Partition
+from replicator.state.claims import Claims
+from replicator.state.generation import Control, LaneAssignment
+from tests.replicator.flow.fakes import (
+    CLAIMS,
+    CONTROL,
+    FakePlane,
+    claim,
+    config,
+    flow,
+    opened,
+    run_before,
+    setup_of,
+    topic,
+)
+
+DENIED = NotAllowed("cluster 'a': the user needs Describe on topic 't1'")
+
+
+def plane(*names: str, settings: str = "", topics: str = '["^t.*"]') -> FakePlane:
+    return FakePlane(flow(settings, topics), {name: topic(name) for name in names or ("t1", "t2")})
+
+
+def states(made: FakePlane) -> dict[str, str]:
+    """What keeps each partition back, by source partition; nothing for those that are copied."""
+    setup = setup_of(made)
+    routes = setup.routes(setup.begin()).routes
+    return {str(at): route.stopped.name if route.stopped else route.waiting for at, route in routes.items()}
+
+
+def test_a_new_flow_makes_its_control_topic_first() -> None:
+    made = plane()
+    setup_of(made).begin()
+    assert made.created == [CONTROL, CLAIMS]
+
+
+def test_the_control_topic_is_asked_for_last_before_a_first_start() -> None:
+    made = plane()
+    setup_of(made).begin()
+    assert made.state.asked[-1] == "control"
+    assert set(made.state.asked[:-1]) == {"control", "claims", "positions"}
+
+
+@pytest.mark.parametrize("control", [None, Control()])
+@pytest.mark.parametrize(("claimed", "positions"), [(True, False), (False, True)])
+def test_a_lost_control_topic_is_not_made_again(control: Control | None, claimed: bool, positions: bool) -> None:
+    made = plane()
+    made.state.control_topic, made.positions = control, positions
+    made.state.claims_topic = Claims({Partition("a.t1", 0): claim("t1")} if claimed else {}, ())
+    with pytest.raises(Incident, match="control_topic_lost"):
+        setup_of(made).begin()
+    assert made.created == [], "nothing is created"
+
+
+def test_an_empty_control_topic_of_a_new_flow_is_used() -> None:
+    made = plane()
+    made.state.control_topic = Control()
+    made.target[CONTROL] = TopicInfo(CONTROL, "c", 1, {"cleanup.policy": "compact"})
+    setup_of(made).begin()
+    assert made.created == [CLAIMS]
+
+
+def test_a_control_topic_that_somebody_else_made_is_refused() -> None:
+    made = plane()
+    made.state.control_topic = Control()
+    made.target[CONTROL] = TopicInfo(CONTROL, "c", 1, {"cleanup.policy": "delete"})
+    with pytest.raises(Incident, match="control_topic_unfit"):
+        setup_of(made).begin()
+
+
+def test_the_claims_topic_of_a_flow_that_has_run_is_not_made_again() -> None:
+    made = run_before(plane())
+    made.state.claims_topic = None
+    with pytest.raises(Incident, match="claims_topic_lost"):
+        setup_of(made).begin()
+    assert CLAIMS not in made.created
+
+
+def test_the_claims_topic_grows_with_the_lanes() -> None:
+    made = run_before(plane(settings="lanes: 3"))
+    made.target[CLAIMS] = TopicInfo(CLAIMS, "m", 1, {"cleanup.policy": "compact"})
+    setup_of(made).begin()
+    assert made.target[CLAIMS].partitions == 3
+
+
+def test_a_new_flow_does_not_start_without_a_topic_that_it_names() -> None:
+    made = plane("t1", topics="[t1, t2]")
+    with pytest.raises(Incident, match="unknown_source_topic"):
+        setup_of(made).begin()
+    assert made.created == []
+    made = run_before(plane("t1", topics="[t1, t2]"))
+    listing = setup_of(made).begin()
+    assert [(it.name, it.topic) for it in listing.missing] == [("unknown_source_topic", "t2")]
+    assert list(listing.topics) == ["t1"], "the others go on"
+
+
+def test_target_topics_are_made_and_routes_carry_their_ids() -> None:
+    made = plane()
+    setup = setup_of(made)
+    routing = setup.routes(setup.begin())
+    assert made.created == [CONTROL, CLAIMS, "a.t1", "a.t2"]
+    assert len(routing.routes) == 4
+    route = routing.routes[Partition("t2", 1)]
+    assert (route.target, route.target_topic_id, route.stopped, route.waiting) == (("a.t2", 1), "id-a.t2", None, "")
+
+
+def test_many_topics_take_few_requests() -> None:
+    made = plane(*(f"t{number}" for number in range(500)))
+    setup = setup_of(made)
+    listing = setup.begin()
+    before = made.requests
+    assert len(setup.routes(listing).routes) == 1000
+    assert made.requests - before <= 3
+
+
+def test_one_topic_never_hides_another() -> None:
+    made = run_before(plane("t1", "t2", "t3", "t4", "t5", "t6"), claim("t2"))
+    made.target["a.t1"] = topic("a.t1", 1)
+    made.target["a.t3"] = topic("a.t3", message_timestamp_type="LogAppendTime")
+    made.denied_configs["t4"] = DENIED
+    made.refused["a.t5"] = Incident("refused_by_cluster", "INVALID_REPLICATION_FACTOR")
+    assert states(made) == {
+        **dict.fromkeys(("t1[0]", "t1[1]"), "target_topic_too_small"),
+        **dict.fromkeys(("t2[0]", "t2[1]"), "target_topic_deleted"),
+        **dict.fromkeys(("t3[0]", "t3[1]"), "target_rewrites_timestamps"),
+        **dict.fromkeys(("t4[0]", "t4[1]"), str(DENIED)),
+        **dict.fromkeys(("t5[0]", "t5[1]"), "refused_by_cluster"),
+        **dict.fromkeys(("t6[0]", "t6[1]"), ""),
+    }
+    assert made.created == ["a.t6"]
+
+
+def test_a_right_to_create_that_is_missing_makes_the_topic_wait() -> None:
+    made = plane()
+    made.refused["a.t1"] = NotAllowed("needs Create on topic 'a.t1'")
+    found = states(made)
+    assert (found["t1[0]"], found["t2[0]"]) == ("needs Create on topic 'a.t1'", "")
+
+
+def test_a_right_to_grow_that_is_missing_holds_back_the_new_partitions_only() -> None:
+    made = run_before(plane("t1"), claim("t1"))
+    made.target["a.t1"] = topic("a.t1", 1)
+    made.refused["a.t1"] = NotAllowed("needs Alter")
+    assert states(made) == {"t1[0]": "", "t1[1]": "needs Alter"}
+
+
+def test_a_topic_of_the_flow_grows() -> None:
+    made = run_before(plane("t1"), claim("t1"))
+    made.target["a.t1"] = topic("a.t1", 1)
+    assert states(made) == {"t1[0]": "", "t1[1]": ""}
+    assert made.grown == ["a.t1"]
+
+
+def test_a_topic_that_may_not_be_seen_any_more_waits_and_is_not_taken_for_deleted() -> None:
+    made = run_before(plane("t1", "t2"))
+    setup = setup_of(made)
+    before = setup.routes(setup.begin()).routes
+    made.denied["t1"] = DENIED
+    now = setup.routes(setup.listing()).routes
+    assert now.keys() == before.keys()
+    assert {route.waiting for at, route in now.items() if at.topic == "t1"} == {str(DENIED)}
+    assert {route.waiting for at, route in now.items() if at.topic == "t2"} == {""}
+    del made.denied["t1"]
+    assert setup.routes(setup.listing()).routes == before
+
+
+def test_a_topic_that_may_not_be_seen_at_the_start_is_known_by_its_claims() -> None:
+    made = run_before(plane("t1", "t2"), claim("t1"), claim("t1", 1))
+    made.target |= {"a.t1": topic("a.t1"), "a.t2": topic("a.t2")}
+    made.denied["t1"] = DENIED
+    assert states(made) == {"t1[0]": str(DENIED), "t1[1]": str(DENIED), "t2[0]": "", "t2[1]": ""}
+
+
+def test_a_topic_that_is_deleted_has_no_routes() -> None:
+    made = run_before(plane("t1", "t2"))
+    setup = setup_of(made)
+    setup.routes(setup.begin())
+    del made.source["t1"]
+    assert {at.topic for at in setup.routes(setup.listing()).routes} == {"t2"}
+
+
+def test_a_conflict_stops_its_topics_only() -> None:
+    more = '  g: {source: a, target: b, topics: ["^.+2"], rename: "a.{topic}"}'
+    whole = config("rename: 'a.{topic}'", more=more)
+    made = run_before(FakePlane(whole.flows["g"], {"t2": topic("t2"), "u2": topic("u2")}))
+    setup = setup_of(made, whole)
+    setup._cluster_ids = {"a": "ca", "b": "cb"}
+    listing = setup.listing()
+    assert list(listing.conflicts) == ["t2"]
+    assert "as flow 'f' would" in listing.conflicts["t2"]
+    routes = setup.routes(listing).routes
+    assert {at.topic: route.stopped and route.stopped.name for at, route in routes.items()} == {
+        "t2": "flows_in_conflict",
+        "u2": None,
+    }
+    assert made.created == ["a.u2"]
+
+
+def test_sizes_are_those_of_the_targets_that_are_copied_to() -> None:
+    made = plane("t1", "t2", "t3")
+    made.target["a.t2"] = topic("a.t2", max_message_bytes="5000")
+    made.target["a.t3"] = topic("a.t3", max_message_bytes="10", message_timestamp_type="LogAppendTime")
+    setup = setup_of(made)
+    routing = setup.routes(setup.begin())
+    assert routing.sizes(routing.routes.values()) == [5000, 1048588]
+
+
+def test_a_generation_that_is_not_open_ends_the_flow() -> None:
+    made = run_before(plane())
+    setup = setup_of(made)
+    setup.begin()
+    setup.check_generation(1, LaneAssignment(1))
+    made.state.control_topic = None
+    with pytest.raises(Incident, match="control_topic_lost"):
+        setup.check_generation(1, LaneAssignment(1))
+
+
+def test_only_the_topics_of_the_first_listing_are_wanted_where_new_ones_are_ignored() -> None:
+    made = plane(settings="new_topics: ignore")
+    setup = setup_of(made)
+    listing = setup.wanted(setup.begin(), {"t1": 2})
+    assert list(listing.topics) == ["t1"]
+
+
+@pytest.mark.parametrize("error", [Unreachable("away"), Retriable("no leader")])
+def test_what_may_pass_is_raised_once_somebody_asks_to_stop(error: Exception) -> None:
+    made = plane()
+    made.fails = error  # type: ignore[assignment]
+    with pytest.raises(type(error)):
+        setup_of(made).begin()
+
+
+def test_the_control_topic_read_at_the_start_is_not_read_again_for_the_generation() -> None:
+    made = run_before(plane())
+    setup = setup_of(made)
+    listing = setup.begin()
+    asked = len(made.state.asked)
+    generation, changed = setup.change(
+        lambda changer: changer.ensure(LaneAssignment(1), listing.partitions, lambda found: None)
+    )
+    assert (generation, changed) == (opened(1, listing.partitions).open, False)
+    assert len(made.state.asked) == asked

@@ -1,0 +1,172 @@
+"""What becomes of one topic, decided from what both clusters say of it and from its claims."""
+
+from __future__ import annotations
+
+import pytest
+
+from replicator.flow.topic_rules import (
+    COPIED_CONFIGS,
+    Growth,
+    Listed,
+    TopicVerdict,
+    judge_topic,
+    needs_claims,
+    target_configs,
+    topic_routes,
+)
+from replicator.flow.topics import check_control_topic
+from replicator.kafka.admin import TopicInfo, TopicSpec
+from replicator.model.errors import Incident, NotAllowed
+from replicator.state.claims import Claim
+from tests.replicator.flow.fakes import claim, flow, topic
+
+EVERYTHING = {
+    **dict.fromkeys(COPIED_CONFIGS, "1"),
+    "message.timestamp.type": "CreateTime",
+    "min.insync.replicas": "2",
+    "follower.replication.throttled.replicas": "*",
+    "unclean.leader.election.enable": "true",
+}
+DENIED = NotAllowed("cluster 'b': the user needs Describe on topic 'a.t1'")
+
+
+def verdict(
+    settings: str = "",
+    *,
+    source: TopicInfo | None = None,
+    denied: NotAllowed | None = None,
+    target: Listed | None = None,
+    claims: tuple[Claim, ...] = (),
+    conflict: str = "",
+) -> TopicVerdict:
+    return judge_topic(flow(settings), source or topic("t1"), denied, target or Listed(), claims, conflict)
+
+
+def name_of(incident: Incident | None) -> str:
+    assert incident is not None
+    assert incident.topic == "t1", "the offsets that lanes put beside it are those of the source"
+    return incident.name
+
+
+def test_exactly_the_configs_that_decide_what_readers_find_are_copied() -> None:
+    copied = target_configs(flow(), EVERYTHING)
+    assert copied == {key: EVERYTHING[key] for key in COPIED_CONFIGS}
+    assert "min.insync.replicas" not in copied
+
+
+def test_more_configs_are_copied_when_asked_for() -> None:
+    copied = target_configs(flow("topic_configs: {extra: [min.insync.replicas, no.such]}"), EVERYTHING)
+    assert copied["min.insync.replicas"] == "2"
+    assert "no.such" not in copied
+
+
+def test_times_of_a_log_append_time_source_are_kept_unless_the_flow_says_otherwise() -> None:
+    source = {**EVERYTHING, "message.timestamp.type": "LogAppendTime"}
+    assert target_configs(flow(), source)["message.timestamp.type"] == "CreateTime"
+    asked = flow("topic_configs: {extra: [message.timestamp.type]}")
+    assert target_configs(asked, source)["message.timestamp.type"] == "LogAppendTime"
+
+
+def test_the_one_bound_of_old_brokers_becomes_both() -> None:
+    copied = target_configs(flow(), {"message.timestamp.difference.max.ms": "77"})
+    assert copied == {"message.timestamp.before.max.ms": "77", "message.timestamp.after.max.ms": "77"}
+
+
+def test_a_missing_topic_is_created_like_its_source() -> None:
+    source = TopicInfo("t1", "id", 4, {"retention.ms": "5"})
+    wanted = verdict("topic_configs: {replication_factor: 3}", source=source)
+    assert wanted == TopicVerdict(create=TopicSpec("a.t1", 4, 3, {"retention.ms": "5"}))
+
+
+@pytest.mark.parametrize("partitions", [2, 3])
+def test_enough_partitions_are_left_alone(partitions: int) -> None:
+    assert verdict(target=Listed(topic("a.t1", partitions))) == TopicVerdict()
+
+
+def test_nothing_is_created_over_a_claim() -> None:
+    assert name_of(verdict(claims=(claim("t1", 1),)).stopped) == "target_topic_deleted"
+    assert verdict(claims=(claim("t1", 1),)).create is None
+
+
+def test_the_flows_own_topics_grow() -> None:
+    found = verdict(target=Listed(topic("a.t1", 1)), claims=(claim("t1"),))
+    assert found == TopicVerdict(grow=Growth("a.t1", 1, 2))
+
+
+def test_a_foreign_topic_with_fewer_partitions_is_refused() -> None:
+    assert name_of(verdict(target=Listed(topic("a.t1", 1))).stopped) == "target_topic_too_small"
+
+
+def test_a_recreated_topic_does_not_grow_and_its_partitions_are_left_to_the_lane() -> None:
+    found = verdict(target=Listed(topic("a.t1", 1, "new")), claims=(claim("t1"), claim("t1", 1)))
+    assert found.grow is None
+    assert found.stopped is None
+    assert name_of(found.stopped_beyond) == "target_topic_recreated"
+    routes = topic_routes(flow(), topic("t1"), topic("a.t1", 1, "new"), found)
+    assert [(route.stopped and route.stopped.name, route.target_topic_id) for route in routes] == [
+        (None, "new"),
+        ("target_topic_recreated", ""),
+    ]
+
+
+def test_a_flow_may_stop_for_added_partitions() -> None:
+    found = verdict("new_partitions: stop", target=Listed(topic("a.t1", 1)), claims=(claim("t1"),))
+    assert name_of(found.stopped) == "source_partitions_added"
+    grown = verdict("new_partitions: stop", target=Listed(topic("a.t1", 2)), claims=(claim("t1"),))
+    assert grown == TopicVerdict(), "whoever adds them at the target has decided"
+
+
+def test_a_target_that_stamps_its_own_times_is_refused_unless_asked_for() -> None:
+    stamping = Listed(topic("a.t1", message_timestamp_type="LogAppendTime"))
+    assert name_of(verdict(target=stamping).stopped) == "target_rewrites_timestamps"
+    assert verdict("topic_configs: {extra: [message.timestamp.type]}", target=stamping) == TopicVerdict()
+
+
+@pytest.mark.parametrize("bound", ["message_timestamp_before_max_ms", "message_timestamp_after_max_ms"])
+def test_a_target_with_tighter_timestamp_bounds_is_refused(bound: str) -> None:
+    tight = verdict(target=Listed(topic("a.t1", 2, "", **{bound: "3599999"})))
+    assert name_of(tight.stopped) == "target_timestamp_bounds"
+    assert verdict(target=Listed(topic("a.t1", message_timestamp_after_max_ms="3600001"))) == TopicVerdict()
+
+
+def test_the_bound_of_old_brokers_counts_on_either_side() -> None:
+    old = Listed(TopicInfo("a.t1", "id", 2, {"message.timestamp.difference.max.ms": "3600000"}))
+    assert name_of(verdict(target=old).stopped) == "target_timestamp_bounds"
+    both_old = TopicInfo("t1", "id", 2, {"message.timestamp.difference.max.ms": "3600000"})
+    assert verdict(source=both_old, target=old) == TopicVerdict()
+
+
+@pytest.mark.parametrize("target", [Listed(None, DENIED), Listed(topic("a.t1"), DENIED)])
+def test_a_missing_right_makes_the_topic_wait(target: Listed) -> None:
+    assert verdict(target=target) == TopicVerdict(waiting=str(DENIED))
+
+
+def test_a_missing_right_at_the_source_creates_nothing() -> None:
+    assert verdict(denied=DENIED) == TopicVerdict(waiting=str(DENIED))
+
+
+def test_a_conflict_stops_the_topic_before_anything_else() -> None:
+    found = verdict(conflict="would feed itself", denied=DENIED)
+    assert name_of(found.stopped) == "flows_in_conflict"
+
+
+def test_claims_are_asked_for_only_where_something_would_be_created() -> None:
+    assert needs_claims(topic("t1"), Listed())
+    assert needs_claims(topic("t1"), Listed(topic("a.t1", 1)))
+    assert not needs_claims(topic("t1"), Listed(topic("a.t1")))
+    assert not needs_claims(topic("t1"), Listed(None, DENIED))
+
+
+def test_routes_carry_ids_and_what_keeps_them_back() -> None:
+    routes = topic_routes(flow(), topic("t1"), topic("a.t1", 1), TopicVerdict(waiting_beyond="needs Alter"))
+    assert [(r.source, r.target, r.source_topic_id, r.target_topic_id, r.waiting) for r in routes] == [
+        (("t1", 0), ("a.t1", 0), "id-t1", "id-a.t1", ""),
+        (("t1", 1), ("a.t1", 1), "id-t1", "", "needs Alter"),
+    ]
+
+
+@pytest.mark.parametrize(("partitions", "policy"), [(2, "compact"), (1, "delete"), (1, "compact,delete"), (1, "")])
+def test_a_control_topic_that_could_lose_a_generation_is_refused(partitions: int, policy: str) -> None:
+    with pytest.raises(Incident, match="control_topic_unfit"):
+        check_control_topic(TopicInfo("__eos.f.control", "id", partitions, {"cleanup.policy": policy}))
+    check_control_topic(TopicInfo("__eos.f.control", "id", 1, {"cleanup.policy": "compact"}))

@@ -1,0 +1,60 @@
+"""Limits that don't fit, found before the flow runs."""
+
+from __future__ import annotations
+
+from replicator.config import Flow, load_text
+from replicator.inspect.planning import Finding, FlowPlan, limit_faults, size_warnings
+from replicator.kafka.admin import TopicInfo
+
+BROKER = {"transaction.max.timeout.ms": "900000", "offsets.retention.minutes": "10080"}
+
+
+def flow(limits: str = "") -> Flow:
+    text = f"""\
+clusters:
+  a: {{properties: {{bootstrap.servers: "a:1"}}}}
+  b: {{properties: {{bootstrap.servers: "b:1"}}}}
+flows:
+  f: {{source: a, target: b, topics: [t], limits: {{{limits}}}}}
+"""
+    return load_text(text, env={}).flows["f"]
+
+
+def topic(name: str, max_bytes: int) -> TopicInfo:
+    return TopicInfo(name, "id", 1, {"max.message.bytes": str(max_bytes)})
+
+
+def test_defaults_fit_a_default_broker() -> None:
+    assert list(limit_faults(flow(), BROKER)) == []
+    assert list(size_warnings(flow(), {"t": topic("t", 1_048_588)}, {"a.t": topic("a.t", 1_048_588)})) == []
+
+
+def test_unknown_limits_are_no_faults() -> None:
+    assert list(limit_faults(flow("transaction_timeout_ms: 900001"), {})) == []
+
+
+def test_a_transaction_timeout_above_the_brokers() -> None:
+    assert list(limit_faults(flow("transaction_timeout_ms: 900000"), BROKER)) == []
+    (fault,) = limit_faults(flow("transaction_timeout_ms: 900001"), BROKER)
+    assert fault.startswith("limits.transaction_timeout_ms is 900001, the target allows 900000")
+
+
+def test_positions_that_would_expire_between_commits() -> None:
+    assert list(limit_faults(flow("recommit_interval_ms: 1800000"), {"offsets.retention.minutes": "60"})) == []
+    (fault,) = limit_faults(flow("recommit_interval_ms: 1800001"), {"offsets.retention.minutes": "60"})
+    assert "forgets positions after 60 minutes" in fault
+
+
+def test_records_larger_than_the_target_takes() -> None:
+    assert list(size_warnings(flow("record_bytes_max: 5000"), {"t": topic("t", 5001)}, {})) == []
+    (fault,) = size_warnings(flow(), {"t": topic("t", 5001)}, {"a.t": topic("a.t", 5000)})
+    assert "target topic 'a.t' takes 5000 bytes, source topic 't' 5001" in fault
+
+
+def test_the_plans_exit_code_is_that_of_the_worst_error() -> None:
+    plan = FlowPlan("f", "a", "b")
+    plan.findings.append(Finding("warning", "limit", "", 4))
+    assert plan.exit_code() == 0
+    for code in (2, 3, 4):
+        plan.findings.append(Finding("error", "cluster", "", code))
+        assert plan.exit_code() == code

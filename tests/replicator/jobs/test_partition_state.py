@@ -1,0 +1,84 @@
+"""Where partitions without a position begin, and what a task takes to another process."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from replicator.jobs.partition_state import PartitionOffsets, existing_targets, first_offsets, offsets_at, owners
+from replicator.jobs.range_copy import RangeTask, in_bulk
+from replicator.kafka.admin import TopicInfo
+from replicator.lane.start import offsets_of_time
+from replicator.model.checkpoint import NOBODY, Evidence
+from replicator.model.errors import NotAllowed
+from replicator.model.partition import Partition
+from replicator.state.generation import Control, Generation, Phase
+from tests.replicator.jobs.test_range_policy import AT, plan, ranged
+from tests.replicator.lane.fakes.cluster import FakeCluster
+from tests.replicator.lane.fakes.world import World
+
+LATER = Partition("t", 1)
+OPENED = Control({1: Generation(1, Phase.OPEN, 1, partitions={"t": 1})})
+
+
+def cluster(*at_ms: int) -> FakeCluster:
+    made = FakeCluster("west")
+    made.create("t", 2)
+    for when in at_ms:
+        made.log(AT).put("r", at_ms=when)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("start", "begins"),
+    [("earliest", {AT: 2, LATER: 0}), ("latest", {AT: 6, LATER: 0}), ("1970-01-01T00:00:00.004Z", {AT: 4, LATER: 0})],
+)
+def test_start_holds_for_the_partitions_of_the_first_listing(start: str, begins: dict[Partition, int]) -> None:
+    source = cluster(*range(6))
+    offsets = {AT: PartitionOffsets(2, 6), LATER: PartitionOffsets(0, 3)}
+    assert first_offsets(World(start).flow, offsets, OPENED, source) == begins
+    assert first_offsets(World(start).flow, {AT: PartitionOffsets(2, 6, position=3)}, OPENED, source) == {}
+
+
+def test_a_record_that_comes_while_a_time_is_resolved_is_never_left_out() -> None:
+    """Its time is asked for after the end was read: whether it is found or not, it stands at or behind the begin."""
+    source = cluster(1, 2, 3)
+    ends = {AT: 3}
+    assert offsets_of_time(source, ends, 10) == {AT: 3}, "none yet: the record that comes next is copied"
+    source.log(AT).put("r", at_ms=5)
+    source.log(AT).put("r", at_ms=11)
+    assert offsets_of_time(source, ends, 10) == {AT: 4}, "a found offset is used as it is"
+
+
+def test_a_time_that_cannot_be_resolved_is_an_error() -> None:
+    source = cluster(1)
+    source.denied["t"] = {"Describe"}
+    with pytest.raises(NotAllowed):
+        offsets_at(source, [AT], 1, {AT: PartitionOffsets(0, 1)})
+
+
+def test_partitions_that_the_target_lacks_have_no_target() -> None:
+    flow = World().flow
+    sources = {"t": TopicInfo("t", "1", 2, {}), "u": TopicInfo("u", "2", 1, {})}
+    found = existing_targets(flow, sources, {"t.copy": TopicInfo("t.copy", "3", 1, {})})
+    assert found == {AT: Partition("t.copy", 0), LATER: None, Partition("u", 0): None}
+
+
+def test_owners_are_those_that_have_not_released_their_positions() -> None:
+    offsets = {AT: _owned("a", 2), LATER: _owned(NOBODY, 2), Partition("u", 0): _owned("b", 1)}
+    assert owners(offsets, 2) == {"a": [AT]}
+
+
+def _owned(owner: str, generation: int) -> PartitionOffsets:
+    evidence = Evidence(
+        generation=generation, owner=owner, source_topic="t", source_cluster="", source_topic_id="", target_topic_id=""
+    )
+    return PartitionOffsets(0, 1, 1, evidence)
+
+
+def test_a_task_goes_to_another_process_and_copies_in_bulk() -> None:
+    task = RangeTask(plan(ranged()), AT, 0, 10)
+    sent: RangeTask = pickle.loads(pickle.dumps(task))
+    assert (sent, sent.target) == (task, Partition("t.copy", 0))
+    assert in_bulk(sent.plan.flow).commit.records_max > sent.plan.flow.commit.records_max

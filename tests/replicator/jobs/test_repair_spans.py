@@ -1,0 +1,58 @@
+"""What a repair copies in which transaction, what it leaves out, and what it misses."""
+
+from __future__ import annotations
+
+import pytest
+
+from replicator.jobs.repair_spans import GAP_MAX, Missing, Tally, batches, left
+from replicator.model.partition import Partition
+from replicator.state.claims import Repair
+
+AT = Partition("t", 0)
+
+
+def repair(*runs: tuple[int, int]) -> Repair:
+    return Repair(AT, AT, runs, 0, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("done", "expected"),
+    [
+        ((), [Missing(10, 20, 8), Missing(30, 31, 1)]),
+        ((repair((10, 12)),), [Missing(12, 20, 6), Missing(30, 31, 1)]),
+        ((repair((17, 20)),), [Missing(10, 17, 5), Missing(30, 31, 1)]),
+        ((repair((12, 14), (30, 31)),), [Missing(10, 12, 0), Missing(14, 20, 6)]),
+        (
+            (repair((12, 14)), repair((15, 16))),
+            [Missing(10, 12, 0), Missing(14, 15, 0), Missing(16, 20, 5), (30, 31, 1)],
+        ),
+        ((repair((10, 14), (16, 20)), repair((30, 31))), []),
+        ((repair((0, 100)), repair((0, 100))), []),
+    ],
+)
+def test_records_of_other_repairs_are_left_out(done: tuple[Repair, ...], expected: list[Missing]) -> None:
+    assert left([Missing(10, 20, 8), Missing(30, 31, 1)], done) == expected
+
+
+def test_transactions_are_bounded_and_far_records_get_their_own() -> None:
+    far = 25 + GAP_MAX + 1
+    spans = [Missing(0, 7, 7), Missing(9, 10, 1), Missing(24, 25, 1), Missing(far, far + 2, 2)]
+    assert batches(spans, 5) == [[(0, 5)], [(5, 7), (9, 10), (24, 25)], [(far, far + 2)]]
+    assert batches([]) == []
+
+
+def test_a_record_that_has_gone_is_noticed_at_its_spans_end() -> None:
+    tally = Tally([Missing(0, 10, 6), Missing(20, 25, 5)])
+    tally.add([(0, 3)])
+    assert tally.lacking(5) is None
+    tally.add([(5, 8), (20, 24)])
+    assert tally.lacking(22) is None
+    assert tally.lacking(25) == (20, 25, 1)
+
+
+def test_parts_of_a_span_are_counted_together() -> None:
+    tally = Tally(left([Missing(0, 10, 6)], [repair((4, 5))]))
+    tally.add([(0, 2)])
+    assert tally.lacking(4) is None
+    tally.add([(6, 8)])
+    assert tally.lacking(10) == (5, 10, 1)

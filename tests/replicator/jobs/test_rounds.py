@@ -1,0 +1,291 @@
+"""Rounds and continuous rounds without any cluster: what concerns one topic holds back no other."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import structlog
+
+from replicator.config import Flow
+from replicator.flow.discovery import FlowNotes
+from replicator.flow.listing import Listing, Routing
+from replicator.jobs.continuous import LogObserver, _Repeated
+from replicator.jobs.range_copy import RangeDone, RangeTask
+from replicator.jobs.ranges import Plan, plan
+from replicator.jobs.rounds import Rounds
+from replicator.kafka import offset_reader
+from replicator.kafka.admin import TopicInfo
+from replicator.model import checkpoint
+from replicator.model.checkpoint import Evidence
+from replicator.model.errors import Incident, NotAllowed, ReplicatorError, Retriable, TakenOver, Unreachable
+from replicator.model.partition import Committed, LogEnds, Partition
+from replicator.model.route import Route
+from replicator.state.claims import Claims
+from replicator.state.generation import Control, Generation, Kind, LaneAssignment, Phase
+from tests.replicator.lane.fakes.world import World
+
+T, U = Partition("t", 0), Partition("u", 0)
+CONFLICT = Incident("flows_in_conflict", "another flow copies it", topic="t")
+
+
+class Flows:
+    """Fakes of all that rounds are given: set-up, clients and engine."""
+
+    slots = 2
+
+    def __init__(self, flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.flow, self.source_cluster, self.state, self.source = flow, "west-id", self, self
+        self.ends = {T: 10, U: 10}
+        self.positions: dict[Partition, Committed] = {}
+        self.listed = Listing({name: TopicInfo(name, f"{name}-id", 1, {}) for name in ("t", "u")})
+        self.stopped: dict[Partition, Incident] = {}
+        self.waiting: dict[Partition, str] = {}
+        self.answers: dict[Partition, ReplicatorError] = {}
+        self.generations: list[Generation] = []
+        self.rounds: list[list[RangeTask]] = []
+        self.events: list[dict[str, Any]] = []
+        self.asked = threading.Event()
+        self.after_round: Callable[[], None] = lambda: None
+        self.taken_over = False
+        monkeypatch.setattr(offset_reader, "positions", self.read_positions)
+        log = structlog.wrap_logger(None, processors=[self._note], wrapper_class=structlog.BoundLogger)
+        observer = LogObserver(log)
+        self.made = Rounds(flow, self, self, observer, log, self.asked, waits=True)  # type: ignore[arg-type]
+        self.notes = FlowNotes(log)
+        self.repeated = _Repeated(flow, self, self, self.made, self.notes, log, self.asked)  # type: ignore[arg-type]
+
+    def _note(self, logger: object, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        self.events.append(dict(event))
+        raise structlog.DropEvent
+
+    def told(self, name: str) -> list[dict[str, Any]]:
+        return [event for event in self.events if event["event"] == name]
+
+    # flow.setup.Setup
+
+    def change(self, ask: object) -> Generation:
+        listing = self.listed.partitions
+        number, lanes = len(self.generations) + 1, sum(listing.values())
+        opened = Generation(number, Phase.OPEN, lanes, Kind.ROUNDS, partitions=listing, listed=listing)
+        self.generations.append(opened)
+        return opened
+
+    def wanted(self, listing: Listing, first: Iterable[str]) -> Listing:
+        return listing
+
+    def routes(self, listing: Listing) -> Routing:
+        found = [Partition(name, number) for name, info in listing.topics.items() for number in range(info.partitions)]
+        routes = {
+            at: Route(
+                at,
+                Partition(f"{at.topic}.copy", at.partition),
+                f"{at.topic}-id",
+                "there",
+                self.stopped.get(at),
+                self.waiting.get(at, ""),
+            )
+            for at in found
+        }
+        return Routing(routes)
+
+    first_routes = routes
+
+    def listing(self) -> Listing:
+        return self.listed
+
+    def check_generation(self, generation: int, assignment: LaneAssignment) -> None:
+        if self.taken_over:
+            raise TakenOver("another generation is open")
+
+    # clients: the source's ends, the flow's state
+
+    def log_ends(self, partitions: Iterable[Partition]) -> dict[Partition, LogEnds | ReplicatorError]:
+        return {at: LogEnds(f"{at.topic}-id", 0, self.ends[at], self.ends[at]) for at in partitions}
+
+    def claims(self) -> Claims:
+        return Claims({}, ())
+
+    def control(self) -> Control:
+        return Control({found.number: found for found in self.generations})
+
+    def read_positions(self, flow: Flow, partitions: Iterable[Partition], *, stable: bool) -> dict[Partition, Any]:
+        return {at: self.positions.get(Partition(at.topic.removesuffix(".copy"), at.partition)) for at in partitions}
+
+    # engine
+
+    def run(self, tasks: Sequence[RangeTask]) -> list[RangeDone]:
+        self.rounds.append(list(tasks))
+        done = [self._copied(task) for task in tasks]
+        self.after_round()
+        return done
+
+    def _copied(self, task: RangeTask) -> RangeDone:
+        error = self.answers.get(task.at)
+        if error is None:
+            self.positions[task.at] = Committed(task.end, checkpoint.encode(_evidence(task.at)))
+        return RangeDone(task.at, task.end if error is None else -1, 0, 0, 0.0, "me", error)
+
+    def cancel(self) -> None:
+        """Nothing runs."""
+
+
+def _evidence(at: Partition) -> Evidence:
+    return Evidence(
+        generation=1,
+        owner="me",
+        source_topic=at.topic,
+        source_cluster="west-id",
+        source_topic_id="",
+        target_topic_id="",
+        committed_ms=2**42,
+    )
+
+
+@pytest.fixture
+def flows(monkeypatch: pytest.MonkeyPatch) -> Flows:
+    flow = World().flow
+    limits = flow.limits.model_copy(update={"discovery_interval_ms": 0})
+    commit = flow.commit.model_copy(update={"interval_ms": 1})
+    return Flows(flow.model_copy(update={"limits": limits, "commit": commit}), monkeypatch)
+
+
+def opened(flows: Flows) -> Rounds:
+    flows.made.open(Kind.ROUNDS, flows.listed, lambda found: None)
+    return flows.made
+
+
+def repeat(flows: Flows, rounds: int, then: Callable[[int], None] = lambda number: None) -> None:
+    """Continuous rounds until so many have run; `then` is called after each."""
+
+    def after() -> None:
+        then(len(flows.rounds))
+        for at in flows.ends:
+            flows.ends[at] += 1  # so that there is another one
+        if len(flows.rounds) >= rounds:
+            flows.asked.set()
+
+    flows.after_round = after
+    opened(flows)
+    flows.repeated.run(flows, flows.listed)
+
+
+def partitions(tasks: Iterable[RangeTask]) -> set[Partition]:
+    return {task.at for task in tasks}
+
+
+def planned(flows: Flows, rounds: Rounds) -> tuple[Plan, Mapping[Partition, Any]]:
+    found = rounds.read_offsets(stable=True).found
+    return plan(found, 5), found
+
+
+def test_claims_come_first_then_one_range_of_each_partition_a_round(flows: Flows) -> None:
+    rounds = opened(flows)
+    rounds.run(flows, *planned(flows, rounds), None)
+    assert [[(task.at.topic, task.start, task.end) for task in tasks] for tasks in flows.rounds] == [
+        [("t", 0, 0), ("u", 0, 0)],
+        [("t", 0, 5), ("u", 0, 5)],
+        [("t", 5, 10), ("u", 5, 10)],
+    ]
+    assert all(task.plan.routes[0].source == task.at for tasks in flows.rounds for task in tasks)
+
+
+def test_the_conflict_of_one_topic_holds_back_no_other_and_its_end_is_noticed(flows: Flows) -> None:
+    flows.stopped[T] = CONFLICT
+
+    def resolve(number: int) -> None:
+        if number == 4:
+            assert flows.made.incidents == {T: CONFLICT.at(0, -1)}
+            flows.stopped.clear()
+
+    repeat(flows, 8, resolve)
+    assert all(partitions(tasks) == {U} for tasks in flows.rounds[:4])
+    assert partitions(flows.rounds[-1]) == {T, U}
+    assert not flows.made.incidents
+    assert [event["name"] for event in flows.told("incident")] == ["flows_in_conflict"], "once, not at each listing"
+
+
+def test_a_topic_that_waits_for_a_right_is_asked_about_again(flows: Flows) -> None:
+    flows.waiting[T] = "cluster 'east': the user needs Create"
+    repeat(flows, 8, lambda number: flows.waiting.clear() if number == 4 else None)
+    assert all(partitions(tasks) == {U} for tasks in flows.rounds[:4])
+    assert partitions(flows.rounds[-1]) == {T, U}
+    assert len(flows.told("waiting")) == 1
+
+
+@pytest.mark.parametrize("error", [NotAllowed("the user needs Write"), Retriable("no commit for 270 s")])
+def test_a_partition_whose_task_fails_waits_and_is_tried_again(flows: Flows, error: ReplicatorError) -> None:
+    flows.answers[T] = error
+    repeat(flows, 8, lambda number: flows.answers.clear() if number == 4 else None)
+    assert flows.positions[T].offset > 10
+    assert flows.positions[U].offset > 10
+    assert len(flows.told("waiting")) == 1
+
+
+def test_an_incident_of_a_task_stops_its_partition(flows: Flows) -> None:
+    flows.answers[T] = Incident("source_truncated", "it was cut", topic="t", partition=0, offset=3)
+    repeat(flows, 5)
+    assert flows.made.incidents == {T: flows.answers[T]}
+    assert all(partitions(tasks) == {U} for tasks in flows.rounds[1:])
+
+
+def test_when_nothing_can_go_on_it_ends(flows: Flows) -> None:
+    flows.stopped |= {T: CONFLICT, U: replace_topic(CONFLICT)}
+    repeat(flows, 1)
+    assert flows.rounds == []
+
+
+def replace_topic(incident: Incident) -> Incident:
+    return Incident(incident.name, incident.detail, topic="u")
+
+
+def test_new_partitions_get_lanes_of_their_own_in_a_new_generation(flows: Flows) -> None:
+    def grow(number: int) -> None:
+        if number == 3:
+            info = flows.listed.topics["u"]
+            flows.listed = Listing({**flows.listed.topics, "u": replace(info, partitions=2)})
+            flows.ends[Partition("u", 1)] = 4
+
+    repeat(flows, 6, grow)
+    assert [found.lanes for found in flows.generations] == [2, 3]
+    assert Partition("u", 1) in partitions(flows.rounds[-1])
+
+
+def test_a_generation_that_was_replaced_ends_it(flows: Flows) -> None:
+    def replaced(number: int) -> None:
+        flows.taken_over = True
+
+    with pytest.raises(TakenOver):
+        repeat(flows, 5, replaced)
+    assert len(flows.rounds) == 2, "claims, and the ranges that were planned with them"
+
+
+def test_a_job_that_does_not_wait_gives_up_after_some_tries(flows: Flows) -> None:
+    flows.made._waits = False
+    flows.answers[T] = Unreachable("no answer")
+    rounds = opened(flows)
+    with pytest.raises(Unreachable):
+        rounds.run(flows, *planned(flows, rounds), None)
+    assert len(flows.rounds) == 3
+
+
+def test_positions_of_what_is_not_copied_are_kept_alive(flows: Flows) -> None:
+    rounds = opened(flows)
+    rounds.run(flows, *planned(flows, rounds), None)
+    flows.positions = {
+        at: Committed(found.offset, checkpoint.encode(replace(_evidence(at), committed_ms=1)))
+        for at, found in flows.positions.items()
+    }
+    flows.stopped[U] = replace_topic(CONFLICT)
+    flows.ends[T] = 12
+    rounds = opened(flows)
+    flows.rounds.clear()
+    offsets = {T: rounds.read_offsets(stable=True).found[T]}
+    rounds.run(flows, plan(offsets, 5), offsets, None)
+    assert [(task.at, task.copies) for task in flows.rounds[0]] == [(T, True)], "its claim isn't known"
+    rounds._kept_s[rounds.generation.assignment.lane_of(*U)] = float("-inf")
+    rounds.run(flows, plan({}, 5), {}, None)
+    assert [(task.at, task.copies) for task in flows.rounds[-1]] == [(U, False)]

@@ -1,0 +1,100 @@
+"""What a Kafka error means, and what the operator reads: cluster, what was tried, right and resource."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from replicator.kafka import failures
+from replicator.model.errors import (
+    Abortable,
+    ConfigError,
+    Fatal,
+    Fenced,
+    Incident,
+    NotAllowed,
+    ReplicatorError,
+    Retriable,
+    TopicMissing,
+    UnknownOutcome,
+    Unreachable,
+)
+from replicator.model.partition import Partition
+
+DOING = "read topic 'orders'"
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (KafkaError._FENCED, Fenced),
+        (KafkaError.INVALID_PRODUCER_EPOCH, Fenced),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, NotAllowed),
+        (KafkaError.SASL_AUTHENTICATION_FAILED, Unreachable),
+        (KafkaError._TRANSPORT, Unreachable),
+        (KafkaError.REQUEST_TIMED_OUT, Unreachable),
+        (KafkaError.UNKNOWN_TOPIC_OR_PART, TopicMissing),
+        (KafkaError._UNKNOWN_PARTITION, TopicMissing),
+        (KafkaError.NOT_LEADER_FOR_PARTITION, Retriable),
+        (KafkaError.COORDINATOR_LOAD_IN_PROGRESS, Retriable),
+        (KafkaError._STATE, Retriable),
+        (KafkaError.INVALID_TRANSACTION_TIMEOUT, ConfigError),
+        (KafkaError.INVALID_CONFIG, Incident),
+        (KafkaError.UNSUPPORTED_VERSION, Incident),
+    ],
+)
+def test_outside_a_transaction(code: int, kind: type[ReplicatorError]) -> None:
+    found = failures.classify(KafkaException(KafkaError(code)), "east", DOING)
+    assert type(found) is kind
+    assert "cluster 'east'" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (KafkaError(KafkaError._FENCED, fatal=True), Fenced),
+        (KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, txn_requires_abort=True), NotAllowed),
+        (KafkaError(KafkaError._TIMED_OUT, txn_requires_abort=True), Abortable),
+        (KafkaError(KafkaError.INVALID_TXN_STATE, fatal=True), UnknownOutcome),
+        (KafkaError(KafkaError._TIMED_OUT), UnknownOutcome),
+    ],
+)
+def test_inside_a_transaction_what_is_not_certain_is_unknown(error: KafkaError, kind: type[ReplicatorError]) -> None:
+    assert type(failures.classify_open(error, "west", "write records")) is kind
+
+
+@pytest.mark.parametrize("code", [KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError.TOPIC_AUTHORIZATION_FAILED])
+def test_once_end_txn_may_have_gone_out_only_fencing_is_certain(code: int) -> None:
+    assert type(failures.classify_end(KafkaError(code), "west", "commit")) is UnknownOutcome
+    assert type(failures.classify_end(KafkaError(KafkaError._FENCED), "west", "commit")) is Fenced
+
+
+def test_a_missing_right_is_named_with_its_resource_and_cluster() -> None:
+    error = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, "Broker: Topic authorization failed (after 3ms)")
+    assert failures.describe(error, "east", DOING, "Read on topic 'orders'") == (
+        "cluster 'east': cannot read topic 'orders': the user needs Read on topic 'orders' "
+        "(TOPIC_AUTHORIZATION_FAILED: Topic authorization failed)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "partitions"),
+    [
+        ("ProduceRequest for a.b-c_d [3] with 10 message(s) failed: Broker: x", {Partition("a.b-c_d", 3)}),
+        ('TxnCoordinator/1: Failed to add partition "ok" [2] to transaction: Broker: x', {Partition("ok", 2)}),
+        (
+            "Failed to commit offsets to transaction on broker sasl_plaintext://127.0.0.1:1/1: "
+            "ok((null))[0](Broker: Topic authorization failed), o2((null))[1](Broker: Topic authorization failed)",
+            {Partition("ok", 0), Partition("o2", 1)},
+        ),
+        ("ok [77]: desired partition is not available (Local: Unknown partition)", {Partition("ok", 77)}),
+        ("1/1 brokers are down", set()),
+    ],
+)
+def test_partitions_that_librdkafka_names(text: str, partitions: set[Partition]) -> None:
+    assert failures.partitions_named(text) == partitions
+
+
+def test_an_exception_without_a_code_is_a_bug() -> None:
+    with pytest.raises(Fatal):
+        failures.kafka_error(KafkaException("no code"))

@@ -1,0 +1,166 @@
+"""A transactional producer whose transaction fails: the reason is known at once, no timeout is waited for."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from confluent_kafka import KafkaError
+
+from replicator.config import Cluster, Flow, Properties
+from replicator.kafka import producer, properties
+from replicator.kafka.producer import OFFSET_OVERHEAD_BYTES, TXN_OFFSETS_BYTES_MAX, Transactions
+from replicator.model.errors import Abortable, Fenced, NotAllowed, UnknownOutcome
+from replicator.model.partition import Committed, Partition
+from tests.replicator.kafka.fakes import Factory, FakeProducer
+
+SOON_S = 5.0
+
+
+def make_flow() -> Flow:
+    clusters = {
+        name: Cluster(name=name, properties=Properties({"bootstrap.servers": f"{name}:9092"}))
+        for name in ("east", "west")
+    }
+    return Flow(name="f", source=clusters["east"], target=clusters["west"], topics=("orders",))
+
+
+@pytest.fixture
+def factory(monkeypatch: pytest.MonkeyPatch) -> Factory:
+    made = Factory()
+    monkeypatch.setattr(producer, "Producer", made)
+    return made
+
+
+@pytest.fixture
+def said() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def transactions(factory: Factory, said: list[str]) -> Transactions:
+    flow = make_flow()
+    made = Transactions(flow, properties.lane_producer(flow, "eos.f.1.0"), said.append)
+    made.fence()
+    made.begin()
+    return made
+
+
+@pytest.fixture
+def client(factory: Factory, transactions: Transactions) -> FakeProducer:
+    return factory.made[0]
+
+
+def test_while_it_goes_on_there_is_no_failure(transactions: Transactions) -> None:
+    assert transactions.failure() is None
+
+
+def test_a_flush_that_stalls_tells_why_the_transaction_has_failed(
+    transactions: Transactions, client: FakeProducer
+) -> None:
+    client.holds_acks = True
+    transactions.write("t", b"v", b"k", 0)
+    client.fail(KafkaError._TIMED_OUT, "too late")
+    client.queued.append(("t", b"v", b"k", 0, None))  # one in flight, whose answer never comes
+    began = time.monotonic()
+    with pytest.raises(Abortable, match="too late"):
+        transactions.flush()
+    assert time.monotonic() - began < SOON_S
+
+
+def test_a_flush_that_ends_asks_too(transactions: Transactions, client: FakeProducer) -> None:
+    """A batch in the middle of a run has no delivery report that is listened to."""
+    client.fail(KafkaError.INVALID_RECORD, "ProduceRequest for t [0] failed")
+    with pytest.raises(Abortable, match="INVALID_RECORD"):
+        transactions.flush()
+
+
+def test_a_produce_in_the_wrong_state_is_no_unknown_outcome(transactions: Transactions, client: FakeProducer) -> None:
+    client.fail(KafkaError._TIMED_OUT, "too late")
+    with pytest.raises(Abortable, match="too late"):
+        transactions.write("t", b"v", b"k", 0)
+
+
+def test_a_full_queue_of_a_failed_transaction_is_not_waited_for(
+    transactions: Transactions, client: FakeProducer
+) -> None:
+    client.room, client.holds_acks = 1, True
+    transactions.write("t", b"v", b"k", 0)
+    client.on_poll.append(
+        lambda: setattr(client, "failure", KafkaError(KafkaError._TIMED_OUT, txn_requires_abort=True))
+    )
+    began = time.monotonic()
+    with pytest.raises(Abortable):
+        transactions.wait_for_space()
+    assert time.monotonic() - began < SOON_S
+
+
+@pytest.mark.parametrize(
+    ("code", "flags", "kind", "text"),
+    [
+        (KafkaError._FENCED, {"fatal": True}, Fenced, "FENCED"),
+        (KafkaError.INVALID_TXN_STATE, {"fatal": True}, UnknownOutcome, "INVALID_TXN_STATE"),
+        (
+            KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            {"fatal": True},
+            NotAllowed,
+            "cluster 'west': .* needs Write and Describe on transactional id 'eos.f.1.0'",
+        ),
+        (
+            KafkaError.GROUP_AUTHORIZATION_FAILED,
+            {"txn_requires_abort": True},
+            NotAllowed,
+            "cluster 'west': .* needs Read on group 'eos-replicate.f'",
+        ),
+    ],
+)
+def test_the_reason_decides(
+    transactions: Transactions,
+    client: FakeProducer,
+    code: int,
+    flags: dict[str, bool],
+    kind: type[Exception],
+    text: str,
+) -> None:
+    client.fail(code, "why", **flags)
+    with pytest.raises(kind, match=text):
+        transactions.send_positions("eos-replicate.f", {Partition("t", 0): Committed(1, "m")}, None)
+
+
+def test_partitions_that_could_not_be_added_are_read_from_the_log(
+    transactions: Transactions, client: FakeProducer, said: list[str]
+) -> None:
+    line = (
+        'ADDPARTS [rdkafka#producer-1] [thrd:main]: TxnCoordinator/1: Failed to add partition "t" [2] to transaction: '
+    )
+    client.on_poll.append(lambda: client.logger.error(line + "Broker: Topic authorization failed"))
+    client.on_poll.append(lambda: client.logger.error(line.replace("[2]", "[3]") + "Broker: Operation not attempted"))
+    transactions.failure()
+    assert transactions.denied == {Partition("t", 2)}
+    assert len(said) == 2
+
+
+def test_positions_go_in_requests_that_fit_a_batch(transactions: Transactions, client: FakeProducer) -> None:
+    offsets = {Partition("t" * 249, number): Committed(number, "ü" * 1_000) for number in range(300)}
+    transactions.send_positions("g", offsets, None)
+    sizes = [
+        sum(len(one.topic) + len(one.metadata.encode()) + OFFSET_OVERHEAD_BYTES for one in sent)
+        for sent in client.offsets
+    ]
+    assert len(sizes) == 3
+    assert max(sizes) <= TXN_OFFSETS_BYTES_MAX
+    sent = [(one.topic, one.partition, one.offset) for chunk in client.offsets for one in chunk]
+    assert sent == [(at.topic, at.partition, value.offset) for at, value in offsets.items()]
+
+
+def test_no_positions_are_no_request(transactions: Transactions, client: FakeProducer) -> None:
+    transactions.send_positions("g", {}, None)
+    assert client.offsets == []
+
+
+def test_an_abort_is_not_preceded_by_a_flush(transactions: Transactions, client: FakeProducer) -> None:
+    transactions.write("t", b"v", b"k", 0)
+    client.calls.clear()
+    transactions.abort()
+    assert client.calls == ["abort"]
+    assert not transactions.open

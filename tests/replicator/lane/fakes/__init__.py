@@ -1,0 +1,1 @@
+"""Simulated clusters, plane and clock: a lane's unit tests run in milliseconds and in simulated time."""

@@ -1,0 +1,177 @@
+"""A simulated cluster: topics, transactions with fencing, the position group, rights. Implements `contract.Cluster`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+
+from replicator.model.errors import NotAllowed, ReplicatorError, Retriable, TopicMissing, Unreachable
+from replicator.model.partition import Committed, EndRecords, LogEnds, Partition
+from replicator.model.rights import MissingRights
+from replicator.planes.contract import IdAnswer, LogEndsByPartition
+from tests.replicator.lane.fakes.log import FakeEntry, FakeLog, FakeTopic, Fate
+
+Fault = Callable[[str], None]  # is told of each call before it happens; may raise
+
+
+@dataclass(slots=True)
+class FakeTransaction:
+    """What a transactional id has under way."""
+
+    epoch: int = 0
+    entries: list[tuple[FakeLog, FakeEntry]] = field(default_factory=list)
+    offsets: dict[Partition, Committed] = field(default_factory=dict)
+    claims: list[tuple[bytes, bytes]] = field(default_factory=list)
+    open: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """Ids that were answered at once."""
+
+    answers: dict[str, str | ReplicatorError]
+
+    def wait(self) -> dict[str, str | ReplicatorError]:
+        """The answers."""
+        return self.answers
+
+
+class FakeCluster:
+    """One cluster of a simulated flow."""
+
+    def __init__(self, name: str, fault: Fault = lambda call: None) -> None:
+        self.name, self.fault = name, fault
+        self.topics: dict[str, FakeTopic] = {}
+        self.transactions: dict[str, FakeTransaction] = {}
+        self.offsets: dict[Partition, Committed] = {}
+        self.claims: list[tuple[bytes, bytes]] = []
+        self.denied: dict[str, set[str]] = {}  # topic: operations that the user lacks
+        self.down = False
+        self._made = 0
+
+    # What tests do with it
+
+    def create(self, topic: str, partitions: int = 1) -> FakeTopic:
+        """Make a topic, with an id that none has had."""
+        self._made += 1
+        self.topics[topic] = FakeTopic(f"{self.name}-{self._made}", [FakeLog() for _ in range(partitions)])
+        return self.topics[topic]
+
+    def delete(self, topic: str) -> None:
+        """Delete a topic; Kafka removes its committed offsets with it."""
+        del self.topics[topic]
+        self.offsets = {at: committed for at, committed in self.offsets.items() if at.topic != topic}
+
+    def log(self, at: Partition) -> FakeLog:
+        """A partition's log."""
+        return self.topics[at.topic].logs[at.partition]
+
+    # Transactions, as the broker's coordinator does them
+
+    def init(self, transactional_id: str) -> int:
+        """InitProducerId: abort what is open and fence its producer."""
+        self._check("init")
+        found = self.transactions.setdefault(transactional_id, FakeTransaction())
+        self._end(found, commit=False)
+        found.epoch += 1
+        return found.epoch
+
+    def end(self, transactional_id: str, *, commit: bool) -> None:
+        """EndTxn."""
+        self._end(self.transactions[transactional_id], commit=commit)
+
+    def _end(self, found: FakeTransaction, *, commit: bool) -> None:
+        for log in {id(log): log for log, _ in found.entries}.values():
+            log.marker()
+        for _, entry in found.entries:
+            entry.fate = Fate.COMMITTED if commit else Fate.ABORTED
+        if commit:
+            self.offsets |= {at: value for at, value in found.offsets.items() if at.topic in self.topics}
+            self.claims += found.claims
+        found.entries, found.offsets, found.claims, found.open = [], {}, [], False
+
+    # contract.Cluster
+
+    def _check(self, call: str) -> None:
+        self.fault(f"{self.name}.{call}")
+        if self.down:
+            raise Unreachable(f"cluster {self.name}: no answer")
+
+    def _topic_error(self, topic: str, operation: str = "Describe", partition: int = 0) -> ReplicatorError | None:
+        if operation in self.denied.get(topic, ()):
+            return NotAllowed(f"cluster {self.name!r}: the user needs {operation} on topic {topic!r}")
+        if topic not in self.topics or partition >= len(self.topics[topic].logs):
+            return TopicMissing(f"cluster {self.name!r} has no topic {topic!r}")
+        return None
+
+    def topic_ids(self, topics: Collection[str]) -> IdAnswer:
+        """Ids at once, or the error of each."""
+        try:
+            self._check("topic_ids")
+        except ReplicatorError as error:
+            return Answered(dict.fromkeys(topics, error))
+        return Answered({topic: self._topic_error(topic) or self.topics[topic].topic_id for topic in topics})
+
+    def log_ends(self, partitions: Collection[Partition]) -> dict[Partition, LogEnds | ReplicatorError]:
+        """Ends of logs."""
+        self._check("log_ends")
+        return {
+            at: self._topic_error(at.topic, partition=at.partition) or self.topics[at.topic].ends(at.partition)
+            for at in partitions
+        }
+
+    def ask_log_ends(self, partitions: Collection[Partition]) -> Callable[[], LogEndsByPartition]:
+        """Asked only when the answer is waited for: one cluster after the other, in an order that never changes."""
+        return lambda: self.log_ends(partitions)
+
+    def offsets_at(
+        self, partitions: Collection[Partition], timestamp_ms: int
+    ) -> dict[Partition, int | ReplicatorError]:
+        """First committed record at or after a time."""
+        self._check("offsets_at")
+        return {
+            at: self._topic_error(at.topic)
+            or next((offset for offset, e in self.log(at).committed() if e.at_ms >= timestamp_ms), -1)
+            for at in partitions
+        }
+
+    def end_records(
+        self, starts: Mapping[Partition, int], ends: Mapping[Partition, int]
+    ) -> dict[Partition, EndRecords | ReplicatorError]:
+        """What is behind some offset."""
+        self._check("end_records")
+        found: dict[Partition, EndRecords | ReplicatorError] = {}
+        for at, first in starts.items():
+            error = self._topic_error(at.topic, "Read")
+            if error is None and first > self.log(at).end:
+                error = Retriable(f"cluster {self.name!r}: {at} has no offset {first}")
+            records = () if error else tuple(o for o, _ in self.log(at).committed() if o >= first)[:2]
+            found[at] = error or EndRecords(records, self.log(at).stable)
+        return found
+
+    def holds(self, at: Partition, offset: int) -> bool:
+        """Whether a record stands there."""
+        return any(o == offset and e.fate is not Fate.MARKER for o, e in self.log(at).all())
+
+    def compacted(self, topic: str) -> bool:
+        """Whether it is compacted."""
+        return self.topics[topic].compacted
+
+    def missing_rights(self, topics: Collection[str]) -> dict[str, MissingRights]:
+        """Rights that a test has taken away."""
+        self._check("missing_rights")
+        return {
+            topic: MissingRights(
+                frozenset(lacking),
+                f"cluster {self.name!r}: the user needs {', '.join(sorted(lacking))} on topic {topic!r}",
+            )
+            for topic in topics
+            if (lacking := self.denied.get(topic))
+        }
+
+    def offsets_retention_ms(self) -> int | None:
+        """Seven days, as Kafka's default."""
+        return 7 * 24 * 3_600_000
+
+    def close(self) -> None:
+        """Nothing is open."""

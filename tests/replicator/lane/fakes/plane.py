@@ -1,0 +1,269 @@
+"""A data plane between two simulated clusters.
+
+It reads and writes as librdkafka does: that a topic was made again under the same name, it does not notice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from replicator.model.errors import (
+    Abortable,
+    Fenced,
+    Incident,
+    NotAllowed,
+    ReplicatorError,
+    TopicMissing,
+    UnknownOutcome,
+)
+from replicator.model.partition import Committed, Partition, Seek, Span
+from replicator.planes.contract import Copied, PollResult, ReadPlan, RecordsRefused, Refusal
+from tests.replicator.lane.fakes.cluster import FakeCluster
+from tests.replicator.lane.fakes.log import FakeEntry, Fate
+
+RECORDS_POLLED_MAX = 3  # small, so that a few records make several polls
+
+
+@dataclass(slots=True)
+class _Run:
+    """What was written of one source partition in the open transaction."""
+
+    offsets: list[int] = field(default_factory=list)
+    values: list[str] = field(default_factory=list)
+    targets: list[int] = field(default_factory=list)
+    epoch: int = -1
+
+
+class FakePlane:
+    """Implements `contract.Plane`."""
+
+    def __init__(
+        self,
+        source: FakeCluster,
+        target: FakeCluster,
+        transactional_id: str,
+        routes: Mapping[Partition, Partition],
+        digests: Mapping[Partition, str],
+        fault: Callable[[str], None],
+        advance: Callable[[float], None],
+    ) -> None:
+        """`fault` is told of each call and may raise; `advance` lets simulated time pass."""
+        self._source, self._target, self._id = source, target, transactional_id
+        self._routes, self._digests, self._fault, self._advance = dict(routes), digests, fault, advance
+        self._epoch = 0
+        self._read_plans: dict[Partition, ReadPlan] = {}
+        self._next: dict[Partition, int] = {}
+        self._ends: dict[Partition, Seek] = {}
+        self._runs: dict[Partition, _Run] = {}
+        self._refused: dict[Partition, list[int]] = {}
+        self._denied: dict[Partition, str] = {}
+        self.trace: list[str] = []
+
+    def _call(self, name: str) -> None:
+        self.trace.append(name)
+        self._fault(f"plane.{name}")
+        if self._target.down and name not in ("poll", "seek", "serve"):
+            raise UnknownOutcome(f"{name}: no answer")
+
+    def _transaction_check(self) -> None:
+        if self._target.transactions[self._id].epoch != self._epoch:
+            raise Fenced(f"{self._id}: epoch {self._epoch} is fenced")
+
+    def fence(self) -> None:
+        """InitProducerId."""
+        self._call("fence")
+        self._epoch = self._target.init(self._id)
+
+    def committed(self, partitions: Sequence[Partition]) -> dict[Partition, Committed | ReplicatorError | None]:
+        """Stable positions."""
+        self._call("committed")
+        return {at: self._target.offsets.get(at) for at in partitions}
+
+    def seek(self, read_plans: Mapping[Partition, ReadPlan]) -> None:
+        """Forget what was read."""
+        self._call("seek")
+        self._forget()
+        self._read_plans = dict(read_plans)
+        self._next = {at: plan.start.offset for at, plan in read_plans.items()}
+        self._ends = {}
+
+    def poll(self, records_max: int, timeout_s: float) -> PollResult:
+        """Up to a few records of each partition."""
+        self._call("poll")
+        found = PollResult()
+        if not self._source.down:
+            for at in self._read_plans:
+                self._poll_one(at, min(records_max, RECORDS_POLLED_MAX), found)
+        if not found.records:
+            self._advance(timeout_s)
+        return found
+
+    def _poll_one(self, at: Partition, records_max: int, found: PollResult) -> None:
+        if "Read" in self._source.denied.get(at.topic, ()):
+            found.failed[at] = NotAllowed(f"cluster {self._source.name!r}: Read on topic {at.topic!r}", [at])
+            return
+        if at.topic not in self._source.topics:
+            found.failed[at] = TopicMissing(f"no topic {at.topic!r}")
+            return
+        if self._source.topics[at.topic].silent:
+            return
+        log, here = self._source.log(at), self._next[at]
+        if not log.start <= here <= log.end:
+            name = "source_records_gone"
+            found.failed[at] = Incident(name, "out of range", topic=at.topic, partition=at.partition, offset=here)
+            return
+        until = self._read_plans[at].until
+        spans = self._read_plans[at].spans or ((0, log.end),)
+        wanted = [(o, e) for o, e in log.committed() if any(first <= o < end for first, end in spans)]
+        ready = [(o, e) for o, e in wanted if o >= here and (until is None or o < until)][:records_max]
+        for offset, entry in ready:
+            self._write(at, offset, entry)
+        found.records += len(ready)
+        found.bytes += sum(len(entry.value) for _, entry in ready)
+        end = log.stable if until is None else min(until, log.stable)
+        if ready:
+            found.heard.add(at)
+            self._next[at] = ready[-1][0] + 1
+            found.drained = found.drained and len(ready) < records_max
+        if len(ready) < records_max and end >= self._next[at] and self._ends.get(at, Seek(-1, -1)).offset != end:
+            found.heard.add(at)
+            epoch = log.entries[-1].epoch if log.entries else -1
+            self._ends[at], self._next[at] = Seek(end, epoch), end
+
+    def _write(self, at: Partition, offset: int, entry: FakeEntry) -> None:
+        target, run = self._routes[at], self._runs.setdefault(at, _Run())
+        self._transaction_check()
+        run.offsets.append(offset)
+        run.values.append(entry.value)
+        run.epoch = entry.epoch
+        topic = self._target.topics.get(target.topic)
+        if topic is None or "Write" in self._target.denied.get(target.topic, ()):
+            self._denied[at] = f"cluster {self._target.name!r}: the user needs Write on topic {target.topic!r}"
+            return
+        if entry.value in topic.refuses:
+            self._refused.setdefault(at, []).append(offset)
+        if at in self._refused:
+            return
+        log, open_ = topic.logs[target.partition], self._target.transactions[self._id]
+        written = FakeEntry(entry.value, Fate.OPEN, origin=offset)
+        run.targets.append(log.end)
+        log.entries.append(written)
+        open_.entries.append((log, written))
+        open_.open = True
+
+    def serve(self) -> None:
+        """Nothing is under way."""
+        self._call("serve")
+
+    def pending(self) -> bool:
+        """Whether records were read."""
+        return bool(self._runs)
+
+    def ends(self) -> Mapping[Partition, Seek]:
+        """Ends seen."""
+        return dict(self._ends)
+
+    def flush(self) -> dict[Partition, Copied]:
+        """All acknowledgements at once."""
+        self._call("flush")
+        self._transaction_check()
+        if self._denied:
+            at, text = next(iter(self._denied.items()))
+            if self._routes[at].topic not in self._target.topics:
+                raise Abortable(text)
+            raise NotAllowed(text, self._denied)
+        if self._refused:
+            raise RecordsRefused("refused", self._refusals())
+        copied: dict[Partition, Copied] = {}
+        for at, run in self._runs.items():
+            if run.targets[-1] - run.targets[0] + 1 != len(run.targets):
+                raise Abortable(f"{at}: acks are not contiguous")
+            copied[at] = Copied(
+                run.offsets[-1] + 1,
+                run.epoch,
+                len(run.offsets),
+                len(run.offsets),
+                _digest(self._digests.get(at, ""), run.values),
+                run.targets[0],
+                run.targets[-1] + 1,
+                runs=_runs(run.offsets) if self._read_plans[at].spans else [],
+            )
+        return copied
+
+    def _refusals(self) -> dict[Partition, Refusal]:
+        found: dict[Partition, Refusal] = {}
+        for at, named in self._refused.items():
+            topic = self._target.topics[self._routes[at].topic]
+            if not self._read_plans[at].every_ack:
+                found[at] = Refusal((), "refused")
+            elif topic.names_refused:
+                found[at] = Refusal(tuple(named[:1]), "refused: named")
+            else:
+                offsets = self._runs[at].offsets
+                size = self._read_plans[at].flush_every or len(offsets)
+                first = offsets.index(named[0]) // size * size
+                found[at] = Refusal(tuple(offsets[first : first + size]), "refused: batch")
+        return found
+
+    def send_positions(self, offsets: Mapping[Partition, Committed], entries: Sequence[tuple[bytes, bytes]]) -> None:
+        """TxnOffsetCommit."""
+        self._call("send_positions")
+        self._transaction_check()
+        for at in offsets:
+            if "Read" in self._target.denied.get(at.topic, ()):
+                raise NotAllowed(f"cluster {self._target.name!r}: the user needs Read on topic {at.topic!r}")
+            if at.topic not in self._target.topics:
+                raise Abortable(f"no topic {at.topic}")
+        open_ = self._target.transactions[self._id]
+        open_.offsets |= offsets
+        open_.claims += entries
+        open_.open = True
+
+    def end(self) -> None:
+        """EndTxn(commit), whose answer may be lost before or after it was applied."""
+        self._call("end")
+        self._transaction_check()
+        self._target.end(self._id, commit=True)
+        self._call("end_answered")
+        self._forget()
+
+    def deliver(self) -> None:
+        """Nothing is held back in exactly_once."""
+
+    def abort(self) -> None:
+        """EndTxn(abort)."""
+        self._call("abort")
+        self._transaction_check()
+        self._target.end(self._id, commit=False)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._runs, self._refused, self._denied = {}, {}, {}
+
+    def overdue(self) -> bool:
+        """Never, in simulated time."""
+        return False
+
+    def close(self) -> None:
+        """Nothing is open."""
+        self.trace.append("close")
+
+
+def _runs(offsets: list[int]) -> list[Span]:
+    """Runs of consecutive offsets."""
+    found: list[Span] = []
+    for offset in offsets:
+        if found and found[-1][1] == offset:
+            found[-1] = (found[-1][0], offset + 1)
+        else:
+            found.append((offset, offset + 1))
+    return found
+
+
+def _digest(previous: str, values: list[str]) -> str:
+    chain = hashlib.blake2b(bytes.fromhex(previous), digest_size=16)
+    for value in values:
+        chain.update(value.encode())
+    return chain.hexdigest()

@@ -1,0 +1,251 @@
+"""A lane between two simulated clusters: run to the end of what there is to do, then compared record by record."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Collection, Mapping, MutableMapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import structlog
+
+from replicator.config import Flow, load_text
+from replicator.lane.driver import Event, LaneDriver, Services
+from replicator.lane.partition_states import PartitionState
+from replicator.lane.plan import LanePlan
+from replicator.lane.policy import LivePolicy, Policy
+from replicator.model import checkpoint
+from replicator.model.errors import Fatal, Incident, ReplicatorError
+from replicator.model.partition import Committed, Partition
+from replicator.model.route import Route
+from replicator.state.claims import Claims, read_claims
+from replicator.state.generation import Control, Generation, LaneAssignment, Phase
+from tests.replicator.lane.fakes.cluster import FakeCluster
+from tests.replicator.lane.fakes.plane import FakePlane
+
+FLOW = """\
+clusters:
+  west: {properties: {bootstrap.servers: "w:1"}}
+  east: {properties: {bootstrap.servers: "e:1"}}
+flows:
+  f:
+    source: west
+    target: east
+    topics: ["^t.*", u]
+    rename: "{topic}.copy"
+    start: START
+    limits: {recommit_interval_ms: RECOMMIT}
+"""
+CALLS_MAX = 20_000  # a lane that makes more has found no end
+
+
+@cache
+def flow_starting(start: str, recommit_ms: int) -> Flow:
+    """The flow of all tests, with this `start` and interval between keep-alives."""
+    return load_text(FLOW.replace("START", start).replace("RECOMMIT", str(recommit_ms)), env={}).flows["f"]
+
+
+@dataclass
+class FakeState:
+    """The flow's own topics, as `lane.ports.StateReader` gives them."""
+
+    target: FakeCluster
+    current: Control
+    lost: bool = False
+
+    def control(self) -> Control:
+        """The control topic."""
+        self.target.fault("state.control")
+        if self.lost:
+            raise Incident("control_topic_lost", "it is not there", topic="__eos.f.control")
+        return self.current
+
+    def claims(self) -> Claims:
+        """The claims topic."""
+        self.target.fault("state.claims")
+        return read_claims(self.target.claims)
+
+    def last_positions(self, partitions: Collection[Partition]) -> dict[Partition, Committed | None]:
+        """Positions as they are."""
+        return {at: self.target.offsets.get(at) for at in partitions}
+
+
+@dataclass
+class FakeConnections:
+    """What one producer session works with."""
+
+    plane: FakePlane
+    source: FakeCluster
+    target: FakeCluster
+    state: FakeState
+
+    def close(self) -> None:
+        """Close the plane."""
+        self.plane.close()
+
+
+@dataclass
+class World:
+    """Two clusters, one flow, and the lanes that a test starts. Time is simulated."""
+
+    start: str = "earliest"
+    time_s: float = 1_000.0
+    calls: int = 0
+    recommit_ms: int = 3_600_000
+    idle_s_max: float = 30.0  # for so long nothing has happened: the lane is asked to stop
+    actions: dict[int, Callable[[], None]] = field(default_factory=dict)  # before the n-th call of any kind
+    faults: dict[int, Callable[[str], None]] = field(default_factory=dict)  # the same; told the call, may raise
+    on: list[tuple[str, Callable[[], None]]] = field(default_factory=list)  # once, before the next call of that name
+    trace: list[str] = field(default_factory=list)
+    events: list[dict[str, object]] = field(default_factory=list)
+    driver: LaneDriver | None = None
+
+    def __post_init__(self) -> None:
+        self.source, self.target = FakeCluster("west", self.call), FakeCluster("east", self.call)
+        self.flow = flow_starting(self.start, self.recommit_ms)
+        self.assignment = LaneAssignment(1)
+        listing = {"t": 2, "u": 1}
+        self.state = FakeState(self.target, Control({1: Generation(1, Phase.OPEN, 1, partitions=listing)}))
+        self.planes: list[FakePlane] = []
+        self._happened_s = self.time_s
+        for topic, partitions in listing.items():
+            self.source.create(topic, partitions)
+            self.target.create(f"{topic}.copy", partitions)
+
+    # Services of the lane
+
+    def call(self, name: str) -> None:
+        """Every call of the lane to its clusters and its plane passes here."""
+        self.calls += 1
+        self.trace.append(name)
+        if self.calls > CALLS_MAX:
+            raise Fatal(f"no end after {CALLS_MAX} calls: {self.trace[-20:]}")
+        action = self.actions.pop(self.calls, None)
+        if action is not None:
+            action()
+        fault = self.faults.pop(self.calls, None)
+        if fault is not None:
+            fault(name)
+        for index, (wanted, once) in enumerate(self.on):
+            if wanted == name:
+                del self.on[index]
+                once()
+                break
+
+    def now_s(self) -> float:
+        """See `lane.ports.Clock`."""
+        return self.time_s
+
+    def now_ms(self) -> int:
+        """See `lane.ports.Clock`."""
+        return int(self.time_s * 1000)
+
+    def wait(self, event: threading.Event, timeout_s: float) -> bool:
+        """See `lane.ports.Clock`: time passes at once."""
+        self.advance(timeout_s)
+        return event.is_set()
+
+    def advance(self, by_s: float) -> None:
+        """Let time pass. When nothing has happened for long the lane is asked to stop."""
+        self.time_s += by_s
+        if (
+            self.driver is not None
+            and self.time_s - self._happened_s > self.idle_s_max
+            and not self.on
+            and not self.actions
+        ):
+            self.driver.stop()
+
+    def _log(self, logger: object, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        if event.get("event") in ("committed", "incident", "waiting", "copying", "lane_started"):
+            self._happened_s = self.time_s
+        self.events.append(dict(event))
+        raise structlog.DropEvent
+
+    def _connect(
+        self, plan: LanePlan, policy: Policy, digests: Mapping[Partition, str], stop: threading.Event
+    ) -> FakeConnections:
+        routes = {route.source: route.target for route in plan.routes}
+        plane = FakePlane(self.source, self.target, plan.transactional_id, routes, digests, self.call, self.advance)
+        self.planes.append(plane)
+        return FakeConnections(plane, self.source, self.target, self.state)
+
+    # What tests do
+
+    def routes(self) -> tuple[Route, ...]:
+        """As the flow's set-up lists them now."""
+        return tuple(
+            Route(
+                Partition(name, number),
+                Partition(f"{name}.copy", number),
+                topic.topic_id,
+                self.target.topics[f"{name}.copy"].topic_id if f"{name}.copy" in self.target.topics else "",
+            )
+            for name, topic in sorted(self.source.topics.items())
+            for number in range(len(topic.logs))
+        )
+
+    def plan(self, owner: str = "me", routes: tuple[Route, ...] | None = None) -> LanePlan:
+        """The flow's one lane."""
+        return LanePlan(
+            self.flow, 1, 0, owner, "west-id", self.routes() if routes is None else routes, 1, self.assignment
+        )
+
+    def run(
+        self, owner: str = "me", policy: Policy | None = None, plan: LanePlan | None = None
+    ) -> ReplicatorError | None:
+        """Run a lane until there is nothing left to do, or until it ends; the error that it left with."""
+        log = structlog.wrap_logger(None, processors=[self._log], wrapper_class=structlog.BoundLogger)
+        services = Services(self._connect, self, lambda step: self.call(f"step.{step}"), log)
+        events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self.driver, self._happened_s = (
+            LaneDriver(plan or self.plan(owner), policy or LivePolicy(), services, events),
+            self.time_s,
+        )
+        try:
+            self.driver.drive()
+        except ReplicatorError as error:
+            return error
+        return None
+
+    def states(self) -> dict[Partition, PartitionState]:
+        """The states of the last lane's partitions."""
+        assert self.driver is not None
+        return self.driver.states
+
+    def told(self, event: str) -> list[dict[str, object]]:
+        """Log events of this name."""
+        return [found for found in self.events if found.get("event") == event]
+
+    def incidents(self) -> dict[Partition, str]:
+        """Names of incidents by partition, the last one of each."""
+        return {Partition(str(e["topic"]), int(str(e["partition"]))): str(e["name"]) for e in self.told("incident")}
+
+    def copied(self, at: Partition) -> list[str]:
+        """What a read_committed reader finds on the target."""
+        return [entry.value for _, entry in self.target.log(Partition(f"{at.topic}.copy", at.partition)).committed()]
+
+    def position(self, at: Partition) -> int:
+        """The committed position; -1 without one."""
+        found = self.target.offsets.get(Partition(f"{at.topic}.copy", at.partition))
+        return -1 if found is None else found.offset
+
+    def owner(self, at: Partition) -> str | None:
+        """Who the committed position says runs the partition; None without a position."""
+        found = self.target.offsets.get(Partition(f"{at.topic}.copy", at.partition))
+        return None if found is None else checkpoint.decode(found.metadata).owner
+
+    def check_exact(self, source: dict[Partition, list[tuple[int, str]]]) -> None:
+        """Each partition's target holds its source's committed records below its position: once, in order, no others.
+
+        `source`: offsets and values by partition, as they stood before anybody deleted any.
+        """
+        for at, records in source.items():
+            position = self.position(at)
+            expected = [value for offset, value in records if offset < position]
+            assert self.copied(at) == expected, f"{at} at {position}\n" + "\n".join(self.trace[-60:])
+            committed = self.target.offsets.get(Partition(f"{at.topic}.copy", at.partition))
+            if committed is not None and committed.metadata:
+                assert checkpoint.decode(committed.metadata).count == len(expected)

@@ -1,0 +1,189 @@
+"""A seeded exploration of a lane: errors and events at every call, in all orders of two.
+
+Each schedule lets two things go wrong at any two calls that the lane makes: an error that the call may raise, before or
+after it took effect, or an event on a cluster. Checked, by what a reader of the target finds, are invariants 1 (fence,
+then read), 5 (abort and rewind), 6 (unknown outcomes), 8 (no record under a position of another topic)
+and 10 (a fenced worker stays away).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+
+import pytest
+
+from replicator.model import checkpoint
+from replicator.model.errors import (
+    Abortable,
+    Fenced,
+    NotAllowed,
+    ReplicatorError,
+    Retriable,
+    TakenOver,
+    TopicMissing,
+    UnknownOutcome,
+    Unreachable,
+)
+from replicator.model.partition import Partition
+from replicator.state.claims import read_claims
+from tests.budget import budget
+from tests.replicator.lane.fakes.world import World
+
+SCHEDULES = int(os.environ.get("EOS_LANE_SCHEDULES", budget(4_000, 10_000)))
+PARTS = 10
+A, B, U = Partition("t", 0), Partition("t", 1), Partition("u", 0)
+ALL = (A, B, U)
+CALLS = 90  # a run without trouble makes about so many
+
+DENIALS = (("source", "t", "Read"), ("target", "t.copy", "Write"), ("target", "t.copy", "Read"))
+ERRORS: dict[str, tuple[type[ReplicatorError], ...]] = {
+    "plane.fence": (Retriable, Unreachable, NotAllowed),
+    "plane.committed": (Retriable, Unreachable),
+    "plane.poll": (Abortable, UnknownOutcome, NotAllowed),
+    "plane.flush": (Abortable, UnknownOutcome, NotAllowed),
+    "plane.send_positions": (Abortable, UnknownOutcome, NotAllowed),
+    "plane.end": (UnknownOutcome,),
+    "plane.end_answered": (UnknownOutcome,),
+    "plane.abort": (UnknownOutcome,),
+    "state.control": (Retriable, Unreachable),
+    "state.claims": (Retriable, Unreachable),
+    "west.topic_ids": (Unreachable, NotAllowed, TopicMissing),
+    "east.topic_ids": (Unreachable, NotAllowed, TopicMissing),
+    "west.log_ends": (Retriable, Unreachable),
+    "east.log_ends": (Retriable, Unreachable),
+    "east.end_records": (Retriable, Unreachable),
+    "east.init": (Retriable,),
+}
+Records = dict[tuple[Partition, str], dict[int, str]]  # by partition and topic id: values by offset
+
+
+class Schedule:
+    """One run of a lane with two things going wrong."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.world = World(idle_s_max=1.0, recommit_ms=self.random.choice((1_000, 3_600_000)))
+        self.records: Records = {}
+        self.wrote_to_new_target = False
+        self.recreated: set[str] = set()
+        self.stolen = False
+        for at in ALL:
+            log = self.world.source.log(at)
+            log.put(*(f"{at}-{number}" for number in range(self.random.randrange(7))))
+            if self.random.random() < 0.5:
+                log.marker()
+        self.note()
+        for call in self.random.sample(range(1, CALLS), 2):
+            if self.random.random() < 0.5:
+                self.world.faults[call] = self.fail
+            else:
+                self.world.actions[call] = self.random.choice(self.events())
+
+    def events(self) -> list[Callable[[], None]]:
+        return [
+            self.more,
+            self.recreate_source,
+            self.recreate_target,
+            self.delete_records,
+            self.steal,
+            self.restart,
+            self.deny,
+        ]
+
+    def note(self) -> None:
+        """Remember the source as it stands, before anything of it is deleted."""
+        for at in ALL:
+            known = self.records.setdefault((at, self.world.source.topics[at.topic].topic_id), {})
+            known |= {offset: entry.value for offset, entry in self.world.source.log(at).committed()}
+
+    def fail(self, call: str) -> None:
+        errors = ERRORS.get(call)
+        if errors:
+            raise self.random.choice(errors)(f"planned at {call}")
+
+    def more(self) -> None:
+        self.world.source.log(A).put("more-1", "more-2")
+        self.note()
+
+    def recreate_source(self) -> None:
+        self.note()
+        self.recreated.add("t")
+        self.world.source.delete("t")
+        self.world.source.create("t", 2)
+        for at in (A, B):
+            self.world.source.log(at).put(*(f"new-{number}" for number in range(self.random.randrange(12))))
+
+    def recreate_target(self) -> None:
+        self.recreated.add("u.copy")
+        self.world.target.delete("u.copy")
+        topic = self.world.target.create("u.copy", 1)
+        if self.random.random() < 0.5:  # somebody fills it up past what the flow had written
+            topic.logs[0].put(*(f"foreign-{number}" for number in range(12)))
+
+    def delete_records(self) -> None:
+        self.note()
+        log = self.world.source.log(U)
+        log.delete_before(self.random.randint(log.start, log.end))
+
+    def steal(self) -> None:
+        """Another worker fences the lane and writes its name into the positions."""
+        self.stolen = True
+        self.world.target.init("eos.f.1.0")
+        for at, found in list(self.world.target.offsets.items()):
+            self.world.target.offsets[at] = found._replace(metadata=found.metadata.replace('"me"', '"other"'))
+
+    def deny(self) -> None:
+        """A right is taken away, and given back some calls later."""
+        side, topic, operation = self.random.choice(DENIALS)
+        cluster = self.world.source if side == "source" else self.world.target
+        cluster.denied[topic] = {operation}
+
+        def give_back() -> None:
+            cluster.denied.pop(topic, None)
+
+        self.world.actions[self.world.calls + self.random.randrange(3, 60)] = give_back
+
+    def restart(self) -> None:
+        """The lane is given its routes again, as a discovery does."""
+        assert self.world.driver is not None
+        self.world.driver.reassign(self.world.plan())
+
+    def run(self) -> None:
+        error = self.world.run()
+        assert error is None or isinstance(error, TakenOver | Fenced | NotAllowed | Unreachable), repr(error)
+        self.note()
+        self.check()
+
+    def check(self) -> None:
+        claims = read_claims(self.world.target.claims).claims
+        for at in ALL:
+            target = Partition(f"{at.topic}.copy", at.partition)
+            copied = [e.value for _, e in self.world.target.log(target).committed() if e.origin >= 0]
+            stored = self.world.target.offsets.get(target)
+            was = None if stored is None else checkpoint.decode(stored.metadata)
+            if was is None or was.target_topic_id != self.world.target.topics[target.topic].topic_id:
+                assert copied == [], f"{at}: written to a topic that is another one"
+                continue
+            assert stored is not None
+            records = self.records[(at, was.source_topic_id)]
+            expected = [
+                records[offset] for offset in sorted(records) if claims[target].offset <= offset < stored.offset
+            ]
+            assert copied == expected, f"{at}: position {stored.offset}"
+        if not self.recreated and not self.stolen and not self.world.incidents():
+            assert self.world.run("again") is None
+            for at in ALL:
+                assert self.world.position(at) >= self.world.source.log(at).stable, f"{at} stands still"
+
+
+@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, PARTS))])
+def test_two_things_go_wrong_at_any_two_calls(part: int) -> None:
+    for seed in range(part * SCHEDULES // PARTS, (part + 1) * SCHEDULES // PARTS):
+        schedule = Schedule(seed)
+        try:
+            schedule.run()
+        except BaseException as error:
+            last = "\n".join(schedule.world.trace[-80:])
+            raise AssertionError(f"seed {seed}: {error}\n{last}\n{schedule.world.events[-10:]}") from error

@@ -1,0 +1,54 @@
+"""Refused records are found by name, or by narrowing the suspects of their partition and of no other."""
+
+from __future__ import annotations
+
+from replicator.lane.refusals import Refusals
+from replicator.model.partition import Partition
+from replicator.planes.contract import Refusal
+
+A, B = Partition("t", 0), Partition("t", 1)
+
+
+def test_a_refusal_without_names_asks_for_every_acknowledgement_once() -> None:
+    found = Refusals()
+    found.note({})
+    assert found.every_ack(A)
+    assert found.every_ack(B)
+    assert found.passed([A])
+    assert not found.every_ack(A)
+
+
+def test_a_named_record_bounds_its_partition_and_stops_it_there() -> None:
+    found = Refusals()
+    found.note({A: Refusal((7,), "why")})
+    assert (found.until(A), found.until(B)) == (7, None)
+    assert found.reached({A: 6, B: 9}) == {}
+    incident = found.reached({A: 7, B: 9})[A]
+    assert incident is not None
+    assert (incident.name, incident.offset, incident.detail) == ("record_refused", 7, "why")
+    assert found.until(A) is None
+
+
+def test_suspects_become_fewer_until_one_is_left() -> None:
+    """The bad record is at 4,711 of 20,000; what is written together is what is suspected next."""
+    found, position, rounds = Refusals(), 0, 0
+    while True:
+        rounds += 1
+        until, size = found.until(A), found.flush_every(A) or 5_000
+        if until is not None and until <= 4_711:
+            position = until
+        elif until is None:
+            first = position + (4_711 - position) // size * size
+            found.note({A: Refusal(tuple(range(first, first + size)), "why")})
+        reached = found.reached({A: position})
+        if reached.get(A) is not None:
+            break
+        assert rounds < 12
+    assert position == 4_711
+
+
+def test_a_partition_that_still_has_a_bound_keeps_its_acknowledgements() -> None:
+    found = Refusals()
+    found.note({A: Refusal((3, 4), "why"), B: Refusal((), "why")})
+    found.passed([A, B])
+    assert (found.every_ack(A), found.every_ack(B)) == (True, False)

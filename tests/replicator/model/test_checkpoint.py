@@ -1,0 +1,65 @@
+"""Positions: what is written is read back, and what somebody else or a newer program wrote is told apart."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from replicator.model import checkpoint
+from replicator.model.checkpoint import BadMetadata, Evidence, NewerMetadata
+
+EVIDENCE = Evidence(
+    generation=3,
+    owner="host:1:abc",
+    source_topic="orders",
+    source_cluster="S" * 22,
+    source_topic_id="source-id",
+    target_topic_id="target-id",
+    leader_epoch=7,
+    log_start=5,
+    next_target_offset=1000,
+    count=900,
+    digest="ab" * 16,
+    block_first=990,
+    block_count=10,
+    committed_ms=1_700_000_000_000,
+)
+
+
+def test_metadata_round_trip_keeps_every_field() -> None:
+    assert checkpoint.decode(checkpoint.encode(EVIDENCE)) == EVIDENCE
+
+
+def test_metadata_stays_below_the_brokers_limit_with_the_longest_names() -> None:
+    longest = replace(EVIDENCE, source_topic="x" * 249, owner="h" * 253 + ":12345:" + "a" * 12)
+    assert len(checkpoint.encode(longest)) < checkpoint.METADATA_BYTES_MAX
+    with pytest.raises(ValueError, match="over the broker's"):
+        checkpoint.encode(replace(EVIDENCE, owner="x" * 5000))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "hello", "[]", "{}", '{"v":2}', checkpoint.encode(EVIDENCE).replace('"g":3', '"g":"3"'),
+     checkpoint.encode(EVIDENCE).replace('"g":3,', ""), checkpoint.encode(EVIDENCE).replace("records-v1", "other")],
+)  # fmt: skip
+def test_metadata_that_is_not_ours_is_refused(text: str) -> None:
+    with pytest.raises(BadMetadata):
+        checkpoint.decode(text)
+
+
+def metadata(**fields: object) -> str:
+    return json.dumps(json.loads(checkpoint.encode(EVIDENCE)) | fields)
+
+
+@pytest.mark.parametrize("newer", [{"v": 2}, {"kind": "other"}])
+def test_metadata_of_a_newer_program_that_must_be_understood_stops_the_partition(newer: dict[str, object]) -> None:
+    with pytest.raises(NewerMetadata) as caught:
+        checkpoint.decode(metadata(**newer))
+    assert caught.value.incident == "newer_format"
+    assert BadMetadata.incident == "position_unreadable"
+
+
+def test_metadata_of_a_newer_program_is_read_where_that_is_said_to_be_right() -> None:
+    assert checkpoint.decode(metadata(v=2, must_understand=False, more=1)) == EVIDENCE

@@ -1,0 +1,230 @@
+"""The plane between a fake consumer and a fake producer: what failed writes are told as, and what acks must show."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError
+
+from replicator.config import Delivery
+from replicator.kafka import offset_reader, producer
+from replicator.model.errors import Abortable, NotAllowed, UnknownOutcome
+from replicator.model.partition import Committed, Partition, Seek
+from replicator.planes.contract import ReadPlan, RecordsRefused
+from replicator.planes.records import oversized, plain, source
+from replicator.planes.records.plane import PlaneSettings, RecordsPlane
+from tests.replicator.kafka.fakes import Factory, FakeProducer, Report
+from tests.replicator.kafka.test_producer import make_flow
+from tests.replicator.planes.fakes import Consumers, FakeConsumer, records
+
+A, B = Partition("a", 0), Partition("b", 0)
+ROUTES = {A: Partition("copy.a", 0), B: Partition("copy.b", 0)}
+
+
+class World:
+    """A plane that reads A and B, with its fake clients."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, delivery: Delivery = Delivery.EXACTLY_ONCE) -> None:
+        producers, consumers = Factory(), Consumers()
+        monkeypatch.setattr(producer, "Producer", producers)
+        monkeypatch.setattr(plain, "Producer", producers)
+        for module in (source, oversized, offset_reader):
+            monkeypatch.setattr(module, "Consumer", consumers)
+        self.lost: list[tuple[Partition, str]] = []
+        flow = make_flow().model_copy(update={"delivery": delivery})
+        settings = PlaneSettings(flow, "eos.f.1.0", 3, ROUTES, 1_000_000, 1_048_588)
+        self.plane = RecordsPlane(settings, {}, lambda text: None, lambda at, why: self.lost.append((at, why)))
+        self.producers = producers.made
+        self.consumer: FakeConsumer = consumers.made[1]  # the first reads positions
+        self.plane.fence()
+        self.seek()
+
+    @property
+    def producer(self) -> FakeProducer:
+        """The transactional one."""
+        return self.producers[0]
+
+    def seek(self, *, every_ack: bool = False) -> None:
+        self.plane.seek({at: ReadPlan(Seek(0, -1), every_ack=every_ack) for at in ROUTES})
+
+    def read(self, topic: str, *offsets: int) -> None:
+        self.consumer.queue += records(topic, 0, *offsets)
+        self.plane.poll(100, 0)
+
+    def refuse(self, topic: str, codes: list[int]) -> None:
+        """The broker refuses the batch of all that is queued for `topic`; the rest is purged."""
+        batch = [fields for fields in self.producer.queued if fields[0] == topic]
+        self.producer.queued = [fields for fields in self.producer.queued if fields[0] != topic]
+        text = f"ProduceRequest for {topic} [0] with {len(batch)} message(s) failed: Broker: refused"
+        self.producer.fail(next(code for code in codes if code > 0), text)
+        for place, (fields, code) in enumerate(zip(batch, codes, strict=True)):
+            if fields[4] is not None:
+                fields[4](KafkaError(code), Report(place - 1 if place else None))
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(monkeypatch)
+
+
+BAD, DIFFERENT = KafkaError.INVALID_RECORD, KafkaError._INVALID_DIFFERENT_RECORD
+
+
+def test_the_refused_record_is_named_behind_a_purge_of_another_partition(world: World) -> None:
+    world.seek(every_ack=True)
+    world.read("b", 0, 1, 2)
+    world.read("a", 10, 11, 15, 16)
+    world.refuse("copy.a", [DIFFERENT, DIFFERENT, BAD, BAD])
+    with pytest.raises(RecordsRefused, match=r"copy\.a.0.: INVALID_RECORD") as caught:
+        world.plane.flush()
+    assert caught.value.refusals.keys() == {A}
+    assert caught.value.refusals[A].suspects == (15,)
+
+
+def test_without_every_ack_the_partition_is_known_from_its_first_and_last_record(world: World) -> None:
+    world.read("b", 0, 1, 2)
+    world.read("a", 10, 11, 15)
+    world.refuse("copy.a", [DIFFERENT, BAD, DIFFERENT])
+    with pytest.raises(RecordsRefused) as caught:
+        world.plane.flush()
+    assert {at: found.suspects for at, found in caught.value.refusals.items()} == {A: ()}
+
+
+def test_a_batch_between_the_first_and_the_last_record_is_known_from_the_transaction(world: World) -> None:
+    """Its records have no report that is listened to, and what was purged says nothing."""
+    world.read("a", *range(5))
+    world.read("b", 0, 1)
+    middle = [fields for fields in world.producer.queued if fields[4] is None]
+    assert len(middle) == 3
+    world.producer.queued = [fields for fields in world.producer.queued if fields[4] is not None]
+    world.producer.fail(BAD, "ProduceRequest for copy.a [0] with 3 message(s) failed: Broker: refused")
+    with pytest.raises(RecordsRefused) as caught:
+        world.plane.flush()
+    assert {at: found.suspects for at, found in caught.value.refusals.items()} == {A: ()}
+
+
+def test_a_refusal_is_told_by_the_poll_that_meets_it(world: World) -> None:
+    world.read("a", 0, 1)
+    world.refuse("copy.a", [KafkaError.MSG_SIZE_TOO_LARGE] * 2)
+    with pytest.raises(RecordsRefused):
+        world.read("b", 0)
+
+
+def test_a_refusal_that_names_nothing_names_nothing(world: World) -> None:
+    world.read("a", 0, 1)
+    world.producer.fail(BAD, "no partition in this text")
+    with pytest.raises(RecordsRefused) as caught:
+        world.plane.flush()
+    assert caught.value.refusals == {}
+
+
+def test_a_missing_right_names_the_topic_and_its_source_partitions(world: World) -> None:
+    world.read("a", 0, 1)
+    world.read("b", 0, 1)
+    line = 'ADDPARTS: Failed to add partition "copy.b" [0] to transaction: Broker: Topic authorization failed'
+    world.producer.on_poll.append(lambda: world.producer.logger.error(line))
+    world.producer.fail(KafkaError.TOPIC_AUTHORIZATION_FAILED, "Failed to add partition(s) to transaction")
+    with pytest.raises(NotAllowed, match=r"cluster .west.: .* the user needs Write on topic .copy\.b.") as caught:
+        world.plane.flush()
+    assert caught.value.partitions == {B}
+
+
+def test_other_failures_are_aborted(world: World) -> None:
+    world.read("a", 0, 1)
+    world.producer.fail(KafkaError._TIMED_OUT, "too late")
+    with pytest.raises(Abortable, match="too late") as caught:
+        world.plane.flush()
+    assert not isinstance(caught.value, RecordsRefused)
+
+
+def ack(world: World, *offsets: int | None) -> None:
+    """Acknowledge what is queued with these target offsets."""
+    queued, world.producer.queued = world.producer.queued, []
+    for fields, offset in zip(queued, offsets, strict=True):
+        if fields[4] is not None:
+            fields[4](None, Report(offset))
+
+
+def test_acks_are_contiguous_over_the_whole_transaction(world: World) -> None:
+    world.read("a", 0, 1, 5)
+    world.read("a", 6)
+    ack(world, 100, 101, 102, 103)
+    copied = world.plane.flush()[A]
+    assert (copied.first_target, copied.next_target, copied.records, copied.next_offset) == (100, 104, 4, 7)
+
+
+@pytest.mark.parametrize("offsets", [(100, 101, 103, 104), (100, 101, 101, 102), (100, 102, 103, 104)])
+def test_acks_with_a_gap_within_or_between_runs_are_not_committed(world: World, offsets: tuple[int, ...]) -> None:
+    world.read("a", 0, 1)
+    world.read("a", 2, 3)
+    ack(world, *offsets)
+    with pytest.raises(Abortable, match="got offsets"):
+        world.plane.flush()
+
+
+def test_an_ack_without_its_offset_is_an_unknown_outcome(world: World) -> None:
+    world.read("a", 0, 1)
+    ack(world, 100, None)
+    with pytest.raises(UnknownOutcome):
+        world.plane.flush()
+
+
+def test_positions_and_claims_go_into_one_transaction(world: World) -> None:
+    world.plane.send_positions({ROUTES[A]: Committed(7, "m")}, [(b"key", b"value")])
+    assert [call for call in world.producer.calls if call in ("offsets", "commit")] == ["offsets"]
+    world.plane.end()
+    assert world.producer.calls[-1] == "commit"
+    assert world.producer.next_offset == 1, "the claim was acknowledged before the positions were sent"
+
+
+def test_the_claim_goes_to_the_lanes_partition(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[Any] = []
+    monkeypatch.setattr(FakeProducer, "produce", lambda self, *fields: sent.append(fields))
+    world.plane.send_positions({}, [(b"key", b"value")])
+    assert sent == [("__eos.f.claims", b"value", b"key", 3)]
+
+
+def test_spans_are_told_by_the_offsets_that_were_copied(world: World) -> None:
+    world.plane.seek({A: ReadPlan(Seek(0, -1), spans=((2, 4), (7, 9)))})
+    world.read("a", *range(10))
+    assert world.plane.flush()[A].runs == [(2, 4), (7, 9)]
+
+
+def test_after_an_abort_late_reports_are_of_no_account(world: World) -> None:
+    world.read("a", 0, 1)
+    late = list(world.producer.queued)
+    world.plane.abort()
+    world.seek()
+    for fields in late:
+        fields[4](KafkaError(KafkaError._PURGE_INFLIGHT), Report(None))
+    world.read("a", 0, 1)
+    assert world.plane.flush()[A].records == 2
+
+
+def test_at_least_once_replaces_its_writer_after_an_abort(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A purged idempotent producer has a gap in its sequence numbers, and what it holds would go out later."""
+    world = World(monkeypatch, Delivery.AT_LEAST_ONCE)
+    world.producers[1].holds_acks = True
+    world.read("a", 0, 1)
+    assert len(world.producers[1].queued) == 2
+    assert world.producer.queued == []
+    world.plane.abort()
+    world.seek()
+    world.read("a", 0, 1)
+    assert (len(world.producers), "purge" in world.producers[1].calls) == (3, True)
+    assert world.plane.flush()[A].records == 2
+
+
+def test_at_most_once_writes_behind_the_position_and_tells_what_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch, Delivery.AT_MOST_ONCE)
+    world.read("a", 0, 1)
+    copied = world.plane.flush()[A]
+    assert (copied.records, copied.next_offset) == (2, 2)
+    assert world.producers[1].queued == []
+    world.plane.send_positions({ROUTES[A]: Committed(2, "m")}, ())
+    world.plane.end()
+    world.plane.deliver()
+    assert world.producers[1].next_offset == 2
+    assert world.lost == []
+    assert not world.plane.pending()

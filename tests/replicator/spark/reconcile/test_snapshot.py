@@ -1,0 +1,124 @@
+"""Which offsets are compared: what the position covers, and not one record in flight."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from replicator import config
+from replicator.kafka.admin import TopicInfo
+from replicator.model import checkpoint
+from replicator.model.checkpoint import Evidence
+from replicator.model.errors import Incident
+from replicator.model.partition import Committed, Partition
+from replicator.spark.reconcile.snapshot import PairFacts, pair_of, pairs_of
+
+FLOW = config.load_text(
+    """\
+clusters: {a: {properties: {bootstrap.servers: "a:1"}}, b: {properties: {bootstrap.servers: "b:1"}}}
+flows: {f: {source: a, target: b, topics: [t]}}
+""",
+    env={},
+).flows["f"]
+EVIDENCE = Evidence(
+    generation=1,
+    owner="o",
+    source_topic="t",
+    source_cluster="cluster",
+    source_topic_id="S",
+    target_topic_id="T",
+    log_start=5,
+    next_target_offset=80,
+    count=70,
+)
+FACTS = PairFacts(
+    source=Partition("t", 0),
+    target=Partition("a.t", 0),
+    source_topic=TopicInfo("t", "S", 1, {"cleanup.policy": "delete"}),
+    target_topic=TopicInfo("a.t", "T", 1, {"cleanup.policy": "compact,delete"}),
+    source_cluster="cluster",
+    committed=Committed(100, checkpoint.encode(EVIDENCE)),
+    claimed=10,
+    source_bounds=(0, 130),
+    target_bounds=(0, 95),
+    target_end_before=81,
+)
+
+
+def committed(offset: int = 100, **changes: object) -> Committed:
+    return Committed(offset, checkpoint.encode(replace(EVIDENCE, **changes)))  # type: ignore[arg-type]
+
+
+def test_positions_bound_both_sides() -> None:
+    pair = pair_of(FLOW, FACTS)
+    assert (pair.source_range, pair.target_range) == ((10, 100), (0, 81))
+    assert (pair.source_cut, pair.target_cut, pair.count, pair.covered_end) == (False, False, 70, 80)
+    assert (pair.source_compacted, pair.target_compacted) == (False, True)
+    assert pair.notes == ()
+
+
+def test_what_is_committed_after_the_positions_were_read_is_in_flight() -> None:
+    pair = pair_of(FLOW, replace(FACTS, target_end_before=60, target_bounds=(0, 500), source_bounds=(0, 900)))
+    assert (pair.source_range, pair.target_range) == ((10, 100), (0, 80))
+
+
+def test_logs_that_begin_later_are_cut() -> None:
+    pair = pair_of(FLOW, replace(FACTS, source_bounds=(40, 130), target_bounds=(20, 95)))
+    assert (pair.source_range, pair.target_range) == ((40, 100), (20, 81))
+    assert (pair.source_cut, pair.target_cut) == (True, True)
+
+
+def test_a_source_that_began_late_is_not_cut() -> None:
+    assert not pair_of(FLOW, replace(FACTS, source_bounds=(10, 130))).source_cut
+
+
+def test_contradictions_are_noted_and_the_rest_is_compared() -> None:
+    pair = pair_of(FLOW, replace(FACTS, target_bounds=(0, 70), target_end_before=70))
+    assert pair.target_range == (0, 70)
+    assert pair.notes[0].startswith("target_lost_data: ")
+    pair = pair_of(FLOW, replace(FACTS, source_bounds=(0, 90)))
+    assert pair.source_range == (10, 90)
+    assert pair.notes[0].startswith("source_truncated: ")
+
+
+def test_a_topic_that_was_created_again_hides_no_other() -> None:
+    again = replace(
+        FACTS, source=Partition("again", 0), committed=committed(source_topic="again", source_topic_id="old")
+    )
+    pairs, incidents = pairs_of(FLOW, [again, FACTS])
+    assert [pair.source for pair in pairs] == [FACTS.source]
+    assert [(it.name, it.topic, it.partition, it.offset) for it in incidents] == [
+        ("source_topic_recreated", "again", 0, 100)
+    ]
+    with pytest.raises(Incident, match="source_topic_recreated"):
+        pairs_of(FLOW, [again])
+
+
+def test_without_a_claim_the_start_is_taken_from_the_position() -> None:
+    pair = pair_of(FLOW, replace(FACTS, claimed=None))
+    assert pair.source_range == (5, 100)
+    assert "no claim" in pair.notes[0]
+
+
+def test_a_weaker_delivery_is_noted() -> None:
+    assert "at_most_once" in pair_of(FLOW, replace(FACTS, committed=committed(delivery="at_most_once"))).notes[0]
+
+
+def test_at_least_once_has_records_in_flight_behind_its_position() -> None:
+    assert pair_of(FLOW, replace(FACTS, committed=committed(delivery="at_least_once"))).target_range == (0, 80)
+
+
+@pytest.mark.parametrize(
+    ("facts", "name"),
+    [
+        (replace(FACTS, source_cluster="x"), "source_cluster_changed"),
+        (replace(FACTS, source_topic=TopicInfo("t", "X", 1)), "source_topic_recreated"),
+        (replace(FACTS, target_topic=TopicInfo("a.t", "X", 1)), "target_topic_recreated"),
+        (replace(FACTS, committed=Committed(3, "{}")), "position_unreadable"),
+    ],
+)
+def test_other_topics_than_the_positions_are_not_compared(facts: PairFacts, name: str) -> None:
+    with pytest.raises(Incident) as raised:
+        pair_of(FLOW, facts)
+    assert raised.value.name == name

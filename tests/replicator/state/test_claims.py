@@ -1,0 +1,80 @@
+"""Claims and repairs in the claims topic."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from replicator.model.partition import Partition
+from replicator.state.claims import Claim, Repair, read_claims
+from replicator.state.envelope import NewerFormat, NotOurs
+
+CLAIM = Claim(Partition("a.or/ders", 3), Partition("orders", 3), "id", "target-id", 5, 42, 1, "me", 99)
+REPAIR = Repair(CLAIM.target, CLAIM.source, ((10, 12), (15, 16)), 700, 2, 99)
+
+
+def altered(record: tuple[bytes, bytes], **fields: object) -> tuple[bytes, bytes]:
+    key, value = record
+    return key, json.dumps(json.loads(value) | fields).encode()
+
+
+def test_a_claim_round_trips() -> None:
+    found = read_claims([CLAIM.encode()])
+    assert found.claims == {CLAIM.target: CLAIM}
+    assert found.of_topic("a.or/ders") == (CLAIM,)
+    assert found.of_topic("other") == ()
+
+
+def test_the_newest_claim_counts_whichever_partition_is_read_first() -> None:
+    later = replace(CLAIM, offset=50, generation=2, owner="you", at_ms=100)
+    for records in ([CLAIM.encode(), later.encode()], [later.encode(), CLAIM.encode()]):
+        assert read_claims(records).claims == {CLAIM.target: later}
+
+
+def test_a_tombstone_withdraws_a_claim_or_a_repair() -> None:
+    for record in (CLAIM, REPAIR):
+        key, value = record.encode()
+        found = read_claims([(key, value), (key, None)])
+        assert (found.claims, found.repairs) == ({}, ())
+
+
+def test_claims_and_repairs_stand_side_by_side() -> None:
+    again = replace(REPAIR, first_target=900, generation=5, at_ms=100)
+    found = read_claims([REPAIR.encode(), CLAIM.encode(), again.encode()])
+    assert found.claims == {CLAIM.target: CLAIM}
+    assert found.repairs == (REPAIR, again)
+    assert REPAIR.records == 3
+
+
+def test_no_two_transactions_of_repairs_share_a_key() -> None:
+    """The topic is compacted."""
+    keys = {replace(REPAIR, generation=g, runs=((first, 20),)).key for g in (2, 3) for first in (10, 11)}
+    assert len(keys) == 4
+
+
+def test_newer_records_are_ignored_unless_they_must_be_understood() -> None:
+    newer = altered(CLAIM.encode(), v=2, must_understand=False)
+    assert read_claims([(b"map/x", altered(CLAIM.encode(), kind="map", must_understand=False)[1]), newer]).claims == {}
+    with pytest.raises(NewerFormat):
+        read_claims([altered(CLAIM.encode(), kind="decision")])
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        (None, b"x"),
+        (b"other", b"x"),
+        (b"claim/a.orders/4", CLAIM.encode()[1]),
+        (b"repair/t/0/9", REPAIR.encode()[1]),
+        altered(REPAIR.encode(), runs=[[10, 12], [15, 15]]),
+        altered(REPAIR.encode(), runs=[]),
+        altered(CLAIM.encode(), target=["t"]),
+        altered(CLAIM.encode(), offset="x"),
+        (CLAIM.encode()[0], b'{"v": 1, "kind": "claim", "must_understand": true}'),
+    ],
+)
+def test_what_nobody_of_us_wrote_is_refused(record: tuple[bytes | None, bytes]) -> None:
+    with pytest.raises(NotOurs):
+        read_claims([record])
