@@ -36,7 +36,7 @@ class Backfill(Eos):
 
     def start(self) -> None:
         """See System."""
-        log = self._log.open("ab")
+        log = self.log.open("ab")
         command = [sys.executable, "-m", "cli.main", "backfill", "-c", str(self.file), "--json"]
         self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=HERE.parent)
         log.close()
@@ -46,7 +46,7 @@ class Backfill(Eos):
         assert self._process is not None
         code = self._process.poll()
         if code:
-            raise RuntimeError(f"backfill ended with {code}: see {self._log}")
+            raise RuntimeError(f"backfill ended with {code}: see {self.log}")
         return code is None
 
 

@@ -132,7 +132,8 @@ def measure(figures: Figures, directory: Path, only: tuple[str, ...], runs: int,
         theirs = stack.enter_context(kafka("broker"))
         if "throughput" in only:
             for number in range(-WARM_UP_ROUNDS, runs):
-                both: list[Served] = [ours, theirs][:: 1 if number % 2 else -1]
+                pair: list[Served] = [ours, theirs]
+                both = pair[:: 1 if number % 2 else -1]
                 for broker in both:
                     found = throughput(broker, records)
                     if number >= 0:

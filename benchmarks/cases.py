@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from benchmarks.observe import POLL_S, Copy
 from benchmarks.systems import Eos, Killable, System, cpu_s, rss_peak_mib
 
 Figures = dict[str, float]
-LOOK_S = 0.1  # where a run takes ten seconds: to look costs the target something, too
+LONG_RUN_POLL_S = 0.1  # where a run takes ten seconds: a request costs the target something, too
 START_S_MAX, STUCK_S, QUIET_S = 120.0, 45.0, 1.0
 
 
@@ -93,17 +93,29 @@ def whole(bench: Bench, system: System, records: int) -> Figures:
                 return {"records_per_s": records / (last_change - began)}
             elif now - last_change > STUCK_S:
                 raise Stuck(f"{system.name}: {last_total} of {records}, and nothing more for {STUCK_S:.0f} s")
-            time.sleep(LOOK_S)
+            time.sleep(LONG_RUN_POLL_S)
 
 
-def latency(bench: Bench, system: System, topic: str, seconds: float, rate: int, warm_up_s: float) -> Figures:
-    """End to end, from before the producer's send to a read_committed reader, at a steady rate."""
+def latency(
+    bench: Bench,
+    system: System,
+    topic: str,
+    seconds: float,
+    rate: int,
+    warm_up_s: float,
+    metered: Callable[[], AbstractContextManager[object]] = nullcontext,
+) -> Figures:
+    """End to end, from before the producer's send to a read_committed reader, at a steady rate.
+
+    `metered` is entered while the load runs, warm-up included.
+    """
     steady = load.Steady(bench.source.bootstrap, bench.target.bootstrap, topic, system.copy, rate)
     load.prime(bench.source.bootstrap, topic)
     with _copying(bench, system) as copy:
         copy.wait(load.PARTITIONS, START_S_MAX)
         began = time.time()
-        steady.run(seconds + warm_up_s)
+        with metered():
+            steady.run(seconds + warm_up_s)
     values = sorted(latency for written, latency in steady.latencies if written > began + warm_up_s)
     return {f"p{share}_ms": values[int(len(values) * share / 100)] * 1000 for share in (50, 99)}
 

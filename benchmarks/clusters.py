@@ -28,8 +28,13 @@ class Kafka:
     bootstrap: str
 
     @classmethod
-    def start(cls, role: str, heap: str = "1g", settings: Mapping[str, str] | None = None) -> Kafka:
-        """Start a broker and wait until it answers; `docker start` works after a kill. `settings`: more environment."""
+    def start(
+        cls, role: str, heap: str = "1g", settings: Mapping[str, str] | None = None, far: tuple[int, int] | None = None
+    ) -> Kafka:
+        """Start a broker and wait until it answers; `docker start` works after a kill. `settings`: more environment.
+
+        `far`: a second port, and the one that is advertised to clients which come that way.
+        """
         port, controller = free_port(), free_port()
         name = f"eos-bench-{role}-{uuid.uuid4().hex[:8]}"
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "A")
@@ -48,8 +53,12 @@ class Kafka:
             "KAFKA_TRANSACTION_STATE_LOG_MIN_ISR": "1",
             "KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
             "KAFKA_LOG_DIRS": DATA,
-            **(settings or {}),
         }
+        if far is not None:
+            told["KAFKA_LISTENERS"] += f",FAR://127.0.0.1:{far[0]}"
+            told["KAFKA_ADVERTISED_LISTENERS"] += f",FAR://127.0.0.1:{far[1]}"
+            told["KAFKA_LISTENER_SECURITY_PROTOCOL_MAP"] += ",FAR:PLAINTEXT"
+        told |= settings or {}
         environment = [word for key, value in told.items() for word in ("-e", f"{key}={value}")]
         command = ("run", "-d", "--name", name, "--network", "host", "--entrypoint", "sh")
         docker(*command, *environment, IMAGE, "-c", START)
@@ -64,9 +73,9 @@ class Kafka:
 
     @classmethod
     @contextmanager
-    def running(cls, role: str) -> Iterator[Kafka]:
-        """A broker that is removed at the end."""
-        kafka = cls.start(role)
+    def running(cls, role: str, far: tuple[int, int] | None = None) -> Iterator[Kafka]:
+        """A broker that is removed at the end; `far` as in `start`."""
+        kafka = cls.start(role, far=far)
         try:
             yield kafka
         finally:

@@ -31,10 +31,10 @@ from benchmarks.observe import POLL_S, Copy
 from benchmarks.systems import HERE, Eos, resident_mib
 from replicator import config
 from replicator.config import Flow
-from replicator.spark import kafka, snapshot
-from replicator.spark.reconcile import reconcile
+from replicator.spark.reconcile import kafka, snapshot
+from replicator.spark.reconcile.reconcile import reconcile
+from replicator.spark.reconcile.snapshot import Window
 from replicator.spark.session import SparkSettings, session
-from replicator.spark.snapshot import Window
 
 DIRECTORY = RESULTS / "reconcile"
 COPY_S_MAX, SAMPLE_S = 900.0, 0.05

@@ -16,7 +16,7 @@ from benchmarks.clusters import Kafka, docker
 from benchmarks.systems import rss_mib, rss_peak_mib
 from integration_tests.harness.broker import free_port
 
-ACCEPT_S_MAX, LOOK_S = 60.0, 0.005
+ACCEPT_S_MAX, POLL_S = 60.0, 0.005
 # ApiVersions, version 0, without a client id: the first request of every client.
 API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 
@@ -35,7 +35,7 @@ def wait_accepts(bootstrap: str, died: Path | None = None) -> None:
             pass
         if died is not None and not died.exists():
             raise RuntimeError(f"{bootstrap}: the broker has ended")
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)
     raise RuntimeError(f"{bootstrap}: no answer within {ACCEPT_S_MAX:.0f} s")
 
 

@@ -84,16 +84,23 @@ def resident_mib(root: int) -> float:
 
 
 class Eos:
-    """`eos-replicate run` on a flow of one topic, as `file` says."""
+    """`eos-replicate run` on a flow of one topic, as `file` says; it logs to `log`."""
 
     name = "eos-replicate"
 
     def __init__(
-        self, source: Kafka, target: Kafka, topic: str, directory: Path, delivery: str = "exactly_once"
+        self,
+        source: Kafka,
+        target: Kafka,
+        topic: str,
+        directory: Path,
+        delivery: str = "exactly_once",
+        tree: Path = HERE.parent,
     ) -> None:
+        """`tree`: the checkout that is run."""
         tag = uuid.uuid4().hex[:8]
         self.copy = f"{tag}.{topic}"
-        self._log = directory / f"eos-{tag}.log"
+        self._tag, self._tree, self.log = tag, tree, directory / f"eos-{tag}.log"
         self.file = directory / f"eos-{tag}.yaml"
         self.file.write_text(
             f"""clusters:
@@ -110,11 +117,16 @@ flows:
         )
         self._process: subprocess.Popen[bytes] | None = None
 
+    def copy_of(self, topic: str) -> str:
+        """The target topic of a source topic that the flow selects."""
+        return f"{self._tag}.{topic}"
+
     def start(self) -> None:
         """See System."""
-        log: IO[bytes] = self._log.open("ab")
+        log: IO[bytes] = self.log.open("ab")
         command = [sys.executable, "-m", "cli.main", "run", "-c", str(self.file), "--log-format", "json"]
-        self._process = subprocess.Popen(command, stderr=log, cwd=HERE.parent)
+        environment = {**os.environ, "PYTHONPATH": str(self._tree)}
+        self._process = subprocess.Popen(command, stderr=log, cwd=self._tree, env=environment)
         log.close()
 
     def pid(self) -> int:
