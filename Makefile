@@ -1,38 +1,61 @@
-# The two commands that matter are `make demo` and `make test`; both make the environment first.
+# The two commands that matter are `make demo` and `make test`; each first installs what it needs, once, into one
+# environment that grows: `make demo` needs no Spark, `make demo-spark` adds it, `make test` and `make env` add all the rest.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
+RUN_STAMP := $(VENV)/.installed-run
+SPARK_STAMP := $(VENV)/.installed-spark
 STAMP := $(VENV)/.installed
 
-.PHONY: demo demo-spark test test-kafka test-others test-fast lint bench env lock clean
+.PHONY: demo demo-spark test test-unit test-kafka test-embedded test-long test-long-kafka lint bench env lock clean
 
-demo: $(STAMP)
-	$(BIN)/eos-replicate demo $(ARGS)
+# The demos run from the source tree, so their environment needs no build tools. They start many processes, so Python
+# keeps the bytecode of what they import even where PYTHONDONTWRITEBYTECODE is set.
+FROM_SOURCE := env -u PYTHONDONTWRITEBYTECODE PYTHONPATH="$(CURDIR)" $(BIN)/python -m cli.main
 
-demo-spark: $(STAMP)
-	$(BIN)/eos-replicate demo-spark $(ARGS)
+demo: $(RUN_STAMP)
+	$(FROM_SOURCE) demo $(ARGS)
 
-# Tests on real Kafka mostly wait, so the others run beside them.
+demo-spark: $(SPARK_STAMP)
+	$(FROM_SOURCE) demo-spark $(ARGS)
+
+# What each of these holds and how long it takes stands in CONTRIBUTING.md.
+# Two processes at a time, for two cores: with more, tests of time-outs would trip. Those under tests/ have two workers, and
+# a file stays with one of them, for what its tests share.
+PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest
+WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
+KAFKA ?= 4.3.0
+
+test-unit: $(STAMP)
+	$(PYTEST) $(WORKERS) -m "not slow and not spark" $(or $(ARGS),tests)
+
+# Tests on real Kafka mostly wait, so those on the embedded broker run beside them.
 ifdef ARGS
 test: $(STAMP) lint
-	$(BIN)/pytest $(ARGS)
+	$(PYTEST) $(ARGS)
 else
 test: $(STAMP) lint
-	$(MAKE) -j2 test-kafka test-others
+	$(PYTEST) $(WORKERS) -m "not long" tests
+	$(MAKE) -j2 test-kafka test-embedded
 endif
 
-# Spark first: the others come to theirs at their end, and two at once are too much for a small machine.
 test-kafka: $(STAMP)
-	$(BIN)/pytest -m kafka integration_tests/spark 2>&1 | sed -u 's/^/kafka | /'
-	$(BIN)/pytest -m kafka --ignore=integration_tests/spark 2>&1 | sed -u 's/^/kafka | /'
+	$(PYTEST) -m "kafka and not long" integration_tests 2>&1 | sed -u 's/^/kafka | /'
 
-test-others: $(STAMP)
-	$(BIN)/pytest -m "not kafka"
+test-embedded: $(STAMP)
+	$(PYTEST) -m "not kafka and not long" integration_tests
 
-test-fast: $(STAMP) lint
-	$(BIN)/pytest tests $(ARGS)
+# All of it, and the searches go far. One part after the other: each is kept in tests/long_results.json, to be committed.
+LONG = env EOS_TEST_BUDGET=long $(PYTEST) $(WORKERS) -p tests.long_results --timeout 7200 --long-part
+test-long: $(STAMP) lint
+	$(LONG) "searches and embedded broker" -m "not kafka"
+	$(MAKE) test-long-kafka
+
+# Also with another version, if Docker has its image: make test-long-kafka KAFKA=4.1.0
+test-long-kafka: $(STAMP)
+	EOS_KAFKA_IMAGE=apache/kafka:$(KAFKA) $(LONG) "Kafka $(KAFKA)" -m kafka integration_tests
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -45,18 +68,39 @@ bench: $(STAMP)
 
 env: $(STAMP)
 
-# Every package is pinned with its hash; nothing is resolved at install time.
-$(STAMP): constraints.txt pyproject.toml
+# The pip of the Python that makes the environment installs into it, too, if there is one that can (22.3 or later). An
+# environment with a pip of its own takes several seconds longer to make.
+$(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed: make PYTHON=python3.12")'
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r constraints.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	if $(PYTHON) -c 'import pip, sys; sys.exit(tuple(map(int, pip.__version__.split(".")[:2])) < (22, 3))' 2>/dev/null; \
+	then $(PYTHON) -m venv --without-pip $(VENV); else $(PYTHON) -m venv $(VENV); fi
+
+PIP_INSTALL = $(shell test -x $(BIN)/pip && echo $(BIN)/python -m pip || \
+  echo "$$(sed -n 's/^executable = //p' $(VENV)/pyvenv.cfg) -m pip --python $(BIN)/python") \
+  install --quiet --disable-pip-version-check --no-compile
+
+# Every package is pinned with its hash. For the demo Python compiles only what is imported. For the tests everything is
+# compiled at once, on all cores (pip would use one); a file that isn't valid Python, such as a template, is passed over.
+$(RUN_STAMP): constraints-run.txt | $(BIN)/python
+	$(PIP_INSTALL) --require-hashes -r $<
 	touch $@
 
-# Resolve again: for maintainers, needs uv.
+$(SPARK_STAMP): constraints-spark.txt | $(BIN)/python
+	$(PIP_INSTALL) --require-hashes -r $<
+	touch $(RUN_STAMP) $@
+
+$(STAMP): constraints.txt pyproject.toml | $(BIN)/python
+	$(PIP_INSTALL) --require-hashes -r $<
+	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
+	$(PIP_INSTALL) --no-deps --no-build-isolation -e .
+	touch $(RUN_STAMP) $(SPARK_STAMP) $@
+
+# Resolve again: for maintainers, needs uv. The two smaller lists are parts of the whole one, with the same versions.
+LOCK := uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --quiet
 lock:
-	uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --generate-hashes \
-	  --no-emit-index-url --no-header --quiet -o constraints.txt
+	$(LOCK) --all-extras -o constraints.txt
+	$(LOCK) --constraints constraints.txt --no-annotate -o constraints-run.txt
+	$(LOCK) --constraints constraints.txt --no-annotate --extra spark -o constraints-spark.txt
 
 clean:
 	rm -rf $(VENV)

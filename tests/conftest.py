@@ -4,6 +4,17 @@ from __future__ import annotations
 
 import pytest
 import structlog
+from hypothesis import settings
+
+settings.register_profile("eos", deadline=None)  # how long an example takes says more of the machine than of the code
+settings.load_profile("eos")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What starts a Spark session needs Java and takes its time."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.spark)
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ ROW = re.compile(r"^\| (?P<client>[^|]+) \| (?P<version>[^|]+) \| `(?P<path>[^`]
 SECTION = (ROOT / "docs/testing-with-the-broker.md").read_text().partition("## Clients tried")[2].partition("\n## ")[0]
 ROWS = {row["client"]: row for row in ROW.finditer(SECTION)}
 CLIENTS = "integration_tests/clients"
-IMAGE = ("integration_tests/harness/kafka_container.py", r'IMAGE = "apache/kafka:(.*)"')
+IMAGE = ("integration_tests/harness/kafka_container.py", r'IMAGE = .*"apache/kafka:(.*)"')
 VERSIONS = {
     "librdkafka (confluent-kafka)": ("constraints.txt", r"^confluent-kafka==(\S+)"),
     "Java, 4.x; MirrorMaker 2": IMAGE,

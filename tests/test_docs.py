@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
+import tomllib
 from pathlib import Path
 
 import click
@@ -11,10 +13,14 @@ import pytest
 from click.testing import CliRunner
 
 from cli import main
-from replicator import config, errors
+from replicator import config
+from replicator.lane.partition_states import Reason
+from replicator.model import errors
+from replicator.model.incident_kinds import KINDS
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -42,6 +48,11 @@ def test_every_command_exists_and_takes_its_options(document: str, line: str) ->
     program, *arguments = shlex.split(line)
     if program == "make":
         assert {word for word in arguments if "=" not in word} <= make_targets(), document
+        return
+    if program in ("uv", "pip"):
+        installed = re.fullmatch(r"\.(?:\[([a-z]+)\])?", arguments[-1])
+        assert installed is not None, f"{document}: {line}"
+        assert installed[1] is None or installed[1] in EXTRAS, f"{document}: {line}"
         return
     assert program == "eos-replicate", f"{document}: {line}"
     command = main.LazyGroup(name="eos-replicate").get_command(None, arguments[0])  # type: ignore[arg-type]
@@ -72,16 +83,74 @@ def test_every_command_is_named_in_the_readme_or_the_changelog() -> None:
     assert [name for name in main.LAZY if name not in text] == []
 
 
-def test_every_incident_of_the_code_is_explained() -> None:
+def test_the_readme_names_the_kafka_that_the_tests_run() -> None:
+    harness = (ROOT / "integration_tests/harness/kafka_container.py").read_text()
+    (version,) = re.findall(r'^IMAGE = .*"apache/kafka:(.*)"', harness, re.MULTILINE)
+    assert f"Apache Kafka **{version}**" in (ROOT / "README.md").read_text()
+
+
+def test_every_incident_of_the_code_has_a_kind() -> None:
     code = "\n".join(path.read_text() for path in (ROOT / "replicator").rglob("*.py"))
     named = set(re.findall(r'Incident\(\s*"([a-z_]+)"', code))
     named |= set(re.findall(r'_stop\(\s*\w+,\s*"([a-z_]+)"', code))
     named |= set(re.findall(r'KafkaError\.\w+: \(\s*"([a-z_]+)"', code))
-    checks = (ROOT / "replicator/checkpoint.py").read_text().partition("checks = (")[2]
+    checks = (ROOT / "replicator/lane/judge.py").read_text().partition("checks = (")[2]
     named |= set(re.findall(r'^\s+"([a-z_]+_[a-z_]+)",$', checks, re.MULTILINE))
-    assert len(named) > 15
+    assert len(named) > 25
+    assert sorted(named - KINDS.keys()) == []
+
+
+def test_every_kind_of_incident_is_one_that_the_code_finds() -> None:
+    sources = [path for path in (ROOT / "replicator").rglob("*.py") if path.name != "incident_kinds.py"]
+    constants = {
+        node.value
+        for path in sources
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant)
+    }
+    assert sorted(KINDS.keys() - constants) == []
+
+
+def test_every_kind_of_incident_is_explained_as_the_program_does() -> None:
     documented = (ROOT / "docs/operations.md").read_text()
-    assert sorted(name for name in named if f"`{name}`" not in documented) == []
+    rows = re.findall(r"^\| `([a-z_]+)` \| (.+) \| (.+) \| (.+) \|$", documented, re.MULTILINE)
+    assert {row[0]: row[1:] for row in rows} == {
+        name: (kind.found, kind.means, kind.advice) for name, kind in KINDS.items()
+    }
+    assert all(all(texts) for texts in ((kind.found, kind.means, kind.advice) for kind in KINDS.values()))
+
+
+def test_every_module_is_named_in_the_architecture() -> None:
+    text = (ROOT / "docs/architecture.md").read_text().partition("## Every module")[2]
+    sections = re.findall(r"^### `([\w/]+)/`\n(.*?)(?=^### |\Z)", text, re.MULTILINE | re.DOTALL)
+    named = {f"{place}/{name}" for place, body in sections for name in re.findall(r"`([a-z_0-9]+)`", body)}
+    heads = {
+        f"{place}/{name}"
+        for place, body in sections
+        for head in re.findall(r"^- ([^:]+):", body, re.MULTILINE)
+        for name in re.findall(r"`([a-z_0-9]+)`", head)
+    }
+    modules = {
+        str(path.relative_to(ROOT).with_suffix(""))
+        for package in ("replicator", "cli", "embedded_broker")
+        for path in (ROOT / package).rglob("*.py")
+        if path.name != "__init__.py"
+    }
+    assert "embedded_broker/api" in [place for place, _ in sections]  # one file for each Kafka API: named as a group
+    assert sorted(name for name in modules - named if not name.startswith("embedded_broker/api/")) == []
+    assert sorted(heads - modules) == []
+
+
+def test_every_path_in_the_architecture_exists() -> None:
+    text = (ROOT / "docs/architecture.md").read_text()
+    paths = re.findall(r"`((?:replicator|cli|embedded_broker|tests|integration_tests|configs|docs)/[\w/.]*)`", text)
+    assert len(paths) > 20
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+def test_every_reason_to_wait_is_explained() -> None:
+    rows = re.findall(r"^\| `([a-z_]+)` \| .+ \| .+ \|$", (ROOT / "docs/operations.md").read_text(), re.MULTILINE)
+    assert {reason.value for reason in Reason} <= set(rows)
 
 
 def test_exit_codes_of_the_documents_are_those_of_the_code() -> None:

@@ -15,7 +15,7 @@ from embedded_broker.wire import schema
 from embedded_broker.wire.batch import TRANSACTIONAL
 from embedded_broker.wire.records import encode
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 AGAIN_S = 0.02
 COME_BACK = frozenset(
     {
@@ -71,7 +71,7 @@ class Wire:
         """A new topic; returns once its partition answers."""
         new = {"name": topic, "num_partitions": 1, "replication_factor": 1, "configs": [], "assignments": []}
         self.call("create_topics", 4, topics=[new], timeout=int(TIMEOUT_S * 1000))
-        _settled(lambda: self._end(topic, 0))
+        _settled(lambda: self._end(topic, 0), check=True)
 
     def init(self, transactional_id: str | None = None, was: Session = NOBODY) -> Session:
         """InitProducerId: a producer id and an epoch. `was`: the ones held until now (KIP-360)."""

@@ -1,0 +1,132 @@
+"""The wheel in an environment that has nothing but it and what it requires: what a user gets who installs it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from email.parser import Parser
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from cli import __version__
+from integration_tests.harness import clients
+
+pytestmark = pytest.mark.slow  # builds it, and makes an environment
+
+ROOT = Path(__file__).parents[1]
+SITE = Path(sysconfig.get_path("purelib"))
+PACKAGES = ("replicator", "embedded_broker", "cli")
+DIST_INFO = f"eos_replicate-{__version__}.dist-info"
+DONE_S_MAX = 60
+FLOWS = """\
+clusters:
+  east: {properties: {bootstrap.servers: "east:9092"}}
+  west: {properties: {bootstrap.servers: "west:9092"}}
+flows:
+  orders: {source: east, target: west, topics: [orders]}
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from this tree by the backend that pyproject.toml names; nothing is downloaded."""
+    directory = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(directory)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=DONE_S_MAX)
+    (built,) = directory.iterdir()
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bin directory of an environment with the wheel and the packages of constraints-run.txt, and no others."""
+    directory = tmp_path_factory.mktemp("env")
+    venv.create(directory)
+    paths = {"base": str(directory), "platbase": str(directory)}
+    site = Path(sysconfig.get_path("purelib", "venv", vars=paths))
+    for name in re.findall(r"^([a-z0-9-]+)==", (ROOT / "constraints-run.txt").read_text(), re.MULTILINE):
+        files = metadata.distribution(name).files
+        assert files, name
+        for part in {file.parts[0] for file in files} - {"..", "__pycache__"}:
+            (site / part).symlink_to(SITE / part)
+    bin_directory = Path(sysconfig.get_path("scripts", "venv", vars=paths))
+    pip(bin_directory, "install", "--no-index", "--no-deps", "--no-compile", str(wheel))
+    return bin_directory
+
+
+def environment() -> dict[str, str]:
+    """Without what would lead Python back to this tree."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+
+
+def call(bin_directory: Path, program: str, *arguments: str) -> str:
+    """What a program of the environment writes to stdout. It must succeed."""
+    done = subprocess.run(
+        [str(bin_directory / program), *arguments],
+        cwd=bin_directory,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=DONE_S_MAX,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def pip(bin_directory: Path, *arguments: str) -> str:
+    """Let a pip work on the environment: that of this Python, or one that the environment gets, which takes seconds."""
+    base = Path(getattr(sys, "_base_executable", sys.executable))
+    if subprocess.run([base, "-c", "import pip"], env=environment(), capture_output=True).returncode == 0:
+        return call(base.parent, base.name, "-m", "pip", "--python", str(bin_directory / "python"), *arguments)
+    call(bin_directory, "python", "-m", "ensurepip")
+    return call(bin_directory, "python", "-m", "pip", *arguments)
+
+
+def test_the_wheel_has_the_licence_and_says_that_it_is_typed(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+        said = Parser().parsestr(archive.read(f"{DIST_INFO}/METADATA").decode())
+        licence = archive.read(f"{DIST_INFO}/licenses/LICENSE").decode()
+    assert {name.split("/")[0] for name in names} == {*PACKAGES, DIST_INFO}
+    assert {f"{package}/py.typed" for package in PACKAGES} <= names
+    assert "Apache License" in licence
+    assert (said["License-Expression"], said["License-File"]) == ("Apache-2.0", "LICENSE")
+    assert said["Version"] == __version__
+
+
+def test_what_the_wheel_requires_is_enough_to_load_it(installed: Path) -> None:
+    assert "No broken requirements" in pip(installed, "check")
+    place = call(
+        installed, "python", "-c", "import cli.commands.run, replicator.flow.daemon; print(replicator.__file__)"
+    )
+    assert Path(place.strip()).is_relative_to(installed.parent), "not the source tree"
+
+
+def test_its_command_works(installed: Path, tmp_path: Path) -> None:
+    assert call(installed, "eos-replicate", "--version") == f"eos-replicate {__version__}\n"
+    assert "broker" in call(installed, "eos-replicate", "--help")
+    flows = tmp_path / "flows.yaml"
+    flows.write_text(FLOWS)
+    assert "east → west" in call(installed, "eos-replicate", "validate", "-c", str(flows))
+
+
+def test_its_broker_serves_a_client(installed: Path, tmp_path: Path) -> None:
+    command = [str(installed / "eos-replicate"), "broker", "--data-dir", str(tmp_path), "--listen", "127.0.0.1:0"]
+    broker = subprocess.Popen(command, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True)
+    try:
+        assert broker.stdout is not None
+        bootstrap = broker.stdout.readline().strip().rpartition(" ")[2]
+        clients.create_topic(bootstrap, "orders")
+        clients.put(clients.producer(bootstrap), "orders", b"one")
+        clients.wait_value(bootstrap, "orders", 0, b"one")
+    finally:
+        broker.terminate()
+        broker.communicate(timeout=DONE_S_MAX)
+    assert broker.returncode == 0

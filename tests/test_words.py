@@ -1,0 +1,124 @@
+"""Names of the field are used; words that were made up here, and have a name that every Kafka engineer knows, stay out.
+
+Ordinary English in comments is fine. What counts are identifiers, names of modules and of log events.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PLACES = ("replicator", "cli", "embedded_broker", "integration_tests", "benchmarks", "tests/replicator", "tests/cli")
+FILES = sorted(path for place in PLACES for path in (ROOT / place).rglob("*.py"))
+
+WORDS = {  # a part of a name, as in check_tails or TailCheck: what to say instead
+    "ambush": "targeted crash",
+    "groupcommit": "flush scheduler",
+    "harvest": "poll result",
+    "incarnation": "producer session",
+    "mended": "repairable",
+    "orphan": "hanging transaction",
+    "parked": "stopped",
+    "sighted": "partition state",
+    "sighting": "partition state",
+    "skim": "request limits",
+    "superseded": "taken over",
+    "tenure": "job generation",
+    "tether": "die with parent",
+    "vouched": "covered",
+    "vouches": "covers",
+    "weather": "network conditions",
+}
+NAMES = {  # a whole name, in any case and with or without an underscore before it
+    "appending": "append validation",
+    "check_tails": "target check",
+    "cut_of": "lane assignment",
+    "director": "orchestrator",
+    "full_disk": "disk full",
+    "insist": "retry until done",
+    "judge_tail": "judge_end",
+    "map_topic": "claims topic",
+    "mortal": "killable filesystem",
+    "noise": "client error",
+    "one_place": "single-partition commit",
+    "opening": "lane start",
+    "reach": "failpoint",
+    "settle_s": "linger",
+    "tails": "end records",
+    "verifying": "transaction verification",
+}
+CLASSES = {  # only as the name of a class or type: as verbs and nouns these are ordinary words
+    "Bounds",
+    "Cut",
+    "Keeping",
+    "Observed",
+    "Play",
+    "Reach",
+    "Reading",
+    "Seen",
+    "Sharing",
+    "Slot",
+    "Tail",
+    "Told",
+}
+"""In replicator/ and cli/ only."""
+
+
+def _defined(tree: ast.AST) -> Iterator[str]:
+    """Every name that a module gives to something, and its log events."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.arg | ast.keyword):
+            yield node.arg or ""
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.attr
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
+            event = node.args[0]
+            if node.func.attr in ("debug", "info", "warning", "error") and isinstance(event, ast.Constant):
+                yield str(event.value)
+
+
+def coined(path: Path) -> list[str]:
+    """Names in one module that should be others, with what to say instead."""
+    found: list[str] = []
+    for name in {path.stem, *_defined(ast.parse(path.read_text()))}:
+        if name.startswith("test_"):
+            continue  # a sentence
+        plain = name.strip("_").lower()
+        parts = {part.lower() for part in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)}
+        found += [f"{name}: {WORDS[part]}" for part in sorted(parts & WORDS.keys())]
+        found += [f"{name}: {NAMES[plain]}"] if plain in NAMES else []
+        if name.strip("_") in CLASSES and path.relative_to(ROOT).parts[0] in ("replicator", "cli"):
+            found.append(f"{name}: a name that says what it is")
+    return found
+
+
+def test_no_coined_name_comes_back() -> None:
+    assert {str(path.relative_to(ROOT)): names for path in FILES if (names := coined(path))} == {}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "class Tail: ...",
+        "def check_tails(): ...",
+        "SETTLE_S = 1",
+        "self._reach = 1",
+        "log.info('parked')",
+        "f(noise=1)",
+    ],
+)
+def test_a_coined_name_is_found(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "ROOT", tmp_path)
+    module = tmp_path / "replicator" / "x.py"
+    module.parent.mkdir()
+    module.write_text(code)
+    assert len(coined(module)) == 1
