@@ -70,7 +70,7 @@ class Wire:
     def create(self, topic: str) -> None:
         """A new topic; returns once its partition answers."""
         new = {"name": topic, "num_partitions": 1, "replication_factor": 1, "configs": [], "assignments": []}
-        self.call("create_topics", 4, topics=[new], timeout=int(TIMEOUT_S * 1000))
+        _check(self.call("create_topics", 4, topics=[new], timeout=int(TIMEOUT_S * 1000)).topics[0])
         _settled(lambda: self._end(topic, 0), check=True)
 
     def init(self, transactional_id: str | None = None, was: Session = NOBODY) -> Session:

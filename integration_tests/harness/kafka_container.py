@@ -48,6 +48,9 @@ SETTINGS = {
     "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "PLAINTEXT:PLAINTEXT,BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT",
     "KAFKA_LOG_DIRS": DATA,
     "KAFKA_AUTO_CREATE_TOPICS_ENABLE": "false",
+    # The default of 9 s fences a broker that was alive all the time, on a machine without CPU or while it is suspended:
+    # its partitions have no leader for a while, and topics cannot be created.
+    "KAFKA_BROKER_SESSION_TIMEOUT_MS": "60000",
     "KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
     "KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR": "1",
     "KAFKA_OFFSETS_TOPIC_NUM_PARTITIONS": "4",

@@ -89,6 +89,7 @@ def signals(number: int, then: Attempt = copies) -> Attempt:
 @pytest.fixture(autouse=True)
 def _handlers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     before = {number: signal.getsignal(number) for number in SIGNALS}
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored if the tests themselves were started by nohup
     monkeypatch.setattr(module, "FlowWorker", Script)
     monkeypatch.setattr(gc, "freeze", lambda: None)
     monkeypatch.setattr(gc, "set_threshold", lambda *of: None)
