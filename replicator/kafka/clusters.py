@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from typing import Any, Literal, TypeVar
 
 from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
@@ -20,13 +20,13 @@ from replicator import config
 from replicator.config import Flow
 from replicator.kafka import failures
 from replicator.kafka.admin import client_properties
+from replicator.kafka.answers import AnswerWait
 from replicator.kafka.topic_reader import TopicReader
 from replicator.model.errors import NotAllowed, ReplicatorError, Unreachable
 from replicator.model.partition import EndRecords, LogEnds, Partition
 from replicator.model.rights import MissingRights
 
 IDS_S_MAX = 5.0  # ids are asked for before every commit: a cluster that takes longer is waited for by the lane
-STOPPING_S, SLICE_S = 2.0, 0.2
 Side = Literal["source", "target"]
 RIGHTS = {"source": frozenset({"Describe", "Read"}), "target": frozenset({"Describe", "Read", "Write"})}
 """Read on the target's topics is what TxnOffsetCommit asks for."""
@@ -39,16 +39,13 @@ Ends = dict[Partition, LogEnds | ReplicatorError]
 class TopicIds:
     """Implements `planes.contract.IdAnswer` over the futures of one DescribeTopics."""
 
-    def __init__(
-        self, cluster: str, futures: Mapping[str, Future[Any]], timeout_s: float, asked: threading.Event
-    ) -> None:
-        """`asked`: see `KafkaCluster`."""
-        self._cluster, self._futures, self._asked = cluster, futures, asked
+    def __init__(self, cluster: str, futures: Mapping[str, Future[Any]], timeout_s: float, answers: AnswerWait) -> None:
+        self._cluster, self._futures, self._answers = cluster, futures, answers
         self._deadline_s = time.monotonic() + timeout_s
 
     def wait(self) -> dict[str, str | ReplicatorError]:
         """The id of each topic, or why it is not known. Returns within the time that the question had."""
-        _complete(self._futures.values(), self._deadline_s - time.monotonic(), self._asked)
+        self._answers.complete(self._futures.values(), self._deadline_s - time.monotonic())
         return {
             name: _value(
                 future, lambda found: str(found.topic_id), self._cluster, f"describe topic {name!r}", _describe(name)
@@ -68,9 +65,9 @@ class KafkaCluster:
         asked: threading.Event | None = None,
         reader: TopicReader | None = None,
     ) -> None:
-        """`cluster` is the flow's cluster of this `side`. Once `asked` (to stop) is set, no answer is waited for longer
-        than `STOPPING_S`. `reader` reads its records; its own is made where none is given."""
-        self._asked = threading.Event() if asked is None else asked
+        """`cluster` is the flow's cluster of this `side`. `asked` is set when the lane shall stop: from then on answers
+        are waited for as `AnswerWait` says. `reader` reads its records; its own is made where none is given."""
+        self._answers = AnswerWait(threading.Event() if asked is None else asked)
         self._flow, self._cluster, self._side = flow, cluster, side
         self._request_s = flow.limits.request_timeout_ms / 1000
         self._admin: AdminClient | None = None
@@ -90,7 +87,7 @@ class KafkaCluster:
     def topic_ids(self, topics: Collection[str]) -> TopicIds:
         """Ask for the ids of topics as the cluster has them now. Returns at once."""
         timeout_s = min(self._request_s, IDS_S_MAX)
-        return TopicIds(self._cluster.name, self._describe(topics, timeout_s, rights=False), timeout_s, self._asked)
+        return TopicIds(self._cluster.name, self._describe(topics, timeout_s, rights=False), timeout_s, self._answers)
 
     def _describe(self, topics: Collection[str], timeout_s: float, *, rights: bool) -> dict[str, Future[Any]]:
         if not topics:
@@ -110,7 +107,7 @@ class KafkaCluster:
         if not partitions:
             return dict
         described = self._describe({at.topic for at in partitions}, self._request_s, rights=False)
-        ids = TopicIds(self._cluster.name, described, self._request_s, self._asked)
+        ids = TopicIds(self._cluster.name, described, self._request_s, self._answers)
         asked = (
             self._list_offsets(partitions, OffsetSpec.earliest()),  # type: ignore[no-untyped-call]
             self._list_offsets(partitions, OffsetSpec.latest(), stable=True),  # type: ignore[no-untyped-call]
@@ -151,7 +148,7 @@ class KafkaCluster:
         return {Partition(at.topic, at.partition): future for at, future in futures.items()}
 
     def _offsets(self, futures: Mapping[Partition, Future[Any]]) -> Answers:
-        _complete(futures.values(), self._request_s, self._asked)
+        self._answers.complete(futures.values(), self._request_s)
         name = self._cluster.name
         return {
             at: _value(future, _offset, name, f"ask for an offset of {at}", _describe(at.topic))
@@ -175,7 +172,7 @@ class KafkaCluster:
         """Whether the topic's cleanup.policy has compact."""
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
         future = self._client.describe_configs([resource], request_timeout=self._request_s)[resource]
-        _complete([future], self._request_s, self._asked)
+        self._answers.complete([future], self._request_s)
         doing, right = f"read the configs of topic {topic!r}", f"DescribeConfigs on topic {topic!r}"
         answer = _value(future, lambda configs: str(configs["cleanup.policy"].value), self._cluster.name, doing, right)
         if isinstance(answer, ReplicatorError):
@@ -188,7 +185,7 @@ class KafkaCluster:
         Topics without fault, those that are not there and those of which the broker tells nothing are left out.
         """
         futures = self._describe(topics, self._request_s, rights=True)
-        _complete(futures.values(), self._request_s, self._asked)
+        self._answers.complete(futures.values(), self._request_s)
         found: dict[str, frozenset[str] | ReplicatorError | None] = {
             name: _value(future, _rights, self._cluster.name, f"describe topic {name!r}", _describe(name))
             for name, future in futures.items()
@@ -213,13 +210,13 @@ class KafkaCluster:
         """How long the cluster keeps committed offsets of a group without members; None where it doesn't say, or where
         the user may not ask."""
         nodes = self._client.describe_cluster(request_timeout=self._request_s)
-        _complete([nodes], self._request_s, self._asked)
+        self._answers.complete([nodes], self._request_s)
         answer = _value(nodes, _any_node, self._cluster.name, "describe the cluster", "Describe on the cluster")
         if isinstance(answer, ReplicatorError):
             return None
         resource = ConfigResource(ConfigResource.Type.BROKER, answer)
         future = self._client.describe_configs([resource], request_timeout=self._request_s)[resource]
-        _complete([future], self._request_s, self._asked)
+        self._answers.complete([future], self._request_s)
         minutes = _value(future, _retention, self._cluster.name, "read its configs", "DescribeConfigs on the cluster")
         return None if isinstance(minutes, ReplicatorError) else minutes * 60_000
 
@@ -227,14 +224,6 @@ class KafkaCluster:
         """Let go of connections; a later question connects again."""
         self._admin = None
         self._reader.close()
-
-
-def _complete(futures: Collection[Future[Any]], timeout_s: float, asked: threading.Event) -> None:
-    """Wait for answers, at most so long, and not long any more once a stop is asked for."""
-    deadline_s, stopping = time.monotonic() + timeout_s, False
-    while (left_s := deadline_s - time.monotonic()) > 0 and wait(futures, timeout=min(left_s, SLICE_S)).not_done:
-        if asked.is_set() and not stopping:
-            stopping, deadline_s = True, min(deadline_s, time.monotonic() + STOPPING_S)
 
 
 def _value(
