@@ -19,6 +19,7 @@ import yaml
 from integration_tests.harness.merge import merged
 from integration_tests.harness.processes import wait_until
 
+OTHER_LINES_SHOWN = 300  # where each thread was when a crash ended the process
 EVENT_S_MAX = 180.0
 EXIT_S_MAX = 180.0
 FAILPOINTS = "EOS_FAILPOINTS"
@@ -174,7 +175,7 @@ class Replicator:
         """The end of its log, for messages of failed tests."""
         with self._arrived:
             events = [" ".join(f"{key}={event[key]}" for key in event if key not in DULL) for event in self._events]
-            return "\n".join((*self._other_lines[-lines // 2 :], *events[-lines:]))
+            return "\n".join((*self._other_lines[-OTHER_LINES_SHOWN:], *events[-lines:]))
 
     def kill(self) -> None:
         """SIGKILL, and wait until it is gone."""
