@@ -41,7 +41,8 @@ Examples:
 
 \b
 Verdicts: same, missing, extra, doubled, altered (which of key, value, headers, timestamp), reordered. What retention
-or compaction removed on either side is listed separately and is no difference.
+or compaction removed on either side is listed separately and is no difference. Where the clusters have no evidence
+left to tell that from loss, the verdict is unproven.
 
 \b
 Exit codes:
@@ -49,8 +50,8 @@ Exit codes:
   1    differences; with --repair apply, what was missing has been copied again: reconcile again to see what is left
   2    the flow file or the command line is wrong, Java or pyspark is missing, the output directory exists
   3    a cluster or Spark cannot be reached, or a right is missing
-  4    all that was compared agrees, but some partitions, or none, can't be compared: a topic was created again; or
-       incidents stopped the repair of some partitions
+  4    no difference, but agreement isn't proven: of some records nothing tells whether they are lost, or partitions
+       can't be compared (0 with --accept unproven); or incidents stopped the repair of some partitions
   5    --repair apply: another worker or job has the flow, or has taken it over
   130  interrupted
 """
@@ -71,6 +72,9 @@ Exit codes:
     type=click.Choice(["plan", "apply"]),
     help="Copy missing records again: say what would be done, or do it.",
 )
+@click.option(
+    "--accept", type=click.Choice(["unproven"]), help="Exit with 0 where there is no difference and no proof either."
+)
 @click.option("--take-over", is_flag=True, help="With --repair apply: take the flow from a worker that holds it.")
 @spark_options
 @json_option
@@ -84,6 +88,7 @@ def reconcile(
     quick: bool,
     deep: bool,
     wanted: Wanted | None,
+    accept: str | None,
     take_over: bool,
     master: str | None,
     conf: tuple[str, ...],
@@ -119,9 +124,9 @@ def reconcile(
             reconcile_repair.show(console_for_people(), outcome.repair)
     if repairing is not None and repairing.code:
         return repairing.code
-    if outcome.agrees and outcome.not_compared:
-        return Incident.exit_code
-    return 0 if outcome.agrees else 1
+    if outcome.differs:
+        return 1
+    return Incident.exit_code if outcome.unproven and accept is None else 0
 
 
 def _run(

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from replicator.spark.reconcile.outcome import DIFFERS, Example, Outcome, PartitionOutcome, key_text
 from replicator.spark.reconcile.report import MEANINGS
-from replicator.spark.reconcile.verdicts import LOSSES, REMOVED
+from replicator.spark.reconcile.verdicts import LOSSES, REMOVED, UNPROVEN
 
 EXAMPLES_SHOWN, EXAMPLES_OF_A_KIND = 20, 3
 PARTITIONS_NAMED = 3
@@ -57,10 +57,17 @@ def _result(console: Console, outcome: Outcome) -> None:
     removed = _words(totals, REMOVED)
     if removed:
         console.print(f"no difference, removed by retention or compaction: {removed}", soft_wrap=True)
+    records = sum(partition.source_records for partition in outcome.partitions)
     if outcome.agrees:
-        records = sum(partition.source_records for partition in outcome.partitions)
-        of = " of what was compared" if outcome.not_compared else ""
-        console.print(f"[green]both sides agree[/]{of}: {records:,} records")
+        console.print(f"[green]both sides agree[/]: {records:,} records")
+    elif not outcome.differs:
+        open_questions = [f"{totals[UNPROVEN]:,} records"] if totals.get(UNPROVEN) else []
+        open_questions += [f"{len(outcome.not_compared)} partitions"] if outcome.not_compared else []
+        console.print(
+            f"[yellow]not proven[/]: no difference in {records:,} records, but nothing tells whether "
+            f"{' and '.join(open_questions)} agree",
+            soft_wrap=True,
+        )
     else:
         console.print(f"[red]the sides differ[/]: {_words(totals, (*LOSSES, DIFFERS)) or 'counts'}", soft_wrap=True)
 
@@ -73,7 +80,7 @@ def _cells(partition: PartitionOutcome) -> list[str]:
     found = [_words(partition.verdicts, MEANINGS)] if any(map(partition.verdicts.get, MEANINGS)) else []
     if partition.chunks_unexplained:
         found.append(f"{partition.chunks_differing} chunks differ")
-    colour = "green" if partition.agrees else "red"
+    colour = "green" if partition.agrees else "red" if partition.differs else "yellow"
     return [
         f"  {partition.source.partition}",
         _count(partition.source_records, partition.source_counts_agree),

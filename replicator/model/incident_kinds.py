@@ -242,10 +242,10 @@ _JOBS = {
     "topic_gone": IncidentKind(
         "A topic was deleted while reconcile read it", "Nothing can be said about it", "Reconcile again"
     ),
-    "range_gone": IncidentKind(
-        "Offsets were removed while reconcile read them; the range is named",
-        "Retention was faster than the comparison",
-        "Reconcile again, with --from later than what retention removes",
+    "timestamp_out_of_range": IncidentKind(
+        "A record has a timestamp beyond the year 294247, usually because its producer counts nanoseconds",
+        "Spark can't read such a timestamp, so reconcile can't compare this partition; the flow copies it as it is",
+        "Mend the producer. Once retention has removed the records, or with --to before them, the rest can be compared",
     ),
 }
 

@@ -1,8 +1,9 @@
 """Both sides as Spark's own Kafka connector reads them: a reader that this program did not write.
 
-The connector gives one task to each partition (no `minPartitions`: ranks count a task's rows), reads read_committed,
-and fails when offsets are gone instead of reading less. Offsets that hold no record (commit markers, aborted records,
-compacted ones) it passes over, also at the end of the range.
+A task of the connector reads one range of one partition in the order of its offsets, read_committed. Offsets that hold
+no record (commit markers, aborted records, compacted ones) it passes over, also at the end of the range, and so it does
+with what retention removes while it reads (`failOnDataLoss`): that is seen by the records that were read, see
+`retention`.
 """
 
 from __future__ import annotations
@@ -21,8 +22,14 @@ Offsets = tuple[int, int]
 """[first, end)"""
 
 
-def read(spark: SparkSession, flow: Flow, cluster: Cluster, ranges: Mapping[Partition, Offsets]) -> DataFrame | None:
-    """Records of these ranges, with the columns of the Kafka source and headers; None when all are empty."""
+def read(
+    spark: SparkSession, flow: Flow, cluster: Cluster, ranges: Mapping[Partition, Offsets], *, tasks: int = 0
+) -> DataFrame | None:
+    """Records of these ranges, with the columns of the Kafka source and headers; None when all are empty.
+
+    Args:
+        tasks: how many tasks read them at least; long ranges are divided among several. 0: one task for each range.
+    """
     wanted = {at: offsets for at, offsets in ranges.items() if offsets[0] < offsets[1]}
     if not wanted:
         return None
@@ -31,7 +38,8 @@ def read(spark: SparkSession, flow: Flow, cluster: Cluster, ranges: Mapping[Part
         "startingOffsets": _offsets_json({at: offsets[0] for at, offsets in wanted.items()}),
         "endingOffsets": _offsets_json({at: offsets[1] for at, offsets in wanted.items()}),
         "includeHeaders": "true",
-        "failOnDataLoss": "true",
+        "failOnDataLoss": "false",
+        **({"minPartitions": str(tasks)} if tasks else {}),
         "groupIdPrefix": f"eos-replicate.{flow.name}.reconcile",
         "kafkaConsumer.pollTimeoutMs": str(flow.limits.request_timeout_ms + flow.limits.transaction_timeout_ms),
         **{f"kafka.{name}": value for name, value in _consumer(flow, cluster).items()},

@@ -14,7 +14,7 @@ from replicator.model.errors import Incident
 from replicator.model.partition import Partition
 from replicator.spark.reconcile import verdicts
 from replicator.spark.reconcile.outcome import Outcome
-from replicator.spark.reconcile.reconcile import GUESSED
+from replicator.spark.reconcile.outcomes import GUESSED
 from replicator.spark.reconcile.snapshot import Snapshot
 
 SPANS_MAX = 100_000

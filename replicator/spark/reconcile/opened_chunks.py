@@ -1,48 +1,147 @@
-"""The second pass as a DataFrame: opened records of both sides in, findings out."""
+"""The second read as a DataFrame: records of gaps of both sides in, findings out."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from functools import partial
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
-from pyspark.sql import DataFrame, Row
-from pyspark.sql import functions as F
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
 
 from replicator.model.partition import Partition
 from replicator.spark.reconcile import verdicts
 from replicator.spark.reconcile.transforms import FINDING
 from replicator.spark.reconcile.verdicts import Record
 
-_COLUMNS = ("rank", "offset", "timestamp_ms", "digest", "key_hash", "value_hash", "headers_hash", "key_shown")
+_FIELDS = ("offset", "timestamp_ms", "digest", "key_hash", "value_hash", "headers_hash", "key_shown")
+_SIDE = (
+    "topic string, partition int, gap long, of_source boolean, offset long, timestamp_ms long, digest long, "
+    "key_hash long, value_hash long, headers_hash long, key_shown binary"
+)
+FOUND = f"topic string, partition int, {FINDING}"
+_ARROW = {
+    "string": pa.string(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "boolean": pa.bool_(),
+    "binary": pa.binary(),
+}
+FOUND_TYPES = pa.schema([(name, _ARROW[kind]) for name, kind in (column.split() for column in FOUND.split(", "))])
 
 
-def findings(source: DataFrame, target: DataFrame, from_end: frozenset[Partition] = frozenset()) -> DataFrame:
-    """Verdicts on all opened records. Records of one interval meet in one task; nothing else is shuffled.
+class Stretch(NamedTuple):
+    """What a gap has of one side: offsets [first, end), how many records of the partition stand before it, and the
+    offsets of the records next to it, -1 where there is none."""
+
+    first: int
+    end: int
+    rank: int
+    before: int
+    after: int
+
+
+class GapSides(NamedTuple):
+    """A gap, by both sides. Records below a rank of `source_skipped` or `target_skipped` are left out. `from_end`: of
+    several equal records the last ones correspond."""
+
+    source: Stretch
+    target: Stretch
+    source_skipped: int
+    target_skipped: int
+    from_end: bool
+
+
+Gaps = Mapping[Partition, list[GapSides]]
+"""By source partition. The number of a gap is its place in the list."""
+
+
+def within(records: DataFrame, places: Mapping[Partition, tuple[str, list[Stretch]]], *, of_source: bool) -> DataFrame:
+    """Those of `records` that lie in the stretches of their partition, under the name of the source's topic.
 
     Args:
-        source, target: with `topic`, `partition` (the source's), `interval` and the columns of `verdicts.Record`.
-        from_end: partitions whose head was cut on a side: repeated records are aligned from the end on.
+        records: with `topic`, `partition` and `_FIELDS`.
+        places: by partition of this side, the source's topic, and each gap's stretch in order.
     """
-    both = _packed(source, True).unionByName(_packed(target, False))
-    grouped = both.rdd.map(_keyed).groupByKey().flatMap(partial(_compared, from_end))
-    return both.sparkSession.createDataFrame(grouped, f"topic string, partition int, {FINDING}")
+    columns = records.select("topic", "partition", *_FIELDS)
+    return columns.mapInArrow(_located(places, of_source), _SIDE)  # type: ignore[arg-type]
 
 
-def _packed(records: DataFrame, of_source: bool) -> DataFrame:
-    return records.select("topic", "partition", "interval", F.lit(of_source).alias("of_source"), *_COLUMNS)
+def _located(
+    places: Mapping[Partition, tuple[str, list[Stretch]]], of_source: bool
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    tables = {
+        at: (
+            topic,
+            np.array([stretch.first for stretch in stretches], dtype=np.int64),
+            np.array([stretch.end for stretch in stretches], dtype=np.int64),
+        )
+        for at, (topic, stretches) in places.items()
+    }
+
+    def locate(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            topic, firsts, ends = tables[partition_of(batch)]
+            offsets = batch.column("offset").to_numpy()
+            gaps = np.searchsorted(firsts, offsets, side="right") - 1
+            inside = (gaps >= 0) & (offsets < ends[gaps])
+            if not inside.any():
+                continue
+            kept = batch.filter(pa.array(inside))
+            count = kept.num_rows
+            columns = [
+                pa.array([topic] * count, pa.string()),
+                kept.column("partition"),
+                pa.array(gaps[inside]),
+                pa.array(np.full(count, of_source)),
+                *(kept.column(name) for name in _FIELDS),
+            ]
+            names = ["topic", "partition", "gap", "of_source", *_FIELDS]
+            yield pa.RecordBatch.from_arrays(columns, names=names)
+
+    return locate
 
 
-def _keyed(row: Row) -> tuple[tuple[str, int, int], tuple[Any, ...]]:
-    return (row[0], row[1], row[2]), tuple(row[3:])
+def partition_of(batch: pa.RecordBatch) -> Partition:
+    """Whose records these are. Raises ValueError when a task reads more than one partition: no order would be known."""
+    topics, numbers = batch.column("topic"), batch.column("partition")
+    first = Partition(topics[0].as_py(), numbers[0].as_py())
+    last = Partition(topics[batch.num_rows - 1].as_py(), numbers[batch.num_rows - 1].as_py())
+    if first != last:
+        raise ValueError(f"one task reads {first} and {last}")
+    return first
 
 
-def _compared(
-    from_end: frozenset[Partition], group: tuple[tuple[str, int, int], Iterable[tuple[Any, ...]]]
-) -> Iterator[tuple[Any, ...]]:
-    (topic, partition, _), rows = group
-    sides: dict[bool, list[Record]] = {True: [], False: []}
-    for of_source, *fields, key in rows:
-        sides[of_source].append(Record._make([*fields, None if key is None else bytes(key)]))
-    for finding in verdicts.compare(sides[True], sides[False], from_end=Partition(topic, partition) in from_end):
-        yield (topic, partition, *finding)
+def findings(sides: DataFrame, gaps: Gaps) -> DataFrame:
+    """Verdicts on all opened records: those of one gap meet in one task, and nothing else is shuffled.
+
+    Args:
+        sides: of both sides, as `within` gives them.
+    """
+
+    def compare(key: tuple[Any, ...], table: pa.Table) -> pa.Table:
+        topic, partition, number = (value.as_py() for value in key)
+        gap = gaps[Partition(topic, partition)][number]
+        here = _records(table, True, gap.source.rank, gap.source_skipped)
+        there = _records(table, False, gap.target.rank, gap.target_skipped)
+        edges = (gap.source.before, gap.source.after), (gap.target.before, gap.target.after)
+        found = verdicts.compare(here, there, edges, from_end=gap.from_end)
+        rows = [(topic, partition, *item) for item in found]
+        columns = zip(*rows, strict=True) if rows else [[] for _ in FOUND_TYPES]
+        return pa.Table.from_arrays(
+            [pa.array(column, field.type) for column, field in zip(columns, FOUND_TYPES, strict=True)],
+            schema=FOUND_TYPES,
+        )
+
+    return sides.groupBy("topic", "partition", "gap").applyInArrow(compare, FOUND)
+
+
+def _records(table: pa.Table, of_source: bool, rank: int, skipped: int) -> list[Record]:
+    mine = table.filter(pc.equal(table.column("of_source"), of_source)).sort_by("offset")
+    columns = [mine.column(name).to_pylist() for name in _FIELDS]
+    return [Record(rank + index, *fields) for index, fields in enumerate(zip(*columns, strict=True))][
+        max(0, skipped - rank) :
+    ]

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from replicator.model.errors import Incident
 from replicator.model.partition import Partition
-from replicator.spark.reconcile.verdicts import LOSSES, REMOVED, SAME
+from replicator.spark.reconcile.verdicts import LOSSES, REMOVED, SAME, UNPROVEN
 
 Mode = Literal["quick", "full", "deep"]
 DIFFERS = "differs"
@@ -64,14 +64,24 @@ class PartitionOutcome:
         return sum(self.verdicts.get(name, 0) for name in (*LOSSES, DIFFERS))
 
     @property
+    def unproven(self) -> int:
+        """Records of which neither cluster tells whether they are lost."""
+        return self.verdicts.get(UNPROVEN, 0)
+
+    @property
     def removed(self) -> int:
         """Records that retention or compaction took away on one side."""
         return sum(self.verdicts.get(name, 0) for name in REMOVED)
 
     @property
     def agrees(self) -> bool:
-        """Whether both sides and the position say the same."""
-        return not self.differences and not self.chunks_unexplained and self.counts_agree
+        """Whether both sides and the position say the same, and nothing is left unproven."""
+        return not self.differs and not self.unproven
+
+    @property
+    def differs(self) -> bool:
+        """Whether there is a difference for certain."""
+        return bool(self.differences) or self.chunks_unexplained or not self.counts_agree
 
     @property
     def counts_agree(self) -> bool:
@@ -81,7 +91,7 @@ class PartitionOutcome:
     @property
     def chunks_unexplained(self) -> bool:
         """Chunks differ although no record was found that does: never, unless the two reads saw different data."""
-        return bool(self.chunks_differing) and not (self.differences or self.removed)
+        return bool(self.chunks_differing) and not (self.differences or self.removed or self.unproven)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,8 +113,18 @@ class Outcome:
 
     @property
     def agrees(self) -> bool:
-        """Whether no partition that was compared disagrees."""
-        return all(partition.agrees for partition in self.partitions)
+        """Whether all that was compared agrees, and nothing is left unproven or could not be compared."""
+        return not self.differs and not self.unproven
+
+    @property
+    def differs(self) -> bool:
+        """Whether there is a difference for certain."""
+        return any(partition.differs for partition in self.partitions)
+
+    @property
+    def unproven(self) -> bool:
+        """Whether it isn't known of records, or of whole partitions, that they agree."""
+        return bool(self.not_compared) or any(partition.unproven for partition in self.partitions)
 
     def totals(self) -> dict[str, int]:
         """Records by verdict over all partitions."""

@@ -1,220 +1,238 @@
-"""The reads of a reconciliation, each one Spark job over both sides or over what is left to look at.
+"""The two reads of a reconciliation, each one Spark job over both sides: chunks of everything, then records of gaps.
 
-1. digests of all chunks of both sides; 2. digests of the target again where its ranks are shifted; 3. opened chunks.
+A partition of the first read may be read by several tasks (`minPartitions` of Spark's Kafka source): the pieces that
+they give are put together on the driver. No task of the second read has more than one stretch of one partition.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from replicator.config import Cluster, Flow
 from replicator.model.partition import Partition
-from replicator.spark.reconcile import chunks, kafka, opened_chunks, segments, transforms
-from replicator.spark.reconcile.chunks import Chunk, Differing, Range, Stretch
-from replicator.spark.reconcile.segments import Segment
-from replicator.spark.reconcile.sequences import Pairs
-from replicator.spark.reconcile.snapshot import Offsets, Pair
+from replicator.spark.reconcile import alignment, kafka, opened_chunks, transforms
+from replicator.spark.reconcile.alignment import Aligned, Gap, Side
+from replicator.spark.reconcile.cutting import Cutter, Piece
+from replicator.spark.reconcile.opened_chunks import GapSides, Stretch, partition_of
+from replicator.spark.reconcile.pairs import Offsets, Pair
 
-_UNSHIFTED = [Stretch(0, 0)]
-_SEGMENTS = "topic string, partition int, bucket long, segments array<struct<first:long,end:long,value:long>>"
-_BASES = "topic string, partition int, source_topic string, base long"
-_UNLIKE = "topic string, partition int, chunk long"
-_OPENED = (
-    "topic string, partition int, interval long, rank long, offset long, timestamp_ms long, digest long, "
-    "key_hash long, value_hash long, headers_hash long, key_shown binary"
+TASK_RECORDS = 500_000
+"""A partition with more offsets than these is read by several tasks."""
+READS_MAX = 8
+"""Into how many ranges of offsets the gaps of a partition are put together: each range is a task of its own, and what
+lies between the gaps of one range is read and thrown away."""
+_PIECES = (
+    "topic string, partition int, of_source boolean, first_offset long, last_offset long, records long, first_ms long, "
+    "last_ms long, hashes array<long>, begins long, alone boolean, complete boolean"
 )
-Chunks = dict[int, Chunk]
+_PIECE_TYPES = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("of_source", pa.bool_()),
+        *((name, pa.int64()) for name in ("first_offset", "last_offset", "records", "first_ms", "last_ms")),
+        ("hashes", pa.list_(pa.int64())),
+        ("begins", pa.int64()),
+        ("alone", pa.bool_()),
+        ("complete", pa.bool_()),
+    ]
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One pair after the digest passes: chunks by aligned number, how they were aligned, and what is to be opened."""
+    """One pair after the first read."""
 
     pair: Pair
-    source: Mapping[int, Chunk]
-    target: Mapping[int, Chunk]
-    anchored: Pairs
-    stretches: Sequence[Stretch]
-    differing: Differing
-
-    @property
-    def unlike(self) -> set[int]:
-        """Numbers of chunks that differ."""
-        return {n for n in self.source.keys() | self.target.keys() if not chunks.equal(*self.both(n))}
-
-    def both(self, number: int) -> tuple[Chunk | None, Chunk | None]:
-        """A chunk as either side has it."""
-        return self.source.get(number), self.target.get(number)
+    aligned: Aligned
 
 
 @dataclass(frozen=True, slots=True)
-class _ToOpen:
-    """What to open of one partition of one side."""
+class ToOpen:
+    """What to look at of one pair. Records below a rank of `source_skipped` or `target_skipped` are left out: retention
+    is known to have removed their copies. `from_end`: of several equal records the last ones correspond."""
 
-    at: Partition
-    source_topic: str
-    ranges: Sequence[Range]
-    parts: Sequence[Segment]
+    compared: Compared
+    gaps: Sequence[Gap]
+    source_skipped: int
+    target_skipped: int
+    from_end: bool
 
 
 class Passes:
     """Reads of one snapshot, by pairs of partitions."""
 
-    def __init__(self, spark: SparkSession, flow: Flow, pairs: Sequence[Pair]) -> None:
-        self.spark, self._flow, self._pairs = spark, flow, pairs
+    def __init__(self, spark: SparkSession, flow: Flow, pairs: Sequence[Pair], *, deep: bool) -> None:
+        """`deep`: records are told apart by 128 bits, not 64."""
+        self.spark, self._flow, self._pairs, self._deep = spark, flow, pairs, deep
         sides = ([pair.source_range for pair in pairs], [pair.target_range for pair in pairs])
-        self.bits = chunks.chunk_bits(max(sum(end - first for first, end in side) for side in sides))
+        self._mean = alignment.mean_size(max(sum(end - first for first, end in side) for side in sides))
 
-    def records(self, cluster: Cluster, ranges: Mapping[Partition, Offsets]) -> DataFrame | None:
-        """Records of these ranges with `rank` (from the start of each range), `digest` and `timestamp_ms`."""
-        found = kafka.read(self.spark, self._flow, cluster, ranges)
-        return None if found is None else transforms.hashed(transforms.ranked(found))
+    def records(self, of_source: bool, ranges: Mapping[Partition, Offsets], *, tasks: int = 0) -> DataFrame | None:
+        """Records of these ranges with `digest` and `timestamp_ms`; `tasks`: at least so many, 0: one for each."""
+        cluster: Cluster = self._flow.source if of_source else self._flow.target
+        found = kafka.read(self.spark, self._flow, cluster, ranges, tasks=tasks)
+        if found is None:
+            return None
+        hashed = transforms.hashed(found)
+        return transforms.hashed_again(hashed) if self._deep else hashed
 
-    def named(self, pairs: Iterable[Pair], *, of_source: bool) -> DataFrame | None:
-        """All compared records of one side of `pairs`, under their source topic."""
-        cluster = self._flow.source if of_source else self._flow.target
-        own = {
+    def digests(self) -> list[Aligned]:
+        """Both sides once, and how their chunks correspond, pair by pair."""
+        frames = []
+        for of_source in (True, False):
+            ranges = {
+                (pair.source if of_source else pair.target): pair.source_range if of_source else pair.target_range
+                for pair in self._pairs
+            }
+            read = self.records(of_source, ranges, tasks=_tasks(ranges.values()))
+            if read is not None:
+                columns = ["digest", *(["second_digest"] if self._deep else [])]
+                wanted = read.select("topic", "partition", "offset", "timestamp_ms", *columns)
+                frames.append(wanted.mapInArrow(_cut(self._mean, columns, of_source), _PIECES))  # type: ignore[arg-type]
+        both = kafka.union(frames)
+        here, there = _sides(both.toArrow()) if both is not None else ({}, {})
+        nothing = alignment.side([])
+        return [
+            alignment.align(here.get(pair.source, nothing), there.get(pair.target, nothing), self._mean)
+            for pair in self._pairs
+        ]
+
+    def opened(self, wanted: Sequence[ToOpen]) -> DataFrame:
+        """Verdicts on all records of these gaps; nothing is read before they are used."""
+        gaps = {item.compared.pair.source: [_gap_sides(item, gap) for gap in item.gaps] for item in wanted}
+        sides = [
+            side
+            for of_source in (True, False)
+            if (side := self._side(of_source, [item.compared.pair for item in wanted], gaps)) is not None
+        ]
+        both = kafka.union(sides)
+        if both is None:
+            return self.spark.createDataFrame([], opened_chunks.FOUND)
+        return opened_chunks.findings(both, gaps)
+
+    def _side(self, of_source: bool, pairs: Collection[Pair], gaps: opened_chunks.Gaps) -> DataFrame | None:
+        places = {
             (pair.source if of_source else pair.target): (
                 pair.source.topic,
-                pair.source_range if of_source else pair.target_range,
+                [gap.source if of_source else gap.target for gap in gaps[pair.source]],
             )
             for pair in pairs
         }
-        found = self.records(cluster, {at: offsets for at, (_, offsets) in own.items()})
-        if found is None:
-            return None
-        bases = [(*at, topic, 0) for at, (topic, _) in own.items()]
-        return _as_source(transforms.placed(found, self.spark.createDataFrame(bases, _BASES)))
-
-    def digests(self) -> list[Compared]:
-        """Both sides once, and shifted partitions of the target once more."""
-        source = self.records(self._flow.source, {pair.source: pair.source_range for pair in self._pairs})
-        target = self.records(self._flow.target, {pair.target: pair.target_range for pair in self._pairs})
-        here, there = self._chunks(
-            *(None if side is None else side.withColumn("aligned", F.col("rank")) for side in (source, target))
-        )
-        anchored = {
-            pair: chunks.anchors(here.get(pair.source, {}).values(), there.get(pair.target, {}).values(), self.bits)
-            for pair in self._pairs
-        }
-        shifts = {pair: chunks.stretches(anchored[pair], _ends_aligned(pair, here, there)) for pair in self._pairs}
-        shifted = [pair for pair in self._pairs if shifts[pair] != _UNSHIFTED]
-        again = self.records(self._flow.target, {pair.target: pair.target_range for pair in shifted})
-        if again is not None:
-            moves = {pair.target: segments.shifts(shifts[pair], _total(there.get(pair.target, {}))) for pair in shifted}
-            there |= self._chunks(None, self._aligned(again, moves))[1]
-        return [
-            _compared(pair, here.get(pair.source, {}), there.get(pair.target, {}), anchored[pair], shifts[pair])
-            for pair in self._pairs
-        ]
-
-    def opened(self, intervals: Iterable[tuple[Compared, Sequence[Sequence[int]]]]) -> tuple[DataFrame, list[Pair]]:
-        """Verdicts on all records of these lists of chunks; nothing is read before they are used.
-
-        Returns:
-            The findings, and the pairs in which large differences had to be cut without an anchor.
-        """
-        source: list[_ToOpen] = []
-        target: list[_ToOpen] = []
-        guessed: list[Pair] = []
-        from_end = set()
-        for item, numbers in intervals:
-            found = segments.parts(numbers, item.source, item.target, item.anchored, item.stretches, self.bits)
-            pair, topic = item.pair, item.pair.source.topic
-            source.append(_ToOpen(pair.source, topic, _ranges(item.source, numbers), found.source))
-            target.append(_ToOpen(pair.target, topic, _ranges(item.target, numbers), found.target))
-            if found.guessed:
-                guessed.append(pair)
-            if pair.source_cut or pair.target_cut:
-                from_end.add(pair.source)
-        sides = self._opened(self._flow.source, source), self._opened(self._flow.target, target)
-        return opened_chunks.findings(*sides, frozenset(from_end)), guessed
-
-    def unequal(self, compared: Sequence[Compared]) -> DataFrame | None:
-        """Findings on records in chunks of equal digests whose fields differ all the same. Shuffles all records."""
-        source = self.named((item.pair for item in compared), of_source=True)
-        target = self.named((item.pair for item in compared), of_source=False)
-        if source is None or target is None:
-            return None
-        moves = {
-            item.pair.source: segments.shifts(item.stretches, _total(item.target)) for item in compared if item.target
-        }
-        rows = [(*item.pair.source, number) for item in compared for number in item.unlike]
-        unlike = self.spark.createDataFrame(rows, _UNLIKE)
-        return transforms.unequal(
-            transforms.outside(source.withColumn("aligned", F.col("rank")), unlike, self.bits),
-            self._aligned(target, moves),
-        )
-
-    def _aligned(self, records: DataFrame, shifts: Mapping[Partition, Sequence[Segment]]) -> DataFrame:
-        """Adds `aligned`: the rank on the source that a target record's rank corresponds to."""
-        shifted = transforms.valued(records, self._segments(shifts), self.bits, "shift")
-        return shifted.withColumn("aligned", F.col("rank") + F.col("shift")).drop("shift")
-
-    def _chunks(
-        self, source: DataFrame | None, target: DataFrame | None
-    ) -> tuple[dict[Partition, Chunks], dict[Partition, Chunks]]:
-        """Chunks of both sides in one job, by partition and number."""
-        frames = [
-            transforms.digests(side, self.bits).withColumn("of_source", F.lit(of_source))
-            for side, of_source in ((source, True), (target, False))
-            if side is not None
-        ]
-        sides: tuple[dict[Partition, Chunks], dict[Partition, Chunks]] = ({}, {})
-        both = kafka.union(frames)
-        for topic, partition, *fields, of_source in both.collect() if both is not None else []:
-            chunk = Chunk._make(fields)
-            sides[not of_source].setdefault(Partition(topic, partition), {})[chunk.number] = chunk
-        return sides
-
-    def _opened(self, cluster: Cluster, wanted: Sequence[_ToOpen]) -> DataFrame:
-        """Records of one side to be opened, with hashes of their fields. Each layer reads a range of each partition."""
-        parts = self._segments({item.at: item.parts for item in wanted})
+        spans = {at: _reads(stretches) for at, (_, stretches) in places.items()}
         layers: list[DataFrame] = []
         for layer in itertools.count():
-            now = [(item, item.ranges[layer]) for item in wanted if layer < len(item.ranges)]
-            read = self.records(cluster, {item.at: (span.first, span.end) for item, span in now})
+            now = {at: ranges[layer] for at, ranges in spans.items() if layer < len(ranges)}
+            read = self.records(of_source, now)
             if read is None:
                 break
-            bases = [(*item.at, item.source_topic, span.rank) for item, span in now]
-            here = transforms.placed(read, self.spark.createDataFrame(bases, _BASES))
-            layers.append(transforms.by_field(transforms.valued(here, parts, self.bits, "interval")))
-        found = kafka.union(layers)
-        return self.spark.createDataFrame([], _OPENED) if found is None else _as_source(found)
+            layers.append(opened_chunks.within(transforms.by_field(read, deep=self._deep), places, of_source=of_source))
+        return kafka.union(layers)
 
-    def _segments(self, by_partition: Mapping[Partition, Sequence[Segment]]) -> DataFrame:
-        rows = [
-            (*at, bucket, [tuple(item) for item in found])
-            for at, items in by_partition.items()
-            for bucket, found in segments.bucketed(items, self.bits).items()
-        ]
-        return self.spark.createDataFrame(rows, _SEGMENTS)
-
-
-def _as_source(records: DataFrame) -> DataFrame:
-    return records.drop("topic").withColumnRenamed("source_topic", "topic")
-
-
-def _total(side: Mapping[int, Chunk]) -> int:
-    return sum(chunk.records for chunk in side.values())
-
-
-def _ends_aligned(pair: Pair, here: Mapping[Partition, Chunks], there: Mapping[Partition, Chunks]) -> int:
-    """The shift to try without any anchor: where a side's head was cut, the ends correspond, else the beginnings."""
-    if not (pair.source_cut or pair.target_cut):
-        return 0
-    return _total(here.get(pair.source, {})) - _total(there.get(pair.target, {}))
+    def named(self, pairs: Iterable[Pair], *, of_source: bool) -> DataFrame | None:
+        """All records of one side of `pairs`, from the compared range's first to the end of the log, under their source
+        topic."""
+        own = {(pair.source if of_source else pair.target): pair for pair in pairs}
+        ranges = {
+            at: (pair.source_range[0], pair.source_log_end)
+            if of_source
+            else (pair.target_range[0], pair.target_log_end)
+            for at, pair in own.items()
+        }
+        read = self.records(of_source, ranges, tasks=_tasks(ranges.values()))
+        if read is None:
+            return None
+        topics = self.spark.createDataFrame(
+            [(*at, pair.source.topic) for at, pair in own.items()], "topic string, partition int, source_topic string"
+        )
+        found = transforms.by_field(read, deep=self._deep).join(F.broadcast(topics), ["topic", "partition"])
+        return found.drop("topic").withColumnRenamed("source_topic", "topic")
 
 
-def _compared(pair: Pair, source: Chunks, target: Chunks, anchored: Pairs, shifts: Sequence[Stretch]) -> Compared:
-    differing = chunks.differing(source, target, source_cut=pair.source_cut, target_cut=pair.target_cut)
-    return Compared(pair, source, target, anchored, shifts, differing)
+def _tasks(ranges: Iterable[Offsets]) -> int:
+    """At least so many tasks for one side; Spark gives large ranges more of them."""
+    return sum(max(1, -(-(end - first) // TASK_RECORDS)) for first, end in ranges if first < end)
 
 
-def _ranges(side: Mapping[int, Chunk], intervals: Iterable[Sequence[int]]) -> list[Range]:
-    return chunks.ranges(side[number] for numbers in intervals for number in numbers if number in side)
+def _cut(
+    mean: int, columns: Sequence[str], of_source: bool
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """What a task does with its records: gives the pieces of its range."""
+
+    def cut(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        cutter, at = Cutter(mean), None
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            here = partition_of(batch)
+            if at is not None and here != at:
+                raise ValueError(f"one task reads {at} and {here}")
+            at = here
+            digests = [batch.column(name).to_numpy().view(np.uint64) for name in columns]
+            offsets, times_ms = (batch.column(name).to_numpy() for name in ("offset", "timestamp_ms"))
+            yield _pieces(at, of_source, cutter.feed(offsets, times_ms, *digests))
+        if at is not None:
+            yield _pieces(at, of_source, cutter.finish())
+
+    return cut
+
+
+def _pieces(at: Partition, of_source: bool, pieces: Iterable[Piece]) -> pa.RecordBatch:
+    rows = [piece._replace(begins=_signed(piece.begins), hashes=list(piece.hashes)) for piece in pieces]  # type: ignore[arg-type]
+    columns: list[Any] = list(zip(*rows, strict=True)) if rows else [[] for _ in Piece._fields]
+    where = [[at.topic] * len(rows), [at.partition] * len(rows), [of_source] * len(rows)]
+    arrays = [pa.array(column, field.type) for column, field in zip([*where, *columns], _PIECE_TYPES, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_PIECE_TYPES)
+
+
+def _signed(word: int) -> int:
+    return word - (1 << 64) if word >= 1 << 63 else word
+
+
+def _sides(found: pa.Table) -> tuple[dict[Partition, Side], dict[Partition, Side]]:
+    """Both sides by partition, from all pieces."""
+    pieces: tuple[dict[Partition, list[Piece]], dict[Partition, list[Piece]]] = ({}, {})
+    for batch in found.to_batches():
+        for topic, number, of_source, *fields in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            piece = Piece(*fields)
+            pieces[not of_source].setdefault(Partition(topic, number), []).append(
+                piece._replace(hashes=tuple(piece.hashes))
+            )
+    here, there = ({at: alignment.side(items) for at, items in of.items()} for of in pieces)
+    return here, there
+
+
+def _gap_sides(item: ToOpen, gap: Gap) -> GapSides:
+    source, target = item.compared.aligned.source, item.compared.aligned.target
+    stretches = _stretch(source, gap.source), _stretch(target, gap.target)
+    return GapSides(*stretches, item.source_skipped, item.target_skipped, item.from_end)
+
+
+def _stretch(side: Side, numbers: tuple[int, int]) -> Stretch:
+    first, end = numbers
+    before = side.chunks[first - 1].last_offset if first else -1
+    after = side.chunks[end].first_offset if end < len(side.chunks) else -1
+    begin = side.chunks[first].first_offset if first < end else before + 1
+    return Stretch(
+        begin, side.chunks[end - 1].last_offset + 1 if first < end else begin, side.ranks[first], before, after
+    )
+
+
+def _reads(stretches: Sequence[Stretch]) -> list[Offsets]:
+    """At most READS_MAX ranges of offsets that hold all of these: those nearest to each other are read together."""
+    spans = [(stretch.first, stretch.end) for stretch in stretches if stretch.first < stretch.end]
+    if not spans:
+        return []
+    distances = sorted(
+        (after[0] - before[1], index) for index, (before, after) in enumerate(itertools.pairwise(spans), 1)
+    )
+    cuts = sorted(index for distance, index in distances[-(READS_MAX - 1) :] if distance > 0)
+    return [(spans[first][0], spans[end - 1][1]) for first, end in itertools.pairwise([0, *cuts, len(spans)])]

@@ -1,33 +1,37 @@
 """Reconciliation of one flow: both sides read by Spark's own reader, compared, and every difference named.
 
-Alignment is by rank. With an exact offset map it could be by offset: `chunks.Stretch` is where that would come in.
+1 read      chunks of both sides, cut and digested by content                               (cutting, passes)
+2 align     equal chunks correspond; what lies between is a gap                             (alignment)
+3 open      records of the gaps, compared one by one                          (opened_chunks, verdicts)
+4 explain   what retention and compaction removed, what moved, what is there twice          (retention, resolve)
+5 count     every record of both sides has exactly one verdict                              (outcomes)
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from replicator.config import Flow
-from replicator.spark.reconcile import resolve, summary, transforms, verdicts
-from replicator.spark.reconcile.outcome import DIFFERS, Mode, Outcome, PartitionOutcome
-from replicator.spark.reconcile.passes import Compared, Passes
-from replicator.spark.reconcile.segments import OPENED_MAX
-from replicator.spark.reconcile.snapshot import Pair, Snapshot
+from replicator.model.partition import Partition
+from replicator.spark.reconcile import outcomes, resolve, summary, verdicts
+from replicator.spark.reconcile.opened_chunks import FOUND
+from replicator.spark.reconcile.outcome import Example, Mode, Outcome
+from replicator.spark.reconcile.pairs import Pair
+from replicator.spark.reconcile.passes import Compared, Passes, ToOpen
+from replicator.spark.reconcile.retention import Heads, heads
+from replicator.spark.reconcile.snapshot import Snapshot, after_reading
 
-_SCHEMA = f"topic string, partition int, {transforms.FINDING}"
 _UNSETTLED = (verdicts.MISSING, verdicts.EXTRA)
 FEW_MAX = 250_000
 """Missing and extra records that are sent to every executor; with more, the records among which they are looked for
 are shuffled."""
-GUESSED = (
-    f"more than {OPENED_MAX} records differ here or repeat each other, and no record of its own says where to divide "
-    "them: some that are called missing, extra or reordered may be neither"
-)
+HEAD_SLACK = 2
+"""Where only a bound says how many records retention has removed, so many times as many records as the other side has
+before the first common one are compared with those."""
 Say = Callable[[str], None]
 
 
@@ -36,41 +40,32 @@ def reconcile(spark: SparkSession, flow: Flow, snapshot: Snapshot, mode: Mode, s
 
     Args:
         mode: quick: which chunks differ, not which records; only the heads of partitions that retention has cut are
-            opened. full: which records, and how. deep: chunks with equal digests are compared too, field by field.
+            opened. full: which records, and how. deep: as full, and records are told apart by 128 bits of digest.
         say: told in a few words what begins.
 
     Returns:
         The outcome, and all findings besides the records that are the same (persisted until Spark stops).
     """
-    passes = Passes(spark, flow, snapshot.pairs)
+    passes = Passes(spark, flow, snapshot.pairs, deep=mode == "deep")
     say("reading both sides")
-    compared = passes.digests()
-    intervals = {item.pair: _to_open(item, mode) for item in compared}
-    differ = [item for item in compared if intervals[item.pair]]
-    notes: dict[Pair, str] = {}
+    aligned = passes.digests()
+    pairs = after_reading(flow, snapshot.pairs)
+    compared = [Compared(pair, found) for pair, found in zip(pairs, aligned, strict=True)]
+    wanted = {item.pair.source: _to_open(item, mode) for item in compared}
+    differ = [item for item in wanted.values() if item.gaps]
+    firsts: summary.Firsts = {}
+    removed: dict[Pair, Heads] = {}
     findings = None
     if differ:
-        say(f"opening {sum(len(numbers) for item in differ for numbers in intervals[item.pair])} chunks")
-        opened, guessed = passes.opened((item, intervals[item.pair]) for item in differ)
-        notes = dict.fromkeys(guessed, GUESSED)
-        findings = _resolved(passes, differ, opened.persist())
-    if mode == "deep":
-        say("comparing every field of every record")
-        unequal = passes.unequal(compared)
-        findings = unequal if findings is None else findings.unionByName(unequal) if unequal is not None else findings
-    places, examples = {}, {}
+        say(f"opening {sum(len(item.gaps) for item in differ)} stretches that differ")
+        opened = passes.opened(differ).persist()
+        firsts = summary.firsts(opened)
+        found, removed = _resolved(passes, differ, opened, firsts)
+        findings = found.persist()
+    counts: summary.Counts = {}
+    examples: dict[Partition, tuple[Example, ...]] = {}
     if findings is not None:
-        findings = findings.persist()
-        places, examples = summary.places(findings, compared), summary.examples(findings)
-    partitions = tuple(
-        replace(
-            _outcome(item, intervals[item.pair], places.get(item.pair.source, {}), mode),
-            places=places.get(item.pair.source, {}),
-            examples=examples.get(item.pair.source, ()),
-            notes=(*item.pair.notes, *_foreign(item), *([notes[item.pair]] if item.pair in notes else [])),
-        )
-        for item in compared
-    )
+        counts, examples = summary.counts(findings, compared), summary.examples(findings)
     outcome = Outcome(
         flow=flow.name,
         source=flow.source.name,
@@ -78,113 +73,147 @@ def reconcile(spark: SparkSession, flow: Flow, snapshot: Snapshot, mode: Mode, s
         mode=mode,
         snapshot_ms=snapshot.taken_ms,
         finished_ms=time.time_ns() // 1_000_000,
-        partitions=partitions,
+        partitions=tuple(
+            outcomes.partition_outcome(
+                wanted[item.pair.source],
+                firsts.get(item.pair.source, {}),
+                counts.get(item.pair.source, {}),
+                examples.get(item.pair.source, ()),
+                removed.get(item.pair),
+            )
+            for item in compared
+        ),
         waiting=snapshot.waiting,
         not_compared=snapshot.not_compared,
     )
-    return outcome, spark.createDataFrame([], _SCHEMA) if findings is None else findings
+    return outcome, spark.createDataFrame([], FOUND) if findings is None else findings
 
 
-def _to_open(item: Compared, mode: Mode) -> list[list[int]]:
-    """Lists of chunks to be opened. In the quick pass only heads: else retention would look like a difference."""
-    if mode != "quick":
-        return item.differing.intervals
-    if not (item.pair.source_cut or item.pair.target_cut):
-        return []
-    head_end = min(item.source.keys() & item.target.keys(), default=0)
-    return [numbers for numbers in item.differing.intervals if numbers[0] <= head_end]
+def _to_open(item: Compared, mode: Mode) -> ToOpen:
+    """What to look at of one pair. In the quick pass only heads: else retention would look like a difference."""
+    aligned, pair = item.aligned, item.pair
+    removed = heads(pair, aligned.source.records, aligned.target.records)
+    cut = pair.source_cut or pair.target_cut
+    skipped = _skipped(item, removed) if cut else (0, 0)
+    gaps = aligned.gaps
+    if cut:
+        first, target_first = aligned.source.holding(skipped[0]), aligned.target.holding(skipped[1])
+        gaps = [
+            gap._replace(source=_from(gap.source, first), target=_from(gap.target, target_first))
+            for gap in gaps
+            if gap.source[1] > first or gap.target[1] > target_first
+        ]
+    if mode == "quick":
+        gaps = [gap for gap in gaps if cut and gap.source[1] <= aligned.head_end[0]]
+    return ToOpen(item, gaps, *skipped, from_end=cut and not removed.proven)
 
 
-def _resolved(passes: Passes, differ: Sequence[Compared], opened: DataFrame) -> DataFrame:
-    """The findings with missing and extra records looked for beyond their stretch."""
-    unsettled = opened.where(F.col("verdict").isin(*_UNSETTLED))
+def _from(numbers: tuple[int, int], first: int) -> tuple[int, int]:
+    return min(max(numbers[0], first), numbers[1]), numbers[1]
+
+
+def _skipped(item: Compared, removed: Heads) -> tuple[int, int]:
+    """Below which ranks of either side the copies of records need not be looked for: retention has removed them, or may
+    have, and the other side has too few records before the first common one that could be theirs."""
+    source_end = item.aligned.source.ranks[item.aligned.head_end[0]]
+    target_end = item.aligned.target.ranks[item.aligned.head_end[1]]
+    if removed.proven:
+        return min(removed.source, source_end), min(removed.target, target_end)
+    return (
+        min(removed.source, max(0, source_end - HEAD_SLACK * target_end)) if item.pair.target_cut else 0,
+        min(removed.target, max(0, target_end - HEAD_SLACK * source_end)) if item.pair.source_cut else 0,
+    )
+
+
+def _resolved(
+    passes: Passes, differ: Sequence[ToOpen], opened: DataFrame, firsts: summary.Firsts
+) -> tuple[DataFrame, dict[Pair, Heads]]:
+    """The findings with missing and extra records looked for beyond their gap, and what retention explains."""
     settled = opened.where(~F.col("verdict").isin(*_UNSETTLED, verdicts.SAME))
-    firsts = summary.firsts(opened)
+    unsettled = opened.where(F.col("verdict").isin(*_UNSETTLED))
     open_questions = sum(
         first.records for found in firsts.values() for name, first in found.items() if name in _UNSETTLED
     )
+    common = {item.compared.pair: _first_common(item, firsts) for item in differ}
+    foreign = _foreign(passes.spark, differ, common, opened, firsts)
+    removed = {
+        item.compared.pair: heads(
+            item.compared.pair,
+            item.compared.aligned.source.records,
+            item.compared.aligned.target.records,
+            foreign.get(item.compared.pair.source, 0),
+        )
+        for item in differ
+    }
     if not open_questions:
-        return settled
-    rows = [(*item.pair.source, *_place(item, firsts)) for item in differ]
+        return settled, removed
+    rows = [_place(pair, common[pair], heads_) for pair, heads_ in removed.items()]
     places = passes.spark.createDataFrame(rows, resolve.PLACES)
     found = resolve.moved(resolve.expired(unsettled, places))
+    pairs = [item.compared.pair for item in differ]
     compacted = [
-        item.pair
-        for item in differ
-        if (item.pair.target_compacted and verdicts.MISSING in firsts.get(item.pair.source, {}))
-        or (item.pair.source_compacted and verdicts.EXTRA in firsts.get(item.pair.source, {}))
+        pair
+        for pair in pairs
+        if (pair.target_compacted and verdicts.MISSING in firsts.get(pair.source, {}))
+        or (pair.source_compacted and verdicts.EXTRA in firsts.get(pair.source, {}))
     ]
-    grown = [item.pair for item in differ if verdicts.EXTRA in firsts.get(item.pair.source, {})]
-    sides = (
-        passes.named(dict.fromkeys([*compacted, *grown]), of_source=True),
-        passes.named(compacted, of_source=False),
-    )
-    source, target = (None if side is None else transforms.by_field(side) for side in sides)
+    grown = [pair for pair in pairs if verdicts.EXTRA in firsts.get(pair.source, {})]
+    source = passes.named(dict.fromkeys([*compacted, *grown]), of_source=True)
+    target = passes.named(compacted, of_source=False)
     if source is not None or target is not None:
         found = resolve.explained(found, places, source, target, few=open_questions <= FEW_MAX)
-    return settled.unionByName(found)
+    return settled.unionByName(found), removed
 
 
-def _place(item: Compared, firsts: summary.Firsts) -> tuple[int | None, int | None, bool, bool, bool, bool]:
-    """A row of `resolve.PLACES`: the part that both sides have begins in an equal chunk, or in an opened one."""
-    opened = {number for numbers in item.differing.intervals for number in numbers}
-    known = [
-        (item.source[number].first_rank, item.target[number].first_rank)
-        for number in sorted(item.source.keys() & item.target.keys() - opened)
-    ][:1]
-    same = firsts.get(item.pair.source, {}).get(verdicts.SAME)
+def _first_common(item: ToOpen, firsts: summary.Firsts) -> tuple[int, int] | None:
+    """Ranks of the first record that both sides have, in an equal chunk or in an opened one."""
+    aligned = item.compared.aligned
+    known = []
+    here, there = aligned.head_end
+    if here < len(aligned.source.chunks) and there < len(aligned.target.chunks):
+        known.append((aligned.source.ranks[here], aligned.target.ranks[there]))
+    same = firsts.get(item.compared.pair.source, {}).get(verdicts.SAME)
     if same is not None and same.source_rank is not None and same.target_rank is not None:
         known.append((same.source_rank, same.target_rank))
-    source_rank, target_rank = min(known, default=(None, None))
-    pair = item.pair
-    cut = (pair.source_cut, pair.target_cut)
-    return source_rank, target_rank, *cut, pair.source_compacted, pair.target_compacted
+    return min(known, default=None)
 
 
-def _outcome(
-    item: Compared, opened: Sequence[Sequence[int]], places: Mapping[str, Sequence[int]], mode: Mode
-) -> PartitionOutcome:
-    """One partition's row, without what only people look at. Counts agree where they can be compared."""
-    pair, differing, unlike = item.pair, item.differing, item.unlike
-    source_records = sum(chunk.records for chunk in item.source.values())
-    target_records = sum(chunk.records for chunk in item.target.values())
-    found = {name: sum(records) for name, records in places.items() if any(records)}
-    for name, records in (
-        (verdicts.EXPIRED, differing.expired_target),
-        (verdicts.NEVER_MINE, differing.expired_source),
-    ):
-        if records:
-            found[name] = found.get(name, 0) + records
-    closed: set[int] = set()
-    if mode == "quick":
-        closed = unlike & {n for numbers in differing.intervals if numbers not in opened for n in numbers}
-        differs = sum(max(0 if side is None else side.records for side in item.both(n)) for n in closed)
-        if differs:
-            found[DIFFERS] = differs
-    source_only = (verdicts.MISSING, verdicts.ALTERED, verdicts.REORDERED, verdicts.EXPIRED, verdicts.COMPACTED)
-    same = source_records - sum(found.get(name, 0) for name in source_only)
-    same -= sum(item.source[n].records for n in closed if n in item.source)
-    position = pair.count
-    source_known = position is not None and not pair.source_cut and not pair.source_compacted
-    target_known = position is not None and not pair.target_cut and not pair.target_compacted
-    return PartitionOutcome(
-        source=pair.source,
-        target=pair.target,
-        source_offsets=pair.source_range,
-        target_offsets=pair.target_range,
-        source_records=source_records,
-        target_records=target_records,
-        position_records=position if source_known or target_known else None,
-        source_counts_agree=not source_known or source_records == position,
-        target_counts_agree=not target_known or target_records == position,
-        chunks=len(item.source.keys() | item.target.keys()),
-        chunks_differing=len(unlike),
-        verdicts={verdicts.SAME: same, **found},
+def _foreign(
+    spark: SparkSession,
+    differ: Sequence[ToOpen],
+    common: Mapping[Pair, tuple[int, int] | None],
+    opened: DataFrame,
+    firsts: summary.Firsts,
+) -> dict[Partition, int]:
+    """Records behind the first common one that the flow has not written, where the target's head was cut: they must not
+    count as copies that are still there."""
+    asked = [
+        (*item.compared.pair.source, at[1])
+        for item in differ
+        if item.compared.pair.target_cut
+        and (at := common[item.compared.pair]) is not None
+        and firsts.get(item.compared.pair.source, {}).keys() & {verdicts.EXTRA, verdicts.DOUBLED}
+    ]
+    if not asked:
+        return {}
+    ranks = spark.createDataFrame(asked, "topic string, partition int, head_target long")
+    behind = opened.where(F.col("verdict").isin(verdicts.EXTRA, verdicts.DOUBLED, verdicts.MISSING)).join(
+        F.broadcast(ranks), ["topic", "partition"]
     )
+    left = resolve.moved(behind.select(opened.columns)).join(F.broadcast(ranks), ["topic", "partition"])
+    rows = (
+        left.where(
+            F.col("verdict").isin(verdicts.EXTRA, verdicts.DOUBLED) & (F.col("target_rank") >= F.col("head_target"))
+        )
+        .groupBy("topic", "partition")
+        .count()
+        .collect()
+    )
+    return {Partition(topic, number): count for topic, number, count in rows}
 
 
-def _foreign(item: Compared) -> list[str]:
-    last = max((chunk.last_offset for chunk in item.target.values()), default=-1)
-    if last < item.pair.covered_end:
-        return []
-    return [f"records at target offsets {item.pair.covered_end} to {last} were not written by this flow"]
+def _place(pair: Pair, common: tuple[int, int] | None, removed: Heads) -> tuple[object, ...]:
+    """A row of `resolve.PLACES`."""
+    compacted = pair.source_compacted, pair.target_compacted
+    ranks = common if common is not None else (None, None)
+    return *pair.source, *ranks, removed.source, removed.target, removed.proven, *compacted, pair.source_copied_end

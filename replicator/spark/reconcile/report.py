@@ -5,6 +5,7 @@ All or nothing: everything is written into a directory beside the wanted one, wh
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 import tempfile
@@ -14,19 +15,25 @@ from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
 
+import pyarrow as pa
 from jinja2 import Environment, StrictUndefined
+from pyarrow import parquet
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from replicator.model.errors import ConfigError
 from replicator.spark.reconcile import verdicts
+from replicator.spark.reconcile.opened_chunks import FOUND_TYPES
 from replicator.spark.reconcile.outcome import BUCKETS, DIFFERS, Outcome, PartitionOutcome, key_text
 
+ROWS_AT_ONCE = 10_000
 MEANINGS = {
     verdicts.MISSING: "on the source, not on the target",
     verdicts.EXTRA: "on the target, not on the source",
     verdicts.DOUBLED: "once more on the target than on the source",
     verdicts.ALTERED: "on both sides, with different fields",
     verdicts.REORDERED: "on both sides, in another order",
+    verdicts.UNPROVEN: "on one side only; nothing that the clusters still have tells whether it is lost",
     DIFFERS: "in a chunk that differs (the quick pass does not say which record)",
     verdicts.EXPIRED: "copied, then removed from the target by retention; no difference",
     verdicts.NEVER_MINE: "copied, then removed from the source by retention; no difference",
@@ -65,9 +72,19 @@ def complete(directory: Path) -> Iterator[Path]:
 def write(outcome: Outcome, findings: DataFrame, directory: Path) -> None:
     """Writes all files of the report into a new `directory`. Raises ConfigError when it exists."""
     with complete(directory) as part:
-        findings.write.parquet(f"file://{part / 'findings.parquet'}")
+        write_findings(findings, part / "findings.parquet")
         (part / "report.json").write_text(json.dumps(outcome.as_json(), indent=2) + "\n", encoding="utf-8")
         (part / "report.html").write_text(html(outcome), encoding="utf-8")
+
+
+def write_findings(findings: DataFrame, path: Path) -> None:
+    """Writes one Parquet file on the driver, a few thousand rows at a time: executors need not share a disk with it."""
+    rows = findings.orderBy("topic", "partition", F.coalesce("source_rank", "target_rank")).toLocalIterator()
+    with parquet.ParquetWriter(path, FOUND_TYPES) as file:
+        for some in iter(lambda: list(itertools.islice(rows, ROWS_AT_ONCE)), []):
+            columns = zip(*some, strict=True)
+            arrays = [pa.array(column, field.type) for column, field in zip(columns, FOUND_TYPES, strict=True)]
+            file.write_table(pa.Table.from_arrays(arrays, schema=FOUND_TYPES))
 
 
 def html(outcome: Outcome) -> str:
@@ -81,6 +98,7 @@ def html(outcome: Outcome) -> str:
         totals=totals,
         compared=sum(partition.source_records for partition in outcome.partitions),
         meanings={name: text for name, text in MEANINGS.items() if totals.get(name)},
+        unproven=totals.get(verdicts.UNPROVEN, 0),
         differences=sum(partition.differences for partition in outcome.partitions),
         shown=[(n, partition) for n, partition in enumerate(outcome.partitions) if _worth_a_look(partition)],
         strips={partition.source: strip(partition) for partition in outcome.partitions},

@@ -1,9 +1,11 @@
-"""What a look beyond the opened chunks says about missing and extra records. Pure DataFrame functions, at any scale.
+"""What a look beyond the opened gaps says about missing and extra records. Pure DataFrame functions, at any scale.
 
-Removed by retention: it stands before the first record that both sides have, and that side's log was cut. Moved far:
+Removed by retention: it stands before the first record that both sides have, and `retention.heads` says so. Moved far:
 missing in one place and extra in another. Compacted: that side's topic is compacted, and a later record of the key
 exists; or it is a tombstone, and nothing older of the key is left there (a cleaner removes that first). Doubled: the
 source has an equal record anywhere in the compared range.
+
+Records that are identical are interchangeable: which of them is missing can't be known, and doesn't matter.
 """
 
 from __future__ import annotations
@@ -15,12 +17,14 @@ from replicator.spark.reconcile import verdicts
 from replicator.spark.reconcile.transforms import PARTITION
 
 PLACES = (
-    "topic string, partition int, head_source long, head_target long, source_cut boolean, target_cut boolean, "
-    "source_compacted boolean, target_compacted boolean"
+    "topic string, partition int, head_source long, head_target long, expired_source long, expired_target long, "
+    "proven boolean, source_compacted boolean, target_compacted boolean, source_copied_end long"
 )
-"""What is known of a partition: ranks of the first record that both sides have (null: none), whose log was cut, and
-whose topic is compacted."""
-_FIRST = ("records", "fields", "timestamp_ms", "digest", "key_hash", "tombstone", "key")
+"""What is known of a partition: ranks of the first record that both sides have (null: none); below which ranks of
+either side retention has removed the other side's record, and whether that is proven (`retention.Heads`); whose topic
+is compacted; and the position."""
+BY_RETENTION = "retention may have removed its copy, and no count says whether it did"
+_FIRST = ("records", "fields", "timestamp_ms", "digest", "key_hash", "tombstone", "key", "other_after", "other_before")
 
 
 def expired(findings: DataFrame, places: DataFrame) -> DataFrame:
@@ -31,14 +35,19 @@ def expired(findings: DataFrame, places: DataFrame) -> DataFrame:
         places: schema PLACES, one row for each partition.
     """
     found = findings.join(F.broadcast(places), list(PARTITION))
-    removed_there = _missing() & F.col("target_cut") & _before("source_rank", "head_source")
-    removed_here = _extra() & F.col("source_cut") & _before("target_rank", "head_target")
+    removed_there = (
+        _missing() & _before("source_rank", "head_source") & (F.col("source_rank") < F.col("expired_source"))
+    )
+    removed_here = _extra() & _before("target_rank", "head_target") & (F.col("target_rank") < F.col("expired_target"))
+    either, proven = removed_there | removed_here, F.col("proven")
     verdict = (
-        F.when(removed_there, F.lit(verdicts.EXPIRED))
+        F.when(either & ~proven, F.lit(verdicts.UNPROVEN))
+        .when(removed_there, F.lit(verdicts.EXPIRED))
         .when(removed_here, F.lit(verdicts.NEVER_MINE))
         .otherwise(F.col("verdict"))
     )
-    return found.withColumn("verdict", verdict).select(findings.columns)
+    reason = F.when(either & ~proven, F.lit(BY_RETENTION)).otherwise(F.col("reason"))
+    return found.withColumns({"verdict": verdict, "reason": reason}).select(findings.columns)
 
 
 def moved(findings: DataFrame) -> DataFrame:
@@ -50,7 +59,7 @@ def moved(findings: DataFrame) -> DataFrame:
     nth = F.when(_missing(), F.count_if(_missing()).over(before)).when(_extra(), F.count_if(_extra()).over(before))
     # Others are numbered from -1 down, so that each stays alone.
     other = -F.count_if(~(_missing() | _extra())).over(before)
-    sides = ("source_offset", "target_offset", "source_rank", "target_rank")
+    sides = ("source_offset", "target_offset", "source_rank", "target_rank", "reason")
     return (
         findings.withColumn("nth", F.coalesce(nth, other))
         .groupBy(*PARTITION, "digest", "nth")
@@ -70,33 +79,45 @@ def explained(
 
     Args:
         places: schema PLACES, one row for each partition.
-        source, target: records of the partitions where it may matter, with `topic`, `partition` (the source's),
-            `offset`, `digest`, `key_hash`; None: it matters nowhere.
+        source, target: records of the partitions where it may matter, to the end of their logs, with `topic`,
+            `partition` (the source's), `offset`, `digest`, `key_hash`; None: it matters nowhere.
         few: the findings fit into every executor's memory; then no record of a side is shuffled.
     """
     small = F.broadcast if few else _as_it_is
     found = findings.join(F.broadcast(places), list(PARTITION))
-    keys = found.where(_open_question() & F.isnotnull("key_hash")).select(*PARTITION, "key_hash")
+    keys = found.where(_open_question() & F.isnotnull("key_hash")).select(*PARTITION, "key_hash").distinct()
+    copied_end = places.select(*PARTITION, "source_copied_end")
     for side, records in (("source", source), ("target", target)):
-        name = f"{side}_last"
+        names = f"{side}_last", f"{side}_last_copied", f"{side}_last_digest"
         if records is None:
-            found = found.withColumn(name, F.lit(None).cast("long"))
+            found = found.withColumns({name: F.lit(None).cast("long") for name in names})
             continue
-        last = records.join(small(keys), [*PARTITION, "key_hash"], "left_semi").groupBy(*PARTITION, "key_hash")
-        found = found.join(last.agg(F.max("offset").alias(name)), [*PARTITION, "key_hash"], "left")
-    copy = F.lit(False)
+        here = records.join(F.broadcast(copied_end), list(PARTITION)).join(small(keys), [*PARTITION, "key_hash"])
+        copied = F.when(F.lit(side == "target") | (F.col("offset") < F.col("source_copied_end")), F.col("offset"))
+        last = here.groupBy(*PARTITION, "key_hash").agg(
+            F.max("offset").alias(names[0]),
+            F.max(copied).alias(names[1]),
+            F.max_by("digest", "offset").alias(names[2]),
+        )
+        found = found.join(last, [*PARTITION, "key_hash"], "left")
+    equal = F.lit(False)
     if source is not None:
-        wanted = findings.where(_extra()).select(*PARTITION, "digest")
+        wanted = findings.where(_extra()).select(*PARTITION, "digest").distinct()
         there = source.select(*PARTITION, "digest").join(small(wanted), [*PARTITION, "digest"], "left_semi").distinct()
-        found = found.join(there.withColumn("copied", F.lit(True)), [*PARTITION, "digest"], "left")
-        copy = F.coalesce("copied", F.lit(False))
+        found = found.join(there.withColumn("equal", F.lit(True)), [*PARTITION, "digest"], "left")
+        equal = F.coalesce("equal", F.lit(False))
+    gone = F.col("target_compacted") & _missing() & F.isnotnull("key_hash")
+    never = F.col("source_compacted") & _extra() & F.isnotnull("key_hash")
     verdict = (
-        F.when(_missing() & F.col("target_compacted") & _cleaned("source", "target"), F.lit(verdicts.COMPACTED))
-        .when(_extra() & F.col("source_compacted") & _cleaned("target", "source"), F.lit(verdicts.COMPACTED_SOURCE))
-        .when(_extra() & copy, F.lit(verdicts.DOUBLED))
+        F.when(gone & (_cleaned_there() | _last_equals("target")), F.lit(verdicts.COMPACTED))
+        .when(never & (_cleaned_here() | _last_equals("source")), F.lit(verdicts.COMPACTED_SOURCE))
+        .when(_extra() & equal, F.lit(verdicts.DOUBLED))
         .otherwise(F.col("verdict"))
     )
-    return found.withColumn("verdict", verdict).select(findings.columns)
+    # One of several identical records may have been removed anywhere before: not between its neighbours.
+    anywhere = (gone & ~_cleaned_there() & _last_equals("target")) | (never & ~_cleaned_here() & _last_equals("source"))
+    after = F.when(anywhere, F.lit(-1)).otherwise(F.col("other_after"))
+    return found.withColumns({"verdict": verdict, "other_after": after}).select(findings.columns)
 
 
 def _as_it_is(frame: DataFrame) -> DataFrame:
@@ -119,8 +140,28 @@ def _open_question() -> Column:
     return (_missing() & F.col("target_compacted")) | (_extra() & F.col("source_compacted"))
 
 
-def _cleaned(own: str, other: str) -> Column:
-    """Whether compaction may have removed from the other side a record that this side still has."""
-    later = F.coalesce(F.col(f"{own}_last") > F.col(f"{own}_offset"), F.lit(False))
-    tombstone = F.col("tombstone") & F.isnull(f"{other}_last")
-    return F.isnotnull("key_hash") & (later | tombstone)
+def _cleaned_there() -> Column:
+    """Whether compaction may have removed a missing record from the target: a later record of its key was copied; or it
+    is a tombstone, and the key is gone there."""
+    later = F.col("source_last_copied") > F.col("source_offset")
+    return _any(later, F.col("tombstone") & F.isnull("target_last"))
+
+
+def _cleaned_here() -> Column:
+    """Whether compaction may have removed an extra record from the source: a later record of its key stands there,
+    however far behind, or came to the target; or it is a tombstone, and the key is gone here."""
+    here = F.col("source_last") > F.col("other_after")
+    later = F.col("target_last") > F.col("target_offset")
+    return _any(here, later, F.col("tombstone") & F.isnull("source_last"))
+
+
+def _last_equals(side: str) -> Column:
+    """Whether a side's last record of the key equals this one: then it may be what is left of both."""
+    return F.coalesce(F.col(f"{side}_last_digest") == F.col("digest"), F.lit(False))
+
+
+def _any(*conditions: Column) -> Column:
+    found = F.lit(False)
+    for condition in conditions:
+        found = found | F.coalesce(condition, F.lit(False))
+    return found

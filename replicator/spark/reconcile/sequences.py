@@ -69,6 +69,11 @@ def matched(left: Sequence[int], right: Sequence[int]) -> Pairs:
     return sorted(found)
 
 
+def once(left: Sequence[int], right: Sequence[int]) -> Pairs:
+    """Index pairs of elements that occur exactly once on both sides, as the longest rising chain."""
+    return _unique(left, right, 0, len(left), 0, len(right))
+
+
 def _unique(left: Sequence[int], right: Sequence[int], low: int, high: int, low_right: int, high_right: int) -> Pairs:
     """Elements that occur exactly once in both windows, as the longest rising chain."""
     count, count_right = Counter(left[low:high]), Counter(right[low_right:high_right])

@@ -13,22 +13,18 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from replicator.config import Delivery, Flow, routing
+from replicator.config import Flow, routing
 from replicator.flow.topics import ControlPlane
 from replicator.kafka import offset_reader
 from replicator.kafka.admin import TopicInfo
 from replicator.kafka.topic_reader import TopicReader
-from replicator.lane.judge import compare
-from replicator.model import checkpoint, names
-from replicator.model.checkpoint import BadMetadata, Position
+from replicator.model import names
 from replicator.model.errors import ConfigError, Incident, Retriable, TopicMissing
-from replicator.model.partition import Committed, LogEnds, Partition
+from replicator.model.partition import Committed, Partition
+from replicator.spark.reconcile.pairs import Pair, PairFacts, pairs_of, position_of, without_position
 
+TIME_MS_MAX = (1 << 63) // 1000 - 1
 AGAIN_S = 0.1  # between the first two tries, where a cluster doesn't answer for a moment
-Offsets = tuple[int, int]
-"""[first, end)"""
-_OTHER_DATA = ("source_cluster_changed", "source_topic_changed", "source_topic_recreated", "target_topic_recreated")
-"""Contradictions between a position and its clusters after which a comparison would mean nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,54 +38,15 @@ class Window:
         return self.from_ms is not None or self.to_ms is not None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
-    """A partition of both sides with the offsets to compare.
-
-    `source_cut`, `target_cut`: the log begins later than what was copied, by retention or DeleteRecords.
-    `count`: records of the whole range according to the position; None where it says nothing about this range.
-    `covered_end`: the target offset below which the position covers records.
-    `notes`: what a reader of the report should know, in sentences.
-    """
-
-    source: Partition
-    target: Partition
-    source_range: Offsets
-    target_range: Offsets
-    source_cut: bool = False
-    target_cut: bool = False
-    source_compacted: bool = False
-    target_compacted: bool = False
-    count: int | None = None
-    covered_end: int = -1
-    notes: tuple[str, ...] = ()
-
-
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What to compare. `waiting` are source partitions that the flow has not begun to copy, `not_compared` says of
-    which others the position was written for another topic."""
+    """What to compare. `waiting` are source partitions that the flow has not begun to copy, `not_compared` says which
+    others can't be compared, and why: the position is gone, or was written for another topic."""
 
     pairs: tuple[Pair, ...]
     waiting: tuple[Partition, ...]
     taken_ms: int
     not_compared: tuple[Incident, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class PairFacts:
-    """What both clusters say about one partition. `target_end_before` was read before the position."""
-
-    source: Partition
-    target: Partition
-    source_topic: TopicInfo
-    target_topic: TopicInfo
-    source_cluster: str
-    committed: Committed
-    claimed: int | None
-    source_bounds: Offsets
-    target_bounds: Offsets
-    target_end_before: int
 
 
 def take(flow: Flow, topics: Collection[str], window: Window, *, connect_timeout_ms: int) -> Snapshot:
@@ -140,20 +97,33 @@ def _taken(
         raise ConfigError(f"cluster {flow.source.name!r} has no topic {', '.join(unknown)}")
     targets = clusters.list_target(sources, configs=True)
     clusters.target.group_rights(names.position_group(flow.name))
-    routes = {at: to for at, to in _routes(flow, sources) if to.partition < _partitions(targets, to.topic)}
+    wanted = dict(_routes(flow, sources))
+    routes = {at: to for at, to in wanted.items() if to.partition < _partitions(targets, to.topic)}
     before = clusters.target.offsets(routes.values(), end=True, committed_only=True)
     positions = offset_reader.positions(flow, routes.values())
     copied = {at: to for at, to in routes.items() if positions[to] is not None}
+    claimed = clusters.state.claims_if_any()
+    claims = claimed.claims if claimed else {}
+    starts = clusters.target.offsets(routes.values(), end=False)
+    ends = clusters.target.offsets(routes.values(), end=True)
+    unclear = [
+        found
+        for at, to in sorted(wanted.items())
+        if at not in copied
+        and (
+            found := without_position(
+                at, to, targets.get(to.topic), claims.get(to), (starts.get(to, 0), ends.get(to, 0))
+            )
+        )
+    ]
+    far = _beyond_time(clusters, copied)
+    copied = {at: to for at, to in copied.items() if at not in far}
     _await_applied(clusters, {to: _next_offset(flow, at, positions[to]) for at, to in copied.items()})
     bounds = {
         "source": (clusters.source.offsets(copied, end=False), clusters.source.offsets(copied, end=True)),
-        "target": (
-            clusters.target.offsets(copied.values(), end=False),
-            clusters.target.offsets(copied.values(), end=True, committed_only=True),
-        ),
+        "target": (starts, clusters.target.offsets(copied.values(), end=True, committed_only=True)),
     }
-    claimed = clusters.state.claims_if_any() if copied else None
-    claims = claimed.claims if claimed else {}
+    stable = clusters.source.offsets(copied, end=True, committed_only=True)
     facts = [
         PairFacts(
             source=at,
@@ -162,81 +132,39 @@ def _taken(
             target_topic=targets[to.topic],
             source_cluster=source_cluster,
             committed=_known(positions[to]),
-            claimed=claims[to].offset if to in claims else None,
+            claimed=claims.get(to),
             source_bounds=(bounds["source"][0][at], bounds["source"][1][at]),
+            source_stable=stable[at],
             target_bounds=(bounds["target"][0][to], bounds["target"][1][to]),
             target_end_before=before[to],
         )
         for at, to in sorted(copied.items())
     ]
     if not facts:
+        if unclear or far:
+            raise [*unclear, *far.values()][0]
         raise Incident(
             "nothing_to_reconcile",
             f"flow {flow.name} has no position yet for any partition of {', '.join(sorted(sources)) or 'its topics'}",
             advice="Run the flow first",
         )
     pairs, not_compared = pairs_of(flow, facts)
-    waiting = tuple(sorted(at for at, _ in _routes(flow, sources) if at not in copied))
-    return Snapshot(_cut_to(flow, pairs, window), waiting, time.time_ns() // 1_000_000, not_compared)
+    left_out = {Partition(it.topic, it.partition) for it in (*unclear, *far.values())}
+    waiting = tuple(sorted(wanted.keys() - copied.keys() - left_out))
+    without = (*not_compared, *unclear, *far.values())
+    return Snapshot(_cut_to(flow, pairs, window), waiting, time.time_ns() // 1_000_000, without)
 
 
-def pairs_of(flow: Flow, facts: Sequence[PairFacts]) -> tuple[tuple[Pair, ...], tuple[Incident, ...]]:
-    """What to compare of all partitions, and an incident for each that can't be. Pure.
-
-    A topic that was created again hides no other. Raises its Incident when nothing is left to compare.
-    """
-    pairs, incidents = list[Pair](), list[Incident]()
-    for item in facts:
-        try:
-            pairs.append(pair_of(flow, item))
-        except Incident as incident:
-            incidents.append(incident)
-    if not pairs:
-        raise incidents[0]
-    return tuple(pairs), tuple(incidents)
-
-
-def pair_of(flow: Flow, facts: PairFacts) -> Pair:
-    """What to compare of one partition. Pure. Raises Incident when the position was written for other topics."""
-    position = _position(facts.source, facts.committed)
-    evidence = position.evidence
-    here = LogEnds(facts.source_topic.topic_id, facts.source_bounds[0], facts.source_bounds[1], facts.source_bounds[1])
-    there = LogEnds(facts.target_topic.topic_id, facts.target_bounds[0], facts.target_bounds[1], facts.target_bounds[1])
-    notes: list[str] = []
-    wrong = compare(position, facts.source_cluster, facts.source.topic, here, there, evidence.generation)
-    if wrong is not None:
-        name, detail = wrong
-        if name in _OTHER_DATA:
-            at = facts.source
-            raise Incident(name, detail, topic=at.topic, partition=at.partition, offset=position.offset)
-        notes.append(f"{name}: {detail}")
-    origin = facts.claimed
-    if origin is None:
-        origin = evidence.log_start
-        notes.append("no claim says where the flow began; taken from the source's log start of that time")
-    if evidence.delivery != Delivery.EXACTLY_ONCE.value:
-        notes.append(f"copied with delivery {evidence.delivery}: differences are to be expected")
-    source_start, source_end = facts.source_bounds
-    target_start, target_end = facts.target_bounds
-    end = evidence.next_target_offset
-    if (
-        evidence.delivery != Delivery.AT_LEAST_ONCE.value
-    ):  # there, positions follow the records: what is behind is in flight
-        end = max(end, facts.target_end_before)
-    end = min(end, target_end)
-    return Pair(
-        source=facts.source,
-        target=facts.target,
-        source_range=(max(origin, source_start), min(position.offset, source_end)),
-        target_range=(target_start, max(target_start, end)),
-        source_cut=source_start > origin,
-        target_cut=target_start > 0,
-        source_compacted="compact" in facts.source_topic.configs.get("cleanup.policy", ""),
-        target_compacted="compact" in facts.target_topic.configs.get("cleanup.policy", ""),
-        count=evidence.count,
-        covered_end=evidence.next_target_offset,
-        notes=tuple(notes),
-    )
+def _beyond_time(clusters: ControlPlane, copied: Mapping[Partition, Partition]) -> dict[Partition, Incident]:
+    """Partitions with a timestamp that Spark can't read: it counts microseconds, in 64 bits."""
+    found: dict[Partition, Incident] = {}
+    for cluster, ats in ((clusters.source, {at: at for at in copied}), (clusters.target, copied)):
+        latest = cluster.latest_times(ats.values())
+        for source, at in ats.items():
+            if (time_ms := latest[at]) > TIME_MS_MAX:
+                why = f"{at} on cluster {cluster.cluster.name!r} has a record with timestamp {time_ms} ms"
+                found[source] = Incident("timestamp_out_of_range", why, topic=source.topic, partition=source.partition)
+    return found
 
 
 def _cut_to(flow: Flow, pairs: tuple[Pair, ...], window: Window) -> tuple[Pair, ...]:
@@ -264,8 +192,39 @@ def _narrowed(pair: Pair, of_source: bool, first: Mapping[Partition, int], last:
     narrow = start if frm is None else narrow_end if frm < 0 else max(start, min(frm, narrow_end))
     offsets = (narrow, max(narrow, narrow_end))
     if of_source:
-        return replace(pair, source_range=offsets, source_cut=pair.source_cut and narrow == start, count=None)
-    return replace(pair, target_range=offsets, target_cut=pair.target_cut and narrow == start, count=None)
+        return replace(pair, source_range=offsets, count=None)
+    return replace(pair, target_range=offsets, count=None)
+
+
+def after_reading(flow: Flow, pairs: Sequence[Pair]) -> list[Pair]:
+    """The pairs with the beginnings of their logs as they are now: what retention removed while they were read is
+    bounded as what it had removed before.
+
+    Raises:
+        Incident: a topic was deleted or created again meanwhile.
+        Unreachable, NotAllowed, Retriable: see `ControlPlane`.
+    """
+    with ControlPlane(flow) as clusters:
+        clusters.connect()
+        starts = []
+        for admin, topics in (
+            (clusters.source, {pair.source: pair.source_id for pair in pairs}),
+            (clusters.target, {pair.target: pair.target_id for pair in pairs}),
+        ):
+            there = admin.topics({at.topic for at in topics})
+            for at, topic_id in sorted(topics.items()):
+                if at.topic not in there or there[at.topic].topic_id != topic_id:
+                    why = f"cluster {admin.cluster.name!r} has no topic {at.topic} any more, or another one"
+                    raise Incident("topic_gone", why, topic=at.topic)
+            starts.append(admin.offsets(topics, end=False))
+    return [
+        replace(
+            pair,
+            source_start=max(pair.source_start, starts[0][pair.source]),
+            target_start=max(pair.target_start, starts[1][pair.target]),
+        )
+        for pair in pairs
+    ]
 
 
 def _routes(flow: Flow, sources: Mapping[str, TopicInfo]) -> Iterable[tuple[Partition, Partition]]:
@@ -284,17 +243,8 @@ def _known(committed: Committed | None) -> Committed:
     return committed
 
 
-def _position(at: Partition, committed: Committed) -> Position:
-    try:
-        return Position(committed.offset, checkpoint.decode(committed.metadata))
-    except BadMetadata as error:
-        raise Incident(
-            error.incident, str(error), topic=at.topic, partition=at.partition, offset=committed.offset
-        ) from error
-
-
 def _next_offset(flow: Flow, at: Partition, committed: Committed | None) -> int:
-    return _position(at, _known(committed)).evidence.next_target_offset
+    return position_of(at, _known(committed)).evidence.next_target_offset
 
 
 def _await_applied(clusters: ControlPlane, ends: Mapping[Partition, int]) -> None:

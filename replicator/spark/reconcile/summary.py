@@ -38,14 +38,24 @@ def firsts(opened: DataFrame) -> Firsts:
     return found
 
 
-def places(findings: DataFrame, compared: Iterable[Compared]) -> dict[Partition, dict[str, list[int]]]:
-    """How many findings of each verdict lie in each of BUCKETS parts of their partition, by rank."""
+class Count(NamedTuple):
+    """So many findings of a verdict, how many of them are of records of either side, and how many lie in each of
+    BUCKETS parts of the partition, by rank."""
+
+    records: int
+    of_source: int
+    of_target: int
+    places: list[int]
+
+
+Counts = Mapping[Partition, Mapping[str, Count]]
+"""By partition and verdict."""
+
+
+def counts(findings: DataFrame, compared: Iterable[Compared]) -> Counts:
+    """How many findings of each verdict there are, and where."""
     lengths = [
-        (
-            *item.pair.source,
-            max(1, *(sum(chunk.records for chunk in side.values()) for side in (item.source, item.target))),
-        )
-        for item in compared
+        (*item.pair.source, max(1, item.aligned.source.records, item.aligned.target.records)) for item in compared
     ]
     sizes = findings.sparkSession.createDataFrame(lengths, "topic string, partition int, length long")
     rank = F.coalesce("source_rank", "target_rank")
@@ -53,13 +63,17 @@ def places(findings: DataFrame, compared: Iterable[Compared]) -> dict[Partition,
     rows = (
         findings.join(F.broadcast(sizes), ["topic", "partition"])
         .groupBy("topic", "partition", "verdict", bucket.alias("bucket"))
-        .agg(F.sum("records").alias("records"))
+        .agg(F.sum("records"), F.count("source_rank"), F.count("target_rank"))
         .collect()
     )
-    found: dict[Partition, dict[str, list[int]]] = {}
-    for row in rows:
-        verdicts = found.setdefault(Partition(row["topic"], row["partition"]), {})
-        verdicts.setdefault(row["verdict"], [0] * BUCKETS)[row["bucket"]] = row["records"]
+    found: dict[Partition, dict[str, Count]] = {}
+    for topic, partition, verdict, at, records, of_source, of_target in rows:
+        verdicts = found.setdefault(Partition(topic, partition), {})
+        before = verdicts.get(verdict, Count(0, 0, 0, [0] * BUCKETS))
+        before.places[at] = records
+        verdicts[verdict] = Count(
+            before.records + records, before.of_source + of_source, before.of_target + of_target, before.places
+        )
     return found
 
 

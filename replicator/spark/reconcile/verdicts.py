@@ -19,6 +19,9 @@ NEVER_MINE = "expired_on_source"
 COMPACTED = "compacted_on_target"
 COMPACTED_SOURCE = "compacted_on_source"
 
+UNPROVEN = "unproven"
+"""Nothing that either cluster still has tells whether this is a loss; `Finding.reason` says why."""
+
 LOSSES = (MISSING, EXTRA, DOUBLED, ALTERED, REORDERED)
 """Verdicts that say the sides disagree."""
 REMOVED = (EXPIRED, NEVER_MINE, COMPACTED, COMPACTED_SOURCE)
@@ -49,7 +52,9 @@ class Record(NamedTuple):
 class Finding(NamedTuple):
     """A verdict on one record; with SAME on `records` of them, the ranks being those of the first pair.
 
-    Offsets and ranks are None on the side that does not have the record.
+    Offsets and ranks are None on the side that does not have the record. For one that only one side has,
+    `other_after` and `other_before` are the offsets on the other side between which it would stand, -1 where nothing
+    stands there.
     """
 
     verdict: str
@@ -64,9 +69,19 @@ class Finding(NamedTuple):
     key_hash: int | None = None
     tombstone: bool = False
     key: bytes | None = None
+    other_after: int = -1
+    other_before: int = -1
+    reason: str = ""
 
 
-def compare(source: Sequence[Record], target: Sequence[Record], *, from_end: bool = False) -> list[Finding]:
+Edges = tuple[tuple[int, int], tuple[int, int]]
+"""Offsets of the records before and behind a stretch, of the source and of the target; -1 where there is none."""
+NO_EDGES: Edges = ((-1, -1), (-1, -1))
+
+
+def compare(
+    source: Sequence[Record], target: Sequence[Record], edges: Edges = NO_EDGES, *, from_end: bool = False
+) -> list[Finding]:
     """Verdicts on all records of a stretch that both sides should have alike.
 
     A record that stands elsewhere in the stretch is reordered; one more that equals a record of the source is
@@ -98,9 +113,22 @@ def compare(source: Sequence[Record], target: Sequence[Record], *, from_end: boo
             findings.append(on_target(DOUBLED, record))
         else:
             added[gap].append(record)
+    around = (
+        _around([source[here].offset for here, _ in pairs], edges[0]),
+        _around([target[there].offset for _, there in pairs], edges[1]),
+    )
     for gap in sorted({*lacking, *added}):
-        findings += _gap(lacking[gap], added[gap])
+        for finding in _gap(lacking[gap], added[gap]):
+            if finding.verdict in (MISSING, EXTRA):
+                after, before = around[finding.verdict == MISSING][gap : gap + 2]
+                finding = finding._replace(other_after=after, other_before=before)
+            findings.append(finding)
     return findings
+
+
+def _around(matches: Sequence[int], edges: tuple[int, int]) -> list[int]:
+    """Offsets of one side between which the gaps lie."""
+    return [edges[0], *matches, edges[1]]
 
 
 def _pairs(source: list[int], target: list[int], from_end: bool) -> Pairs:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from replicator.model.errors import ConfigError
+from replicator.model.errors import ConfigError, Incident
 from replicator.model.partition import Partition
 from replicator.spark.reconcile import report
 from replicator.spark.reconcile.outcome import BUCKETS, Example, Outcome, PartitionOutcome
@@ -59,6 +60,17 @@ def test_agreement_is_counts_and_records() -> None:
     removed = partition(verdicts={"same": 9, "compacted_on_target": 1}, chunks_differing=1)
     assert (removed.agrees, removed.removed) == (True, 1)
     assert (outcome(partition()).agrees, outcome(partition(), DAMAGED).agrees) == (True, False)
+
+
+def test_what_is_unproven_is_neither_agreement_nor_a_difference() -> None:
+    open_question = partition(verdicts={"same": 9, "unproven": 1}, chunks_differing=1)
+    gone = Incident("target_topic_deleted", "it is gone", topic="t", partition=7)
+    for found in (outcome(open_question), replace(outcome(partition()), not_compared=(gone,))):
+        assert (found.agrees, found.differs, found.unproven) == (False, False, True)
+        page = report.html(found)
+        assert "agree" not in page.split("<title>")[1].split("</title>")[0]
+        assert "No difference was found, but agreement isn't proven" in page
+    assert "not compared: target_topic_deleted" in page
 
 
 def test_the_page_says_what_was_found() -> None:

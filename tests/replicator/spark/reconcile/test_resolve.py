@@ -42,14 +42,17 @@ def same(spark: SparkSession, found: DataFrame, rows: Iterable[Row]) -> None:
 
 
 def test_retention_explains_only_what_stands_before_the_common_part(spark: SparkSession) -> None:
-    cuts = [
-        (5, 0, False, True),
-        (5, 0, True, False),
-        (None, None, False, True),
-        (0, 5, True, False),
-        (0, 5, False, True),
+    """Ranks of the first common record on both sides; below which ranks retention explains; whether that is proven."""
+    known = [
+        (5, 0, 5, 0, True),
+        (5, 0, 0, 0, True),
+        (None, None, 5, 0, True),
+        (0, 5, 0, 5, True),
+        (0, 5, 0, 0, True),
+        (5, 5, 3, 3, True),
+        (5, 5, 5, 5, False),
     ]
-    places = spark.createDataFrame([("t", n, *cut, False, False) for n, cut in enumerate(cuts)], resolve.PLACES)
+    places = spark.createDataFrame([("t", n, *row, False, False, 0) for n, row in enumerate(known)], resolve.PLACES)
     rows = [
         (missing(4), verdicts.EXPIRED),
         (missing(5), verdicts.MISSING),
@@ -58,9 +61,16 @@ def test_retention_explains_only_what_stands_before_the_common_part(spark: Spark
         (extra(4, partition=3), verdicts.NEVER_MINE),
         (extra(5, partition=3), verdicts.EXTRA),
         (extra(4, partition=4), verdicts.EXTRA),
+        (missing(2, partition=5), verdicts.EXPIRED),
+        (missing(3, partition=5), verdicts.MISSING),  # before the first common one, but more than can have expired
+        (extra(2, partition=5), verdicts.NEVER_MINE),
+        (extra(3, partition=5), verdicts.EXTRA),
     ]
-    found = expired(frame(spark, (row for row, _ in rows)), places)
-    same(spark, found, ((*row[:2], verdict, *row[3:]) for row, verdict in rows))
+    unproven = [missing(4, partition=6), extra(4, partition=6)]
+    found = expired(frame(spark, [*(row for row, _ in rows), *unproven]), places)
+    expected = [(*row[:2], verdict, *row[3:]) for row, verdict in rows]
+    expected += [(*row[:2], verdicts.UNPROVEN, *row[3:-1], resolve.BY_RETENTION) for row in unproven]
+    same(spark, found, expected)
 
 
 def test_missing_and_extra_records_with_one_digest_have_moved(spark: SparkSession) -> None:
@@ -72,24 +82,26 @@ def test_missing_and_extra_records_with_one_digest_have_moved(spark: SparkSessio
 
 
 def test_what_is_found_elsewhere_explains_it(spark: SparkSession) -> None:
+    """The position stands at source offset 60."""
     compacted = [(False, False), (True, True)]
     places = spark.createDataFrame(
-        [("t", n, 0, 0, False, False, *both) for n, both in enumerate(compacted)], resolve.PLACES
+        [("t", n, 0, 0, 0, 0, True, *both, 60) for n, both in enumerate(compacted)], resolve.PLACES
     )
-    source = [("t", 1, 31, 100, 7), ("t", 0, 31, 1, 7), ("t", 1, 50, 5, 9), ("t", 1, 12, 101, 11)]
+    source = [("t", 1, 31, 100, 7), ("t", 0, 31, 1, 7), ("t", 1, 50, 5, 9), ("t", 1, 12, 101, 11), ("t", 1, 70, 6, 12)]
     target = [("t", 1, 61, 200, 8), ("t", 1, 20, 201, 10)]
     rows = [
         (missing(3, partition=1), verdicts.COMPACTED),  # the source has a later record of the key
         (missing(3), verdicts.MISSING),  # but here nothing compacts
         (missing(4, partition=1), verdicts.MISSING),  # it is the last of its key
+        (missing(5, key=12, partition=1), verdicts.MISSING),  # what follows in its key was not copied yet
         (missing(5, key=9, tombstone=True, partition=1), verdicts.COMPACTED),  # a tombstone that went after the rest
         (missing(5, key=10, tombstone=True, partition=1), verdicts.MISSING),  # the target still has what it deletes
         (missing(5, key=None, tombstone=True, partition=1), verdicts.MISSING),
         (extra(3, 2, key=8, partition=1), verdicts.COMPACTED_SOURCE),
         (extra(7, 2, key=8, partition=1), verdicts.EXTRA),
-        (extra(7, 3, key=11, tombstone=True, partition=1), verdicts.EXTRA),
+        (extra(7, 2, key=12, partition=1), verdicts.COMPACTED_SOURCE),  # the source went on, and was cleaned
         (extra(3), verdicts.DOUBLED),
-        (extra(3, 100, partition=1), verdicts.DOUBLED),
+        (extra(3, 100, key=13, partition=1), verdicts.DOUBLED),
         (extra(3, 100), verdicts.EXTRA),  # another partition has that one
     ]
     findings = frame(spark, (row for row, _ in rows))
@@ -98,10 +110,36 @@ def test_what_is_found_elsewhere_explains_it(spark: SparkSession) -> None:
     same(spark, explained(findings, places, None, None), _alone(rows))
 
 
+def test_records_that_are_identical_are_interchangeable(spark: SparkSession) -> None:
+    """Of two in a row compaction keeps the second; which one is called missing or extra is nobody's choice."""
+    places = spark.createDataFrame([("t", 0, 0, 0, 0, 0, True, True, True, 1000)], resolve.PLACES)
+    source = [("t", 0, 10, 1, 7), ("t", 0, 20, 1, 7), ("t", 0, 30, 2, 8), ("t", 0, 40, 3, 8), ("t", 0, 50, 2, 8)]
+    target = [("t", 0, 20, 1, 7), ("t", 0, 30, 2, 8), ("t", 0, 40, 3, 8)]
+    rows = [
+        (missing(2, 1), verdicts.COMPACTED),  # the last of its key; the target's last of that key equals it
+        (missing(5, 2, key=8), verdicts.MISSING),  # the target's last of the key is another one
+    ]
+    findings = frame(spark, (row for row, _ in rows))
+    sides = spark.createDataFrame(source, SIDE), spark.createDataFrame(target, SIDE)
+    same(spark, explained(findings, places, *sides), ((*row[:2], verdict, *row[3:]) for row, verdict in rows))
+    # behind source offsets 20 and 40, where nothing more of their keys stands
+    again, doubled = ((*row[:-3], after, *row[-2:]) for row, after in ((extra(2, 1), 20), (extra(5, 2, key=8), 40)))
+    mirrored = [(again, verdicts.COMPACTED_SOURCE), (doubled, verdicts.DOUBLED)]
+    findings = frame(spark, (row for row, _ in mirrored))
+    one = [("t", 0, 20, 1, 7), ("t", 0, 30, 2, 8), ("t", 0, 40, 3, 8)]
+    two = [("t", 0, 10, 1, 7), ("t", 0, 20, 1, 7), ("t", 0, 40, 3, 8), ("t", 0, 50, 2, 8)]
+    ahead = tuple(spark.createDataFrame(rows, SIDE) for rows in (one, two))
+    found = explained(findings, places, *ahead)
+    expected = [(*row[:2], verdict, *row[3:]) for row, verdict in mirrored]
+    same(spark, found, [(*expected[0][:-3], -1, *expected[0][-2:]), expected[1]])
+
+
 def _alone(rows: Iterable[tuple[Row, str]]) -> Iterable[Row]:
     """Without a look at the sides only lone tombstones of compacted topics are explained."""
     for row, _ in rows:
         tombstone, key, verdict = row[12], row[11], row[2]
         lone = tombstone and key is not None and row[1] == 1
-        compacted = verdicts.COMPACTED if verdict == verdicts.MISSING else verdicts.COMPACTED_SOURCE
-        yield (*row[:2], compacted if lone else verdict, *row[3:])
+        there = (verdicts.MISSING, verdicts.COMPACTED)
+        plain = verdicts.MISSING if verdict in there else verdicts.EXTRA
+        compacted = verdicts.COMPACTED if verdict in there else verdicts.COMPACTED_SOURCE
+        yield (*row[:2], compacted if lone else plain, *row[3:])

@@ -12,7 +12,8 @@ from replicator.model import checkpoint
 from replicator.model.checkpoint import Evidence
 from replicator.model.errors import Incident
 from replicator.model.partition import Committed, Partition
-from replicator.spark.reconcile.snapshot import PairFacts, pair_of, pairs_of
+from replicator.spark.reconcile.pairs import PairFacts, pair_of, pairs_of, without_position
+from replicator.state.claims import Claim
 
 FLOW = config.load_text(
     """\
@@ -32,6 +33,7 @@ EVIDENCE = Evidence(
     next_target_offset=80,
     count=70,
 )
+CLAIM = Claim(Partition("a.t", 0), Partition("t", 0), "S", "T", 0, 10, 1, "o", 0)
 FACTS = PairFacts(
     source=Partition("t", 0),
     target=Partition("a.t", 0),
@@ -39,8 +41,9 @@ FACTS = PairFacts(
     target_topic=TopicInfo("a.t", "T", 1, {"cleanup.policy": "compact,delete"}),
     source_cluster="cluster",
     committed=Committed(100, checkpoint.encode(EVIDENCE)),
-    claimed=10,
+    claimed=CLAIM,
     source_bounds=(0, 130),
+    source_stable=130,
     target_bounds=(0, 95),
     target_end_before=81,
 )
@@ -67,6 +70,7 @@ def test_logs_that_begin_later_are_cut() -> None:
     pair = pair_of(FLOW, replace(FACTS, source_bounds=(40, 130), target_bounds=(20, 95)))
     assert (pair.source_range, pair.target_range) == ((40, 100), (20, 81))
     assert (pair.source_cut, pair.target_cut) == (True, True)
+    assert (pair.source_removed_max, pair.target_removed_max) == (30, 20)
 
 
 def test_a_source_that_began_late_is_not_cut() -> None:
@@ -97,7 +101,7 @@ def test_a_topic_that_was_created_again_hides_no_other() -> None:
 
 def test_without_a_claim_the_start_is_taken_from_the_position() -> None:
     pair = pair_of(FLOW, replace(FACTS, claimed=None))
-    assert pair.source_range == (5, 100)
+    assert (pair.source_range, pair.source_origin) == ((5, 100), 5)
     assert "no claim" in pair.notes[0]
 
 
@@ -122,3 +126,29 @@ def test_other_topics_than_the_positions_are_not_compared(facts: PairFacts, name
     with pytest.raises(Incident) as raised:
         pair_of(FLOW, facts)
     assert raised.value.name == name
+
+
+def test_what_stood_on_the_target_before_the_flow_began_is_not_its() -> None:
+    pair = pair_of(FLOW, replace(FACTS, claimed=replace(CLAIM, target_end=30), target_bounds=(20, 95)))
+    assert (pair.target_range, pair.target_cut) == ((30, 81), False)
+    pair = pair_of(FLOW, replace(FACTS, claimed=replace(CLAIM, target_end=30), target_bounds=(40, 95)))
+    assert (pair.target_range, pair.target_cut, pair.target_removed_max) == ((40, 81), True, 10)
+
+
+@pytest.mark.parametrize(
+    ("topic", "claim", "bounds", "name"),
+    [
+        (None, None, (0, 0), None),
+        (TopicInfo("a.t", "T", 1), None, (0, 0), None),
+        (TopicInfo("a.t", "T", 1), None, (0, 5), "target_not_empty"),
+        (TopicInfo("a.t", "T", 1), None, (5, 5), "target_not_empty"),
+        (TopicInfo("a.t", "T", 1), CLAIM, (0, 5), "position_expired"),
+        (TopicInfo("a.t", "new", 1), CLAIM, (0, 0), "target_topic_recreated"),
+        (None, CLAIM, (0, 0), "target_topic_deleted"),
+    ],
+)
+def test_without_a_position_claim_and_log_tell(
+    topic: TopicInfo | None, claim: Claim | None, bounds: tuple[int, int], name: str | None
+) -> None:
+    found = without_position(Partition("t", 0), Partition("a.t", 0), topic, claim, bounds)
+    assert (found.name if found is not None else None) == name

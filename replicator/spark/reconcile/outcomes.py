@@ -1,0 +1,100 @@
+"""One partition's outcome from all that was found of it. Pure.
+
+Conservation: each record of either side is in an equal chunk, or has one verdict, or is known to have lost its copy to
+retention. Where the numbers don't add up the log has changed between the two reads, and that is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from replicator.spark.reconcile import verdicts
+from replicator.spark.reconcile.outcome import DIFFERS, Example, PartitionOutcome
+from replicator.spark.reconcile.passes import ToOpen
+from replicator.spark.reconcile.retention import Heads
+from replicator.spark.reconcile.summary import Count, First
+
+GUESSED = (
+    "more records differ here in a row than are compared with one another at a time, and none of them says where to "
+    "divide them: some that are called missing, extra or reordered may be neither"
+)
+CHANGED = "the log changed while it was read: {} records were counted and {} compared; run it again"
+
+
+def partition_outcome(
+    item: ToOpen,
+    firsts: Mapping[str, First],
+    counts: Mapping[str, Count],
+    examples: tuple[Example, ...],
+    removed: Heads | None,
+) -> PartitionOutcome:
+    """What became of one partition.
+
+    Args:
+        firsts: verdicts on the opened records, before anything was explained.
+        counts: verdicts in the end, besides the records that are the same.
+        removed: what retention explains; None where nothing was opened.
+    """
+    pair, aligned = item.compared.pair, item.compared.aligned
+    source, target = aligned.source.records, aligned.target.records
+    same = aligned.matched_records + (firsts[verdicts.SAME].records if verdicts.SAME in firsts else 0)
+    found = {name: count.records for name, count in counts.items()}
+    proven = removed is None or removed.proven
+    for name, records in ((verdicts.EXPIRED, item.source_skipped), (verdicts.NEVER_MINE, item.target_skipped)):
+        if records:
+            name = name if proven else verdicts.UNPROVEN
+            found[name] = found.get(name, 0) + records
+    closed_source, closed_target = _closed(item)
+    if closed_source or closed_target:
+        found[DIFFERS] = max(closed_source, closed_target)
+    notes = [*pair.notes, *_foreign(item), *([GUESSED] if any(gap.divided for gap in item.gaps) else [])]
+    of_source = same + item.source_skipped + closed_source + sum(count.of_source for count in counts.values())
+    of_target = same + item.target_skipped + closed_target + sum(count.of_target for count in counts.values())
+    for counted, compared in ((source, of_source), (target, of_target)):
+        if counted != compared:
+            notes.append(CHANGED.format(counted, compared))
+            found[verdicts.UNPROVEN] = found.get(verdicts.UNPROVEN, 0) + abs(counted - compared)
+    source_known = pair.count is not None and not pair.source_cut and not pair.source_compacted
+    target_known = pair.count is not None and not pair.target_cut and not pair.target_compacted
+    return PartitionOutcome(
+        source=pair.source,
+        target=pair.target,
+        source_offsets=pair.source_range,
+        target_offsets=pair.target_range,
+        source_records=source,
+        target_records=target,
+        position_records=pair.count if source_known or target_known else None,
+        source_counts_agree=not source_known or source == pair.count,
+        target_counts_agree=not target_known or target == pair.count,
+        chunks=max(len(aligned.source.chunks), len(aligned.target.chunks)),
+        chunks_differing=max(
+            sum(gap.source[1] - gap.source[0] for gap in aligned.gaps),
+            sum(gap.target[1] - gap.target[0] for gap in aligned.gaps),
+        ),
+        verdicts={verdicts.SAME: same, **found},
+        places={name: count.places for name, count in counts.items()},
+        examples=examples,
+        notes=tuple(notes),
+    )
+
+
+def _closed(item: ToOpen) -> tuple[int, int]:
+    """Records of either side in gaps that were not opened, but for those that were left out."""
+    aligned = item.compared.aligned
+    sides = []
+    for of_source, skipped in ((True, item.source_skipped), (False, item.target_skipped)):
+        ranks = (aligned.source if of_source else aligned.target).ranks
+        all_, opened = (
+            sum(ranks[end] - ranks[first] for first, end in (gap.source if of_source else gap.target for gap in gaps))
+            for gaps in (aligned.gaps, item.gaps)
+        )
+        opened_first = next((gap.source[0] if of_source else gap.target[0] for gap in item.gaps), None)
+        within = 0 if opened_first is None else max(0, skipped - ranks[opened_first])
+        sides.append(max(0, all_ - (opened - within) - skipped))
+    return sides[0], sides[1]
+
+
+def _foreign(item: ToOpen) -> list[str]:
+    chunks, covered = item.compared.aligned.target.chunks, item.compared.pair.covered_end
+    last = chunks[-1].last_offset if chunks else -1
+    return [] if last < covered else [f"records at target offsets {covered} to {last} were not written by this flow"]

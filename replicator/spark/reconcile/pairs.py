@@ -1,0 +1,189 @@
+"""Which offsets of both sides of one partition must hold the same records, from what both clusters say of it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from replicator.config import Delivery, Flow
+from replicator.kafka.admin import TopicInfo
+from replicator.lane.judge import compare
+from replicator.model import checkpoint
+from replicator.model.checkpoint import BadMetadata, Position
+from replicator.model.errors import Incident
+from replicator.model.partition import Committed, LogEnds, Partition
+from replicator.state.claims import Claim
+
+Offsets = tuple[int, int]
+"""[first, end)"""
+_OTHER_DATA = ("source_cluster_changed", "source_topic_changed", "source_topic_recreated", "target_topic_recreated")
+"""Contradictions between a position and its clusters after which a comparison would mean nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """A partition of both sides with the offsets to compare.
+
+    `source_origin`, `target_origin`: where the flow began; `source_start`, `target_start`: where the logs begin, as far
+    as they were asked last. `source_id`, `target_id`: the topics' ids.
+    `source_copied_end`: the position. `source_log_end`, `target_log_end`: where the logs ended.
+    `exactly_once`: the flow's delivery, according to the position.
+    `count`: records of the whole range according to the position; None where it says nothing about this range.
+    `covered_end`: the target offset below which the position covers records.
+    `notes`: what a reader of the report should know, in sentences.
+    """
+
+    source: Partition
+    target: Partition
+    source_range: Offsets
+    target_range: Offsets
+    source_origin: int = 0
+    target_origin: int = 0
+    source_start: int = 0
+    target_start: int = 0
+    source_id: str = ""
+    target_id: str = ""
+    source_copied_end: int = 0
+    source_log_end: int = 0
+    target_log_end: int = 0
+    source_compacted: bool = False
+    target_compacted: bool = False
+    exactly_once: bool = True
+    count: int | None = None
+    covered_end: int = -1
+    notes: tuple[str, ...] = ()
+
+    @property
+    def source_cut(self) -> bool:
+        """Whether retention or DeleteRecords removed records that were copied, and this range begins behind them."""
+        return self.source_removed_max > 0 and self.source_start >= self.source_range[0]
+
+    @property
+    def target_cut(self) -> bool:
+        """The same of the target."""
+        return self.target_removed_max > 0 and self.target_start >= self.target_range[0]
+
+    @property
+    def source_removed_max(self) -> int:
+        """At most so many of the flow's records are gone from the source's beginning."""
+        return max(0, self.source_start - self.source_origin)
+
+    @property
+    def target_removed_max(self) -> int:
+        """The same of the target."""
+        return max(0, self.target_start - self.target_origin)
+
+
+@dataclass(frozen=True, slots=True)
+class PairFacts:
+    """What both clusters say about one partition. `source_stable`: the source's last stable offset. `target_end_before`
+    was read before the position."""
+
+    source: Partition
+    target: Partition
+    source_topic: TopicInfo
+    target_topic: TopicInfo
+    source_cluster: str
+    committed: Committed
+    claimed: Claim | None
+    source_bounds: Offsets
+    source_stable: int
+    target_bounds: Offsets
+    target_end_before: int
+
+
+def pairs_of(flow: Flow, facts: Sequence[PairFacts]) -> tuple[tuple[Pair, ...], tuple[Incident, ...]]:
+    """What to compare of all partitions, and an incident for each that can't be. Pure.
+
+    A topic that was created again hides no other. Raises its Incident when nothing is left to compare.
+    """
+    pairs, incidents = list[Pair](), list[Incident]()
+    for item in facts:
+        try:
+            pairs.append(pair_of(flow, item))
+        except Incident as incident:
+            incidents.append(incident)
+    if not pairs:
+        raise incidents[0]
+    return tuple(pairs), tuple(incidents)
+
+
+def pair_of(flow: Flow, facts: PairFacts) -> Pair:
+    """What to compare of one partition. Pure. Raises Incident when the position was written for other topics."""
+    position = position_of(facts.source, facts.committed)
+    evidence = position.evidence
+    here = LogEnds(facts.source_topic.topic_id, facts.source_bounds[0], facts.source_bounds[1], facts.source_bounds[1])
+    there = LogEnds(facts.target_topic.topic_id, facts.target_bounds[0], facts.target_bounds[1], facts.target_bounds[1])
+    notes: list[str] = []
+    wrong = compare(position, facts.source_cluster, facts.source.topic, here, there, evidence.generation)
+    if wrong is not None:
+        name, detail = wrong
+        if name in _OTHER_DATA:
+            at = facts.source
+            raise Incident(name, detail, topic=at.topic, partition=at.partition, offset=position.offset)
+        notes.append(f"{name}: {detail}")
+    claim, exactly_once = facts.claimed, evidence.delivery == Delivery.EXACTLY_ONCE.value
+    origin = evidence.log_start if claim is None else claim.offset
+    if claim is None:
+        notes.append("no claim says where the flow began; taken from the source's log start of that time")
+    if not exactly_once:
+        notes.append(f"copied with delivery {evidence.delivery}: differences are to be expected")
+    began = 0 if claim is None else claim.target_end  # what stands before is not the flow's
+    source_start, source_end = facts.source_bounds
+    target_start, target_end = facts.target_bounds
+    first = max(began, target_start)
+    end = evidence.next_target_offset
+    if (
+        evidence.delivery != Delivery.AT_LEAST_ONCE.value
+    ):  # there, positions follow the records: what is behind is in flight
+        end = max(end, facts.target_end_before)
+    end = min(end, target_end)
+    return Pair(
+        source=facts.source,
+        target=facts.target,
+        source_range=(max(origin, source_start), min(position.offset, source_end)),
+        target_range=(first, max(first, end)),
+        source_origin=origin,
+        target_origin=began,
+        source_start=source_start,
+        target_start=target_start,
+        source_id=facts.source_topic.topic_id,
+        target_id=facts.target_topic.topic_id,
+        source_copied_end=position.offset,
+        source_log_end=facts.source_stable,
+        target_log_end=target_end,
+        exactly_once=exactly_once,
+        source_compacted="compact" in facts.source_topic.configs.get("cleanup.policy", ""),
+        target_compacted="compact" in facts.target_topic.configs.get("cleanup.policy", ""),
+        count=evidence.count,
+        covered_end=evidence.next_target_offset,
+        notes=tuple(notes),
+    )
+
+
+def position_of(at: Partition, committed: Committed) -> Position:
+    try:
+        return Position(committed.offset, checkpoint.decode(committed.metadata))
+    except BadMetadata as error:
+        raise Incident(
+            error.incident, str(error), topic=at.topic, partition=at.partition, offset=committed.offset
+        ) from error
+
+
+def without_position(
+    source: Partition, target: Partition, topic: TopicInfo | None, claim: Claim | None, bounds: Offsets
+) -> Incident | None:
+    """Why a partition without a position can't be compared; None: the flow has not begun to copy it. Pure.
+
+    Args:
+        topic: the target topic, if it is there.
+        bounds: where the target partition's log begins and ends.
+    """
+    if claim is not None:
+        name = claim.without_position(topic.topic_id if topic is not None else None)
+        why = f"{source} was copied to {target} before, and its position is gone: nothing says what should be there"
+        return Incident(name, why, topic=source.topic, partition=source.partition)
+    if bounds[1] > 0:
+        why = f"{target} has offsets {bounds[0]} to {bounds[1]}, and the flow has no position or claim there"
+        return Incident("target_not_empty", why, topic=source.topic, partition=source.partition)
+    return None

@@ -1,0 +1,56 @@
+"""What retention explains: by count where the position counts, else by offsets, and no record more."""
+
+from __future__ import annotations
+
+import pytest
+
+from replicator.model.partition import Partition
+from replicator.spark.reconcile.pairs import Pair
+from replicator.spark.reconcile.retention import Heads, heads
+
+AT = Partition("t", 0)
+
+
+def pair(*, source_removed: int = 0, target_removed: int = 0, count: int | None = 20_000, **changes: object) -> Pair:
+    return Pair(
+        source=AT,
+        target=AT,
+        source_range=(source_removed, 20_000),
+        target_range=(target_removed, 20_100),
+        source_start=source_removed,
+        target_start=target_removed,
+        count=count,
+        **changes,  # type: ignore[arg-type]
+    )
+
+
+@pytest.mark.parametrize(
+    ("facts", "source", "target", "foreign", "expected"),
+    [
+        (pair(), 20_000, 10_000, 0, Heads(0, 0, True)),
+        # the log starts at 1: it can have lost one record, not the ten thousand that are missing behind it
+        (pair(target_removed=1), 20_000, 10_000, 0, Heads(1, 0, True)),
+        # the flow itself has written ten thousand less: nothing has expired
+        (pair(target_removed=10_050, count=10_000), 20_000, 10_000, 0, Heads(0, 0, True)),
+        (pair(target_removed=10_050), 20_000, 10_000, 0, Heads(10_000, 0, True)),
+        # two of those that are there are somebody else's
+        (pair(target_removed=10_050), 20_000, 10_002, 2, Heads(10_000, 0, True)),
+        (pair(source_removed=5_000), 15_000, 20_000, 0, Heads(0, 5_000, True)),
+        # five thousand foreign records in front are not explained by a source that lost one
+        (pair(source_removed=1), 19_999, 24_999, 0, Heads(0, 1, True)),
+        (pair(source_removed=5_000, target_removed=7_050), 15_000, 13_000, 0, Heads(2_000, 0, True)),
+        (pair(source_removed=7_000, target_removed=5_050), 13_000, 15_000, 0, Heads(0, 2_000, True)),
+    ],
+)
+def test_by_count(facts: Pair, source: int, target: int, foreign: int, expected: Heads) -> None:
+    assert heads(facts, source, target, foreign) == expected
+
+
+@pytest.mark.parametrize(
+    "unknown",
+    [{"count": None}, {"exactly_once": False}, {"source_compacted": True}, {"target_compacted": True}],
+)
+def test_without_a_count_offsets_bound_it_and_nothing_is_proven(unknown: dict[str, object]) -> None:
+    cut = pair(source_removed=3, target_removed=5, **unknown)  # type: ignore[arg-type]
+    assert heads(cut, 10, 10) == Heads(5, 3, False)
+    assert heads(pair(**unknown), 10, 10) == Heads(0, 0, True)  # type: ignore[arg-type]
