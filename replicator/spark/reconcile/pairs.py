@@ -162,6 +162,7 @@ def pair_of(flow: Flow, facts: PairFacts) -> Pair:
 
 
 def position_of(at: Partition, committed: Committed) -> Position:
+    """A position with its evidence. Raises Incident when its metadata can't be read."""
     try:
         return Position(committed.offset, checkpoint.decode(committed.metadata))
     except BadMetadata as error:
