@@ -29,9 +29,9 @@ _UNSETTLED = (verdicts.MISSING, verdicts.EXTRA)
 FEW_MAX = 250_000
 """Missing and extra records that are sent to every executor; with more, the records among which they are looked for
 are shuffled."""
-HEAD_SLACK = 2
-"""Where only a bound says how many records retention has removed, so many times as many records as the other side has
-before the first common one are compared with those."""
+HEAD_TIMES, HEAD_RECORDS = 2, 4_096
+"""Where a head was cut, so many times as many records as the other side has before the first common one are compared
+with those, and so many more."""
 Say = Callable[[str], None]
 
 
@@ -105,7 +105,7 @@ def _to_open(item: Compared, mode: Mode) -> ToOpen:
         ]
     if mode == "quick":
         gaps = [gap for gap in gaps if cut and gap.source[1] <= aligned.head_end[0]]
-    return ToOpen(item, gaps, *skipped, from_end=cut and not removed.proven)
+    return ToOpen(item, gaps, *skipped, from_end=cut)
 
 
 def _from(numbers: tuple[int, int], first: int) -> tuple[int, int]:
@@ -117,11 +117,9 @@ def _skipped(item: Compared, removed: Heads) -> tuple[int, int]:
     have, and the other side has too few records before the first common one that could be theirs."""
     source_end = item.aligned.source.ranks[item.aligned.head_end[0]]
     target_end = item.aligned.target.ranks[item.aligned.head_end[1]]
-    if removed.proven:
-        return min(removed.source, source_end), min(removed.target, target_end)
     return (
-        min(removed.source, max(0, source_end - HEAD_SLACK * target_end)) if item.pair.target_cut else 0,
-        min(removed.target, max(0, target_end - HEAD_SLACK * source_end)) if item.pair.source_cut else 0,
+        min(removed.source, max(0, source_end - HEAD_TIMES * target_end - HEAD_RECORDS)),
+        min(removed.target, max(0, target_end - HEAD_TIMES * source_end - HEAD_RECORDS)),
     )
 
 
@@ -129,27 +127,32 @@ def _resolved(
     passes: Passes, differ: Sequence[ToOpen], opened: DataFrame, firsts: summary.Firsts
 ) -> tuple[DataFrame, dict[Pair, Heads]]:
     """The findings with missing and extra records looked for beyond their gap, and what retention explains."""
-    settled = opened.where(~F.col("verdict").isin(*_UNSETTLED, verdicts.SAME))
-    unsettled = opened.where(F.col("verdict").isin(*_UNSETTLED))
+    differing = opened.where(F.col("verdict") != verdicts.SAME)
     open_questions = sum(
-        first.records for found in firsts.values() for name, first in found.items() if name in _UNSETTLED
+        first.records
+        for found in firsts.values()
+        for name, first in found.items()
+        if name in (*_UNSETTLED, verdicts.DOUBLED)
     )
     common = {item.compared.pair: _first_common(item, firsts) for item in differ}
-    foreign = _foreign(passes.spark, differ, common, opened, firsts)
+    behind = _behind(passes.spark, differ, common, opened, firsts)
     removed = {
         item.compared.pair: heads(
             item.compared.pair,
             item.compared.aligned.source.records,
             item.compared.aligned.target.records,
-            foreign.get(item.compared.pair.source, 0),
+            foreign=behind.get((item.compared.pair.source, False), 0),
+            lost=behind.get((item.compared.pair.source, True), 0),
         )
         for item in differ
     }
     if not open_questions:
-        return settled, removed
+        return differing, removed
     rows = [_place(pair, common[pair], heads_) for pair, heads_ in removed.items()]
     places = passes.spark.createDataFrame(rows, resolve.PLACES)
-    found = resolve.moved(resolve.expired(unsettled, places))
+    seen = resolve.expired(differing, places)
+    settled = seen.where(~F.col("verdict").isin(*_UNSETTLED))
+    found = resolve.moved(seen.where(F.col("verdict").isin(*_UNSETTLED)))
     pairs = [item.compared.pair for item in differ]
     compacted = [
         pair
@@ -178,38 +181,33 @@ def _first_common(item: ToOpen, firsts: summary.Firsts) -> tuple[int, int] | Non
     return min(known, default=None)
 
 
-def _foreign(
+def _behind(
     spark: SparkSession,
     differ: Sequence[ToOpen],
     common: Mapping[Pair, tuple[int, int] | None],
     opened: DataFrame,
     firsts: summary.Firsts,
-) -> dict[Partition, int]:
-    """Records behind the first common one that the flow has not written, where the target's head was cut: they must not
-    count as copies that are still there."""
+) -> dict[tuple[Partition, bool], int]:
+    """Records behind the first common one that only one side has, where the target's head was cut; by partition, and
+    whether it is the source that has them: they must not count as removed by retention, or as copies that it left."""
+    one_sided = {verdicts.EXTRA, verdicts.DOUBLED, verdicts.MISSING}
     asked = [
-        (*item.compared.pair.source, at[1])
+        (*item.compared.pair.source, *at)
         for item in differ
         if item.compared.pair.target_cut
         and (at := common[item.compared.pair]) is not None
-        and firsts.get(item.compared.pair.source, {}).keys() & {verdicts.EXTRA, verdicts.DOUBLED}
+        and firsts.get(item.compared.pair.source, {}).keys() & one_sided
     ]
     if not asked:
         return {}
-    ranks = spark.createDataFrame(asked, "topic string, partition int, head_target long")
-    behind = opened.where(F.col("verdict").isin(verdicts.EXTRA, verdicts.DOUBLED, verdicts.MISSING)).join(
-        F.broadcast(ranks), ["topic", "partition"]
+    ranks = spark.createDataFrame(asked, "topic string, partition int, head_source long, head_target long")
+    found = opened.where(F.col("verdict").isin(*one_sided)).join(F.broadcast(ranks), ["topic", "partition"])
+    inside = found.where(
+        (F.col("source_rank") >= F.col("head_source")) | (F.col("target_rank") >= F.col("head_target"))
     )
-    left = resolve.moved(behind.select(opened.columns)).join(F.broadcast(ranks), ["topic", "partition"])
-    rows = (
-        left.where(
-            F.col("verdict").isin(verdicts.EXTRA, verdicts.DOUBLED) & (F.col("target_rank") >= F.col("head_target"))
-        )
-        .groupBy("topic", "partition")
-        .count()
-        .collect()
-    )
-    return {Partition(topic, number): count for topic, number, count in rows}
+    left = resolve.moved(inside.select(opened.columns)).where(F.col("verdict").isin(*one_sided))
+    rows = left.groupBy("topic", "partition", F.isnotnull("source_rank")).count().collect()
+    return {(Partition(topic, number), of_source): count for topic, number, of_source, count in rows}
 
 
 def _place(pair: Pair, common: tuple[int, int] | None, removed: Heads) -> tuple[object, ...]:

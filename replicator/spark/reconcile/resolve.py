@@ -28,17 +28,21 @@ _FIRST = ("records", "fields", "timestamp_ms", "digest", "key_hash", "tombstone"
 
 
 def expired(findings: DataFrame, places: DataFrame) -> DataFrame:
-    """Names what retention explains.
+    """Names what retention explains. A record whose source is gone may equal a later one, and be called doubled.
 
     Args:
-        findings: missing and extra records.
+        findings: verdicts before this look.
         places: schema PLACES, one row for each partition.
     """
     found = findings.join(F.broadcast(places), list(PARTITION))
     removed_there = (
         _missing() & _before("source_rank", "head_source") & (F.col("source_rank") < F.col("expired_source"))
     )
-    removed_here = _extra() & _before("target_rank", "head_target") & (F.col("target_rank") < F.col("expired_target"))
+    removed_here = (
+        (_extra() | (F.col("verdict") == verdicts.DOUBLED))
+        & _before("target_rank", "head_target")
+        & (F.col("target_rank") < F.col("expired_target"))
+    )
     either, proven = removed_there | removed_here, F.col("proven")
     verdict = (
         F.when(either & ~proven, F.lit(verdicts.UNPROVEN))

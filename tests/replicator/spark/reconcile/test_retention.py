@@ -29,7 +29,7 @@ def pair(*, source_removed: int = 0, target_removed: int = 0, count: int | None 
     [
         (pair(), 20_000, 10_000, 0, Heads(0, 0, True)),
         # the log starts at 1: it can have lost one record, not the ten thousand that are missing behind it
-        (pair(target_removed=1), 20_000, 10_000, 0, Heads(1, 0, True)),
+        (pair(target_removed=1), 20_000, 10_000, 0, Heads(1, 0, False)),
         # the flow itself has written ten thousand less: nothing has expired
         (pair(target_removed=10_050, count=10_000), 20_000, 10_000, 0, Heads(0, 0, True)),
         (pair(target_removed=10_050), 20_000, 10_000, 0, Heads(10_000, 0, True)),
@@ -38,12 +38,17 @@ def pair(*, source_removed: int = 0, target_removed: int = 0, count: int | None 
         (pair(source_removed=5_000), 15_000, 20_000, 0, Heads(0, 5_000, True)),
         # five thousand foreign records in front are not explained by a source that lost one
         (pair(source_removed=1), 19_999, 24_999, 0, Heads(0, 1, True)),
+        (pair(source_removed=1, count=25_000), 19_999, 24_999, 0, Heads(0, 1, False)),
         (pair(source_removed=5_000, target_removed=7_050), 15_000, 13_000, 0, Heads(2_000, 0, True)),
         (pair(source_removed=7_000, target_removed=5_050), 13_000, 15_000, 0, Heads(0, 2_000, True)),
     ],
 )
 def test_by_count(facts: Pair, source: int, target: int, foreign: int, expected: Heads) -> None:
-    assert heads(facts, source, target, foreign) == expected
+    assert heads(facts, source, target, foreign=foreign) == expected
+
+
+def test_what_is_missing_behind_the_first_common_record_has_not_expired() -> None:
+    assert heads(pair(target_removed=10_050), 20_000, 9_997, lost=3) == Heads(10_000, 0, True)
 
 
 @pytest.mark.parametrize(
