@@ -242,6 +242,12 @@ _JOBS = {
     "topic_gone": IncidentKind(
         "A topic was deleted while reconcile read it", "Nothing can be said about it", "Reconcile again"
     ),
+    "batch_corrupt": IncidentKind(
+        "A record batch of either cluster isn't sound: its checksum or its lengths are wrong",
+        "A broker's disk or network altered it. Nothing can be said about what stands there",
+        "Find the broker whose replica is damaged (kafka-dump-log.sh), let a healthy one lead the partition, and "
+        "reconcile again",
+    ),
     "range_gone": IncidentKind(
         "Offsets were removed while reconcile read them; the range is named",
         "Retention was faster than the comparison",
