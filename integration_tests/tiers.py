@@ -19,6 +19,7 @@ ON_KAFKA = (
     "clients/test_families.py::*",
     "contract/test_kill.py::test_a_transaction_that_was_open_goes_on_after_a_kill*",
     "contract/test_kill.py::test_an_idempotent_producer_goes_on_without_loss_or_double*",
+    "contract/test_log_evidence.py::test_markers_that_compaction_took_are_holes_too*",
     "exactly_once/test_backfill.py::test_a_backfill_that_died_is_begun_again_and_a_daemon_waits_for_it*",
     "exactly_once/test_backfill.py::test_a_stop_leaves_every_partition_claimed_where_it_would_have_begun*",
     "exactly_once/test_backfill.py::test_a_topic_that_goes_while_it_is_copied_is_named*",

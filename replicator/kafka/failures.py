@@ -26,6 +26,7 @@ from replicator.model.errors import (
     TopicMissing,
     UnknownOutcome,
     Unreachable,
+    Unsupported,
 )
 from replicator.model.partition import Partition
 
@@ -176,6 +177,13 @@ def classify(error: KafkaException | KafkaError, cluster: str, doing: str, right
     if meaning is Meaning.TRANSIENT or inner.retriable() or inner.code() < 0:  # below 0: the client's own state
         return Retriable(text)
     return Incident("refused_by_cluster", text)
+
+
+def classify_code(code: int, cluster: str, doing: str, right: str = "", said: str = "") -> ReplicatorError:
+    """As `classify`, of a code in a response that didn't come through librdkafka; `said` is the broker's text."""
+    if code == KafkaError.UNSUPPORTED_VERSION:
+        return Unsupported(f"cluster {cluster!r}: cannot {doing}: it doesn't speak this version of the request")
+    return classify(KafkaError(code, said) if said else KafkaError(code), cluster, doing, right)
 
 
 def classify_open(error: KafkaException | KafkaError, cluster: str, doing: str, right: str = "") -> ReplicatorError:

@@ -53,6 +53,12 @@ class NotAllowed(ReplicatorError):
         super().__init__(message)
 
 
+class Unsupported(ReplicatorError):
+    """A cluster asks for what isn't spoken here, a way to log in or a version of Kafka's protocol; no data is wrong."""
+
+    exit_code = 3
+
+
 class Retriable(ReplicatorError):
     """A step failed without effect, and may succeed when it is tried again."""
 

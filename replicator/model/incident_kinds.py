@@ -247,6 +247,12 @@ _JOBS = {
         "Spark can't read such a timestamp, so reconcile can't compare this partition; the flow copies it as it is",
         "Mend the producer. Once retention has removed the records, or with --to before them, the rest can be compared",
     ),
+    "batch_corrupt": IncidentKind(
+        "A record batch of either cluster isn't sound: its checksum or its lengths are wrong",
+        "A broker's disk or network altered it. Nothing can be said about what stands there",
+        "Find the broker whose replica is damaged (kafka-dump-log.sh), let a healthy one lead the partition, and "
+        "reconcile again",
+    ),
 }
 
 KINDS: Mapping[str, IncidentKind] = {**_SOURCE, **_TARGET, **_STATE, **_JOBS}

@@ -18,6 +18,7 @@ from replicator.model.errors import (
     TopicMissing,
     UnknownOutcome,
     Unreachable,
+    Unsupported,
 )
 from replicator.model.partition import Partition
 
@@ -47,6 +48,15 @@ def test_outside_a_transaction(code: int, kind: type[ReplicatorError]) -> None:
     found = failures.classify(KafkaException(KafkaError(code)), "east", DOING)
     assert type(found) is kind
     assert "cluster 'east'" in str(found)
+
+
+def test_a_code_of_a_response_means_the_same() -> None:
+    found = failures.classify_code(KafkaError.TOPIC_AUTHORIZATION_FAILED, "east", DOING, "Read on topic 'orders'")
+    assert type(found) is NotAllowed
+    assert "the user needs Read on topic 'orders'" in str(found)
+    found = failures.classify_code(KafkaError.SASL_AUTHENTICATION_FAILED, "east", DOING, said="No such user")
+    assert (type(found), str(found)) == (Unreachable, "cluster 'east' refused the credentials: No such user")
+    assert type(failures.classify_code(KafkaError.UNSUPPORTED_VERSION, "east", DOING)) is Unsupported
 
 
 @pytest.mark.parametrize(

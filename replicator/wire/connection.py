@@ -1,0 +1,222 @@
+"""One blocking connection to one broker: TCP, TLS, ApiVersions, login, then requests one after the other.
+
+Every wait is bounded: by the time for connecting until the login is done, then by the deadline of each request. Used by
+`partition_log`.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any
+
+from replicator.kafka import failures
+from replicator.model.errors import Incident, Unreachable, Unsupported
+from replicator.wire import protocol, sasl
+from replicator.wire.access import Access
+from replicator.wire.protocol import Exchange
+from replicator.wire.response_limits import BadResponse
+
+Address = tuple[str, int]
+Fields = Callable[[Exchange], Mapping[str, Any]]
+_CHUNK_BYTES = 256 * 1024
+_HANDSHAKE_BYTES_MAX = 1024 * 1024
+"""Largest response before the login is done."""
+_NO_ERROR = 0
+_TLS_ALERT = b"\x15\x03"
+_SESSION_SHARE = 0.85
+"""Of a session's lifetime, after which a new connection is made (KIP-368); the Java client logs in again then too."""
+
+
+class ConnectionLost(Unreachable):
+    """The broker can't be connected to, or closed the connection: another one may lead the partition by now."""
+
+
+class Connection:
+    """A connection that is ready for requests. Used by one thread; `close` it."""
+
+    def __init__(
+        self, address: Address, access: Access, client_id: str, *, deadline_s: float, response_bytes_max: int
+    ) -> None:
+        """Connects and logs in.
+
+        Args:
+            deadline_s: by when, on the monotonic clock.
+            response_bytes_max: larger responses are refused.
+
+        Raises:
+            ConnectionLost: nobody answers there, in time.
+            Unreachable: the login is refused, a certificate isn't trusted, or it isn't a Kafka broker.
+            Unsupported: the broker speaks no version that is known here.
+        """
+        self._access, self._client_id = access, client_id
+        self.where = f"cluster {access.cluster!r}, broker {address[0]}:{address[1]}"
+        self._response_bytes_max = _HANDSHAKE_BYTES_MAX
+        self._requests = 0
+        self._throttled_s = 0.0
+        self._expires_s = float("inf")
+        key, *versions = protocol.SPOKEN["api_versions"]
+        self._offered: dict[int, tuple[int, int]] = {key: (versions[0], versions[1])}
+        self._socket = self._connect(address, deadline_s)
+        try:
+            answer = self.ask("api_versions", lambda _: {}, deadline_s)
+            self._check(answer.error_code, "ask for the versions that it speaks")
+            self._offered = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
+            if access.mechanism:
+                self._log_in(deadline_s)
+        except BaseException:
+            self.close()
+            raise
+        self._response_bytes_max = response_bytes_max
+
+    @property
+    def expired(self) -> bool:
+        """Whether the login should be renewed, which a new connection does."""
+        return time.monotonic() >= self._expires_s
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
+    def version(self, api: str, highest: int | None = None) -> int:
+        """The version of `api` that both sides speak, `highest` at most. Raises Unsupported."""
+        return protocol.common_version(api, self._offered, self.where, highest)
+
+    def ask(self, api: str, fields: Fields, deadline_s: float, *, highest: int | None = None) -> Any:
+        """Send one request and wait for its response.
+
+        Args:
+            api: a name of `protocol.SPOKEN`.
+            fields: makes the request's fields, for the version that it is given.
+            deadline_s: by when, on the monotonic clock. A broker that throttles this client (KIP-219) is given that
+                time besides.
+            highest: version of the request at most.
+
+        Raises:
+            ConnectionLost: the broker closed the connection, or didn't answer in time.
+            Unreachable: what it answered isn't Kafka's protocol.
+            Unsupported: it doesn't speak a version that is known here; or the response is too large.
+
+        After an error only `close` may follow.
+        """
+        exchange = protocol.exchange(api, self.version(api, highest))
+        self._requests += 1
+        request = exchange.write(self._requests, self._client_id, fields(exchange))
+        deadline_s += self._throttled_s
+        try:
+            self._send(len(request).to_bytes(4, "big") + request, deadline_s)
+            frame = self._receive_frame(api, deadline_s)
+        except OSError as error:
+            raise _unreachable(error, f"{self.where}: cannot ask for {api}") from error
+        try:
+            correlation_id, answer = exchange.read(frame)
+        except BadResponse as error:
+            raise Unreachable(f"{self.where}: answers with {error}") from error
+        if correlation_id != self._requests:
+            raise Unreachable(f"{self.where}: answers request {correlation_id} instead of {self._requests}")
+        self._throttled_s = getattr(answer, "throttle_time", timedelta()).total_seconds()
+        return answer
+
+    def _connect(self, address: Address, deadline_s: float) -> socket.socket:
+        try:
+            raw = _tcp(address, deadline_s)
+        except OSError as error:
+            raise _unreachable(error, f"{self.where}: cannot connect") from error
+        if self._access.tls is None:
+            return raw
+        try:
+            raw.settimeout(_left_s(deadline_s))
+            return self._access.tls.wrap_socket(raw, server_hostname=address[0])
+        except (OSError, ValueError) as error:
+            raw.close()
+            raise _unreachable(error, f"{self.where}: no TLS connection") from error
+
+    def _log_in(self, deadline_s: float) -> None:
+        access = self._access
+        answer = self.ask("sasl_handshake", lambda _: {"mechanism": access.mechanism}, deadline_s)
+        known = f"{access.mechanism} isn't among the mechanisms of this listener: {', '.join(answer.mechanisms)}"
+        self._check(answer.error_code, "log in", known)
+        tokens = sasl.login(access.mechanism, access.username, access.password)
+        try:
+            said = next(tokens)
+            while True:
+                fields = {"auth_bytes": said}
+                answer = self.ask("sasl_authenticate", lambda _, fields=fields: fields, deadline_s)  # type: ignore[misc]
+                self._check(answer.error_code, "log in", answer.error_message or "")
+                said = tokens.send(answer.auth_bytes)
+        except StopIteration:
+            lifetime = getattr(answer, "session_lifetime", timedelta())
+            if lifetime:
+                self._expires_s = time.monotonic() + _SESSION_SHARE * lifetime.total_seconds()
+        except sasl.BadLogin as error:
+            raise Unreachable(f"{self.where}: cannot log in with {access.mechanism}: {error}") from error
+        finally:
+            tokens.close()
+
+    def _check(self, code: int, doing: str, said: str = "") -> None:
+        if code != _NO_ERROR:
+            error = failures.classify_code(int(code), self._access.cluster, doing, said=said)
+            raise Unreachable(f"{self.where}: {error.detail}") if isinstance(error, Incident) else error
+
+    def _send(self, data: bytes, deadline_s: float) -> None:
+        self._socket.settimeout(_left_s(deadline_s))
+        self._socket.sendall(data)
+
+    def _receive_frame(self, api: str, deadline_s: float) -> bytes:
+        prefix = self._receive(4, deadline_s)
+        if prefix[:2] == _TLS_ALERT:
+            raise Unreachable(f"{self.where}: it wants TLS (security.protocol: SSL or SASL_SSL)")
+        size = int.from_bytes(prefix, "big", signed=True)
+        if size < 0:
+            raise Unreachable(f"{self.where}: answers with a frame of {size} bytes")
+        if size > self._response_bytes_max:
+            raise Unsupported(
+                f"{self.where}: answers {api} with {size} bytes; limits.record_bytes_max allows "
+                f"{self._response_bytes_max}"
+            )
+        return self._receive(size, deadline_s)
+
+    def _receive(self, size: int, deadline_s: float) -> bytes:
+        """So many bytes. Memory is taken as they come, not as they are announced."""
+        parts = list[bytes]()
+        while size:
+            self._socket.settimeout(_left_s(deadline_s))
+            part = self._socket.recv(min(size, _CHUNK_BYTES))
+            if not part:
+                raise ConnectionResetError("the broker closed the connection")
+            parts.append(part)
+            size -= len(part)
+        return b"".join(parts)
+
+
+def _tcp(address: Address, deadline_s: float) -> socket.socket:
+    """Connects to the first address of a host that answers; each is given its share of the time."""
+    found = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)
+    for number, (family, kind, proto, _, target) in enumerate(found):
+        made = socket.socket(family, kind, proto)
+        try:
+            made.settimeout(_left_s(deadline_s) / (len(found) - number))
+            made.connect(target)
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return made
+        except OSError:
+            made.close()
+            if number == len(found) - 1:
+                raise
+    raise OSError(f"{address[0]} has no address")
+
+
+def _left_s(deadline_s: float) -> float:
+    left_s = deadline_s - time.monotonic()
+    if left_s <= 0:
+        raise TimeoutError("no answer in time")
+    return left_s
+
+
+def _unreachable(error: Exception, what: str) -> Unreachable:
+    """What a socket's error means. TLS that isn't agreed upon, a certificate above all, will not be later either."""
+    refused = isinstance(error, ssl.SSLError | ValueError) and not isinstance(error, ssl.SSLEOFError)
+    return (Unreachable if refused else ConnectionLost)(f"{what}: {str(error) or type(error).__name__}")
