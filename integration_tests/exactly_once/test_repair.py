@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Message
@@ -28,7 +29,7 @@ SPANS = (Missing(3, 4, 1), Missing(100, 160, 60), Missing(399, 400, 1))
 def plant(source: BrokerHandle, target: BrokerHandle, tmp_path: Path) -> Plant:
     """Makes a flow whose transactions are small, with records on the source and what stands where its copy should."""
 
-    def make(records: Sequence[Sequence[Content]], copies: Sequence[Sequence[Content]], **how: str) -> Planted:
+    def make(records: Sequence[Sequence[Content]], copies: Sequence[Sequence[Content]], **how: Any) -> Planted:
         planted = Planted(source, target, tmp_path, records, copies, **how)
         planted.file.write(commit={"records_max": 20})
         return planted

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -58,15 +58,17 @@ class Planted:
         copies: Sequence[Sequence[Content]],
         *,
         target_policy: str = "delete",
+        source_configs: Mapping[str, str] | None = None,
+        target_configs: Mapping[str, str] | None = None,
     ) -> None:
+        """`source_configs`, `target_configs`: of the topics; the target's then come instead of `target_policy`."""
         name = f"planted-{uuid.uuid4().hex[:8]}"
         self.topic, self.copy = f"{name}.in", f"{name}.in.copy"
         self.source, self.target = source.bootstrap, target.bootstrap
         self.file = FlowFile(directory, name, self.source, self.target, topics=[self.topic])
-        clients.create_topic(self.source, self.topic, len(records))
-        clients.create_topic(
-            self.target, self.copy, len(records), {"cleanup.policy": target_policy, "min.compaction.lag.ms": LAG_MS}
-        )
+        clients.create_topic(self.source, self.topic, len(records), dict(source_configs or {}))
+        configs = target_configs or {"cleanup.policy": target_policy, "min.compaction.lag.ms": LAG_MS}
+        clients.create_topic(self.target, self.copy, len(records), dict(configs))
         produce(self.source, self.topic, records)
         produce(self.target, self.copy, copies)
         self._open(len(records))

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from replicator.config import Flow
 from replicator.model.partition import Partition
-from replicator.spark.reconcile import outcomes, resolve, summary, verdicts
+from replicator.spark.reconcile import evidence, outcomes, resolve, summary, verdicts
 from replicator.spark.reconcile.opened_chunks import FOUND
 from replicator.spark.reconcile.outcome import Example, Mode, Outcome
 from replicator.spark.reconcile.pairs import Pair
@@ -60,7 +60,7 @@ def reconcile(spark: SparkSession, flow: Flow, snapshot: Snapshot, mode: Mode, s
         say(f"opening {sum(len(item.gaps) for item in differ)} stretches that differ")
         opened = passes.opened(differ).persist()
         firsts = summary.firsts(opened)
-        found, removed = _resolved(passes, differ, opened, firsts)
+        found, removed = _resolved(flow, passes, differ, opened, firsts)
         findings = found.persist()
     counts: summary.Counts = {}
     examples: dict[Partition, tuple[Example, ...]] = {}
@@ -124,7 +124,7 @@ def _skipped(item: Compared, removed: Heads) -> tuple[int, int]:
 
 
 def _resolved(
-    passes: Passes, differ: Sequence[ToOpen], opened: DataFrame, firsts: summary.Firsts
+    flow: Flow, passes: Passes, differ: Sequence[ToOpen], opened: DataFrame, firsts: summary.Firsts
 ) -> tuple[DataFrame, dict[Pair, Heads]]:
     """The findings with missing and extra records looked for beyond their gap, and what retention explains."""
     differing = opened.where(F.col("verdict") != verdicts.SAME)
@@ -165,6 +165,8 @@ def _resolved(
     target = passes.named(compacted, of_source=False)
     if source is not None or target is not None:
         found = resolve.explained(found, places, source, target, few=open_questions <= FEW_MAX)
+    if compacted:
+        found = evidence.settled(found.persist(), flow, compacted)
     return settled.unionByName(found), removed
 
 

@@ -79,7 +79,9 @@ def moved(findings: DataFrame) -> DataFrame:
 def explained(
     findings: DataFrame, places: DataFrame, source: DataFrame | None, target: DataFrame | None, *, few: bool = False
 ) -> DataFrame:
-    """Names what compaction explains, and which extra records the source has too.
+    """Names what compaction may explain, and which extra records the source has too.
+
+    Of the first kind, `reason` says what they are if it doesn't: see `evidence`.
 
     Args:
         places: schema PLACES, one row for each partition.
@@ -110,8 +112,7 @@ def explained(
         there = source.select(*PARTITION, "digest").join(small(wanted), [*PARTITION, "digest"], "left_semi").distinct()
         found = found.join(there.withColumn("equal", F.lit(True)), [*PARTITION, "digest"], "left")
         equal = F.coalesce("equal", F.lit(False))
-    gone = F.col("target_compacted") & _missing() & F.isnotnull("key_hash")
-    never = F.col("source_compacted") & _extra() & F.isnotnull("key_hash")
+    gone, never = F.col("target_compacted") & _missing(), F.col("source_compacted") & _extra()
     verdict = (
         F.when(gone & (_cleaned_there() | _last_equals("target")), F.lit(verdicts.COMPACTED))
         .when(never & (_cleaned_here() | _last_equals("source")), F.lit(verdicts.COMPACTED_SOURCE))
@@ -121,7 +122,12 @@ def explained(
     # One of several identical records may have been removed anywhere before: not between its neighbours.
     anywhere = (gone & ~_cleaned_there() & _last_equals("target")) | (never & ~_cleaned_here() & _last_equals("source"))
     after = F.when(anywhere, F.lit(-1)).otherwise(F.col("other_after"))
-    return found.withColumns({"verdict": verdict, "other_after": after}).select(findings.columns)
+    otherwise = (
+        F.when(verdict == verdicts.COMPACTED, F.lit(verdicts.MISSING))
+        .when(verdict == verdicts.COMPACTED_SOURCE, F.when(equal, F.lit(verdicts.DOUBLED)).otherwise(verdicts.EXTRA))
+        .otherwise(F.col("reason"))
+    )
+    return found.withColumns({"verdict": verdict, "other_after": after, "reason": otherwise}).select(findings.columns)
 
 
 def _as_it_is(frame: DataFrame) -> DataFrame:
@@ -146,17 +152,17 @@ def _open_question() -> Column:
 
 def _cleaned_there() -> Column:
     """Whether compaction may have removed a missing record from the target: a later record of its key was copied; or it
-    is a tombstone, and the key is gone there."""
+    is a tombstone, and the key is gone there; or it has no key, which no compacted topic keeps."""
     later = F.col("source_last_copied") > F.col("source_offset")
-    return _any(later, F.col("tombstone") & F.isnull("target_last"))
+    return _any(later, F.col("tombstone") & F.isnull("target_last"), F.isnull("key_hash"))
 
 
 def _cleaned_here() -> Column:
     """Whether compaction may have removed an extra record from the source: a later record of its key stands there,
-    however far behind, or came to the target; or it is a tombstone, and the key is gone here."""
+    however far behind, or came to the target; or it is a tombstone, and the key is gone here; or it has no key."""
     here = F.col("source_last") > F.col("other_after")
     later = F.col("target_last") > F.col("target_offset")
-    return _any(here, later, F.col("tombstone") & F.isnull("source_last"))
+    return _any(here, later, F.col("tombstone") & F.isnull("source_last"), F.isnull("key_hash"))
 
 
 def _last_equals(side: str) -> Column:

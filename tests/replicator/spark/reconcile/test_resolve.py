@@ -96,7 +96,8 @@ def test_what_is_found_elsewhere_explains_it(spark: SparkSession) -> None:
         (missing(5, key=12, partition=1), verdicts.MISSING),  # what follows in its key was not copied yet
         (missing(5, key=9, tombstone=True, partition=1), verdicts.COMPACTED),  # a tombstone that went after the rest
         (missing(5, key=10, tombstone=True, partition=1), verdicts.MISSING),  # the target still has what it deletes
-        (missing(5, key=None, tombstone=True, partition=1), verdicts.MISSING),
+        (missing(5, key=None, partition=1), verdicts.COMPACTED),  # a compacted topic keeps nothing without a key
+        (missing(5, key=None), verdicts.MISSING),
         (extra(3, 2, key=8, partition=1), verdicts.COMPACTED_SOURCE),
         (extra(7, 2, key=8, partition=1), verdicts.EXTRA),
         (extra(7, 2, key=12, partition=1), verdicts.COMPACTED_SOURCE),  # the source went on, and was cleaned
@@ -106,7 +107,7 @@ def test_what_is_found_elsewhere_explains_it(spark: SparkSession) -> None:
     ]
     findings = frame(spark, (row for row, _ in rows))
     found = explained(findings, places, spark.createDataFrame(source, SIDE), spark.createDataFrame(target, SIDE))
-    same(spark, found, ((*row[:2], verdict, *row[3:]) for row, verdict in rows))
+    same(spark, found, (judged(row, verdict) for row, verdict in rows))
     same(spark, explained(findings, places, None, None), _alone(rows))
 
 
@@ -121,7 +122,8 @@ def test_records_that_are_identical_are_interchangeable(spark: SparkSession) -> 
     ]
     findings = frame(spark, (row for row, _ in rows))
     sides = spark.createDataFrame(source, SIDE), spark.createDataFrame(target, SIDE)
-    same(spark, explained(findings, places, *sides), ((*row[:2], verdict, *row[3:]) for row, verdict in rows))
+    found = explained(findings, places, *sides)
+    same(spark, found, (judged(row, verdict) for row, verdict in rows))
     # behind source offsets 20 and 40, where nothing more of their keys stands
     again, doubled = ((*row[:-3], after, *row[-2:]) for row, after in ((extra(2, 1), 20), (extra(5, 2, key=8), 40)))
     mirrored = [(again, verdicts.COMPACTED_SOURCE), (doubled, verdicts.DOUBLED)]
@@ -130,16 +132,20 @@ def test_records_that_are_identical_are_interchangeable(spark: SparkSession) -> 
     two = [("t", 0, 10, 1, 7), ("t", 0, 20, 1, 7), ("t", 0, 40, 3, 8), ("t", 0, 50, 2, 8)]
     ahead = tuple(spark.createDataFrame(rows, SIDE) for rows in (one, two))
     found = explained(findings, places, *ahead)
-    expected = [(*row[:2], verdict, *row[3:]) for row, verdict in mirrored]
+    expected = [judged(row, verdict, verdicts.DOUBLED) for row, verdict in mirrored]
     same(spark, found, [(*expected[0][:-3], -1, *expected[0][-2:]), expected[1]])
 
 
+def judged(row: Row, verdict: str, otherwise: str = verdicts.EXTRA) -> Row:
+    """The row with its verdict; where compaction may explain it, with what it is `otherwise`."""
+    plain = {verdicts.COMPACTED: verdicts.MISSING, verdicts.COMPACTED_SOURCE: otherwise}
+    return (*row[:2], verdict, *row[3:-1], plain.get(verdict, ""))
+
+
 def _alone(rows: Iterable[tuple[Row, str]]) -> Iterable[Row]:
-    """Without a look at the sides only lone tombstones of compacted topics are explained."""
+    """Without a look at the sides only lone tombstones and records without a key are explained, of compacted topics."""
     for row, _ in rows:
         tombstone, key, verdict = row[12], row[11], row[2]
-        lone = tombstone and key is not None and row[1] == 1
-        there = (verdicts.MISSING, verdicts.COMPACTED)
-        plain = verdicts.MISSING if verdict in there else verdicts.EXTRA
-        compacted = verdicts.COMPACTED if verdict in there else verdicts.COMPACTED_SOURCE
-        yield (*row[:2], compacted if lone else plain, *row[3:])
+        lone = (tombstone or key is None) and row[1] == 1
+        compacted = verdicts.COMPACTED if verdict == verdicts.MISSING else verdicts.COMPACTED_SOURCE
+        yield judged(row, compacted if lone else str(verdict))

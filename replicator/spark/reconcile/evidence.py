@@ -1,0 +1,190 @@
+"""Whether log compaction took a record, by the log itself: it leaves offsets that no record has.
+
+A record that one side lacks, of a topic that is compacted there, and whose key has a later record, was taken by
+compaction, or is lost. Between its neighbours the other side's log tells: without an offset that is empty nothing was
+compacted there, and the record is lost. With fewer of them than records are missing there, nothing tells which.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from replicator.config import Flow
+from replicator.model.errors import ReplicatorError
+from replicator.model.partition import Partition, Span
+from replicator.spark.reconcile import verdicts
+from replicator.spark.reconcile.pairs import Pair
+from replicator.spark.reconcile.transforms import PARTITION
+from replicator.wire import log_evidence
+
+INTERVALS_AT_ONCE = 1_000
+"""Read in one go: their empty offsets are held in memory."""
+_PLACE = (*PARTITION, "verdict", "other_after", "other_before")
+_JUDGED = "topic string, partition int, verdict string, other_after long, other_before long, judged string, why string"
+_JUDGED_TYPES = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("verdict", pa.string()),
+        ("other_after", pa.int64()),
+        ("other_before", pa.int64()),
+        ("judged", pa.string()),
+        ("why", pa.string()),
+    ]
+)
+_FEWER = "compaction emptied {} offsets where {} records are missing, so that some of them may be lost"
+
+
+class Judged(NamedTuple):
+    """What the log says of the records that are missing in one interval; `why` is empty unless it is unproven."""
+
+    verdict: str
+    why: str = ""
+
+
+class Place(NamedTuple):
+    """So many records are missing between two offsets, which have records; -1: the range begins or ends there."""
+
+    after: int
+    before: int
+    records: int
+
+
+def settled(findings: DataFrame, flow: Flow, pairs: Sequence[Pair]) -> DataFrame:
+    """The findings with compaction proven, refuted or left unproven. One task reads the log of one partition.
+
+    Args:
+        findings: those that compaction may explain among them; their `reason` says what they are if it doesn't.
+    """
+    by_source = {pair.source: pair for pair in pairs}
+
+    def judge(key: tuple[Any, ...], table: pa.Table) -> pa.Table:
+        topic, partition, verdict = (value.as_py() for value in key)
+        pair = by_source[Partition(topic, partition)]
+        columns = (table.column(name).to_pylist() for name in ("other_after", "other_before", "missing"))
+        places = [Place(*row) for row in zip(*columns, strict=True)]
+        judged = judged_places(_reader(flow, pair, verdict), places, _range(pair, verdict))
+        rows = [
+            (topic, partition, verdict, place.after, place.before, *found)
+            for place, found in zip(places, judged, strict=True)
+        ]
+        columns_out = zip(*rows, strict=True)
+        arrays = [pa.array(column, field.type) for column, field in zip(columns_out, _JUDGED_TYPES, strict=True)]
+        return pa.Table.from_arrays(arrays, schema=_JUDGED_TYPES)
+
+    asked = findings.where(F.col("verdict").isin(verdicts.COMPACTED, verdicts.COMPACTED_SOURCE))
+    places = asked.groupBy(*_PLACE).agg(F.count(F.lit(1)).alias("missing"))
+    judged = places.groupBy(*PARTITION, "verdict").applyInArrow(judge, _JUDGED)
+    found = findings.join(judged, list(_PLACE), "left")
+    otherwise = F.when(F.col("judged") == verdicts.MISSING, F.col("reason")).otherwise(F.col("judged"))
+    candidate = F.isnotnull("judged")
+    return found.withColumns(
+        {
+            "verdict": F.when(candidate, otherwise).otherwise(F.col("verdict")),
+            "reason": F.when(candidate, F.col("why")).otherwise(F.col("reason")),
+        }
+    ).select(findings.columns)
+
+
+Read = Callable[[Sequence[Span]], Sequence[tuple[Sequence[Span], str]]]
+"""The empty offsets in each interval, and why some of it can't be told; intervals are sorted and disjoint."""
+
+
+def _reader(flow: Flow, pair: Pair, verdict: str) -> Read:
+    there = verdict == verdicts.COMPACTED
+    cluster, at = (flow.target, pair.target) if there else (flow.source, pair.source)
+    topic_id = pair.target_id if there else pair.source_id
+
+    def read(intervals: Sequence[Span]) -> Sequence[tuple[Sequence[Span], str]]:
+        found = log_evidence.holes(flow, cluster, at, intervals, topic_id=topic_id)
+        return [(item.holes, item.unknown[0].why if item.unknown else "") for item in found]
+
+    return read
+
+
+def _range(pair: Pair, verdict: str) -> Span:
+    return pair.target_range if verdict == verdicts.COMPACTED else pair.source_range
+
+
+def judged_places(read: Read, places: Sequence[Place], whole: Span) -> list[Judged]:
+    """What the log says of each place. Pure but for `read`; an error of the cluster leaves them unproven.
+
+    Args:
+        whole: offsets [first, end) that were compared.
+    """
+    spans = [_span(place, whole) for place in places]
+    try:
+        found, unknown = _all_holes(read, spans)
+    except ReplicatorError as error:
+        return [Judged(verdicts.UNPROVEN, f"the log's batches can't be read: {error}")] * len(places)
+    holes = _Counted(found)
+    return [
+        _judged(
+            place,
+            holes.below(span[1]) - holes.below(span[0]),
+            next((why for at, why in unknown if _touch(at, span)), ""),
+        )
+        for place, span in zip(places, spans, strict=True)
+    ]
+
+
+def _judged(place: Place, empty: int, unknown: str) -> Judged:
+    if empty >= place.records:
+        return Judged(verdicts.COMPACTED)
+    if unknown:
+        return Judged(verdicts.UNPROVEN, f"of some offsets nothing can be told: they are {unknown}")
+    if not empty:
+        return Judged(verdicts.MISSING)
+    return Judged(verdicts.UNPROVEN, _FEWER.format(empty, place.records))
+
+
+def _span(place: Place, whole: Span) -> Span:
+    first = place.after + 1 if place.after >= 0 else whole[0]
+    return first, max(first, place.before if place.before >= 0 else whole[1])
+
+
+def _touch(one: Span, other: Span) -> bool:
+    return one[0] < other[1] and other[0] < one[1]
+
+
+def _all_holes(read: Read, spans: Sequence[Span]) -> tuple[list[Span], list[tuple[Span, str]]]:
+    """Empty offsets in any of these spans, in order, and spans of which some can't be told."""
+    merged: list[Span] = []
+    for first, end in sorted(spans):
+        if merged and first <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(merged[-1][1], end)
+        elif first < end:
+            merged.append((first, end))
+    holes: list[Span] = []
+    unknown: list[tuple[Span, str]] = []
+    for at in range(0, len(merged), INTERVALS_AT_ONCE):
+        some = merged[at : at + INTERVALS_AT_ONCE]
+        for span, (found, why) in zip(some, read(some), strict=True):
+            holes += found
+            if why:
+                unknown.append((span, why))
+    return holes, unknown
+
+
+class _Counted:
+    """How many offsets of sorted, disjoint spans lie below an offset."""
+
+    def __init__(self, holes: Sequence[Span]) -> None:
+        self._firsts = [first for first, _ in holes]
+        self._holes = holes
+        self._before = [0, *accumulate(end - first for first, end in holes)]
+
+    def below(self, offset: int) -> int:
+        """Offsets of all spans below this one."""
+        number = bisect_left(self._firsts, offset)
+        if not number:
+            return 0
+        first, end = self._holes[number - 1]
+        return self._before[number - 1] + min(end, offset) - first
