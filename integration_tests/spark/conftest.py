@@ -8,13 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
+from integration_tests.harness.broker import BrokerHandle
 from integration_tests.harness.spark_cluster import SparkCluster
 from integration_tests.harness.spark_jobs import SparkProcess
+from integration_tests.spark.planted import Planted
 from replicator.model.errors import ConfigError
 from replicator.spark import java
+from replicator.spark.session import SparkSettings, session
 
 Start = Callable[..., SparkProcess]
+Plant = Callable[..., Planted]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -33,6 +38,23 @@ def with_java() -> None:
         if os.environ.get("EOS_REQUIRE_JAVA") == "1":
             pytest.fail(str(error))
         pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def spark(with_java: None) -> Iterator[SparkSession]:
+    """Spark with its Kafka connector."""
+    conf = {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # short: compiling well would not pay
+    }
+    with session(SparkSettings("local[2,4]", conf)) as running:
+        yield running
+
+
+@pytest.fixture
+def plant(source: BrokerHandle, target: BrokerHandle, tmp_path: Path) -> Plant:
+    """Makes a flow's topic on both sides: records, and what stands where its copy should."""
+    return lambda records, copies, **how: Planted(source, target, tmp_path, records, copies, **how)
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,21 @@
+"""Runs a reconciliation in the tests' Spark."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+from replicator.config import Flow
+from replicator.spark.reconcile import snapshot
+from replicator.spark.reconcile.outcome import Mode, Outcome
+from replicator.spark.reconcile.reconcile import reconcile
+from replicator.spark.reconcile.snapshot import Window
+
+PATIENCE_MS = 20_000
+COLUMNS = ("verdict", "partition", "source_offset", "target_offset", "fields")
+
+
+def run(spark: SparkSession, flow: Flow, mode: Mode = "full", window: Window = Window()) -> tuple[Outcome, set[tuple]]:  # type: ignore[type-arg]  # noqa: B008
+    """Reconciles; findings as (verdict, partition, source offset, target offset, fields)."""
+    taken = snapshot.take(flow, (), window, connect_timeout_ms=PATIENCE_MS)
+    outcome, found = reconcile(spark, flow, taken, mode, print)
+    return outcome, {tuple(row[name] for name in COLUMNS) for row in found.collect()}
