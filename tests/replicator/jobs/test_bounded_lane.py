@@ -127,9 +127,13 @@ def test_a_lane_that_commits_nothing_asks_whether_its_generation_is_open(monkeyp
     assert len(asked) == 2
 
 
-def test_a_lane_that_commits_does_not_ask(monkeypatch: pytest.MonkeyPatch) -> None:
-    def never() -> None:
-        raise AssertionError("asked")
-
-    BoundedLane(plan(world := ranged()), upto(12), services(world), AT, PATIENCE_S, never).run()
-    assert world.position(AT) == 12
+def test_a_lane_that_has_just_committed_does_not_ask() -> None:
+    asked: list[int] = []
+    made = BoundedLane(plan(world := ranged()), upto(12), services(world), AT, PATIENCE_S, lambda: asked.append(1))
+    made._committed(3, 300)
+    made._check_progress()
+    assert asked == []
+    made._moved_s -= bounded_lane.PROGRESS_CHECKED_S
+    made._patience_s = 60.0
+    made._check_progress()
+    assert asked == [1]
