@@ -10,6 +10,7 @@ forks: pyspark's daemon imports only pyspark, and all of ours is imported by the
 
 from __future__ import annotations
 
+import gc
 import queue
 import re
 import socket
@@ -19,7 +20,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from importlib import metadata
 from types import TracebackType
 from typing import TypeVar
@@ -152,9 +153,16 @@ def _new_group() -> str:
 def run_task(log: TaskLog, failpoint_spec: str, task: RangeTask) -> RangeDone:
     """What an executor's Python does with a task."""
     task_log.configure(log)
+    _freeze()
     context = TaskContext.get()
     retried = context is not None and context.attemptNumber() > 0
     return copy_range(task, failpoints.parse("" if retried else failpoint_spec))
+
+
+@cache
+def _freeze() -> None:
+    """Once in a process: pyspark collects all garbage after each task, and would look at every imported module."""
+    gc.freeze()
 
 
 def _installed(_: int) -> tuple[str, str]:
