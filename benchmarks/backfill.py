@@ -34,10 +34,16 @@ class Backfill(Eos):
 
     name = "backfill"
 
+    def __init__(self, source: Kafka, target: Kafka, topic: str, directory: Path, master: str = "local[*,4]") -> None:
+        """`master` says how many slots there are."""
+        super().__init__(source, target, topic, directory)
+        self._master = master
+
     def start(self) -> None:
         """See System."""
         log = self.log.open("ab")
         command = [sys.executable, "-m", "cli.main", "backfill", "-c", str(self.file), "--json"]
+        command += ["--master", self._master]
         self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=HERE.parent)
         log.close()
 

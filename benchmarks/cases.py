@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,12 +76,12 @@ def throughput(bench: Bench, system: System, records: int) -> Figures:
     }
 
 
-def whole(bench: Bench, system: System, records: int) -> Figures:
-    """Copy a backlog: rate from the first record written to the last one committed.
+def whole(bench: Bench, system: System, records: int, turns: Sequence[int] = load.EVEN) -> Figures:
+    """Copy a backlog of `load.backlog`: rate from the first record written to the last one committed.
 
     Unlike from the first commit, as many records count as were written meanwhile, however large a transaction is.
     """
-    last_keys = load.last_keys(records)
+    last_keys = load.last_keys(records, turns)
     with _copying(bench, system) as copy:
         began = last_change = copy.wait_begun(START_S_MAX)
         last_total = 0

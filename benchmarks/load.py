@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -12,6 +13,9 @@ PARTITIONS = 4
 BATCH_BYTES = 131_072
 RECORD_BYTES = 256
 RUN_RECORDS = 480  # about one batch, then the next partition
+EVEN = (0, 1, 2, 3)
+SKEWED = (0, 1, 0, 2, 0, 3, 0, 1, 0, 2, 0, 3, 0, 0, 0)
+"""Partitions of a backlog's batches, in turn: as many in each, or 60 % in one."""
 
 
 def create(bootstrap: str, topic: str) -> None:
@@ -27,21 +31,22 @@ def delete(bootstrap: str, topic: str) -> None:
     admin.delete_topics([topic])[topic].result(30)
 
 
-def _partition(number: int) -> int:
-    return (number // RUN_RECORDS) % PARTITIONS
+def _partition(number: int, turns: Sequence[int] = EVEN) -> int:
+    return turns[number // RUN_RECORDS % len(turns)]
 
 
 def _key(number: int) -> bytes:
     return b"%016d" % number
 
 
-def last_keys(records: int) -> dict[int, bytes]:
+def last_keys(records: int, turns: Sequence[int] = EVEN) -> dict[int, bytes]:
     """Key of the last record of each partition of a backlog of `records`."""
-    return {_partition(number): _key(number) for number in range(max(0, records - RUN_RECORDS * PARTITIONS), records)}
+    last = range(max(0, records - RUN_RECORDS * len(turns)), records)
+    return {_partition(number, turns): _key(number) for number in last}
 
 
-def backlog(bootstrap: str, topic: str, records: int) -> None:
-    """Write `records` of 256 bytes in batches of 128 KiB, plain."""
+def backlog(bootstrap: str, topic: str, records: int, turns: Sequence[int] = EVEN) -> None:
+    """Write `records` of 256 bytes in batches of 128 KiB, plain. `turns`: the partitions of the batches."""
     create(bootstrap, topic)
     settings = {"batch.size": BATCH_BYTES, "linger.ms": 100, "queue.buffering.max.messages": 500_000, "acks": "1"}
     producer = Producer({"bootstrap.servers": bootstrap, **settings})
@@ -49,7 +54,7 @@ def backlog(bootstrap: str, topic: str, records: int) -> None:
     for number in range(records):
         while True:
             try:
-                producer.produce(topic, value, _key(number), _partition(number))
+                producer.produce(topic, value, _key(number), _partition(number, turns))
                 break
             except BufferError:
                 producer.poll(0.05)

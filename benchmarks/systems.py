@@ -96,6 +96,7 @@ class Eos:
         directory: Path,
         delivery: str = "exactly_once",
         tree: Path = HERE.parent,
+        lanes: int = 1,
     ) -> None:
         """`tree`: the checkout that is run."""
         tag = uuid.uuid4().hex[:8]
@@ -113,6 +114,7 @@ flows:
     topics: [{topic}]
     rename: "{tag}.{{topic}}"
     delivery: {delivery}
+    lanes: {lanes}
 """
         )
         self._process: subprocess.Popen[bytes] | None = None

@@ -65,13 +65,18 @@ _BOUND = "TIME|TOPIC[P]=OFFSET"
 )
 @click.option("--rate", "rate_max", type=click.FloatRange(min=0, min_open=True), help="Most records a second, in all.")
 @click.option(
-    "--range", "offsets_max", type=click.IntRange(min=1), help="Source offsets in one task. Default: 2000000."
+    "--range",
+    "offsets_max",
+    type=click.IntRange(min=1),
+    help="Source offsets in one task; more while no other partition has more left. Default: 2000000.",
 )
 @click.option(
     "--take-over", is_flag=True, help="Take the flow over from a live worker, which then stops, or from a repair."
 )
 @click.option(
-    "--out", type=click.Path(path_type=Path), metavar="DIR", help="New directory for a Parquet list of ranges."
+    "--out",
+    metavar="DIR|URI",
+    help="New directory for a Parquet list of ranges: of this machine, or a URI that Spark can write to, such as s3a:.",
 )
 @spark_options
 @json_option
@@ -84,7 +89,7 @@ def backfill(
     rate_max: float | None,
     offsets_max: int | None,
     take_over: bool,
-    out: Path | None,
+    out: str | None,
     master: str | None,
     conf: tuple[str, ...],
     as_json: bool,
@@ -121,7 +126,7 @@ def _run(
     loaded: Config,
     flow: Flow,
     request: BackfillRequest,
-    out: Path | None,
+    out: str | None,
     master: str | None,
     conf: tuple[str, ...],
 ) -> tuple[BackfillSummary, Watch]:
@@ -135,21 +140,21 @@ def _run(
     from replicator.jobs.backfill import Backfill
 
     chosen = on_spark.checked(loaded.spark, master, conf)
-    from replicator.spark.range_ledger import RangeLedger
-    from replicator.spark.reconcile import report
+    from replicator.spark import range_ledger
 
     if out is not None:
-        report.check_unused(out)
+        range_ledger.check(out)
     watch = Watch(flow, console_for_progress())
     with Stopping(watch.leave) as stopping, watch:
         logs.configure("text", "warning")
         job = Backfill(flow, loaded, request, watch, structlog.get_logger())
         watch.doing("asking both clusters")
-        watch.found(job.check())
+        if not job.check():
+            return job.finish(), watch
         watch.doing("starting Spark")
         with on_spark.engine(chosen, "text", "warning", on_spark.to_stderr) as (spark, engine):
-            if out is not None:
-                watch.ledger = RangeLedger(spark, out)
+            if out is not None and (to := range_ledger.directory(out, spark)) is not None:
+                watch.ledger = range_ledger.RangeLedger(out, to)
 
             def stop() -> None:
                 watch.stopping()
@@ -158,7 +163,10 @@ def _run(
 
             with stopping.asks(stop):
                 watch.doing("opening a generation")
-                return job.run(engine), watch
+                try:
+                    return job.run(engine), watch
+                finally:
+                    watch.ended()  # while there is a JVM to write with
 
 
 def _bound(option: str, texts: Sequence[str]) -> Bound:

@@ -38,6 +38,11 @@ class Row:
         """How much of its offsets is done, 0 to 1."""
         return self.offsets_done / self.offsets if self.offsets else 1.0
 
+    @property
+    def percent(self) -> int:
+        """The same, rounded down: 100 is all of them."""
+        return 100 * self.offsets_done // self.offsets if self.offsets else 100
+
 
 @dataclass(frozen=True, slots=True)
 class _Count:
@@ -57,32 +62,25 @@ class Progress:
         self._samples: tuple[tuple[float, Mapping[str, _Count]], ...] = ()
         self._counted: Mapping[str, tuple[int, int]] = {}  # by topic: records and bytes of the ranges that answered
         self._moved_s = clock_s()
-        self.generation = self.round = self.rounds = self.ranges = 0
+        self.generation = self.ranges = 0
         self.stopping = False
         self.positions_unknown = ""
 
     def planned(
         self, generation: int, ranges: Sequence[Range], progress: Mapping[Partition, PartitionProgress]
     ) -> None:
-        """A generation was planned. Like the next three, a method of `replicator.engine.Observer`."""
+        """A generation was planned. Like the next two, a method of `replicator.jobs.engine.Observer`."""
         self.generation, self.ranges = generation, len(ranges)
-        self.rounds = ranges[-1].round + 1 if ranges else 0
         self._samples, self._moved_s = (), self._clock_s()
         self._note(progress)
-
-    def round_began(self, number: int) -> None:
-        self.round, self._moved_s = number, self._clock_s()
 
     def moved(self, progress: Mapping[Partition, PartitionProgress]) -> None:
         self.positions_unknown = ""
         self._note(progress)
 
-    def answered(self, done: Sequence[RangeDone]) -> None:
-        counted = dict(self._counted)
-        for answer in done:
-            records, size = counted.get(answer.at.topic, (0, 0))
-            counted[answer.at.topic] = (records + answer.records, size + answer.bytes)
-        self._counted = counted
+    def answered(self, done: RangeDone) -> None:
+        records, size = self._counted.get(done.at.topic, (0, 0))
+        self._counted = {**self._counted, done.at.topic: (records + done.records, size + done.bytes)}
 
     def stalled_s(self) -> float | None:
         """Seconds since the last commit, once they are many."""
@@ -116,7 +114,7 @@ class Progress:
 
     def _row(self, name: str, topic: str | None) -> Row:
         mine = [found for at, found in self._progress_of.items() if topic in (None, at.topic)]
-        offsets = sum(found.end - found.start for found in mine)
+        offsets = sum(max(0, found.end - found.start) for found in mine)  # a position may stand past the end
         offsets_done = sum(_position(found) - found.start for found in mine)
         records = sum(found.records for found in mine)
         counted = [count for of, count in self._counted.items() if topic in (None, of)]

@@ -29,7 +29,7 @@ def show(console: Console, flow: Flow, summary: BackfillSummary, watch: Watch, o
     for at, found in sorted(summary.partitions.items()):
         if found.incident is not None:
             console.print(f"incident of {at}: {found.incident}", markup=False, soft_wrap=True)
-    if out is not None and not watch.ledger_error and watch.progress.ranges:
+    if watch.ledger_rows:
         console.print(f"ranges: {out}", markup=False, soft_wrap=True)
     console.print(_said(summary), soft_wrap=True)
 
@@ -42,6 +42,8 @@ def _state(found: BackfilledPartition) -> str:
 
 def _said(summary: BackfillSummary) -> str:
     records = sum(found.records for found in summary.partitions.values())
+    if summary.generation is None:
+        return "[green]nothing to copy[/]: every partition stands at its end; nothing was changed"
     rate = f", {records / summary.seconds:,.0f} a second" if records and summary.seconds >= 1 else ""
     copied = f"{records:,} records in {time_text(summary.seconds)}{rate} (generation {summary.generation})"
     if all(found.done for found in summary.partitions.values()):
@@ -77,7 +79,7 @@ def as_json(flow: Flow, summary: BackfillSummary, watch: Watch, out: object) -> 
         "stopped": summary.stopped,
         "seconds": round(summary.seconds, 3),
         "records": sum(found.records for found in summary.partitions.values()),
-        "ledger": None if out is None or watch.ledger_error or not watch.progress.ranges else str(out),
+        "ledger": str(out) if watch.ledger_rows else None,
         "partitions": rows,
     }
 

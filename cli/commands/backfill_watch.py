@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -66,11 +66,6 @@ class Watch:
         """What happens before there is anything to watch."""
         self._doing = what
 
-    def found(self, ranges: Sequence[Range]) -> None:
-        """What there is to copy as it looks before anything is changed."""
-        if not ranges:
-            self._say("there is nothing to copy")
-
     def stopping(self) -> None:
         """A clean stop was asked for."""
         self.progress.stopping = True
@@ -84,11 +79,8 @@ class Watch:
         total = self.progress.total()
         self._say(
             f"generation {generation}: {total.offsets:,} offsets of {total.partitions} partitions, "
-            f"in {len(ranges):,} ranges and {self.progress.rounds:,} rounds"
+            f"in {len(ranges):,} ranges"
         )
-
-    def round_began(self, number: int, tasks: int) -> None:
-        self.progress.round_began(number)
 
     def moved(self, progress: Mapping[Partition, PartitionProgress]) -> None:
         self.progress.moved(progress)
@@ -98,15 +90,27 @@ class Watch:
         self.progress.positions_unknown = reason
         self._say_progress()
 
-    def round_ended(self, number: int, ranges: Sequence[Range], done: Sequence[RangeDone]) -> None:
+    def answered(self, cut: Range, done: RangeDone) -> None:
         self.progress.answered(done)
+        self._write(lambda ledger: ledger.append(cut, done))
+
+    def ended(self) -> None:
+        """Nothing more will be answered."""
+        self._write(lambda ledger: ledger.flush())
+
+    @property
+    def ledger_rows(self) -> int:
+        """Rows of the list of ranges, if it is complete; else 0."""
+        return 0 if self.ledger is None or self.ledger_error else self.ledger.written
+
+    def _write(self, write: Callable[[RangeLedger], None]) -> None:
         if self.ledger is None or self.ledger_error:
             return
         try:
-            self.ledger.append(number, ranges, done)
+            write(self.ledger)
         except ReplicatorError as error:  # copying doesn't depend on the list of ranges
             self.ledger_error = str(error)
-            self._say(f"warning: {error}; it is not written any further")
+            self._say(f"warning: {error}; it has {self.ledger.written:,} ranges and gets no more")
 
     def _say(self, text: str) -> None:
         self._said_s = time.monotonic()
@@ -125,7 +129,7 @@ class Watch:
         head = f"{flow.name}: {flow.source.name} → {flow.target.name}"
         if not progress.generation:
             return Group(Text(f"{head}: {self._doing}"))
-        head += f", generation {progress.generation}, round {progress.round + 1:,} of {max(1, progress.rounds):,}"
+        head += f", generation {progress.generation}"
         notes_drawn = [Text(note, style="yellow") for note in notes(progress)]
         return Group(Text(head), _table(progress), *notes_drawn)
 
@@ -146,7 +150,7 @@ def line_of(progress: Progress) -> str:
     row = progress.total()
     offsets, records, size, rate, left = _cells(row)
     return (
-        f"round {progress.round + 1:,} of {progress.rounds:,}, {offsets} of {row.offsets:,} offsets, "
+        f"{row.percent}%, {offsets} offsets, {row.done} of {row.partitions} partitions done, "
         f"{records} records, {size}, {rate} records/s, {left} left"
     )
 
@@ -155,8 +159,8 @@ def _table(progress: Progress) -> Table:
     table = Table(box=SIMPLE_HEAD)
     table.add_column("topic", overflow="fold")
     table.add_column("partitions done", justify="right")
-    table.add_column("offsets", width=20)
-    for heading in ("", "records", "bytes", "records/s", "time left"):
+    table.add_column("", width=20)
+    for heading in ("offsets", "records", "bytes", "records/s", "time left"):
         table.add_column(heading, justify="right", no_wrap=True)
     topics = progress.topics()
     shown = sorted(topics, key=lambda row: (row.done == row.partitions, not row.records_rate, row.name))[:TOPICS_SHOWN]
@@ -173,7 +177,7 @@ def _cells(row: Row) -> tuple[str, str, str, str, str]:
     rate = "-" if row.records_rate is None else f"{row.records_rate:,.0f}"
     size = "-" if row.bytes is None else f"{'' if row.exact else '~'}{size_text(row.bytes)}"
     left = "-" if row.left_s is None else time_text(row.left_s)
-    return f"{row.fraction:.0%}", f"{row.records:,}", size, rate, left
+    return f"{row.offsets_done:,} of {row.offsets:,}", f"{row.records:,}", size, rate, left
 
 
 def size_text(size: float) -> str:

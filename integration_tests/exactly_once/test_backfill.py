@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,11 +16,13 @@ from integration_tests.harness import clients
 from integration_tests.harness.copying import Copying
 from integration_tests.harness.jobs import Threads, backfill
 from replicator.jobs.backfill import Bound
-from replicator.jobs.range_copy import copy_range
+from replicator.jobs.range_copy import RangeDone, RangeTask, copy_range
+from replicator.jobs.range_job import RangeJob
 from replicator.model.errors import ConfigError, Incident, TakenOver
 from replicator.model.partition import Partition
 
-RANGE = 300  # offsets: some thousand records make several rounds
+RANGE = 300  # offsets: some thousand records make several ranges of each partition
+NOTICED_S_MAX = 20.0  # a check every 5 s, and questions to the target
 
 
 @pytest.fixture
@@ -30,7 +33,7 @@ def engine() -> Iterator[Threads]:
     made.close()
 
 
-def test_history_is_copied_in_rounds_and_a_live_worker_goes_on_behind_it(copying: Copying, engine: Threads) -> None:
+def test_history_is_copied_in_ranges_and_a_live_worker_goes_on_behind_it(copying: Copying, engine: Threads) -> None:
     copying.load.mixed(3_000)
     job, seen = backfill(copying, offsets_max=RANGE)
     planned = job.check()
@@ -38,7 +41,9 @@ def test_history_is_copied_in_rounds_and_a_live_worker_goes_on_behind_it(copying
     copying.load.mixed(500)  # behind the ends that the check has fixed
     summary = job.run(engine)
     assert seen.ranges == planned
-    assert len(engine.rounds) == 1 + max(cut.round for cut in planned) > 3
+    copied = [task for task in engine.tasks if task.start < task.end]
+    assert len(engine.tasks) - len(copied) == copying.partitions, "a claim for each"
+    assert copying.partitions < len(copied) < len(planned), "ranges that nobody waits for are joined"
     assert all(outcome.done and outcome.incident is None for outcome in summary.partitions.values())
     ends = {cut.at.partition: cut.end for cut in planned}
     assert copying.wait_stable() == [ends[number] for number in range(copying.partitions)]
@@ -105,28 +110,27 @@ def test_a_backfill_that_died_is_begun_again_and_a_daemon_waits_for_it(copying: 
 def test_two_attempts_at_a_range_meet(copying: Copying) -> None:
     """Speculation: the second fences the first in its transaction; the first waits, and both find the range done."""
     copying.load.mixed(2_000)
-    stuck, on = threading.Event(), threading.Event()
-
-    def failpoint(step: str) -> None:
-        if step == "before_end_txn" and not stuck.is_set():
-            stuck.set()
-            assert on.wait(60)
+    met: list[tuple[RangeDone, RangeDone]] = []
 
     class Speculating(Threads):
-        slots = 6
+        slots = 3
 
-        def run(self, tasks):  # type: ignore[no-untyped-def]
-            if all(task.start == task.end for task in tasks):
-                return super().run(tasks)  # claims
-            slow = [self._pool.submit(copy_range, task, failpoint) for task in tasks]
-            assert stuck.wait(60)
-            with ThreadPoolExecutor(len(tasks)) as others:
-                fast = list(others.map(copy_range, tasks))
-            on.set()
-            both = [future.result(90) for future in slow], fast
-            for first, second in zip(*both, strict=True):
-                assert (first.error, second.error) == (None, None)
-                assert first.position == second.position
+        def copy(self, task: RangeTask) -> RangeDone:
+            stuck, on = threading.Event(), threading.Event()
+
+            def failpoint(step: str) -> None:
+                if step == "before_end_txn" and not stuck.is_set():
+                    stuck.set()
+                    assert on.wait(60)
+
+            if task.start == task.end:
+                return super().copy(task)  # a claim
+            with ThreadPoolExecutor(1) as other:
+                slow = other.submit(copy_range, task, failpoint)
+                assert stuck.wait(60)
+                fast = copy_range(task)
+                on.set()
+                met.append((slow.result(90), fast))
             return fast
 
     engine = Speculating()
@@ -134,6 +138,10 @@ def test_two_attempts_at_a_range_meet(copying: Copying) -> None:
     job.check()
     job.run(engine)
     engine.close()
+    assert len(met) == copying.partitions
+    for first, second in met:
+        assert (first.error, second.error) == (None, None)
+        assert first.position == second.position
     copying.finish(copying.running())
 
 
@@ -217,22 +225,25 @@ def test_a_stop_leaves_every_partition_claimed_where_it_would_have_begun(make_co
     assert all(verdict.exact for verdict in verdicts.values()), verdicts
 
 
-def test_a_topic_that_is_made_anew_between_rounds_is_found_at_once(copying: Copying, engine: Threads) -> None:
+def test_a_topic_that_is_made_anew_between_ranges_is_found_at_once(copying: Copying) -> None:
     copying.load.plain(2_000)
     job, _ = backfill(copying, offsets_max=RANGE)
     job.check()
-    run = engine.run
 
-    def recreated(tasks):  # type: ignore[no-untyped-def]
-        done = run(tasks)
-        if len(engine.rounds) == 2:
-            clients.delete_topic(copying.source, copying.topic)
-            clients.create_topic(copying.source, copying.topic, copying.partitions)
-            copying.load.plain(2_500)
-        return done
+    class Recreated(Threads):
+        slots = 1  # nothing else runs meanwhile
 
-    engine.run = recreated  # type: ignore[method-assign]
+        def copy(self, task: RangeTask) -> RangeDone:
+            done = super().copy(task)
+            if len(self.tasks) == copying.partitions + 1:
+                clients.delete_topic(copying.source, copying.topic)
+                clients.create_topic(copying.source, copying.topic, copying.partitions)
+                copying.load.plain(2_500)
+            return done
+
+    engine = Recreated()
     summary = job.run(engine)
+    engine.close()
     names = {outcome.incident.name for outcome in summary.partitions.values() if outcome.incident is not None}
     assert names == {"source_topic_recreated"}
 
@@ -260,7 +271,7 @@ def test_a_topic_that_the_flow_ignores_is_left_alone(make_copying: MakeCopying) 
 
 
 def test_positions_of_partitions_that_are_done_are_kept(make_copying: MakeCopying) -> None:
-    """One partition is copied slowly; the others' positions are committed again meanwhile, a round apart."""
+    """One partition is copied slowly; the others' positions are committed again meanwhile."""
     copying = make_copying(limits={"recommit_interval_ms": 1_000})
     copying.load.plain(300)
     whole, _ = backfill(copying)
@@ -276,9 +287,61 @@ def test_positions_of_partitions_that_are_done_are_kept(make_copying: MakeCopyin
     )
     slow.check()
     slow.run(engine)
-    kept = [task.at.partition for tasks in engine.rounds[1:] for task in tasks if task.at.partition]
-    assert {1, 2} <= set(kept), "no task for the partitions that are done"
+    kept = {task.at.partition for task in engine.tasks if not task.copies}
+    assert {1, 2} <= kept, "no task for the partitions that are done"
     engine.close()
+    copying.finish(copying.running())
+
+
+def test_a_task_that_waits_notices_soon_that_another_generation_is_open(copying: Copying) -> None:
+    """It sends nothing to the target for minutes, so nobody tells it that it was fenced."""
+    copying.load.plain(300)
+    sent = threading.Event()
+    engine = Threads(lambda step: sent.set() if step == "after_end_txn" else None)
+    job, _ = backfill(copying, rate_max=0.02)
+    job.check()
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(job.run, engine)
+        assert sent.wait(60)
+        worker = copying.run("", "--take-over")
+        began_s = time.monotonic()
+        with pytest.raises(TakenOver):
+            running.result(60)
+        engine.close()
+    assert time.monotonic() - began_s < NOTICED_S_MAX
+    copying.finish(worker)
+
+
+def test_with_nothing_to_copy_no_generation_is_opened_but_one_left_open_is_handed_over(
+    copying: Copying, engine: Threads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copying.load.plain(300)
+    job, _ = backfill(copying)
+    job.check()
+    job.run(engine)
+    again, _ = backfill(copying)
+    assert again.check() == []
+    summary = again.finish()
+    assert summary.generation is None
+    assert all(outcome.done and not outcome.records for outcome in summary.partitions.values())
+    before = copying.run()
+    before.wait_event("lane_started")
+    assert before.seen("generation_opened") == [], "the daemon's generation is still the one that was handed over"
+    assert before.stop() == 0
+
+    copying.load.plain(100)
+    dying, _ = backfill(copying)
+    dying.check()
+    with monkeypatch.context() as patch:
+        patch.setattr(RangeJob, "hand_over", lambda job: None)  # it dies when everything is copied
+        dying.run(engine)
+    copied = len(engine.tasks)
+    refused = copying.run()
+    assert refused.wait_exit() == 5, refused.tail()
+    last, _ = backfill(copying)
+    assert last.check() == []
+    assert last.finish().generation is not None
+    assert len(engine.tasks) == copied
     copying.finish(copying.running())
 
 

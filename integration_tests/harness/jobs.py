@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import structlog
 
@@ -19,31 +19,56 @@ from replicator.model.partition import Partition
 
 
 class Threads:
-    """Runs tasks as Spark would, in threads. After `cancel` a round is given up, and its tasks run on by themselves."""
+    """Runs tasks as Spark would, in threads. After `cancel` or `give_up` their futures end, and they run on."""
 
     slots = 2
 
     def __init__(self, failpoint: Failpoint = nothing) -> None:
-        self._failpoint, self._cancelled = failpoint, threading.Event()
+        self._failpoint, self._cancelled = failpoint, False
         self._pool = ThreadPoolExecutor(self.slots)
-        self.rounds: list[list[RangeTask]] = []
+        self._open: set[Future[RangeDone]] = set()
+        self._lock = threading.Lock()
+        self.tasks: list[RangeTask] = []
 
-    def run(self, tasks: Sequence[RangeTask]) -> list[RangeDone]:
+    def submit(self, task: RangeTask) -> Future[RangeDone]:
         """See the protocol."""
-        self.rounds.append(list(tasks))
-        futures = [self._pool.submit(copy_range, task, self._failpoint) for task in tasks]
-        over = threading.Semaphore(0)
-        for future in futures:
-            future.add_done_callback(lambda _: over.release())
-        for _ in futures:
-            while not over.acquire(timeout=0.1):
-                if self._cancelled.is_set():
-                    raise Cancelled
-        return [future.result() for future in futures]
+        answer: Future[RangeDone] = Future()
+        self.tasks.append(task)
+        with self._lock:
+            if self._cancelled:
+                answer.set_exception(Cancelled())
+                return answer
+            self._open.add(answer)
+        self._pool.submit(self.copy, task).add_done_callback(lambda copied: self._answer(answer, copied))
+        return answer
+
+    def copy(self, task: RangeTask) -> RangeDone:
+        """What runs in a slot."""
+        return copy_range(task, self._failpoint)
+
+    def _answer(self, answer: Future[RangeDone], copied: Future[RangeDone]) -> None:
+        with self._lock:
+            if answer not in self._open:
+                return
+            self._open.discard(answer)
+        error = copied.exception()
+        if error is None:
+            answer.set_result(copied.result())
+        else:
+            answer.set_exception(error)
+
+    def give_up(self) -> None:
+        """See the protocol."""
+        with self._lock:
+            given_up, self._open = self._open, set()
+        for answer in given_up:
+            answer.set_exception(Cancelled())
 
     def cancel(self) -> None:
         """See the protocol."""
-        self._cancelled.set()
+        with self._lock:
+            self._cancelled = True
+        self.give_up()
 
     def close(self) -> None:
         """Wait for tasks that were given up, too."""
@@ -64,9 +89,6 @@ class Remembering:
         """See the protocol."""
         self.ranges = list(ranges)
 
-    def round_began(self, number: int, tasks: int) -> None:
-        """See the protocol."""
-
     def moved(self, progress: Mapping[Partition, PartitionProgress]) -> None:
         """See the protocol."""
         self.progress = dict(progress)
@@ -74,9 +96,9 @@ class Remembering:
     def positions_unknown(self, reason: str) -> None:
         """See the protocol."""
 
-    def round_ended(self, number: int, ranges: Sequence[Range], done: Sequence[RangeDone]) -> None:
+    def answered(self, cut: Range, done: RangeDone) -> None:
         """See the protocol."""
-        self.done += done
+        self.done.append(done)
 
 
 def backfill(copying: Copying, **request: object) -> tuple[Backfill, Remembering]:

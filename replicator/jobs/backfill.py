@@ -3,9 +3,11 @@
     1 check   what can be known before anything is changed: topics, ends, positions, who holds them
     2 open    a generation of its own: fences whatever ran the flow before
     3 plan    ranges from the positions, read stable under that generation, to the ends that were read in 1
-    4 rounds  one range of each partition at a time, on an engine
+    4 copy    one range of each partition at a time, in the slots of an engine
     5 hand over: the daemon's next generation fences what may still run, so that a live worker goes on without gap or
               overlap
+
+Where 1 finds nothing to copy, neither a generation nor an engine is needed: `finish` instead of `run`.
 
 Invariant: the position on the target decides what is copied, and nothing that is kept here: a backfill that was killed
 anywhere is simply begun again.
@@ -28,8 +30,9 @@ from replicator.jobs.clients import JobClients
 from replicator.jobs.engine import Engine, Observer
 from replicator.jobs.job_generation import check_free
 from replicator.jobs.partition_state import PartitionOffsets
+from replicator.jobs.progress import progress_of
+from replicator.jobs.range_job import RangeJob
 from replicator.jobs.ranges import Given, Plan, Range
-from replicator.jobs.rounds import Rounds
 from replicator.kafka.admin import TopicInfo
 from replicator.model.errors import ConfigError, Incident, NotAllowed, ReplicatorError, TakenOver, TopicMissing
 from replicator.model.names import process_name
@@ -85,9 +88,10 @@ class BackfilledPartition:
 
 @dataclass(frozen=True, slots=True)
 class BackfillSummary:
-    """The whole job. `generation` is its own; `stopped`: it was asked to stop before it was done."""
+    """The whole job. `generation` is its own, None if there was nothing to copy and so none was opened; `stopped`: it
+    was asked to stop before it was done."""
 
-    generation: int
+    generation: int | None
     seconds: float
     stopped: bool
     partitions: Mapping[Partition, BackfilledPartition]
@@ -109,13 +113,16 @@ class Backfill:
         self._owner = process_name()
         self._asked = threading.Event()
         self._bounds: dict[Partition, tuple[int, int]] = {}
+        self._found: Mapping[Partition, PartitionOffsets] = {}  # by the check
+        self._left_open = False  # a job that died has the flow
 
     def stop(self) -> None:
-        """Ask for a clean stop: the round is cancelled, and the flow handed over."""
+        """Ask for a clean stop: tasks are cancelled, and the flow handed over."""
         self._asked.set()
 
     def check(self) -> list[Range]:
-        """Steps 1 and, provisionally, 3: the ranges as they would be now. Fixes the ends. Changes nothing.
+        """Steps 1 and, provisionally, 3: the ranges as they would be now, none if there is nothing to copy. Fixes the
+        ends. Changes nothing.
 
         Raises ConfigError, Incident, TakenOver (somebody holds the flow), Unreachable, NotAllowed, Retriable.
         """
@@ -129,10 +136,33 @@ class Backfill:
             if control.open is not None:
                 self._may_replace(control.open, offsets)
             plan = self._first_plan(offsets, partition_state.claimed_offsets(claims), control, clients.source)
-        if plan.lost and not plan.ranges:
-            raise next(iter(plan.lost.values()))
-        self._bounds = plan.bounds
+        newest = control.generations.get(control.newest)
+        self._left_open = newest is not None and newest.kind.bounded
+        self._bounds, self._found = plan.bounds, offsets
+        # Claims alone are no work: whoever runs the flow begins there by itself, unless the user said where.
+        given = self._request.first.timestamp_ms is not None or bool(self._request.first.offsets)
+        if all(cut.empty for cut in plan.ranges) and not (given and plan.ranges):
+            for lost in plan.lost.values():
+                raise lost
+            return []
         return plan.ranges
+
+    def finish(self) -> BackfillSummary:
+        """Instead of `run`, after a check that found nothing to copy. Opens no generation, unless a job that died has
+        left its own open: then the flow is handed over. Raises as `check`."""
+        began_s, number = time.monotonic(), None
+        if self._left_open:
+            with JobClients(self._flow) as clients:
+                job, listing = self._job(clients)
+                job.open(Kind.BACKFILL, listing, lambda found: self._may_replace_now(found, clients, listing))
+                job.hand_over()
+                number = job.generation.number
+        outcomes = {
+            at: BackfilledPartition(start, end, max(start, found.position or 0), 0, begun=found.position is not None)
+            for at, (start, end) in self._bounds.items()
+            for found in [self._found[at]]
+        }
+        return BackfillSummary(number, time.monotonic() - began_s, self._asked.is_set(), outcomes)
 
     def run(self, engine: Engine) -> BackfillSummary:
         """Steps 2 to 5, to the ends that `check` has fixed. Call from the thread that may be asked to stop.
@@ -141,31 +171,33 @@ class Backfill:
         """
         began_s = time.monotonic()
         with JobClients(self._flow) as clients:
-            setup = self._setup(clients)
-            listing = setup.begin()
-            rounds = Rounds(self._flow, setup, clients, self._observer, self._log, self._asked)
+            job, listing = self._job(clients)
             try:
-                rounds.open(Kind.BACKFILL, listing, lambda found: self._may_replace_now(found, clients, listing))
-                before = self._asked_for(rounds)
+                job.open(Kind.BACKFILL, listing, lambda found: self._may_replace_now(found, clients, listing))
+                before = self._asked_for(job)
                 plan = self._plan_again(before)
-                rounds.run(engine, plan, before, self._request.rate_max)
-                after = rounds.read_again(before, stable=True)
+                job.run(engine, plan, before, self._request.rate_max)
+                after = job.read_again(before, stable=True)
+                self._observer.moved(progress_of(plan, before, after))
             except TakenOver:
                 raise
             except BaseException:
-                rounds.hand_over_after_error()
+                job.hand_over_after_error()
                 raise
-            rounds.hand_over()
+            job.hand_over()
         outcomes = {
-            at: _outcome(plan, at, found, after[at], plan.lost.get(at) or rounds.incidents.get(at))
+            at: _outcome(plan, at, found, after[at], plan.lost.get(at) or job.incidents.get(at))
             for at, found in before.items()
         }
         outcomes |= {
-            at: _not_begun(at, bounds, rounds.incidents.get(at))
-            for at, bounds in self._bounds.items()
-            if at not in before
+            at: _not_begun(at, bounds, job.incidents.get(at)) for at, bounds in self._bounds.items() if at not in before
         }
-        return BackfillSummary(rounds.generation.number, time.monotonic() - began_s, self._asked.is_set(), outcomes)
+        return BackfillSummary(job.generation.number, time.monotonic() - began_s, self._asked.is_set(), outcomes)
+
+    def _job(self, clients: JobClients) -> tuple[RangeJob, Listing]:
+        setup = self._setup(clients)
+        listing = setup.begin()
+        return RangeJob(self._flow, setup, clients, self._observer, self._log, self._asked), listing
 
     def _setup(self, clients: JobClients) -> Setup:
         return Setup(self._flow, self._config, clients.plane, self._owner, self._log, self._asked)
@@ -187,12 +219,12 @@ class Backfill:
         targets = partition_state.existing_targets(self._flow, infos, clients.plane.list_target(infos))
         return partition_state.read_offsets(self._flow, clients.source, targets, stable=False).all()
 
-    def _asked_for(self, rounds: Rounds) -> dict[Partition, PartitionOffsets]:
+    def _asked_for(self, job: RangeJob) -> dict[Partition, PartitionOffsets]:
         """What both clusters say, under the job's generation, of the partitions that are to be copied. Raises
         NotAllowed, Unreachable, Retriable."""
-        for at in rounds.waiting & self._bounds.keys():
-            raise NotAllowed(f"{at} can't be copied: {rounds.routes[at].waiting}", [at])
-        read = rounds.read_offsets(stable=True)
+        for at in job.waiting & self._bounds.keys():
+            raise NotAllowed(f"{at} can't be copied: {job.routes[at].waiting}", [at])
+        read = job.read_offsets(stable=True)
         for at, error in read.errors.items():
             if at in self._bounds and not isinstance(error, TopicMissing):
                 raise error
@@ -246,7 +278,7 @@ class Backfill:
         return begin if given else max(begin, found.log_start)
 
     def _offsets_max(self, partitions: int) -> int:
-        """A round must not take longer than positions may go without being committed again."""
+        """A range must not take longer than positions may go without being committed again."""
         rate_max, interval_s = self._request.rate_max, self._flow.limits.recommit_interval_ms / 1000
         most = self._request.offsets_max
         return most if rate_max is None else max(1, min(most, int(rate_max * interval_s / max(1, partitions))))

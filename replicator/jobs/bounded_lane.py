@@ -1,7 +1,8 @@
 """Runs one lane for one partition to its end, in the caller's time. Used by `jobs.range_copy` and `jobs.repair`.
 
 The lane runs in a thread of its own (`lane.driver`) and tries again what may pass, without an end. A job has one: when
-nothing was committed for `patience_s`, `run` raises Retriable.
+nothing was committed for `patience_s`, `run` raises Retriable. Whatever that thread waits for, `run` returns soon after
+another generation was opened: while nothing is committed it asks, see `check_open`.
 """
 
 from __future__ import annotations
@@ -32,14 +33,24 @@ def patience_s(limits: Limits) -> float:
 class BoundedLane:
     """One lane with an end. `stop` may be called from any thread or signal handler."""
 
-    def __init__(self, plan: LanePlan, policy: Policy, services: Services, at: Partition, patience_s: float) -> None:
-        """`at` is the source partition that the lane is there for; others are only kept alive."""
+    def __init__(
+        self,
+        plan: LanePlan,
+        policy: Policy,
+        services: Services,
+        at: Partition,
+        patience_s: float,
+        check_open: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`at` is the source partition that the lane is there for; others are only kept alive. `check_open` is called
+        every few seconds in which nothing is committed, and raises TakenOver when the lane's generation has ended."""
         self._plan, self._at, self._patience_s = plan, at, patience_s
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._log = services.log
         self._on_commit: Callable[[int, int], None] = services.on_commit
         self._driver = LaneDriver(plan, policy, replace(services, on_commit=self._committed), self._events)
-        self._moved_s = time.monotonic()
+        self._check_open = check_open
+        self._moved_s = self._checked_s = time.monotonic()
 
     @property
     def position(self) -> int:
@@ -58,7 +69,7 @@ class BoundedLane:
         Raises what ended the lane, the incident that stopped its partition, and Retriable when nothing was committed
         for too long.
         """
-        self._moved_s = time.monotonic()
+        self._moved_s = self._checked_s = time.monotonic()
         self._driver.start()
         try:
             ended = self._ended(until_s)
@@ -79,17 +90,26 @@ class BoundedLane:
             if until_s is not None and now_s >= until_s:
                 self._driver.stop()
                 until_s = None
-            wait_s = PROGRESS_CHECKED_S if until_s is None else min(PROGRESS_CHECKED_S, until_s - now_s)
+            if now_s >= self._checked_s + PROGRESS_CHECKED_S:
+                self._check_progress()
+            wait_s = max(0.0, self._checked_s + PROGRESS_CHECKED_S - now_s)
             try:
-                event = self._events.get(timeout=wait_s)
+                event = self._events.get(timeout=wait_s if until_s is None else min(wait_s, until_s - now_s))
             except queue.Empty:
-                if time.monotonic() - self._moved_s > self._patience_s:
-                    raise Retriable(f"{self._at}: no commit for {self._patience_s:.0f} s") from None
                 continue
             if isinstance(event, LaneEnded):
                 return event
             if event is None or (isinstance(event, LaneStates) and self._stopped()):
                 self._driver.stop()
+
+    def _check_progress(self) -> None:
+        """Raises Retriable after too long without a commit, and what `check_open` does."""
+        idle_s = time.monotonic() - self._moved_s
+        if idle_s > self._patience_s:
+            raise Retriable(f"{self._at}: no commit for {self._patience_s:.0f} s")
+        if idle_s >= PROGRESS_CHECKED_S:
+            self._check_open()
+        self._checked_s = time.monotonic()
 
     def _stopped(self) -> bool:
         return isinstance(self._driver.states.get(self._at), Stopped)

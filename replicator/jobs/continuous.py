@@ -1,4 +1,4 @@
-"""A flow that runs on an engine instead of the daemon's threads: the rounds of a backfill, repeated until stopped.
+"""A flow that runs on an engine instead of the daemon's threads: what a backfill does, in rounds until it is stopped.
 
 Each round copies what is there, to the read_committed ends at its beginning. What is new takes up to a round
 longer than with the daemon; what can be lost or doubled is the same: nothing.
@@ -22,15 +22,16 @@ from replicator.jobs.clients import JobClients
 from replicator.jobs.engine import Engine, EngineGone, PartitionProgress
 from replicator.jobs.partition_state import PartitionOffsets
 from replicator.jobs.range_copy import RangeDone
+from replicator.jobs.range_job import RangeJob
 from replicator.jobs.ranges import Plan, Range
-from replicator.jobs.rounds import Rounds
 from replicator.model.errors import Incident, NotAllowed, Retriable, TakenOver, UnknownOutcome, Unreachable
 from replicator.model.names import process_name
 from replicator.model.partition import Partition
 from replicator.state.generation import Generation, Kind
 
-OFFSETS_MAX = 1_000_000  # of one range: bounds how long a stop, or a new partition, waits for a round
+OFFSETS_MAX = 1_000_000  # of one range
 PAUSE_S, PAUSE_S_MAX = 0.1, 5.0
+LINE_S = 10.0  # between two lines about what a long round has committed
 
 
 class Continuous:
@@ -46,7 +47,7 @@ class Continuous:
         self._notes = FlowNotes(self._log)
 
     def stop(self) -> None:
-        """Ask for a clean stop: the round is cancelled, and the flow handed over to the daemon's next generation."""
+        """Ask for a clean stop: its tasks are cancelled, and the flow handed over to the daemon's next generation."""
         self._asked.set()
 
     def run(self, engine: Engine) -> int:
@@ -55,24 +56,26 @@ class Continuous:
             setup = Setup(self._flow, self._config, clients.plane, process_name(), self._log, self._asked)
             listing = setup.begin()
             self._notes.note_listing(listing)
-            rounds = Rounds(self._flow, setup, clients, LogObserver(self._log), self._log, self._asked, waits=True)
+            observer = LogObserver(self._log)
+            job = RangeJob(self._flow, setup, clients, observer, self._log, self._asked, waits=True)
+            rounds = Rounds(self._flow, setup, clients, job, observer, self._notes, self._log, self._asked)
             try:
-                rounds.open(Kind.ROUNDS, listing, self._may_replace)
-                _Repeated(self._flow, setup, clients, rounds, self._notes, self._log, self._asked).run(engine, listing)
+                job.open(Kind.ROUNDS, listing, self._may_replace)
+                rounds.run(engine, listing)
             except TakenOver:
                 raise
             except BaseException:
-                rounds.hand_over_after_error()
+                job.hand_over_after_error()
                 raise
-            rounds.hand_over()
-        return Incident.exit_code if rounds.incidents or self._notes.incidents else 0
+            job.hand_over()
+        return Incident.exit_code if job.incidents or self._notes.incidents else 0
 
     def _may_replace(self, found: Generation) -> None:
         if found.kind.bounded and not self._take_over:
             raise TakenOver(occupied(self._flow, found))
 
 
-class _Repeated:
+class Rounds:
     """The rounds of an open generation, one after the other, and from time to time the topics listed again."""
 
     def __init__(
@@ -80,13 +83,14 @@ class _Repeated:
         flow: Flow,
         setup: Setup,
         clients: JobClients,
-        rounds: Rounds,
+        job: RangeJob,
+        observer: LogObserver,
         notes: FlowNotes,
         log: structlog.stdlib.BoundLogger,
         asked: threading.Event,
     ) -> None:
-        self._flow, self._setup, self._clients, self._rounds = flow, setup, clients, rounds
-        self._notes, self._log, self._asked = notes, log, asked
+        self._flow, self._setup, self._clients, self._job = flow, setup, clients, job
+        self._observer, self._notes, self._log, self._asked = observer, notes, log, asked
         self._listing = Listing({})
         self._stale = False  # another generation is needed, and not open yet: nothing may run with the one before
         self._listed_s = time.monotonic()
@@ -115,7 +119,7 @@ class _Repeated:
                 self._log.warning("round_failed", kind=type(error).__name__, reason=str(error))
                 self._asked.wait(backoff.next_s())
                 continue
-            if idle and self._rounds.incidents and self._rounds.incidents.keys() >= self._rounds.routes.keys():
+            if idle and self._job.incidents and self._job.incidents.keys() >= self._job.routes.keys():
                 return  # incidents stop all partitions: an operator must decide
             if idle:
                 self._asked.wait(self._flow.commit.interval_ms / 1000)
@@ -123,7 +127,7 @@ class _Repeated:
     def _check_generation(self) -> None:
         """A round without tasks can't notice that another generation is open."""
         try:
-            self._rounds.check_open()
+            self._job.check_open()
         except (Unreachable, Retriable, NotAllowed) as error:
             self._log.warning("generation_not_checked", reason=str(error))
 
@@ -133,26 +137,27 @@ class _Repeated:
         self._notes.note_listing(found)
         if self._stale or _shape(found) != _shape(self._listing):
             self._stale = True
-            self._rounds.open(Kind.ROUNDS, found, self._rounds.check_own)
+            self._job.open(Kind.ROUNDS, found, self._job.check_own)
             self._listing, self._stale = found, False
         else:
-            self._rounds.route_again(found)
+            self._job.route_again(found)
         self._listed_s = time.monotonic()
 
     def _round(self, engine: Engine) -> bool:
         """Everything that is there now; whether that was anything."""
-        rounds = self._rounds
-        read = rounds.read_offsets(stable=True)
+        job = self._job
+        read = job.read_offsets(stable=True)
         for at, error in read.errors.items():
             if self._unread.get(at) != str(error):
                 self._log.warning("waiting", topic=at.topic, partition=at.partition, detail=str(error))
         self._unread = {at: str(error) for at, error in read.errors.items()}
-        left_out = rounds.incidents.keys() | rounds.waiting
+        left_out = job.incidents.keys() | job.waiting
         offsets = {at: found for at, found in read.found.items() if at not in left_out}
         plan = self._plan(offsets)
         for at, gone in plan.lost.items():
-            rounds.stop(at, gone)
-        rounds.run(engine, plan, offsets, None)
+            job.stop(at, gone)
+        job.run(engine, plan, offsets, None)
+        self._observer.round_ended()
         return bool(plan.ranges)
 
     def _plan(self, offsets: Mapping[Partition, PartitionOffsets]) -> Plan:
@@ -168,29 +173,42 @@ def _shape(listing: Listing) -> dict[str, tuple[int, str]]:
 
 
 class LogObserver:
-    """Implements `engine.Observer`: writes to the log."""
+    """Implements `engine.Observer`: writes to the log, for each round, and for a long one now and then."""
 
     def __init__(self, log: structlog.stdlib.BoundLogger) -> None:
         self._log = log
+        self._round = 0
+        self._records, self._positions = 0, dict[str, int]()  # not logged yet
+        self._logged_s = time.monotonic()
 
     def planned(
         self, generation: int, ranges: Sequence[Range], progress: Mapping[Partition, PartitionProgress]
     ) -> None:
-        """Plans are not logged: there is one for each round."""
-
-    def round_began(self, number: int, tasks: int) -> None:
-        """One line, for debugging."""
-        self._log.debug("round_began", round=number, tasks=tasks)
+        """One line for debugging: there is a plan for each round."""
+        self._log.debug("round_began", round=self._round, ranges=len(ranges))
 
     def moved(self, progress: Mapping[Partition, PartitionProgress]) -> None:
-        """Positions are logged at a round's end."""
+        """Positions are logged when ranges have ended."""
 
     def positions_unknown(self, reason: str) -> None:
         """A warning."""
         self._log.warning("positions_unknown", reason=reason)
 
-    def round_ended(self, number: int, ranges: Sequence[Range], done: Sequence[RangeDone]) -> None:
-        """One line with all positions, as a lane logs a commit."""
-        positions = {str(answer.at): answer.position for answer in done if answer.position >= 0}
-        records = sum(answer.records for answer in done)
-        self._log.info("committed", round=number, records=records, positions=positions)
+    def answered(self, cut: Range, done: RangeDone) -> None:
+        """Noted for the next line."""
+        self._records += done.records
+        if done.position >= 0:
+            self._positions[str(done.at)] = done.position
+        if time.monotonic() >= self._logged_s + LINE_S:
+            self._log_committed()
+
+    def round_ended(self) -> None:
+        """The next round has another number."""
+        if self._positions:
+            self._log_committed()
+        self._round += 1
+
+    def _log_committed(self) -> None:
+        """One line with the positions, as a lane logs a commit."""
+        self._log.info("committed", round=self._round, records=self._records, positions=self._positions)
+        self._records, self._positions, self._logged_s = 0, {}, time.monotonic()

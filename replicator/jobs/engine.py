@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -13,30 +14,33 @@ from replicator.model.partition import Partition
 
 
 class Engine(Protocol):
-    """Runs the tasks of one round, each once at least, as many at a time as it can."""
+    """Runs tasks, each once at least, side by side in its slots."""
 
     @property
     def slots(self) -> int:
-        """How many tasks run at the same time."""
+        """How many tasks run at the same time. A job submits no more than these."""
 
-    def run(self, tasks: Sequence[RangeTask]) -> list[RangeDone]:
-        """Run all of them; returns when all have ended, one answer for each task, in any order.
+    def submit(self, task: RangeTask) -> Future[RangeDone]:
+        """Run one task in the next slot that is free. Does not wait.
 
-        A task that died with its process is run again, a few times. Raises Unreachable when the round failed, such as
-        by a task that died again and again, EngineGone when there is no engine any more, and Cancelled when `cancel`
-        ended the round: some tasks may then run on for a while, which does no harm.
+        A task that died with its process is run again, a few times. The future raises Unreachable when it died again
+        and again, EngineGone when there is no engine any more, and Cancelled after `cancel`.
         """
 
+    def give_up(self) -> None:
+        """End all tasks that run; later ones may be submitted. Does not wait: their futures do, each with an answer or
+        an error. The tasks themselves may run on for a moment, which does no harm."""
+
     def cancel(self) -> None:
-        """End the round that runs, and every later one, from any thread. Does not wait."""
+        """End all tasks that run, and every later one, from any thread. Does not wait."""
 
 
 class EngineGone(Unreachable):
-    """The engine itself has ended: no round will ever run on it again."""
+    """The engine itself has ended: no task will ever run on it again."""
 
 
 class Cancelled(Exception):
-    """A round was ended before its tasks were."""
+    """A task was ended because somebody asked for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +64,11 @@ class Observer(Protocol):
     ) -> None:
         """The generation is open and the ranges are fixed."""
 
-    def round_began(self, number: int, tasks: int) -> None:
-        """A round with so many tasks begins."""
-
     def moved(self, progress: Mapping[Partition, PartitionProgress]) -> None:
-        """The positions were read again, while a round runs."""
+        """The positions were read again, while tasks run or after the last one."""
 
     def positions_unknown(self, reason: str) -> None:
-        """The positions could not be read; the round goes on."""
+        """The positions could not be read; the tasks go on."""
 
-    def round_ended(self, number: int, ranges: Sequence[Range], done: Sequence[RangeDone]) -> None:
-        """All tasks of a round have ended; `done` has one answer for each of its ranges."""
+    def answered(self, cut: Range, done: RangeDone) -> None:
+        """The task of a range has ended."""

@@ -1,6 +1,6 @@
 """Copies one range of one source partition: a lane with an end, run to it in whatever process this is called.
 
-Used by engines (`replicator.spark.engine`, threads in tests) for the tasks that `jobs.rounds` plans.
+Used by engines (`replicator.spark.engine`, threads in tests) for the tasks that `jobs.range_job` plans.
 
 Attempts at a range may run at the same time (a retry, speculation, an executor that was thought lost): they share a
 transactional id, so the later one fences the earlier. Invariants
@@ -24,6 +24,7 @@ from replicator.failpoints import Failpoint, nothing
 from replicator.flow import wiring
 from replicator.flow.daemon import GC_YOUNG_OBJECTS_MAX
 from replicator.jobs.bounded_lane import BoundedLane, patience_s
+from replicator.jobs.generation_watch import GenerationWatch
 from replicator.jobs.range_policy import RangePolicy
 from replicator.kafka.offset_reader import OffsetReader
 from replicator.kafka.topic_reader import TopicReader
@@ -97,7 +98,7 @@ class _Attempt:
         self._records = self._bytes = 0
         self._position = -1
         self._began_s = time.monotonic()
-        # other positions wait for this round's end to be committed again
+        # other positions may wait for this slot to be committed again
         self._until_s = self._began_s + self._flow.limits.recommit_interval_ms / 1000
 
     def run(self) -> RangeDone:
@@ -114,14 +115,15 @@ class _Attempt:
     def _copied(self) -> bool:
         """Run the lane to the range's end; False when another attempt has taken over, or the time is over."""
         task = self._task
-        lane = BoundedLane(self._plan, task.policy(), self._services, task.at, self._patience_s())
-        try:
-            lane.run(self._until_s)
-        except TakenOver as other:
-            self._log.info("range_taken_over", reason=str(other))
-            return False
-        finally:
-            self._position = max(self._position, lane.position)
+        with closing(GenerationWatch(self._plan, self._log)) as watch:
+            lane = BoundedLane(self._plan, task.policy(), self._services, task.at, self._patience_s(), watch.check)
+            try:
+                lane.run(self._until_s)
+            except TakenOver as other:
+                self._log.info("range_taken_over", reason=str(other))
+                return False
+            finally:
+                self._position = max(self._position, lane.position)
         return not task.copies or self._position >= task.end
 
     def _committed(self, records: int, size: int) -> None:

@@ -1,6 +1,6 @@
 """The policy of a bounded attempt: from the committed position, or a given first offset, to a fixed end.
 
-Used by `jobs.range_copy` for the tasks of a round. A lane without an end is there to commit its positions again, and is
+Used by `jobs.range_copy` for its tasks. A lane without an end is there to commit its positions again, and is
 done as soon as it has.
 """
 

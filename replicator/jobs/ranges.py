@@ -1,12 +1,10 @@
-"""Cuts what a job has to copy into bounded ranges of source offsets, and those into rounds. Pure.
+"""Cuts what a job has to copy into bounded ranges of source offsets. Pure.
 
-Used by backfill and continuous rounds.
+Used by backfill and continuous rounds; `jobs.schedule` says which range is next.
 
 Invariants
 - The ranges of a partition follow one another without gap or overlap, from its position to its fixed end: what a
   range must copy is known before anything runs, and what stands on the target decides how far it is.
-- One range per partition and round: two ranges of a partition never run at the same time, they share a
-  transactional id and would fence one another.
 - Offsets are sparse (markers, aborted records, compaction): a range of n offsets holds at most n records.
 """
 
@@ -22,16 +20,20 @@ from replicator.model.partition import Partition
 
 
 class Range(NamedTuple):
-    """Source offsets [start, end) of one partition, copied in one round by one task."""
+    """Source offsets [start, end) of one partition, copied by one task."""
 
-    round: int
     at: Partition
     start: int
     end: int
 
+    @property
+    def empty(self) -> bool:
+        """Whether it only claims its partition, see `Plan`."""
+        return self.start == self.end
+
 
 class Plan(NamedTuple):
-    """All ranges of a job, sorted by round, then partition; a partition that is done already has none.
+    """All ranges of a job, claims first, then by partition and offset; a partition that is done already has none.
 
     The first range of a partition without a position is empty: it claims the partition, so that whoever runs the flow
     later, and however far this job comes, begins where it would have. Until all are claimed nothing is copied.
@@ -97,10 +99,8 @@ def plan(
     }
     left = {at: bound for at, bound in bounds.items() if at not in lost}
     cuts = [cut for at, (start, end) in left.items() for cut in _cut(at, start, end, offsets_max)]
-    claims = [Range(0, at, start, start) for at, (start, _) in left.items() if offsets[at].position is None]
-    if claims:
-        cuts = [cut._replace(round=cut.round + 1) for cut in cuts]
-    return Plan(sorted(claims + cuts), bounds, lost)
+    claims = [Range(at, start, start) for at, (start, _) in left.items() if offsets[at].position is None]
+    return Plan(claims + cuts, bounds, lost)
 
 
 def _faults(read: PartitionOffsets, first: int | None, end: int) -> Iterator[str]:
@@ -125,5 +125,5 @@ def _gone(at: Partition, start: int, log_start: int) -> Incident:
 
 
 def _cut(at: Partition, start: int, end: int, offsets_max: int) -> Iterator[Range]:
-    for number, low in enumerate(range(start, end, offsets_max)):
-        yield Range(number, at, low, min(low + offsets_max, end))
+    for low in range(start, end, offsets_max):
+        yield Range(at, low, min(low + offsets_max, end))

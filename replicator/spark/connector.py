@@ -38,6 +38,35 @@ def with_connector(conf: Mapping[str, str]) -> dict[str, str]:
     return {**conf, "spark.jars.packages": ",".join([*packages, wanted])}
 
 
+def to_download(conf: Mapping[str, str]) -> str:
+    """What Spark will download before it starts, from where and to where, in one line; nothing if it has it all.
+
+    spark-submit resolves `spark.jars.packages` by Ivy, silently: its output is not shown. The first time that takes
+    long, a minute or more.
+    """
+    given = conf.get("spark.jars.ivy")
+    ivies = [Path(given)] if given else [Path.home() / ".ivy2.5.2", Path.home() / ".ivy2"]  # of Spark 4 and 3
+    packages = [item.strip() for item in conf.get("spark.jars.packages", "").split(",") if item.strip()]
+    missing = [item for item in packages if not any(_there(item, ivy) for ivy in ivies)]
+    if not missing:
+        return ""
+    settings, more = conf.get("spark.jars.ivySettings"), conf.get("spark.jars.repositories")
+    where = f"the repositories of {settings}" if settings else f"Maven Central{f' and {more}' if more else ''}"
+    return (
+        f"Spark (spark-submit) now downloads {', '.join(missing)} with what it depends on from {where} into "
+        f"{ivies[0]}. This takes a minute or more, once. Where it can't be had, name its jars with --conf spark.jars=…"
+    )
+
+
+def _there(package: str, ivy: Path) -> bool:
+    """Whether Ivy, or the local Maven repository that Spark asks first, has a package."""
+    group, _, rest = package.partition(":")
+    artifact, _, version = rest.partition(":")
+    cached = ivy / "cache" / group / artifact / "jars" / f"{artifact}-{version}.jar"
+    local = Path.home() / ".m2" / "repository" / group.replace(".", "/") / artifact / version
+    return cached.exists() or (local / f"{artifact}-{version}.jar").exists()
+
+
 def installed() -> tuple[str, str, Path]:
     """Scala version, Spark version and jars directory of the Spark that will be started.
 

@@ -1,4 +1,7 @@
-"""Runs ranges as Spark tasks: one task for each, its answer collected, its process expendable.
+"""Runs ranges as Spark tasks: a job of one task for each, its answer collected, its process expendable.
+
+One job for all ranges would be a barrier: its last task holds back whatever comes next. Jobs that are submitted by
+different threads share the slots, and a job of one task begins as soon as one is free.
 
 What makes retries, speculation and lost executors harmless is the lane (`jobs.range_copy`), not this module: it only
 sees to it that every range is tried until there is an answer. Nothing of a Kafka client may exist in a process that
@@ -7,6 +10,7 @@ forks: pyspark's daemon imports only pyspark, and all of ours is imported by the
 
 from __future__ import annotations
 
+import gc
 import queue
 import re
 import socket
@@ -14,8 +18,9 @@ import sys
 import threading
 import uuid
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from importlib import metadata
 from types import TracebackType
 from typing import TypeVar
@@ -36,6 +41,7 @@ _ADVICE = (
     f"install the same {_PACKAGE} and Python on every executor, or ship them with spark.archives, and name that Python "
     "with spark.pyspark.python"
 )
+_TASKS_MAX = 4_096  # at the same time: each has a thread here that waits for it
 _UNFIT = ("ModuleNotFoundError", "ImportError", "PYTHON_VERSION_MISMATCH")
 _NO_PYTHON = re.compile(r'Cannot run program "[^"]*"')
 T = TypeVar("T")
@@ -48,11 +54,12 @@ class SparkEngine:
     def __init__(self, spark: SparkSession, log: TaskLog, failpoint_spec: str = "") -> None:
         """`failpoint_spec` is what EOS_FAILPOINTS says; only the first attempt at a task looks at it."""
         self._context, self._log, self._failpoint_spec = spark.sparkContext, log, failpoint_spec
-        self._group = f"eos-replicate-{uuid.uuid4().hex[:12]}"
+        self._group = _new_group()
         self._cancelled, self._slots = False, 1
+        self._submitting = ThreadPoolExecutor(_TASKS_MAX, thread_name_prefix="range")
         # A signal handler interrupts the very thread that waits for Spark, whose connection to the JVM is then taken:
         # so another thread cancels, told by the one kind of queue that a handler may put into.
-        self._requests: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self._requests: queue.SimpleQueue[str] = queue.SimpleQueue()  # groups to cancel; "" ends the thread
         self._canceller = threading.Thread(target=self._cancel_when_asked, name="spark-cancel", daemon=True)
 
     def __enter__(self) -> SparkEngine:
@@ -60,49 +67,66 @@ class SparkEngine:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._requests.put(False)
+        self._submitting.shutdown(wait=False, cancel_futures=True)
+        self._requests.put("")
         self._canceller.join()
 
     @property
     def slots(self) -> int:
-        """How many tasks run at the same time: on a cluster, the cores of the executors that are there now."""
-        with suppress(*FAILURES):  # then `run` will say so
-            self._slots = self._context.defaultParallelism
+        """How many tasks run at the same time: on a cluster, as many as the executors that are there now can take.
+
+        With dynamic allocation one more: Spark asks for executors only while a task waits for one.
+        """
+        with suppress(*FAILURES):  # then a task will say so
+            conf = self._context.getConf()
+            more = conf.get("spark.dynamicAllocation.enabled", "false") == "true"
+            cores = int(conf.get("spark.task.cpus", "1") or 1)
+            self._slots = max(1, self._context.defaultParallelism // cores) + more
         return self._slots
 
     def check(self) -> None:
         """Find out whether tasks can run, before anything depends on them. Waits for the first executors.
 
         Raises ConfigError when the executors lack this package or have another version of it or of Python; otherwise
-        as `run`.
+        what a future of `submit` does.
         """
         ours = _version()
         for host, theirs in self.each(_installed, range(self.slots), "looking at the executors"):
             if theirs != ours:
                 raise ConfigError(f"{_PACKAGE} is {ours} here and {theirs} on executor {host}; {_ADVICE}")
 
-    def run(self, tasks: Sequence[RangeTask]) -> list[RangeDone]:
-        """One answer for each task; see `Engine.run`. Raises Fatal for a bug in a task."""
-        return self.each(partial(run_task, self._log, self._failpoint_spec), tasks, f"{len(tasks)} ranges")
+    def submit(self, task: RangeTask) -> Future[RangeDone]:
+        """Run one task; see `Engine.submit`. The future raises Fatal for a bug in it, too."""
+        run = partial(run_task, self._log, self._failpoint_spec)
+        group = self._group  # of now: it may be given up before the thread begins
+        what = f"{task.at}: {task.start} to {task.end}" if task.copies else f"{task.at}: its position again"
+        return self._submitting.submit(lambda: self._collected(run, [task], what, group)[0])
+
+    def give_up(self) -> None:
+        """End all tasks that run; see `Engine.give_up`."""
+        self._requests.put(self._group)
+        self._group = _new_group()
 
     def cancel(self) -> None:
-        """End the round that runs and all later ones; see `Engine.cancel`."""
+        """End all tasks that run and every later one; see `Engine.cancel`."""
         self._cancelled = True
-        self._requests.put(True)
+        self._requests.put(self._group)
 
     def _cancel_when_asked(self) -> None:
-        while self._requests.get():
+        while group := self._requests.get():
             with suppress(*FAILURES):  # without a JVM there is nothing left to cancel
-                self._context._jsc.sc().cancelJobGroupAndFutureJobs(self._group)
+                self._context._jsc.sc().cancelJobGroupAndFutureJobs(group)
 
     def each(self, run: Callable[[T], U], tasks: Sequence[T], what: str) -> list[U]:
-        """What `run` answers to each of `tasks`; raises as the method `run`. `what` describes the job in Spark's UI."""
+        """What `run` answers to each of `tasks`, when all have; raises what a future of `submit` does. `what` describes
+        the job in Spark's UI."""
+        return self._collected(run, tasks, what, self._group)
+
+    def _collected(self, run: Callable[[T], U], tasks: Sequence[T], what: str, group: str) -> list[U]:
         if self._cancelled:
             raise Cancelled
-        if not tasks:
-            return []
         try:
-            self._context.setJobGroup(self._group, what, interruptOnCancel=True)
+            self._context.setJobGroup(group, what, interruptOnCancel=True)
             return self._context.parallelize(tasks, len(tasks)).map(run).collect()
         except FAILURES as error:
             if self._cancelled:
@@ -122,12 +146,23 @@ class SparkEngine:
             return True
 
 
+def _new_group() -> str:
+    return f"eos-replicate-{uuid.uuid4().hex[:12]}"
+
+
 def run_task(log: TaskLog, failpoint_spec: str, task: RangeTask) -> RangeDone:
     """What an executor's Python does with a task."""
     task_log.configure(log)
+    _freeze()
     context = TaskContext.get()
     retried = context is not None and context.attemptNumber() > 0
     return copy_range(task, failpoints.parse("" if retried else failpoint_spec))
+
+
+@cache
+def _freeze() -> None:
+    """Once in a process: pyspark collects all garbage after each task, and would look at every imported module."""
+    gc.freeze()
 
 
 def _installed(_: int) -> tuple[str, str]:

@@ -1,48 +1,174 @@
 """What became of every range, as Parquet, for people: the position on the target decides, this only tells.
 
-One file for each round, appended when all its tasks have answered; `spark.read.parquet(directory)` reads it.
+The driver writes it, so that executors need no disk in common with it: into a directory of its own, or, where a URI
+with a scheme is given (`s3a:`, `hdfs:`), through the Hadoop file systems of Spark's JVM. A file appears under its name
+only when it is complete, every few seconds while ranges are answered; `spark.read.parquet(directory)` reads them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import io
+import os
+import time
+import uuid
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import SparkSession
 
 from replicator.jobs.range_copy import RangeDone
 from replicator.jobs.ranges import Range
-from replicator.model.errors import Unreachable
+from replicator.model.errors import ConfigError, Unreachable
 from replicator.spark.cause import FAILURES, root
+from replicator.spark.reconcile.report import check_unused
 
-SCHEMA = (
-    "round int, topic string, partition int, start long, end long, position long, records long, bytes long, "
-    "seconds double, host string, owner string, error string, answered_at timestamp"
-)
-"""`records` and `bytes` are those of the attempt that answered; `error` is null where it reached the range's end."""
+COLUMNS = {
+    "topic": "string",
+    "partition": "int32",
+    "start": "int64",
+    "end": "int64",
+    "position": "int64",
+    "records": "int64",
+    "bytes": "int64",
+    "seconds": "float64",
+    "host": "string",
+    "owner": "string",
+    "error": "string",
+    "answered_at": "timestamp",
+}
+"""`records` and `bytes` are those of the attempt that answered; `error` is null where it failed in nothing."""
+WRITTEN_S, ROWS_MAX = 10.0, 10_000  # a file is written at the latest after so long, or with so many rows
+
+
+class _Directory(Protocol):
+    def begin(self) -> None:
+        """Raises ConfigError if it is there already."""
+
+    def write(self, name: str, content: bytes) -> None:
+        """One complete file. Raises OSError, or what `FAILURES` lists."""
+
+
+class LocalDirectory:
+    """A directory of the driver's machine."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def begin(self) -> None:
+        """Raises ConfigError when it exists, or its parent doesn't."""
+        check_unused(self._path)
+
+    def write(self, name: str, content: bytes) -> None:
+        """One file, created with the directory if need be."""
+        self._path.mkdir(exist_ok=True)
+        part = self._path / f".{name}"
+        with part.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        part.rename(self._path / name)
+
+
+class HadoopDirectory:
+    """A directory of a file system that Spark's JVM knows."""
+
+    def __init__(self, spark: SparkSession, uri: str) -> None:
+        self._jvm: Any = spark.sparkContext._jvm
+        self._conf: Any = spark.sparkContext._jsc.hadoopConfiguration()
+        self._uri = uri
+
+    def begin(self) -> None:
+        """Raises ConfigError when it exists, or can't be asked for."""
+        try:
+            path = self._jvm.org.apache.hadoop.fs.Path(self._uri)
+            there = bool(path.getFileSystem(self._conf).exists(path))
+        except FAILURES as error:
+            raise ConfigError(f"{self._uri} cannot be written: {root(error)}") from error
+        if there:
+            raise ConfigError(f"{self._uri} exists already; give a directory that does not")
+
+    def write(self, name: str, content: bytes) -> None:
+        """One file; until it is complete under a name that readers of Parquet pass over."""
+        directory = self._jvm.org.apache.hadoop.fs.Path(self._uri)
+        files = directory.getFileSystem(self._conf)
+        part, whole = (self._jvm.org.apache.hadoop.fs.Path(directory, it) for it in (f"_{name}", name))
+        out = files.create(part, False)
+        try:
+            out.write(bytearray(content))
+        finally:
+            out.close()
+        if not files.rename(part, whole):
+            raise OSError(f"{part} cannot be renamed to {name}")
+
+
+def directory(given: str, spark: SparkSession | None = None) -> _Directory | None:
+    """The directory that a user named; None for one that only Spark can reach, as long as there is none."""
+    url = urlsplit(given)
+    if url.scheme in ("", "file"):
+        return LocalDirectory(Path(unquote(url.path) if url.scheme else given))
+    return None if spark is None else HadoopDirectory(spark, given)
+
+
+def check(given: str) -> None:
+    """What can be known before Spark starts. Raises ConfigError: it exists already, or pyarrow is missing."""
+    try:
+        import pyarrow.parquet  # noqa: F401
+    except ImportError as error:
+        raise ConfigError("--out needs pyarrow; install it with: pip install 'eos-replicate[spark]'") from error
+    here = directory(given)
+    if here is not None:
+        here.begin()
 
 
 class RangeLedger:
-    """Appends to a directory that doesn't exist yet. On a cluster driver and executors must share its path."""
+    """Writes files into a directory that doesn't exist yet. Used from one thread; closed at the end."""
 
-    def __init__(self, spark: SparkSession, directory: Path) -> None:
-        self._spark, self._directory = spark, directory
+    def __init__(self, name: str, directory: _Directory) -> None:
+        """`name` is the directory's, for messages. Raises ConfigError when it exists."""
+        directory.begin()
+        self._name, self._directory = name, directory
+        self._id = uuid.uuid4().hex[:12]
+        self._rows: list[tuple[object, ...]] = []
+        self._files, self._written_s = 0, time.monotonic()
+        self.written = 0
+        """Rows that can be read by now."""
 
-    def append(self, number: int, ranges: Sequence[Range], done: Sequence[RangeDone]) -> None:
-        """Round `number`: its ranges, and the answers to them. Raises Unreachable when it can't be written."""
-        rows = [_row(number, cut, answer) for cut in ranges for answer in done if answer.at == cut.at]
-        if not rows:
+    def append(self, cut: Range, done: RangeDone) -> None:
+        """A range, and the answer to it. Raises Unreachable when it can't be written."""
+        self._rows.append(_row(cut, done))
+        if len(self._rows) >= ROWS_MAX or time.monotonic() >= self._written_s + WRITTEN_S:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what isn't written yet. Raises Unreachable when it can't be."""
+        if not self._rows:
             return
         try:
-            frame = self._spark.createDataFrame(rows, SCHEMA).coalesce(1)
-            frame.write.mode("append").parquet(f"file://{self._directory.absolute()}")
+            self._directory.write(f"part-{self._files:05}-{self._id}.parquet", _parquet(self._rows))
         except FAILURES as error:
-            raise Unreachable(f"the ledger {self._directory} cannot be written: {root(error)}") from error
+            reason = root(error) if not isinstance(error, OSError) else error.strerror or str(error)
+            raise Unreachable(f"the list of ranges {self._name} cannot be written: {reason}") from error
+        self.written += len(self._rows)
+        self._files, self._written_s = self._files + 1, time.monotonic()
+        self._rows = []
 
 
-def _row(number: int, cut: Range, done: RangeDone) -> tuple[object, ...]:
+def _parquet(rows: list[tuple[object, ...]]) -> bytes:
+    import pyarrow
+    from pyarrow import parquet
+
+    types = {"timestamp": pyarrow.timestamp("us", "UTC"), "float64": pyarrow.float64()}
+    fields = [(name, types.get(kind) or pyarrow.type_for_alias(kind)) for name, kind in COLUMNS.items()]
+    columns = dict(zip(COLUMNS, map(list, zip(*rows, strict=True)), strict=True))
+    out = io.BytesIO()
+    parquet.write_table(pyarrow.table(columns, schema=pyarrow.schema(fields)), out)
+    return out.getvalue()
+
+
+def _row(cut: Range, done: RangeDone) -> tuple[object, ...]:
     host = done.owner.rpartition(":")[0].rpartition(":")[0]
     error = None if done.error is None else str(done.error)
     counts = (cut.start, cut.end, done.position, done.records, done.bytes)
-    return number, *cut.at, *counts, done.seconds, host, done.owner, error, datetime.now(UTC)
+    return *cut.at, *counts, done.seconds, host, done.owner, error, datetime.now(UTC)

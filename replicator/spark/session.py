@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -115,12 +115,20 @@ def properties(chosen: SparkSettings, directory: Path, *, kafka: bool = True) ->
     return connector.with_connector(conf) if kafka else conf
 
 
+def _to_stderr(line: str) -> None:
+    """Where no log is configured: stdout is for results."""
+    print(line, file=sys.stderr, flush=True)
+
+
 @contextmanager
-def session(chosen: SparkSettings, *, kafka: bool = True) -> Iterator[SparkSession]:
+def session(
+    chosen: SparkSettings, *, kafka: bool = True, say: Callable[[str], object] = _to_stderr
+) -> Iterator[SparkSession]:
     """Starts Spark and stops it, with its JVM, at the end. One at a time in a process.
 
     Args:
         kafka: with the Kafka connector, which Spark may have to download first.
+        say: takes a line for people before anything is downloaded.
 
     Raises:
         ConfigError: Java, pyspark or the connector is missing or does not fit.
@@ -133,6 +141,9 @@ def session(chosen: SparkSettings, *, kafka: bool = True) -> Iterator[SparkSessi
         directory = Path(name)
         (directory / "log4j2.properties").write_text(_LOG4J.format(directory=directory, half=LOG_BYTES_MAX // 2))
         conf = properties(chosen, directory, kafka=kafka)
+        downloads = connector.to_download(conf)
+        if downloads:
+            say(downloads)
         with _jvm(conf, directory) as gateway:
             spark = _started(conf, gateway, directory)
             try:

@@ -66,6 +66,9 @@ def test_the_median_of_each_figure_counts() -> None:
 
 
 def test_the_last_key_of_each_partition_is_the_one_that_was_written_last() -> None:
-    records = 10_000
-    last = {load._partition(number): load._key(number) for number in range(records)}
-    assert load.last_keys(records) == last
+    records = 30_000
+    for turns in (load.EVEN, load.SKEWED):
+        last = {load._partition(number, turns): load._key(number) for number in range(records)}
+        assert load.last_keys(records, turns) == last
+        assert len(last) == load.PARTITIONS
+    assert load.SKEWED.count(0) / len(load.SKEWED) == 0.6

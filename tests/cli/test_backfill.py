@@ -12,12 +12,12 @@ from rich.console import Console
 
 from cli import main
 from cli.captured import stderr_lines
-from cli.commands import backfill_show
+from cli.commands import backfill_show, on_spark
 from cli.commands.backfill_progress import STALL_S, Progress
 from cli.commands.backfill_watch import LINE_S, Watch, line_of, notes, size_text, time_text
 from replicator import config
 from replicator.config import Flow
-from replicator.jobs.backfill import BackfilledPartition, BackfillSummary
+from replicator.jobs.backfill import Backfill, BackfilledPartition, BackfillSummary
 from replicator.jobs.engine import PartitionProgress
 from replicator.jobs.range_copy import RangeDone
 from replicator.jobs.ranges import Range
@@ -32,7 +32,7 @@ flows:
   f: {source: a, target: b, topics: [t], limits: {connect_timeout_ms: 1000}}
 """
 T0, T1, U0 = Partition("t", 0), Partition("t", 1), Partition("u", 0)
-RANGES = [Range(0, T0, 0, 1_000), Range(0, T1, 0, 500), Range(0, U0, 10, 110), Range(1, T0, 1_000, 2_000)]
+RANGES = [Range(T0, 0, 1_000), Range(T0, 1_000, 2_000), Range(T1, 0, 500), Range(U0, 10, 110)]
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def test_progress_adds_up() -> None:
     now_s = 100.0
     progress = Progress(lambda: now_s)
     progress.planned(3, RANGES, progress_of(-1, 0, 10))
-    assert (progress.rounds, progress.ranges) == (2, 4)
+    assert progress.ranges == 4
     assert (progress.total().fraction, progress.total().left_s, progress.total().bytes) == (0.0, None, 0)
     now_s = 102.0
     progress.moved(progress_of(1_000, 500, 10, records=300))
@@ -112,7 +112,7 @@ def test_progress_adds_up() -> None:
     assert total.left_s == pytest.approx(1_100 / 750)
     assert (first.name, first.done, second.name, second.offsets_done, second.left_s) == ("t", 1, "u", 0, None)
     # A range has answered: its bytes are known, those of the others are reckoned from it.
-    progress.answered([RangeDone(T1, 500, 300, 3_000, 1.0, "host:1:x")])
+    progress.answered(RangeDone(T1, 500, 300, 3_000, 1.0, "host:1:x"))
     assert (progress.total().bytes, progress.total().exact) == (9_000, False)
     progress.moved(progress_of(2_000, 500, 200, records=100))
     assert (progress.total().bytes, progress.total().exact, progress.total().left_s) == (3_000, True, 0.0)
@@ -136,7 +136,9 @@ def test_rates_forget_and_stalls_are_told() -> None:
         "the positions cannot be read: coordinator of b is loading",
         "stopping; again to leave at once",
     ]
-    assert line_of(progress) == "round 1 of 2, 38% of 2,600 offsets, 300 records, -, 0 records/s, - left"
+    assert line_of(progress) == (
+        "38%, 1,000 of 2,600 offsets, 0 of 3 partitions done, 300 records, -, 0 records/s, - left"
+    )
     progress.moved(progress_of(1_100, 0, 10))
     assert (progress.stalled_s(), progress.positions_unknown) == (None, "")
 
@@ -152,17 +154,47 @@ def test_without_a_terminal_lines_come_now_and_then(flow: Flow, monkeypatch: pyt
             watch.moved(progress_of(second * 20, 0, 10))
 
         class Full:
+            written = 4
+
             def append(self, *_: object) -> None:
                 raise Unreachable("the ledger out cannot be written: disk full")
 
         watch.ledger = Full()  # type: ignore[assignment]
-        for number in range(2):
-            watch.round_ended(number, RANGES[:1], [])
+        for _ in range(2):
+            watch.answered(RANGES[0], RangeDone(T0, 1_000, 9, 90, 1.0, "host:1:x"))
+        watch.ended()
+        assert watch.ledger_rows == 0
     lines = [line.split(" ", 1)[1] for line in said.getvalue().splitlines()]
-    assert lines[0] == "f: generation 3: 2,600 offsets of 3 partitions, in 4 ranges and 2 rounds"
-    assert [line.startswith("f: round 1 of 2, ") for line in lines] == [False, True, True, False]
+    assert lines[0] == "f: generation 3: 2,600 offsets of 3 partitions, in 4 ranges"
+    assert lines[1].startswith("f: 7%, 200 of 2,600 offsets, 0 of 3 partitions done, 0 records, ")
+    assert [" offsets, " in line for line in lines] == [False, True, True, False]
     assert int(LINE_S) == 10
-    assert lines[3] == "f: warning: the ledger out cannot be written: disk full; it is not written any further"
+    assert lines[3] == "f: warning: the ledger out cannot be written: disk full; it has 4 ranges and gets no more"
+
+
+def test_what_stands_past_the_end_is_no_work_and_all_is_all() -> None:
+    """A live worker copied on between the check and the backfill's generation: less than nothing is not left."""
+    progress = Progress(lambda: 0.0)
+    progress.planned(3, [], {T0: PartitionProgress(27_421, 500, 27_421, 0), T1: PartitionProgress(0, 1_000, 996, 0)})
+    total = progress.total()
+    assert (total.offsets, total.offsets_done, total.percent, total.done) == (1_000, 996, 99, 1)
+    progress.moved({T1: PartitionProgress(0, 1_000, 1_000, 0)})
+    assert (progress.total().percent, progress.total().left_s) == (100, 0.0)
+
+
+def test_with_nothing_to_copy_spark_is_not_started(
+    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Backfill, "check", lambda job: [])
+    summary = BackfillSummary(None, 0.1, False, {T0: BackfilledPartition(7, 7, 7, 0)})
+    monkeypatch.setattr(Backfill, "finish", lambda job: summary)
+    monkeypatch.setattr(on_spark, "checked", lambda *given: None)
+    monkeypatch.setattr(on_spark, "engine", lambda *given: pytest.fail("Spark is started"))
+    assert main.invoke(["backfill", "-c", str(path)]) == 0
+    assert "nothing to copy: every partition stands at its end; nothing was changed" in capsys.readouterr().out
+    assert main.invoke(["backfill", "-c", str(path), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["done"], told["generation"], told["records"], told["ledger"]) == (True, None, 0, None)
 
 
 @pytest.mark.parametrize(

@@ -103,3 +103,37 @@ def test_a_right_that_is_missing_and_another_attempt_are_told_as_such() -> None:
 
 def lane_of_another(world: World) -> None:
     BoundedLane(replace(plan(world), owner="other"), upto(5), services(world), AT, PATIENCE_S).run()
+
+
+def test_a_lane_that_commits_nothing_asks_whether_its_generation_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded_lane, "PROGRESS_CHECKED_S", 0.02)
+    world = ranged()
+    over, asked = threading.Event(), []
+
+    def closed() -> None:
+        asked.append(world.position(AT))
+        if len(asked) == 2:
+            raise TakenOver("another generation is open")
+
+    def wait() -> None:
+        over.wait(5)
+
+    world.on.append(("plane.flush", wait))
+    made = BoundedLane(plan(world), upto(RECORDS), services(world), AT, 60.0, closed)
+    world.flow = world.flow.model_copy(update={"limits": world.flow.limits.model_copy(update={"stop_timeout_ms": 1})})
+    with pytest.raises(TakenOver, match="another generation is open"):
+        made.run()
+    over.set()
+    assert len(asked) == 2
+
+
+def test_a_lane_that_has_just_committed_does_not_ask() -> None:
+    asked: list[int] = []
+    made = BoundedLane(plan(world := ranged()), upto(12), services(world), AT, PATIENCE_S, lambda: asked.append(1))
+    made._committed(3, 300)
+    made._check_progress()
+    assert asked == []
+    made._moved_s -= bounded_lane.PROGRESS_CHECKED_S
+    made._patience_s = 60.0
+    made._check_progress()
+    assert asked == [1]

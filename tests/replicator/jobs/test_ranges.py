@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from itertools import groupby, pairwise
+from collections.abc import Mapping
+from itertools import pairwise
 
 import pytest
 
@@ -22,14 +22,8 @@ def of(ranges: list[Range], at: Partition) -> list[tuple[int, int]]:
     return [(cut.start, cut.end) for cut in ranges if cut.at == at and cut.start < cut.end]
 
 
-def rounds(ranges: list[Range]) -> Iterator[list[Range]]:
-    """The ranges of each round, in the order in which the plan has them."""
-    for _, together in groupby(ranges, key=lambda cut: cut.round):
-        yield list(together)
-
-
-def claims(ranges: list[Range]) -> list[tuple[Partition, int, int]]:
-    return [(cut.at, cut.start, cut.round) for cut in ranges if cut.start == cut.end]
+def claims(ranges: list[Range]) -> list[tuple[Partition, int]]:
+    return [(cut.at, cut.start) for cut in ranges if cut.empty]
 
 
 def test_each_partition_goes_from_its_position_to_its_end() -> None:
@@ -40,11 +34,10 @@ def test_each_partition_goes_from_its_position_to_its_end() -> None:
     assert of(ranges, C) == [], "it stands at its end"
 
 
-def test_a_round_holds_a_partition_once_and_rounds_are_in_order() -> None:
+def test_the_ranges_of_a_partition_follow_one_another() -> None:
     ranges = plan({A: Offsets(0, 25, 0), B: Offsets(0, 5, 0), C: Offsets(0, 11, 0)}, 10).ranges
-    turns = list(rounds(ranges))
-    assert [[cut.at for cut in turn] for turn in turns] == [[A, B, C], [A, C], [A]]
-    assert all(cut.round == number for number, turn in enumerate(turns) for cut in turn)
+    assert [cut.at for cut in ranges] == [A, A, A, B, C, C]
+    assert of(ranges, A) == [(0, 10), (10, 20), (20, 25)]
 
 
 def test_given_offsets_bound_it() -> None:
@@ -99,9 +92,8 @@ def test_a_partition_without_a_position_begins_where_the_flow_says() -> None:
 def test_all_partitions_without_a_position_are_claimed_before_anything_is_copied() -> None:
     """Whoever runs the flow after a job that ended early must not begin elsewhere."""
     ranges = plan({A: Offsets(7, 90), B: Offsets(7, 7), C: Offsets(0, 80, 0)}, 50, Given({A: 8})).ranges
-    assert claims(ranges) == [(A, 8, 0), (B, 7, 0)]
-    assert {cut.round for cut in ranges if cut.start < cut.end} == {1, 2}
-    assert claims(plan({A: Offsets(7, 9)}, 50, Given(last={A: 3})).ranges) == [(A, 7, 0)], (
+    assert claims(ranges) == claims(ranges[:2]) == [(A, 8), (B, 7)]
+    assert claims(plan({A: Offsets(7, 9)}, 50, Given(last={A: 3})).ranges) == [(A, 7)], (
         "nothing is asked for, and it is claimed"
     )
     assert claims(plan({A: Offsets(0, 9, 9)}, 50).ranges) == []
@@ -121,10 +113,9 @@ def test_a_billion_records_are_planned_in_time_and_completely() -> None:
     }
     began_s = time.process_time()
     ranges = plan(offsets, 10_000).ranges
-    turns = sum(1 for _ in rounds(ranges))
     took_s = time.process_time() - began_s
     assert sum(cut.end - cut.start for cut in ranges) == 2_000 * (500_000 - 7)
-    assert (len(ranges), turns) == (100_000, 50)
+    assert len(ranges) == 100_000
     by_partition = sorted(ranges, key=lambda cut: (cut.at, cut.start))
     assert all(a.end == b.start for a, b in pairwise(by_partition) if a.at == b.at)
     assert took_s < PLANNING_S_MAX

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -26,6 +27,7 @@ from replicator.model.errors import ConfigError, Fatal, Incident, NotAllowed, Re
 from replicator.model.partition import Partition
 from replicator.model.route import Route
 from replicator.planes.contract import RecordsRefused, Refusal
+from replicator.spark import engine as engine_module
 from replicator.spark import task_log
 from replicator.spark.engine import SparkEngine
 from replicator.spark.task_log import TaskLog
@@ -71,11 +73,15 @@ def test_every_error_comes_through_a_pickle(kind: type[ReplicatorError]) -> None
     assert done.error.exit_code == error.exit_code
 
 
-def test_a_task_comes_through_a_pickle() -> None:
+def a_task() -> RangeTask:
     flow = config.load_text(FILE, env={"SECRET": "s3cret"}).flows["f"]
     assignment = LaneAssignment.by_partition({"t": 2})
     plan = LanePlan(flow, 3, 1, "", "cluster", (Route(AT, AT, "id", "id"),), 1, assignment)
-    task = RangeTask(plan, AT, 10, 20, 5.0)
+    return RangeTask(plan, AT, 10, 20, 5.0)
+
+
+def test_a_task_comes_through_a_pickle() -> None:
+    task = a_task()
     there = pickle.loads(pickle.dumps(task))
     assert there == task
     assert there.plan.lane == 1
@@ -147,13 +153,64 @@ def test_cancel_ends_the_round_and_all_later_ones(engine: SparkEngine, spark: Sp
         engine.each(wait, [1, 2], "")
     canceller.join()
     with pytest.raises(Cancelled):
-        engine.run([])
+        engine.submit(a_task()).result(ENDED_S_MAX)
     assert spark.sparkContext.parallelize([1]).collect() == [1], "jobs that are not rounds go on"
     left = [int(path.read_text()) for path in tmp_path.glob("pid*")]
     deadline = time.monotonic() + ENDED_S_MAX
     while any(Path(f"/proc/{pid}").exists() for pid in left):
         assert time.monotonic() < deadline, "Python workers of a cancelled round run on"
         time.sleep(0.1)
+
+
+def test_a_slot_that_falls_free_is_taken_while_other_tasks_run(
+    engine: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four tasks in two slots; the first one runs until the last one has."""
+
+    def wait_or_touch(log: TaskLog, failpoint: str, task: RangeTask) -> RangeDone:
+        if task.start == 0:
+            deadline = time.monotonic() + 30
+            while not (tmp_path / "3").exists():
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+        else:
+            (tmp_path / str(task.start)).touch()
+        return RangeDone(task.at, task.end, 0, 0, 0.0, "me")
+
+    monkeypatch.setattr(engine_module, "run_task", wait_or_touch)
+    futures = [engine.submit(replace(a_task(), start=number, end=number + 1)) for number in range(4)]
+    assert [future.result(60).position for future in futures] == [1, 2, 3, 4]
+
+
+def test_what_is_given_up_ends_and_later_tasks_run(
+    engine: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wait(log: TaskLog, failpoint: str, task: RangeTask) -> RangeDone:
+        if task.start == 0:
+            (tmp_path / "runs").touch()
+            threading.Event().wait(60)
+        return RangeDone(task.at, task.end, 0, 0, 0.0, "me")
+
+    monkeypatch.setattr(engine_module, "run_task", wait)
+    stuck = engine.submit(replace(a_task(), start=0))
+    while not (tmp_path / "runs").exists():
+        time.sleep(0.02)
+    engine.give_up()
+    with pytest.raises(Unreachable):
+        stuck.result(ENDED_S_MAX)
+    assert engine.submit(replace(a_task(), start=1)).result(ENDED_S_MAX).position == 20
+
+
+def test_slots_are_those_of_tasks_and_one_more_where_executors_come_on_demand(
+    engine: SparkEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert engine.slots == 2
+    conf = engine._context.getConf()
+    monkeypatch.setattr(engine._context, "getConf", lambda: conf)
+    conf.set("spark.task.cpus", "2")
+    assert engine.slots == 1
+    conf.set("spark.dynamicAllocation.enabled", "true")
+    assert engine.slots == 2
 
 
 def test_lines_of_local_tasks_come_back(spark: SparkSession) -> None:

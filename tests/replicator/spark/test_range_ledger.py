@@ -1,4 +1,4 @@
-"""The Parquet list of ranges: every answer of every round, readable by anybody."""
+"""The Parquet list of ranges: every answer, readable by anybody, written by the driver."""
 
 from __future__ import annotations
 
@@ -9,47 +9,77 @@ from pyspark.sql import SparkSession
 
 from replicator.jobs.range_copy import RangeDone
 from replicator.jobs.ranges import Range
-from replicator.model.errors import Incident, Unreachable
+from replicator.model.errors import ConfigError, Incident, Unreachable
 from replicator.model.partition import Partition
-from replicator.spark.range_ledger import RangeLedger
+from replicator.spark import range_ledger
+from replicator.spark.range_ledger import HadoopDirectory, LocalDirectory, RangeLedger
 
-T0, T1, KEPT = Partition("t", 0), Partition("t", 1), Partition("t", 2)
+T0, T1 = Partition("t", 0), Partition("t", 1)
+DONE = RangeDone(T0, 10, 9, 90, 1.5, "host:2:abc")
+STOPPED = Incident("record_too_large", "what", topic="t", partition=1, offset=7)
+SHOWN = ("topic", "partition", "start", "end", "position", "records", "bytes", "seconds", "host", "error")
 
 
-def test_rounds_are_appended_and_read_back(spark: SparkSession, tmp_path: Path) -> None:
-    ledger = RangeLedger(spark, tmp_path / "ran ges")
-    stopped = Incident("record_too_large", "what", topic="t", partition=1, offset=7)
-    first = [
-        RangeDone(T1, 7, 6, 60, 0.5, "host:1:abc", stopped),
-        RangeDone(T0, 10, 9, 90, 1.5, "host:2:abc"),
-        RangeDone(KEPT, 3, 0, 0, 0.1, "host:2:def"),  # only kept its position alive: no range of the round
-    ]
-    ledger.append(0, [Range(0, T0, 0, 10), Range(0, T1, 0, 10)], first)
-    ledger.append(1, [Range(1, T0, 10, 15)], [RangeDone(T0, 15, 5, 50, 0.25, "other:3:abc")])
-    ledger.append(2, [], [])
-    columns = (
-        "round",
-        "topic",
-        "partition",
-        "start",
-        "end",
-        "position",
-        "records",
-        "bytes",
-        "seconds",
-        "host",
-        "error",
-    )
-    rows = spark.read.parquet(str(tmp_path / "ran ges")).orderBy("round", "partition").select(*columns).collect()
+@pytest.fixture(params=["local", "hadoop"])
+def directory(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> LocalDirectory | HadoopDirectory:
+    """Both kinds, at the same place."""
+    at = tmp_path / "ran ges"
+    return LocalDirectory(at) if request.param == "local" else HadoopDirectory(spark, f"file://{at}")
+
+
+def test_answers_are_written_and_read_back_by_spark(
+    directory: LocalDirectory | HadoopDirectory, spark: SparkSession, tmp_path: Path
+) -> None:
+    ledger = RangeLedger("ranges", directory)
+    ledger.append(Range(T0, 0, 10), DONE)
+    ledger.append(Range(T1, 0, 10), RangeDone(T1, 7, 6, 60, 0.5, "host:1:abc", STOPPED))
+    assert (ledger.written, (tmp_path / "ran ges").exists()) == (0, False), "nothing is said that isn't there"
+    ledger.flush()
+    ledger.flush()
+    ledger.append(Range(T0, 10, 15), RangeDone(T0, 15, 5, 50, 0.25, "other:3:abc"))
+    ledger.flush()
+    assert ledger.written == 3
+    assert len(list((tmp_path / "ran ges").glob("part-*.parquet"))) == 2
+    rows = spark.read.parquet(str(tmp_path / "ran ges")).orderBy("partition", "start").select(*SHOWN).collect()
     assert [tuple(row) for row in rows] == [
-        (0, "t", 0, 0, 10, 10, 9, 90, 1.5, "host", None),
-        (0, "t", 1, 0, 10, 7, 6, 60, 0.5, "host", str(stopped)),
-        (1, "t", 0, 10, 15, 15, 5, 50, 0.25, "other", None),
+        ("t", 0, 0, 10, 10, 9, 90, 1.5, "host", None),
+        ("t", 0, 10, 15, 15, 5, 50, 0.25, "other", None),
+        ("t", 1, 0, 10, 7, 6, 60, 0.5, "host", str(STOPPED)),
     ]
 
 
-def test_a_ledger_that_cannot_be_written_is_named(spark: SparkSession, tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    ledger = RangeLedger(spark, tmp_path / "file" / "ranges")
-    with pytest.raises(Unreachable, match=r"the ledger .*/file/ranges cannot be written: "):
-        ledger.append(0, [Range(0, T0, 0, 10)], [RangeDone(T0, 10, 9, 90, 1.5, "host:2:abc")])
+def test_a_file_is_written_now_and_then(
+    directory: LocalDirectory | HadoopDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = RangeLedger("ranges", directory)
+    ledger.append(Range(T0, 0, 10), DONE)
+    monkeypatch.setattr(range_ledger, "WRITTEN_S", 0.0)
+    ledger.append(Range(T0, 10, 20), DONE)
+    assert ledger.written == 2
+
+
+def test_a_directory_that_exists_is_refused(directory: LocalDirectory | HadoopDirectory, tmp_path: Path) -> None:
+    (tmp_path / "ran ges").mkdir()
+    with pytest.raises(ConfigError, match="exists already"):
+        RangeLedger("ranges", directory)
+
+
+def test_a_ledger_that_cannot_be_written_is_named(directory: LocalDirectory | HadoopDirectory, tmp_path: Path) -> None:
+    ledger = RangeLedger("ranges", directory)
+    (tmp_path / "ran ges").touch()
+    ledger.append(Range(T0, 0, 10), DONE)
+    with pytest.raises(Unreachable, match="the list of ranges ranges cannot be written: "):
+        ledger.flush()
+    assert ledger.written == 0
+
+
+def test_what_is_given_is_a_directory_here_or_a_uri_that_spark_knows(spark: SparkSession, tmp_path: Path) -> None:
+    for here in (str(tmp_path / "a b"), (tmp_path / "a b").as_uri()):
+        found = range_ledger.directory(here)
+        assert isinstance(found, LocalDirectory)
+        found.write("x", b"y")
+    assert (tmp_path / "a b" / "x").read_bytes() == b"y"
+    assert range_ledger.directory("s3a://bucket/ranges") is None
+    assert isinstance(range_ledger.directory("s3a://bucket/ranges", spark), HadoopDirectory)
+    with pytest.raises(ConfigError, match=r"nowhere://host/ranges cannot be written: .*nowhere"):
+        RangeLedger("nowhere", HadoopDirectory(spark, "nowhere://host/ranges"))

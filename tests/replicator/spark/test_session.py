@@ -79,6 +79,30 @@ def test_a_connector_that_is_given_is_not_added_again() -> None:
     assert added == {"spark.jars.packages": f"com.example:other:1,{FITS}"}
 
 
+def test_what_spark_downloads_is_said_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    conf = {"spark.jars.packages": f"com.example:other:1, {FITS}"}
+    told = connector.to_download(conf)
+    assert f"downloads com.example:other:1, {FITS} " in told
+    assert f"from Maven Central into {tmp_path / '.ivy2.5.2'}" in told
+    ivy = tmp_path / "ivy"
+    conf |= {"spark.jars.ivy": str(ivy), "spark.jars.repositories": "https://repo.example"}
+    assert "from Maven Central and https://repo.example into " in connector.to_download(conf)
+    assert "the repositories of /etc/ivy.xml" in connector.to_download(
+        {**conf, "spark.jars.ivySettings": "/etc/ivy.xml"}
+    )
+    _, artifact, version = FITS.split(":")
+    cached = ivy / "cache" / "org.apache.spark" / artifact / "jars"
+    cached.mkdir(parents=True)
+    (cached / f"{artifact}-{version}.jar").touch()
+    assert "downloads com.example:other:1 with" in connector.to_download(conf)
+    local = tmp_path / ".m2" / "repository" / "com" / "example" / "other" / "1"
+    local.mkdir(parents=True)
+    (local / "other-1.jar").touch()
+    assert connector.to_download(conf) == ""
+    assert connector.to_download({}) == ""
+
+
 @pytest.mark.parametrize(
     "conf",
     [

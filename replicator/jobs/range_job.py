@@ -1,11 +1,14 @@
-"""A generation that is run in rounds of ranges: opened, run on an engine, watched, handed over to the daemon.
+"""A generation whose ranges run on an engine: opened, kept busy slot by slot, watched, handed over to the daemon.
 
-Spark is one engine (`replicator.spark.engine`); whatever runs `copy_range` in some process would do.
+Used by `jobs.backfill` and, again and again, by `jobs.continuous`. Spark is one engine (`replicator.spark.engine`);
+whatever runs `copy_range` in some process would do.
 
 Invariants
-- One task of a partition at a time and round: its lane's transactional id is shared by all attempts.
-- No position of the flow expires meanwhile (invariant 7): each round has, besides its ranges, a task for every lane
-  whose positions were last committed a recommit interval ago, for partitions that are done or not asked for, too.
+- One task of a partition at a time: its lane's transactional id is shared by all attempts. A partition's next range
+  begins as soon as its last one has ended and a slot is free, and waits for nothing else (`jobs.schedule`).
+- No position of the flow expires meanwhile (invariant 7): before any range a slot gets the lanes whose positions were
+  last committed a recommit interval ago: a range of their partition, or, where nothing of it is left or was asked for,
+  a task that does nothing else.
 - Which task ends how decides nothing but what is tried next; what is copied is read from the target.
 """
 
@@ -13,10 +16,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 import structlog
 
@@ -26,24 +27,35 @@ from replicator.flow.setup import Setup
 from replicator.incidents import tell_incident
 from replicator.jobs import partition_state
 from replicator.jobs.clients import JobClients
-from replicator.jobs.engine import Cancelled, Engine, Observer, PartitionProgress
+from replicator.jobs.engine import Cancelled, Engine, Observer
 from replicator.jobs.job_generation import JobGeneration
 from replicator.jobs.partition_state import PartitionOffsets
-from replicator.jobs.range_copy import RangeDone, RangeTask
-from replicator.jobs.ranges import Plan, Range
+from replicator.jobs.progress import POSITIONS_READ_S, Offsets, ProgressReader, progress_of
+from replicator.jobs.range_copy import RangeTask
+from replicator.jobs.ranges import Plan
+from replicator.jobs.running import Ended, Running
+from replicator.jobs.schedule import Schedule
 from replicator.kafka import offset_reader
-from replicator.model.errors import Incident, NotAllowed, ReplicatorError, Retriable, TakenOver, Unreachable
+from replicator.model.errors import Incident, NotAllowed, ReplicatorError, Retriable, TakenOver
 from replicator.model.partition import Partition
 from replicator.state.control import MayReplace
 from replicator.state.generation import Kind
 
-POSITIONS_READ_S = 1.0  # between two reads of the positions while a round runs: there is no event for them
 ATTEMPTS_MAX = 3
-Offsets = Mapping[Partition, PartitionOffsets]
 
 
-class Rounds(JobGeneration):
-    """A generation whose lanes are run in rounds."""
+@dataclass(slots=True)
+class _Run:
+    """One call of `RangeJob.run`. `failures` in a row; `not_kept`: lanes whose positions could not be kept in it."""
+
+    schedule: Schedule
+    running: Running
+    failures: dict[Partition, int] = field(default_factory=dict)
+    not_kept: set[int] = field(default_factory=set)
+
+
+class RangeJob(JobGeneration):
+    """A generation whose lanes copy ranges. Use from one thread."""
 
     def __init__(
         self,
@@ -56,13 +68,12 @@ class Rounds(JobGeneration):
         *,
         waits: bool = False,
     ) -> None:
-        """`asked` is set when the job shall stop: the round under way is cancelled. `waits`: a partition that fails
+        """`asked` is set when the job shall stop: the tasks that run are cancelled. `waits`: a partition that fails
         waits until the next discovery, see `waiting`, and doesn't end the job."""
         super().__init__(flow, setup, clients, log)
         self._observer, self._asked, self._waits = observer, asked, waits
         self._kept_s: dict[int, float] = {}  # by lane: when its positions were last committed, by the monotonic clock
         self._lanes_at: dict[int, Partition] = {}
-        self._number = 0
         self.incidents: dict[Partition, Incident] = {}
         self.waiting: set[Partition] = set()
         self._reported: dict[
@@ -73,7 +84,6 @@ class Rounds(JobGeneration):
         """Open a generation as `JobGeneration` does. What stopped partitions of topics that are the same still does."""
         before = self.listing
         super().open(kind, listing, may_replace)
-        self._number = 0
         self.incidents = {at: found for at, found in self.incidents.items() if _same(at.topic, before, listing)}
         assignment = self.generation.assignment
         self._lanes_at = {assignment.lane_of(*at): Partition(*at) for at in assignment.partitions()}
@@ -110,41 +120,67 @@ class Rounds(JobGeneration):
             self._kept_s[assignment.lane_of(*at)] = float("-inf")
 
     def run(self, engine: Engine, plan: Plan, before: Offsets, rate_max: float | None) -> None:
-        """Run all ranges of a plan, or until asked to stop. `before`: the offsets of which it was made.
+        """Copy all ranges of a plan, or until asked to stop. `before`: the offsets of which it was made.
 
         A partition that an incident stops is left out from there on, see `incidents`. Raises TakenOver when another
         generation was opened, Unreachable when the engine failed, and whatever stopped a range again and again.
         """
-        progress = _progress_of(plan, before, before)
-        self._observer.planned(self.generation.number, plan.ranges, progress)
-        left: dict[Partition, deque[Range]] = {}
-        for cut in plan.ranges:
-            left.setdefault(cut.at, deque()).append(cut)
-        failures: dict[Partition, int] = {}
-        first = True
-        while (left or first) and not self._asked.is_set():
-            together = _together(left)
-            tasks = self._tasks(together, rate_max, engine.slots)
-            first = False
-            if not tasks:
-                break
-            self._observer.round_began(self._number, len(tasks))
-            answers = self._watched(engine, tasks, plan, before)
-            if answers is None:
-                return
-            for done in answers:
-                self._judge(done, left, failures)
-            self._observer.round_ended(self._number, together, answers)
-            self._number += 1
+        self._observer.planned(self.generation.number, plan.ranges, progress_of(plan, before, before))
+        run = _Run(Schedule(plan.ranges), Running(engine, rate_max))
+        try:
+            with ProgressReader(lambda: progress_of(plan, before, self.read_again(before, stable=False))) as reader:
+                self._run(run, reader)
+        except BaseException:
+            run.running.give_up()
+            raise
+        if run.running:
+            self._log.info("stopping")
+            engine.cancel()
+            for ended in run.running.stop():
+                self._tell(ended)
 
-    def _tasks(self, together: Sequence[Range], rate_max: float | None, slots: int) -> list[RangeTask]:
-        share = None if rate_max is None else rate_max / max(1, min(len(together), slots))
+    def _run(self, run: _Run, reader: ProgressReader) -> None:
+        """Until nothing is left to do, or somebody asks for a stop."""
+        while not self._asked.is_set():
+            self._fill(run)
+            if not run.running:
+                return
+            try:
+                for ended in run.running.wait(POSITIONS_READ_S):
+                    self._tell(ended)
+                    self._judge(run, ended)
+            except Cancelled:  # somebody cancelled the engine itself
+                return
+            reader.tell(self._observer)
+
+    def _fill(self, run: _Run) -> None:
+        """Give every free slot a task, if there is one for it."""
+        running, schedule = run.running, run.schedule
+        free = running.free
+        if not free:
+            return
+        for task in self._keeping(self._due(run)[:free]):
+            schedule.hold(task.at)
+            running.submit(task)
+            free -= 1
         lane_of = self.generation.assignment.lane_of
-        tasks = [RangeTask(self.plan(lane_of(*cut.at)), cut.at, cut.start, cut.end, share) for cut in together]
-        busy = {task.plan.lane for task in tasks}
+        rate = running.share(min(free, schedule.waiting))
+        while free and rate != 0.0 and (cut := schedule.next(joined=rate is None)) is not None:
+            running.submit(RangeTask(self.plan(lane_of(*cut.at)), cut.at, cut.start, cut.end), cut, rate)
+            free -= 1
+
+    def _due(self, run: _Run) -> list[tuple[int, Partition]]:
+        """The lanes whose positions must be committed again, but for those that are at it, or will be by a range."""
         due_s = time.monotonic() - self._flow.limits.recommit_interval_ms / 1000
-        due = [lane for lane, kept_s in sorted(self._kept_s.items()) if lane not in busy and kept_s <= due_s]
-        return tasks + self._keeping([(lane, self._lanes_at[lane]) for lane in due if lane in self._lanes_at])
+        busy = run.running.lanes | run.not_kept
+        due = [
+            (lane, self._lanes_at[lane])
+            for lane, kept_s in sorted(self._kept_s.items())
+            if kept_s <= due_s and lane not in busy and lane in self._lanes_at
+        ]
+        for _, at in due:
+            run.schedule.urge(at)
+        return [(lane, at) for lane, at in due if not run.schedule.has(at)]
 
     def _keeping(self, due: Sequence[tuple[int, Partition]]) -> list[RangeTask]:
         """Tasks that commit the positions of lanes again. A lane's own partition takes part only if it has one: it must
@@ -160,42 +196,19 @@ class Rounds(JobGeneration):
             tasks.append(RangeTask(plan, at, offset, offset, copies=False))
         return tasks
 
-    def _watched(
-        self, engine: Engine, tasks: Sequence[RangeTask], plan: Plan, before: Offsets
-    ) -> list[RangeDone] | None:
-        """Run one round in a thread of its own, and read the positions meanwhile; None when it was cancelled."""
-        with ThreadPoolExecutor(1, thread_name_prefix="round") as pool:
-            running: Future[list[RangeDone]] = pool.submit(engine.run, tasks)
-            over = threading.Event()
-            running.add_done_callback(lambda _: over.set())
-            cancelled = False
-            while not over.wait(POSITIONS_READ_S):
-                if self._asked.is_set() and not cancelled:
-                    cancelled = True
-                    engine.cancel()
-                    self._log.info("stopping")
-                self._tell_progress(plan, before)
-        try:
-            return running.result()
-        except Cancelled:
-            return None
-
     def read_again(self, before: Offsets, *, stable: bool) -> dict[Partition, PartitionOffsets]:
         """The same partitions with the positions that stand there now, whatever has become of their topics."""
         targets = {at: self.routes[at].target for at in before if at in self.routes}
         stored = offset_reader.positions(self._flow, targets.values(), stable=stable)
         return {at: read.at(stored[targets[at]] if at in targets else None) for at, read in before.items()}
 
-    def _tell_progress(self, plan: Plan, before: Offsets) -> None:
-        try:
-            now = self.read_again(before, stable=False)
-        except (Unreachable, Retriable) as error:
-            self._observer.positions_unknown(str(error))
-            return
-        self._observer.moved(_progress_of(plan, before, now))
+    def _tell(self, ended: Ended) -> None:
+        if ended.cut is not None:
+            self._observer.answered(ended.cut, ended.done)
 
-    def _judge(self, done: RangeDone, left: dict[Partition, deque[Range]], failures: dict[Partition, int]) -> None:
+    def _judge(self, run: _Run, ended: Ended) -> None:
         """What follows a task's answer: its partition's next range, the same one again, none of it, or the end."""
+        done, schedule = ended.done, run.schedule
         error, at = done.error, done.at
         if isinstance(error, TakenOver):
             raise error
@@ -203,29 +216,25 @@ class Rounds(JobGeneration):
             self._kept_s[self.generation.assignment.lane_of(*at)] = time.monotonic()
         if isinstance(error, Incident):
             self.stop(at, error)
-            left.pop(at, None)
+            schedule.drop(at)
         elif error is not None:
-            self._failed(at, error, left, failures)
+            self._failed(run, at, error)
         else:
-            failures.pop(at, None)
+            run.failures.pop(at, None)
             self._reported.pop(at, None)
-            ahead = left.get(at)
-            while ahead and done.position >= ahead[0].end:
-                ahead.popleft()
-            if not ahead:
-                left.pop(at, None)
+            schedule.ended(at, done.position)
 
-    def _failed(
-        self, at: Partition, error: ReplicatorError, left: dict[Partition, deque[Range]], failures: dict[Partition, int]
-    ) -> None:
+    def _failed(self, run: _Run, at: Partition, error: ReplicatorError) -> None:
         self._log.warning("range_failed", range=str(at), kind=type(error).__name__, reason=str(error))
         if self._waits and isinstance(error, NotAllowed | Retriable):
             self.wait(at, str(error))
-            left.pop(at, None)
+            run.not_kept.add(self.generation.assignment.lane_of(*at))
+            run.schedule.drop(at)
             return
-        failures[at] = failures.get(at, 0) + 1
-        if failures[at] >= ATTEMPTS_MAX:
+        run.failures[at] = run.failures.get(at, 0) + 1
+        if run.failures[at] >= ATTEMPTS_MAX:
             raise error
+        run.schedule.release(at)
 
     def stop(self, at: Partition, incident: Incident) -> None:
         """Leave a partition out from now on; the incident is logged, and kept."""
@@ -244,19 +253,3 @@ class Rounds(JobGeneration):
 def _same(topic: str, before: Listing, now: Listing) -> bool:
     was, is_ = before.topics.get(topic), now.topics.get(topic)
     return was is not None and is_ is not None and was.topic_id == is_.topic_id
-
-
-def _together(left: Mapping[Partition, deque[Range]]) -> list[Range]:
-    """The next range of each partition; claims, which are empty, come before everything else."""
-    heads = [cuts[0] for _, cuts in sorted(left.items())]
-    return [cut for cut in heads if cut.start == cut.end] or heads
-
-
-def _progress_of(plan: Plan, before: Offsets, now: Offsets) -> dict[Partition, PartitionProgress]:
-    found: dict[Partition, PartitionProgress] = {}
-    for at, (start, end) in plan.bounds.items():
-        if at in now and at in before:
-            position = now[at].position
-            records = now[at].records - before[at].records
-            found[at] = PartitionProgress(start, end, start if position is None else position, records)
-    return found

@@ -1,0 +1,45 @@
+"""Whether the generation of a bounded lane is still open, asked while the lane commits nothing. Used by
+`jobs.range_copy`.
+
+A lane finds out that it was fenced when it sends something to the target: one that waits for its rate, or for a source
+that doesn't answer, sends nothing for as long as that takes.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import structlog
+
+from replicator.kafka.topic_reader import TopicReader
+from replicator.lane.plan import LanePlan
+from replicator.model.errors import NotAllowed, Retriable, Unreachable
+from replicator.state.flow_state import FlowState
+from replicator.state.generation import check_generation
+
+
+class GenerationWatch:
+    """Connects to the target when it is first asked: most lanes never stand still for that long. Used by one thread;
+    closed at the end."""
+
+    def __init__(self, plan: LanePlan, log: structlog.stdlib.BoundLogger) -> None:
+        self._plan, self._log = plan, log
+        self._state: FlowState | None = None
+        self._open = ExitStack()
+
+    def check(self) -> None:
+        """Raises TakenOver when another generation is open, and Incident of the control topic. While the target can't
+        be asked nothing is known, and nothing is raised."""
+        plan = self._plan
+        if self._state is None:
+            reader = TopicReader(plan.flow, plan.flow.target)
+            self._open.callback(reader.close)
+            self._state = FlowState(plan.flow, reader)
+        try:
+            check_generation(self._state.control(), plan.generation, plan.assignment, running=True)
+        except (Retriable, Unreachable, NotAllowed) as error:
+            self._log.warning("generation_not_checked", reason=str(error))
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._open.close()
