@@ -82,10 +82,11 @@ SPARK_ON_KAFKA = (
 In `make test` they run on real Kafka only, the other tests of Spark on the embedded broker only."""
 SPARK_LONG = (
     "spark/test_backfill.py::test_a_flow_stays_on_spark_and_goes_anywhere*",
+    "spark/test_compaction.py::test_what_compaction_removed_from_the_source*",
+    "spark/test_compaction.py::test_where_fewer_offsets_are_empty*",
     "spark/test_reconcile.py::test_only_a_window_of_time*",
     "spark/test_reconcile.py::test_the_other_passes_agree_with_it*",
     "spark/test_reconcile.py::test_what_is_missing_is_planned_and_copied_again*",
-    "spark/test_reconcile.py::test_what_retention_removed_is_no_loss*",
 )
 
 

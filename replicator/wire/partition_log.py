@@ -29,6 +29,7 @@ T = TypeVar("T")
 LATEST, EARLIEST, EARLIEST_LOCAL = -1, -2, -4
 _NONE, _OFFSET_OUT_OF_RANGE, _CORRUPT_MESSAGE, _REPLICA_NOT_AVAILABLE = 0, 1, 2, 9
 _OTHER_TOPIC_ID = (100, 103)  # UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID
+_URL_SAFE = str.maketrans("+/", "-_")  # librdkafka writes ids in the other alphabet of base64 than Kafka's Uuid
 _BY_NAME_MAX = 12  # Fetch: from version 13 on by topic id (KIP-516)
 _LOCAL_SINCE = 8  # ListOffsets: brokers before it know no tiered storage (KIP-405)
 _WAIT = timedelta(milliseconds=500)
@@ -61,7 +62,8 @@ class PartitionLog:
         """`topic_id` is the topic's as `TopicInfo` has it; empty: that of the first answer. Another one is another
         topic (Incident: topic_gone)."""
         limits = flow.limits
-        self._cluster, self._at, self._topic_id = cluster, at, topic_id
+        self._cluster, self._at = cluster, at
+        self._topic_id = topic_id.translate(_URL_SAFE)
         self._access = access(cluster)
         self._client_id = f"eos-replicate.{flow.name}.evidence"
         self._connect_s, self._request_s = limits.connect_timeout_ms / 1000, limits.request_timeout_ms / 1000

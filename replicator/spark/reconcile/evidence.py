@@ -83,11 +83,11 @@ def settled(findings: DataFrame, flow: Flow, pairs: Sequence[Pair]) -> DataFrame
     places = asked.groupBy(*_PLACE).agg(F.count(F.lit(1)).alias("missing"))
     judged = places.groupBy(*PARTITION, "verdict").applyInArrow(judge, _JUDGED)
     found = findings.join(judged, list(_PLACE), "left")
-    otherwise = F.when(F.col("judged") == verdicts.MISSING, F.col("reason")).otherwise(F.col("judged"))
+    lost, unproven = F.col("judged") == verdicts.MISSING, F.col("judged") == verdicts.UNPROVEN
     candidate = F.isnotnull("judged")
     return found.withColumns(
         {
-            "verdict": F.when(candidate, otherwise).otherwise(F.col("verdict")),
+            "verdict": F.when(lost, F.col("reason")).when(unproven, F.col("judged")).otherwise(F.col("verdict")),
             "reason": F.when(candidate, F.col("why")).otherwise(F.col("reason")),
         }
     ).select(findings.columns)

@@ -183,6 +183,15 @@ def test_another_topic_under_the_name_ends_the_search_at_once() -> None:
         assert (caught.value.name, caught.value.topic, caught.value.partition) == ("topic_gone", TOPIC, 0)
 
 
+def test_an_id_is_known_as_librdkafka_writes_it() -> None:
+    """With + and /, where Kafka has - and _."""
+    with leading() as (leader, broker):
+        leader.topic_id = b"\xfb\xff\xfe" * 5 + b"\xfb"
+        written = base64.b64encode(leader.topic_id).decode().rstrip("=")
+        assert {"+", "/"} <= set(written)
+        assert find(broker, topic_id=written) == FOUND
+
+
 def test_a_topic_that_is_created_again_meanwhile_ends_the_search() -> None:
     with leading() as (leader, broker):
         leader.instead["fetch"] = [leader.fetched(error_code=UNKNOWN_TOPIC_ID)]
