@@ -140,7 +140,7 @@ def _run(
     from replicator.jobs.backfill import Backfill
 
     chosen = on_spark.checked(loaded.spark, master, conf)
-    from replicator.spark import range_ledger
+    from replicator.spark import directories, range_ledger
 
     if out is not None:
         range_ledger.check(out)
@@ -153,7 +153,7 @@ def _run(
             return job.finish(), watch
         watch.doing("starting Spark")
         with on_spark.engine(chosen, "text", "warning", on_spark.to_stderr) as (spark, engine):
-            if out is not None and (to := range_ledger.directory(out, spark)) is not None:
+            if out is not None and (to := directories.directory(out, spark)) is not None:
                 watch.ledger = range_ledger.RangeLedger(out, to)
 
             def stop() -> None:

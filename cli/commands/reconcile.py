@@ -63,7 +63,11 @@ Exit codes:
 @topics_option
 @click.option("--from", "start", metavar="TIME", help="From the first record at or after this time, with zone.")
 @click.option("--to", "end", metavar="TIME", help="To before the first record at or after this time, with zone.")
-@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="New directory for HTML, JSON and Parquet.")
+@click.option(
+    "--out",
+    metavar="DIR|URI",
+    help="New directory for HTML, JSON and Parquet: here, or where Spark's Hadoop reaches (s3a://, hdfs://).",
+)
 @click.option("--quick", is_flag=True, help="Only say which chunks differ, after one read of both sides.")
 @click.option("--deep", is_flag=True, help="Besides digests, compare every field of every record.")
 @click.option(
@@ -84,7 +88,7 @@ def reconcile(
     topics: tuple[str, ...],
     start: str | None,
     end: str | None,
-    out: Path | None,
+    out: str | None,
     quick: bool,
     deep: bool,
     wanted: Wanted | None,
@@ -135,7 +139,7 @@ def _run(
     topics: frozenset[str],
     window: tuple[int | None, int | None],
     mode: Mode,
-    out: Path | None,
+    out: str | None,
     master: str | None,
     conf: tuple[str, ...],
     repairing: Repairing | None,
@@ -150,14 +154,16 @@ def _run(
     java.check(os.environ)
     chosen = session.settings(loaded.spark, master, conf)
     connector.with_connector({**session.configured(), **chosen.conf})
-    from replicator.spark import failures
+    from replicator.spark import directories, failures
     from replicator.spark.engine import SparkEngine
     from replicator.spark.reconcile import report, snapshot
     from replicator.spark.reconcile.reconcile import reconcile as compare
     from replicator.spark.task_log import TaskLog
 
     if out is not None:
-        report.check_unused(out)
+        here = directories.directory(out)
+        if here is not None:
+            here.begin()
     for cluster in (flow.source, flow.target):
         java_client.properties(cluster)
     patience = patience_ms(flow)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -19,7 +18,7 @@ EXAMPLES_SHOWN, EXAMPLES_OF_A_KIND = 20, 3
 PARTITIONS_NAMED = 3
 
 
-def show(console: Console, outcome: Outcome, out: Path | None) -> None:
+def show(console: Console, outcome: Outcome, out: str | None) -> None:
     """A table of partitions, examples of differences, and the result in one line."""
     at = datetime.fromtimestamp(outcome.snapshot_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
     table = Table(
@@ -48,7 +47,7 @@ def show(console: Console, outcome: Outcome, out: Path | None) -> None:
         named = ", ".join(map(str, of[:PARTITIONS_NAMED])) + (" and others" if len(of) > PARTITIONS_NAMED else "")
         console.print(f"note on {named}: {note}" if of else f"note: {note}", markup=False, soft_wrap=True)
     if out is not None:
-        console.print(f"report: {out / 'report.html'}", markup=False, soft_wrap=True)
+        console.print(f"report: {out.rstrip('/')}/report.html", markup=False, soft_wrap=True)
     _result(console, outcome)
 
 

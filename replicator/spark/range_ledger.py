@@ -1,28 +1,21 @@
 """What became of every range, as Parquet, for people: the position on the target decides, this only tells.
 
-The driver writes it, so that executors need no disk in common with it: into a directory of its own, or, where a URI
-with a scheme is given (`s3a:`, `hdfs:`), through the Hadoop file systems of Spark's JVM. A file appears under its name
-only when it is complete, every few seconds while ranges are answered; `spark.read.parquet(directory)` reads them.
+The driver writes it (`directories`): a file appears under its name only when it is complete, every few seconds while
+ranges are answered; `spark.read.parquet(directory)` reads them.
 """
 
 from __future__ import annotations
 
 import io
-import os
 import time
 import uuid
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any, Protocol
-from urllib.parse import unquote, urlsplit
-
-from pyspark.sql import SparkSession
 
 from replicator.jobs.range_copy import RangeDone
 from replicator.jobs.ranges import Range
 from replicator.model.errors import ConfigError, Unreachable
 from replicator.spark.cause import FAILURES, root
-from replicator.spark.reconcile.report import check_unused
+from replicator.spark.directories import Directory, directory
 
 COLUMNS = {
     "topic": "string",
@@ -42,75 +35,6 @@ COLUMNS = {
 WRITTEN_S, ROWS_MAX = 10.0, 10_000  # a file is written at the latest after so long, or with so many rows
 
 
-class _Directory(Protocol):
-    def begin(self) -> None:
-        """Raises ConfigError if it is there already."""
-
-    def write(self, name: str, content: bytes) -> None:
-        """One complete file. Raises OSError, or what `FAILURES` lists."""
-
-
-class LocalDirectory:
-    """A directory of the driver's machine."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def begin(self) -> None:
-        """Raises ConfigError when it exists, or its parent doesn't."""
-        check_unused(self._path)
-
-    def write(self, name: str, content: bytes) -> None:
-        """One file, created with the directory if need be."""
-        self._path.mkdir(exist_ok=True)
-        part = self._path / f".{name}"
-        with part.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        part.rename(self._path / name)
-
-
-class HadoopDirectory:
-    """A directory of a file system that Spark's JVM knows."""
-
-    def __init__(self, spark: SparkSession, uri: str) -> None:
-        self._jvm: Any = spark.sparkContext._jvm
-        self._conf: Any = spark.sparkContext._jsc.hadoopConfiguration()
-        self._uri = uri
-
-    def begin(self) -> None:
-        """Raises ConfigError when it exists, or can't be asked for."""
-        try:
-            path = self._jvm.org.apache.hadoop.fs.Path(self._uri)
-            there = bool(path.getFileSystem(self._conf).exists(path))
-        except FAILURES as error:
-            raise ConfigError(f"{self._uri} cannot be written: {root(error)}") from error
-        if there:
-            raise ConfigError(f"{self._uri} exists already; give a directory that does not")
-
-    def write(self, name: str, content: bytes) -> None:
-        """One file; until it is complete under a name that readers of Parquet pass over."""
-        directory = self._jvm.org.apache.hadoop.fs.Path(self._uri)
-        files = directory.getFileSystem(self._conf)
-        part, whole = (self._jvm.org.apache.hadoop.fs.Path(directory, it) for it in (f"_{name}", name))
-        out = files.create(part, False)
-        try:
-            out.write(bytearray(content))
-        finally:
-            out.close()
-        if not files.rename(part, whole):
-            raise OSError(f"{part} cannot be renamed to {name}")
-
-
-def directory(given: str, spark: SparkSession | None = None) -> _Directory | None:
-    """The directory that a user named; None for one that only Spark can reach, as long as there is none."""
-    url = urlsplit(given)
-    if url.scheme in ("", "file"):
-        return LocalDirectory(Path(unquote(url.path) if url.scheme else given))
-    return None if spark is None else HadoopDirectory(spark, given)
-
-
 def check(given: str) -> None:
     """What can be known before Spark starts. Raises ConfigError: it exists already, or pyarrow is missing."""
     try:
@@ -125,7 +49,7 @@ def check(given: str) -> None:
 class RangeLedger:
     """Writes files into a directory that doesn't exist yet. Used from one thread; closed at the end."""
 
-    def __init__(self, name: str, directory: _Directory) -> None:
+    def __init__(self, name: str, directory: Directory) -> None:
         """`name` is the directory's, for messages. Raises ConfigError when it exists."""
         directory.begin()
         self._name, self._directory = name, directory

@@ -21,12 +21,16 @@ from pyarrow import parquet
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from replicator.model.errors import ConfigError
+from replicator.model.errors import ConfigError, Unreachable
+from replicator.spark import directories
+from replicator.spark.cause import FAILURES, root
+from replicator.spark.directories import LocalDirectory, check_unused
 from replicator.spark.reconcile import verdicts
 from replicator.spark.reconcile.opened_chunks import FOUND_TYPES
 from replicator.spark.reconcile.outcome import BUCKETS, DIFFERS, Outcome, PartitionOutcome, key_text
 
 ROWS_AT_ONCE = 10_000
+FILES = ("findings.parquet", "report.html", "report.json")
 MEANINGS = {
     verdicts.MISSING: "on the source, not on the target",
     verdicts.EXTRA: "on the target, not on the source",
@@ -41,14 +45,6 @@ MEANINGS = {
     verdicts.COMPACTED_SOURCE: "removed from the source by compaction; no difference",
 }
 """Verdict → what it says, in the order in which reports show them."""
-
-
-def check_unused(directory: Path) -> None:
-    """Raises ConfigError when `directory` exists, or its parent does not: nothing is ever overwritten."""
-    if directory.exists() or directory.is_symlink():
-        raise ConfigError(f"{directory} exists already; give a directory that does not")
-    if not directory.absolute().parent.is_dir():
-        raise ConfigError(f"{directory.absolute().parent} is not a directory")
 
 
 @contextmanager
@@ -69,12 +65,32 @@ def complete(directory: Path) -> Iterator[Path]:
         raise
 
 
-def write(outcome: Outcome, findings: DataFrame, directory: Path) -> None:
-    """Writes all files of the report into a new `directory`. Raises ConfigError when it exists."""
-    with complete(directory) as part:
-        write_findings(findings, part / "findings.parquet")
-        (part / "report.json").write_text(json.dumps(outcome.as_json(), indent=2) + "\n", encoding="utf-8")
-        (part / "report.html").write_text(html(outcome), encoding="utf-8")
+def write(outcome: Outcome, findings: DataFrame, out: str) -> None:
+    """Writes all files of the report into a new directory, given as a user names it (see `directories`).
+
+    Raises ConfigError when it exists, Unreachable when it can't be written.
+    """
+    to = directories.directory(out, findings.sparkSession)
+    if isinstance(to, LocalDirectory):
+        with complete(to.path) as part:
+            _write(outcome, findings, part)
+        return
+    assert to is not None, "there is a session"
+    to.begin()
+    with tempfile.TemporaryDirectory(prefix="eos-report-") as name:
+        _write(outcome, findings, Path(name))
+        try:
+            for file in FILES:  # the one that machines look for is the last
+                to.put(Path(name) / file)
+        except FAILURES as error:
+            raise Unreachable(f"{out} cannot be written: {root(error)}") from error
+
+
+def _write(outcome: Outcome, findings: DataFrame, directory: Path) -> None:
+    found, page, machine = (directory / name for name in FILES)
+    write_findings(findings, found)
+    page.write_text(html(outcome), encoding="utf-8")
+    machine.write_text(json.dumps(outcome.as_json(), indent=2) + "\n", encoding="utf-8")
 
 
 def write_findings(findings: DataFrame, path: Path) -> None:

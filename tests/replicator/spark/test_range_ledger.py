@@ -11,8 +11,9 @@ from replicator.jobs.range_copy import RangeDone
 from replicator.jobs.ranges import Range
 from replicator.model.errors import ConfigError, Incident, Unreachable
 from replicator.model.partition import Partition
-from replicator.spark import range_ledger
-from replicator.spark.range_ledger import HadoopDirectory, LocalDirectory, RangeLedger
+from replicator.spark import directories, range_ledger
+from replicator.spark.directories import HadoopDirectory, LocalDirectory
+from replicator.spark.range_ledger import RangeLedger
 
 T0, T1 = Partition("t", 0), Partition("t", 1)
 DONE = RangeDone(T0, 10, 9, 90, 1.5, "host:2:abc")
@@ -75,11 +76,11 @@ def test_a_ledger_that_cannot_be_written_is_named(directory: LocalDirectory | Ha
 
 def test_what_is_given_is_a_directory_here_or_a_uri_that_spark_knows(spark: SparkSession, tmp_path: Path) -> None:
     for here in (str(tmp_path / "a b"), (tmp_path / "a b").as_uri()):
-        found = range_ledger.directory(here)
+        found = directories.directory(here)
         assert isinstance(found, LocalDirectory)
         found.write("x", b"y")
     assert (tmp_path / "a b" / "x").read_bytes() == b"y"
-    assert range_ledger.directory("s3a://bucket/ranges") is None
-    assert isinstance(range_ledger.directory("s3a://bucket/ranges", spark), HadoopDirectory)
+    assert directories.directory("s3a://bucket/ranges") is None
+    assert isinstance(directories.directory("s3a://bucket/ranges", spark), HadoopDirectory)
     with pytest.raises(ConfigError, match=r"nowhere://host/ranges cannot be written: .*nowhere"):
         RangeLedger("nowhere", HadoopDirectory(spark, "nowhere://host/ranges"))

@@ -7,11 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pyarrow import parquet
+from pyspark.sql import SparkSession
 
 from replicator.model.errors import ConfigError, Incident
 from replicator.model.partition import Partition
-from replicator.spark.reconcile import report
+from replicator.spark import directories
+from replicator.spark.reconcile import opened_chunks, report
 from replicator.spark.reconcile.outcome import BUCKETS, Example, Outcome, PartitionOutcome
+from replicator.spark.reconcile.verdicts import Finding
 
 
 def outcome(*partitions: PartitionOutcome) -> Outcome:
@@ -112,6 +116,29 @@ def test_json_is_for_machines() -> None:
     assert found["waiting"] == [{"topic": "t", "partition": 9}]
 
 
+@pytest.mark.parametrize("hadoop", [False, True])
+def test_all_files_are_written_by_the_driver(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hadoop: bool
+) -> None:
+    """Where a URI names the directory, through Hadoop's file systems."""
+    to = f"{tmp_path}/out"
+    if hadoop:
+        there = directories.HadoopDirectory(spark, f"file://{to}")
+        monkeypatch.setattr(directories, "directory", lambda given, spark: there)
+    rows = [
+        ("t", 0, *Finding("missing", 1, source_offset=n, source_rank=n, digest=n, reason=str(n))) for n in (3, 1, 2)
+    ]
+    report.write(outcome(DAMAGED), spark.createDataFrame(rows, opened_chunks.FOUND), to)
+    assert sorted(path.name for path in (tmp_path / "out").iterdir() if not path.name.startswith(".")) == [
+        "findings.parquet",
+        "report.html",
+        "report.json",
+    ]
+    assert parquet.read_table(tmp_path / "out/findings.parquet").column("source_offset").to_pylist() == [1, 2, 3]
+    with pytest.raises(ConfigError, match="exists already"):
+        report.write(outcome(DAMAGED), spark.createDataFrame([], opened_chunks.FOUND), to)
+
+
 def test_nothing_half_written_is_left(tmp_path: Path) -> None:
     out = tmp_path / "out"
 
@@ -131,9 +158,9 @@ def test_nothing_half_written_is_left(tmp_path: Path) -> None:
 
 def test_what_exists_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="exists already"):
-        report.check_unused(tmp_path)
+        directories.check_unused(tmp_path)
     (tmp_path / "link").symlink_to("nowhere")
     with pytest.raises(ConfigError, match="exists already"):
-        report.check_unused(tmp_path / "link")
+        directories.check_unused(tmp_path / "link")
     with pytest.raises(ConfigError, match="is not a directory"):
-        report.check_unused(tmp_path / "no" / "out")
+        directories.check_unused(tmp_path / "no" / "out")
