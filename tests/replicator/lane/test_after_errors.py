@@ -20,6 +20,7 @@ EXPECTED: dict[type[errors.ReplicatorError], Next] = {
     errors.Fenced: Next.EXAMINE,
     errors.TakenOver: Next.LEAVE,
     errors.Fatal: Next.LEAVE,
+    errors.Unsupported: Next.LEAVE,
 }
 
 
