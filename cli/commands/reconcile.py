@@ -147,6 +147,7 @@ def _run(
     """Everything that can be wrong without Spark is found before it starts; Spark's start takes seconds."""
     from rich.console import Console
 
+    from cli.commands.reconcile_progress import Progress
     from cli.stopping import Stopping
     from replicator.spark import connector, java, session
     from replicator.spark.reconcile import java_client
@@ -168,7 +169,8 @@ def _run(
         java_client.properties(cluster)
     patience = patience_ms(flow)
     span = snapshot.Window(*window)
-    with Stopping() as stopping, Console(stderr=True).status("asking both clusters") as status:
+    with Stopping() as stopping, Progress(Console(stderr=True)) as status:
+        status.update("asking both clusters")
         if repairing is not None:
             repairing.begin()
         snapshot.take(flow, topics, span, connect_timeout_ms=patience)
@@ -184,6 +186,7 @@ def _run(
             with (
                 _interruptible(stopping, spark),
                 failures.explained(flow, taken, connect_timeout_ms=patience),
+                status.watching(spark),
             ):
                 outcome, findings = compare(spark, flow, taken, mode, status.update)
                 if repairing is not None:

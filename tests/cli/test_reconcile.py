@@ -95,7 +95,8 @@ def test_a_signal_stops_spark_and_is_an_interruption(
     @contextmanager
     def running(chosen: object) -> Iterator[SimpleNamespace]:
         signal.signal(signal.SIGINT, lambda *_: None)  # a SparkContext takes it too
-        yield SimpleNamespace(stop=stopped.set)
+        tracker = SimpleNamespace(getActiveStageIds=lambda: [])
+        yield SimpleNamespace(stop=stopped.set, sparkContext=SimpleNamespace(statusTracker=lambda: tracker))
 
     def interrupted(*_: object) -> None:
         os.kill(os.getpid(), signal.SIGINT)
