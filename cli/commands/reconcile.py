@@ -179,7 +179,7 @@ def _run(
             if not chosen.local:
                 status.update("looking at the executors")
                 with SparkEngine(spark, TaskLog("json", "info")) as executors:
-                    executors.check()
+                    executors.check(["replicator.spark.reconcile.passes"])
             if repairing is not None:
                 repairing.begin()
             taken = snapshot.take(flow, topics, span, connect_timeout_ms=patience)

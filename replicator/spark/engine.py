@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache, partial
-from importlib import metadata
+from importlib import import_module, metadata
 from types import TracebackType
 from typing import TypeVar
 
@@ -84,14 +84,14 @@ class SparkEngine:
             self._slots = max(1, self._context.defaultParallelism // cores) + more
         return self._slots
 
-    def check(self) -> None:
+    def check(self, modules: Sequence[str] = ()) -> None:
         """Find out whether tasks can run, before anything depends on them. Waits for the first executors.
 
-        Raises ConfigError when the executors lack this package or have another version of it or of Python; otherwise
-        what a future of `submit` does.
+        Raises ConfigError when the executors lack this package or one of `modules`, or have another version of it or of
+        Python; otherwise what a future of `submit` does.
         """
-        ours = _version()
-        for host, theirs in self.each(_installed, range(self.slots), "looking at the executors"):
+        ours, look = _version(), partial(_installed, tuple(modules))
+        for host, theirs in self.each(look, range(self.slots), "looking at the executors"):
             if theirs != ours:
                 raise ConfigError(f"{_PACKAGE} is {ours} here and {theirs} on executor {host}; {_ADVICE}")
 
@@ -165,8 +165,10 @@ def _freeze() -> None:
     gc.freeze()
 
 
-def _installed(_: int) -> tuple[str, str]:
-    """An executor's host and the version that it has; unpickling this function imports all that a task needs."""
+def _installed(modules: Sequence[str], _: int) -> tuple[str, str]:
+    """An executor's host and the version that it has; unpickling this function imports what every task needs."""
+    for name in modules:
+        import_module(name)
     return socket.gethostname(), _version()
 
 

@@ -131,6 +131,9 @@ def test_what_ends_a_job_is_named(engine: SparkEngine, spark: SparkSession, monk
         engine.each(fail, [1], "")
     with pytest.raises(ConfigError, match="No module named 'of_another_version'; install the same eos-replicate"):
         engine.each(lack, [1], "")
+    engine.check(["json"])
+    with pytest.raises(ConfigError, match="No module named 'what_only_the_driver_has'; install the same eos-replicate"):
+        engine.check(["what_only_the_driver_has"])
     monkeypatch.setattr(spark.sparkContext, "pythonExec", "/nowhere/python")
     with pytest.raises(ConfigError, match="/nowhere/python"):
         engine.check()
