@@ -32,7 +32,7 @@ COMPACTED = {
 }
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 KEYS = 40
-CLEANED_S = 60.0  # Kafka looks every 15 s for something to clean, the embedded broker every 10 s
+CLEANED_S = 240.0  # Kafka looks every 15 s for something to clean, the embedded broker every 10 s
 SMALL_FETCHES = 7
 
 

@@ -22,7 +22,7 @@ from replicator.model.errors import ConfigError, Incident, TakenOver
 from replicator.model.partition import Partition
 
 RANGE = 300  # offsets: some thousand records make several ranges of each partition
-NOTICED_S_MAX = 20.0  # a check every 5 s, and questions to the target
+NOTICED_S_MAX = 40.0  # a check every 5 s, and questions to the target
 
 
 @pytest.fixture

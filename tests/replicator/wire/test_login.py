@@ -183,7 +183,7 @@ def test_tls_where_plain_text_is_spoken_ends_in_time() -> None:
     began_s = time.monotonic()
     with pytest.raises(Unreachable):
         ask(None, security_protocol="ssl")
-    assert time.monotonic() - began_s < 6
+    assert time.monotonic() - began_s < 20
 
 
 class Login(Leader):
@@ -247,7 +247,7 @@ def test_a_wrong_password_is_refused_at_once(mechanism: str) -> None:
     began_s = time.monotonic()
     with pytest.raises(Unreachable, match="cluster 'east' refused the credentials: Authentication failed"):
         log_in(leader, password="wrong")
-    assert time.monotonic() - began_s < 1
+    assert time.monotonic() - began_s < 4
     assert not leader.logged_in
 
 
@@ -284,7 +284,7 @@ def test_a_broker_that_does_not_know_the_password_either_is_refused(lies: Mappin
     began_s = time.monotonic()
     with pytest.raises(Unreachable, match="cannot log in with SCRAM-SHA-256"):
         log_in(Login("SCRAM-SHA-256", **lies))
-    assert time.monotonic() - began_s < 1
+    assert time.monotonic() - began_s < 4
 
 
 def test_a_login_that_has_expired_is_made_again() -> None:
