@@ -74,7 +74,7 @@ class FakeBroker:
 
     def _serve(self, connection: socket.socket) -> None:
         try:
-            with connection if self._tls is None else self._tls.wrap_socket(connection, server_side=True) as talking:
+            with connection if self._tls is None else _welcomed(connection, self._tls) as talking:
                 stream = talking.makefile("rb")
                 while prefix := stream.read(4):
                     answer = self._answer(stream.read(int.from_bytes(prefix, "big")))
@@ -99,6 +99,21 @@ class FakeBroker:
         if answer is None or isinstance(answer, bytes):
             return answer
         return self.mutate(name, response(name, version, correlation_id, answer))
+
+
+def _welcomed(connection: socket.socket, tls: ssl.SSLContext) -> socket.socket:
+    """The connection after its handshake. Raises OSError when the client is refused, once it has read why: a socket that
+    is closed with something unread is reset, and the client may never see the alert."""
+    talking = tls.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
+    try:
+        talking.do_handshake()
+    except ssl.SSLError:
+        with socket.socket(fileno=talking.detach()) as refused:
+            refused.shutdown(socket.SHUT_WR)
+            while refused.recv(4096):
+                pass
+        raise
+    return talking
 
 
 def response(api: str, version: int, correlation_id: int, answer: Mapping[str, Any]) -> bytes:

@@ -119,7 +119,7 @@ def ask(tls: ssl.SSLContext | None, leader: Leader | None = None, host: str = "1
         leading.broker = broker
         leading.host = host
         servers = f"{host}:{broker.port}"
-        flow = flow_of(broker, 1_500, 1_500, bootstrap_servers=servers, **given)
+        flow = flow_of(broker, 3_000, 3_000, bootstrap_servers=servers, **given)
         (found,) = log_evidence.holes(flow, flow.source, Partition(TOPIC, 0), [(0, 10)])
         return len(found.holes)
 
