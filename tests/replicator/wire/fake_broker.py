@@ -102,8 +102,8 @@ class FakeBroker:
 
 
 def _welcomed(connection: socket.socket, tls: ssl.SSLContext) -> socket.socket:
-    """The connection after its handshake. Raises OSError when the client is refused, once it has read why: a socket that
-    is closed with something unread is reset, and the client may never see the alert."""
+    """The connection after its handshake. Raises OSError when the client is refused, once it has read why: a socket
+    that is closed with something unread is reset, and the client may never see the alert."""
     talking = tls.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
     try:
         talking.do_handshake()

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from replicator.config import load_text
 from replicator.model.partition import Partition
-from replicator.spark.reconcile import alignment, kafka, reconcile, verdicts
+from replicator.spark.reconcile import alignment, cutting, kafka, reconcile, verdicts
 from replicator.spark.reconcile.pairs import Offsets
 from replicator.spark.reconcile.snapshot import Snapshot
 from tests.budget import budget
@@ -62,7 +62,7 @@ def reader(spark: SparkSession, drawn: Mapping[Partition, Drawn]) -> Callable[..
     return read
 
 
-@pytest.mark.parametrize(("mean", "heads"), [(alignment.MEAN_MIN, reconcile.HEAD_RECORDS), (32, 40)])
+@pytest.mark.parametrize(("mean", "heads"), [(cutting.MEAN_MIN, reconcile.HEAD_RECORDS), (32, 40)])
 def test_no_verdict_is_wrong(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, mean: int, heads: int) -> None:
     """With chunks as they are, and small ones, so that heads are left out that retention is known to have removed."""
     drawn = {Partition("t", seed): drawn_partition(seed) for seed in range(SEEDS)}
