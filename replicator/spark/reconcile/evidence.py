@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from replicator.config import Flow
 from replicator.model.errors import ReplicatorError
 from replicator.model.partition import Partition, Span
-from replicator.spark.reconcile import verdicts
+from replicator.spark.reconcile import arrow, verdicts
 from replicator.spark.reconcile.pairs import Pair
 from replicator.spark.reconcile.transforms import PARTITION
 from replicator.wire import log_evidence
@@ -28,17 +28,7 @@ INTERVALS_AT_ONCE = 1_000
 """Read in one go: their empty offsets are held in memory."""
 _PLACE = (*PARTITION, "verdict", "other_after", "other_before")
 _JUDGED = "topic string, partition int, verdict string, other_after long, other_before long, judged string, why string"
-_JUDGED_TYPES = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("verdict", pa.string()),
-        ("other_after", pa.int64()),
-        ("other_before", pa.int64()),
-        ("judged", pa.string()),
-        ("why", pa.string()),
-    ]
-)
+_JUDGED_TYPES = arrow.types(_JUDGED)
 _FEWER = "compaction emptied {} offsets where {} records are missing, so that some of them may be lost"
 
 
@@ -75,9 +65,7 @@ def settled(findings: DataFrame, flow: Flow, pairs: Sequence[Pair]) -> DataFrame
             (topic, partition, verdict, place.after, place.before, *found)
             for place, found in zip(places, judged, strict=True)
         ]
-        columns_out = zip(*rows, strict=True)
-        arrays = [pa.array(column, field.type) for column, field in zip(columns_out, _JUDGED_TYPES, strict=True)]
-        return pa.Table.from_arrays(arrays, schema=_JUDGED_TYPES)
+        return arrow.table(rows, _JUDGED_TYPES)
 
     asked = findings.where(F.col("verdict").isin(verdicts.COMPACTED, verdicts.COMPACTED_SOURCE))
     places = asked.groupBy(*_PLACE).agg(F.count(F.lit(1)).alias("missing"))

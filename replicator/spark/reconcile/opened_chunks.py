@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from replicator.model.partition import Partition
-from replicator.spark.reconcile import verdicts
+from replicator.spark.reconcile import arrow, verdicts
 from replicator.spark.reconcile.transforms import FINDING
 from replicator.spark.reconcile.verdicts import Record
 
@@ -21,14 +21,7 @@ _SIDE = (
     "key_hash long, value_hash long, headers_hash long, key_shown binary"
 )
 FOUND = f"topic string, partition int, {FINDING}"
-_ARROW = {
-    "string": pa.string(),
-    "int": pa.int32(),
-    "long": pa.int64(),
-    "boolean": pa.bool_(),
-    "binary": pa.binary(),
-}
-FOUND_TYPES = pa.schema([(name, _ARROW[kind]) for name, kind in (column.split() for column in FOUND.split(", "))])
+FOUND_TYPES = arrow.types(FOUND)
 
 
 class Stretch(NamedTuple):
@@ -129,12 +122,7 @@ def findings(sides: DataFrame, gaps: Gaps) -> DataFrame:
         there = _records(table, False, gap.target.rank, gap.target_skipped)
         edges = (gap.source.before, gap.source.after), (gap.target.before, gap.target.after)
         found = verdicts.compare(here, there, edges, from_end=gap.from_end)
-        rows = [(topic, partition, *item) for item in found]
-        columns = zip(*rows, strict=True) if rows else [[] for _ in FOUND_TYPES]
-        return pa.Table.from_arrays(
-            [pa.array(column, field.type) for column, field in zip(columns, FOUND_TYPES, strict=True)],
-            schema=FOUND_TYPES,
-        )
+        return arrow.table([(topic, partition, *item) for item in found], FOUND_TYPES)
 
     return sides.groupBy("topic", "partition", "gap").applyInArrow(compare, FOUND)
 

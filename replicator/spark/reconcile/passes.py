@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +17,7 @@ from pyspark.sql import functions as F
 
 from replicator.config import Cluster, Flow
 from replicator.model.partition import Partition
-from replicator.spark.reconcile import alignment, kafka, opened_chunks, transforms
+from replicator.spark.reconcile import alignment, arrow, kafka, opened_chunks, transforms
 from replicator.spark.reconcile.alignment import Aligned, Gap, Side
 from replicator.spark.reconcile.cutting import Cutter, Piece
 from replicator.spark.reconcile.opened_chunks import GapSides, Stretch, partition_of
@@ -33,18 +32,7 @@ _PIECES = (
     "topic string, partition int, of_source boolean, first_offset long, last_offset long, records long, first_ms long, "
     "last_ms long, hashes array<long>, begins long, alone boolean, complete boolean"
 )
-_PIECE_TYPES = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("of_source", pa.bool_()),
-        *((name, pa.int64()) for name in ("first_offset", "last_offset", "records", "first_ms", "last_ms")),
-        ("hashes", pa.list_(pa.int64())),
-        ("begins", pa.int64()),
-        ("alone", pa.bool_()),
-        ("complete", pa.bool_()),
-    ]
-)
+_PIECE_TYPES = arrow.types(_PIECES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,10 +175,7 @@ def _cut(
 
 def _pieces(at: Partition, of_source: bool, pieces: Iterable[Piece]) -> pa.RecordBatch:
     rows = [piece._replace(begins=_signed(piece.begins), hashes=list(piece.hashes)) for piece in pieces]  # type: ignore[arg-type]
-    columns: list[Any] = list(zip(*rows, strict=True)) if rows else [[] for _ in Piece._fields]
-    where = [[at.topic] * len(rows), [at.partition] * len(rows), [of_source] * len(rows)]
-    arrays = [pa.array(column, field.type) for column, field in zip([*where, *columns], _PIECE_TYPES, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=_PIECE_TYPES)
+    return arrow.record_batch([(*at, of_source, *row) for row in rows], _PIECE_TYPES)
 
 
 def _signed(word: int) -> int:

@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
 
-import pyarrow as pa
 from jinja2 import Environment, StrictUndefined
 from pyarrow import parquet
 from pyspark.sql import DataFrame
@@ -25,7 +24,7 @@ from replicator.model.errors import ConfigError, Unreachable
 from replicator.spark import directories
 from replicator.spark.cause import FAILURES, root
 from replicator.spark.directories import LocalDirectory, check_unused
-from replicator.spark.reconcile import verdicts
+from replicator.spark.reconcile import arrow, verdicts
 from replicator.spark.reconcile.opened_chunks import FOUND_TYPES
 from replicator.spark.reconcile.outcome import BUCKETS, DIFFERS, Outcome, PartitionOutcome, key_text
 
@@ -98,9 +97,7 @@ def write_findings(findings: DataFrame, path: Path) -> None:
     rows = findings.orderBy("topic", "partition", F.coalesce("source_rank", "target_rank")).toLocalIterator()
     with parquet.ParquetWriter(path, FOUND_TYPES) as file:
         for some in iter(lambda: list(itertools.islice(rows, ROWS_AT_ONCE)), []):
-            columns = zip(*some, strict=True)
-            arrays = [pa.array(column, field.type) for column, field in zip(columns, FOUND_TYPES, strict=True)]
-            file.write_table(pa.Table.from_arrays(arrays, schema=FOUND_TYPES))
+            file.write_table(arrow.table(some, FOUND_TYPES))
 
 
 def html(outcome: Outcome) -> str:

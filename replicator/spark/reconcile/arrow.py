@@ -1,0 +1,33 @@
+"""Rows as Arrow's columns, by the schema that Spark is told. Used wherever Python hands rows to Spark or to Parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+
+_TYPES = {
+    "string": pa.string(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "boolean": pa.bool_(),
+    "binary": pa.binary(),
+    "array<long>": pa.list_(pa.int64()),
+}
+
+
+def types(columns: str) -> pa.Schema:
+    """Arrow's schema of columns that are written as Spark takes them: `topic string, partition int`."""
+    return pa.schema([(name, _TYPES[kind]) for name, kind in (column.split() for column in columns.split(", "))])
+
+
+def record_batch(rows: Iterable[Sequence[object]], schema: pa.Schema) -> pa.RecordBatch:
+    """The rows; there may be none."""
+    columns = list(zip(*rows, strict=True)) or [()] * len(schema)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def table(rows: Iterable[Sequence[object]], schema: pa.Schema) -> pa.Table:
+    """As `record_batch`, for what takes a table."""
+    return pa.Table.from_batches([record_batch(rows, schema)], schema)
