@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.batch_rules import BEFORE_UNBOUNDED_MS, Rules
+from embedded_broker.log_config import UNBOUNDED_MS, LogConfig
 from embedded_broker.partition import Partition
 from embedded_broker.state.producers import Duplicate, Refuse
 from embedded_broker.transaction_verification import Verify
@@ -71,8 +71,8 @@ def append(
 
     Raises BatchRejected with nothing appended, or OSError.
     """
-    rules = partition.rules
-    header = check(records, rules, now_ms)
+    config = partition.config
+    header = check(records, config, now_ms)
     assert records
     if header.is_transactional and transactional_id is None:
         raise BatchRejected(
@@ -89,13 +89,13 @@ def append(
     if isinstance(verdict, Refuse):
         raise BatchRejected(verdict.error_code, f"producer {header.producer_id}, sequence {header.base_sequence}")
     if isinstance(verdict, Duplicate):
-        return Appended(verdict.base_offset, verdict.timestamp_ms if rules.log_append_time else -1)
-    append_time_ms = now_ms if rules.log_append_time else None
+        return Appended(verdict.base_offset, verdict.timestamp_ms if config.log_append_time else -1)
+    append_time_ms = now_ms if config.log_append_time else None
     if header.is_log_append_time:
         records = bytearray(records)
         set_create_time(records)
     base_offset = partition.append(records, append_time_ms=append_time_ms, now_ms=now_ms)
-    return Appended(base_offset, now_ms if rules.log_append_time else -1)
+    return Appended(base_offset, now_ms if config.log_append_time else -1)
 
 
 def refuse_zstd(records: bytes | None) -> None:
@@ -104,20 +104,20 @@ def refuse_zstd(records: bytes | None) -> None:
         raise BatchRejected(ErrorCode.unsupported_compression_type, "zstd needs Produce 7 or later")
 
 
-def check(records: bytes | bytearray | None, rules: Rules, now_ms: int) -> BatchHeader:
+def check(records: bytes | bytearray | None, config: LogConfig, now_ms: int) -> BatchHeader:
     """The header of the one batch that `records` must be. Raises BatchRejected."""
     if not records:
         raise BatchRejected(ErrorCode.invalid_record, "no batch")
     header = _whole(records)
-    if header.size_bytes > rules.message_bytes_max:
+    if header.size_bytes > config.message_bytes_max:
         raise BatchRejected(
-            ErrorCode.message_too_large, f"{header.size_bytes} bytes, the topic takes {rules.message_bytes_max}"
+            ErrorCode.message_too_large, f"{header.size_bytes} bytes, the topic takes {config.message_bytes_max}"
         )
-    if header.size_bytes > rules.segment_bytes:
+    if header.size_bytes > config.segment_bytes:
         raise BatchRejected(
-            ErrorCode.record_list_too_large, f"{header.size_bytes} bytes, a segment has {rules.segment_bytes}"
+            ErrorCode.record_list_too_large, f"{header.size_bytes} bytes, a segment has {config.segment_bytes}"
         )
-    _check_header(header, rules)
+    _check_header(header, config)
     try:
         check_crc(records)
         body = body_of(records, DECODED_BYTES_MAX)
@@ -125,7 +125,7 @@ def check(records: bytes | bytearray | None, rules: Rules, now_ms: int) -> Batch
         raise BatchRejected(ErrorCode.corrupt_message, str(error)) from error
     try:
         check_lengths(body, header.record_count)
-        _check_records(records, header, rules, now_ms)
+        _check_records(records, header, config, now_ms)
     except CorruptBatch as error:
         raise BatchRejected(ErrorCode.invalid_record, str(error)) from error
     return header
@@ -147,7 +147,7 @@ def _whole(records: bytes | bytearray) -> BatchHeader:
     return header
 
 
-def _check_header(header: BatchHeader, rules: Rules) -> None:
+def _check_header(header: BatchHeader, config: LogConfig) -> None:
     if header.base_offset != 0:
         raise BatchRejected(ErrorCode.invalid_record, f"base offset {header.base_offset}")
     if header.record_count <= 0 or header.last_offset_delta != header.record_count - 1:
@@ -158,25 +158,24 @@ def _check_header(header: BatchHeader, rules: Rules) -> None:
         raise BatchRejected(ErrorCode.invalid_record, "clients write no control batches")
     if header.compression > ZSTD:
         raise BatchRejected(ErrorCode.unsupported_compression_type, f"compression {header.compression}")
-    if header.is_log_append_time and rules.log_append_time:
+    if header.is_log_append_time and config.log_append_time:
         raise BatchRejected(ErrorCode.invalid_timestamp, "the time type is the broker's to set")
 
 
-def _check_records(batch: bytes | bytearray, header: BatchHeader, rules: Rules, now_ms: int) -> None:
-    """The rules about keys and times; records are decoded only if one of them could be broken."""
-    bounded = not rules.log_append_time
-    too_late = bounded and header.max_timestamp - now_ms > rules.after_ms_max
-    too_early = bounded and rules.before_ms_max < BEFORE_UNBOUNDED_MS
-    if not (rules.needs_keys or too_late or too_early):
+def _check_records(batch: bytes | bytearray, header: BatchHeader, config: LogConfig, now_ms: int) -> None:
+    """What the topic asks of keys and times; records are decoded only if one of them could be broken."""
+    bounded = not config.log_append_time
+    too_late = bounded and header.max_timestamp - now_ms > config.after_ms_max
+    too_early = bounded and config.before_ms_max < UNBOUNDED_MS
+    if not (config.compacts or too_late or too_early):
         return
     error_code, found = ErrorCode.invalid_record, []
+    youngest_ms, oldest_ms = -config.after_ms_max, config.before_ms_max
     for place, record in enumerate(decode(batch, DECODED_BYTES_MAX)):
         age_ms = now_ms - record.timestamp_ms
-        if rules.needs_keys and record.key is None:
+        if config.compacts and record.key is None:
             found.append(RecordError(place, "a compacted topic takes no record without a key"))
-        elif (
-            bounded and record.timestamp_ms != NO_TIMESTAMP and not -rules.after_ms_max <= age_ms <= rules.before_ms_max
-        ):
+        elif bounded and record.timestamp_ms != NO_TIMESTAMP and not youngest_ms <= age_ms <= oldest_ms:
             error_code = ErrorCode.invalid_timestamp
             found.append(RecordError(place, f"the timestamp {record.timestamp_ms} is out of range"))
     if found:

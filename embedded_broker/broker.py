@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, cast
 
 from embedded_broker import group_configs
+from embedded_broker.cleaner import Compaction
 from embedded_broker.clock import Clock, SystemClock
 from embedded_broker.config import BrokerConfig, Fsync
 from embedded_broker.disk_space import DiskSpace
@@ -72,9 +73,9 @@ class Broker:
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self.disk_space = DiskSpace(self.fs, config.data_dir, self.fail)
         self._lock: Lock
+        self._retention: Retention
         self._metadata_log: Partition
         self.fetch_sessions = FetchSessions(new_uuid)
-        self._retention = Retention(self)
 
     async def start(self) -> None:
         """Recover all state, and complete what a crash interrupted. Raises DataDirInUse, CorruptLog, OSError."""
@@ -104,6 +105,10 @@ class Broker:
         group_configs.load(self)
         await self.groups.start()
         await self.transactions.start()
+        compaction = Compaction(self.fs, self.flush_scheduler, self.disk_space, self.clock)
+        self._retention = Retention(
+            self.config, self.topics.partitions, compaction, self.flush_scheduler, self.clock, self.fail
+        )
         self._retention.start()
 
     def _recover_metadata(self) -> None:

@@ -9,21 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from embedded_broker.disk_space import suppress_disk_full
+from embedded_broker.clock import Clock
+from embedded_broker.disk_space import DiskSpace, suppress_disk_full
+from embedded_broker.flush_scheduler import FlushScheduler
 from embedded_broker.log.cleaning import Aborted, Cleaner, Last, Transactions, latest_offsets
 from embedded_broker.log.format import CLEANED_SUFFIX, segment_name
 from embedded_broker.log.fs import FileSystem
 from embedded_broker.log.partition_log import PartitionLog
 from embedded_broker.log.segment import CorruptLog, Segment
 from embedded_broker.partition import Partition
-from embedded_broker.topic_configs import is_compacted, number, value
 from embedded_broker.wire.batch import CorruptBatch, read_header
-
-if TYPE_CHECKING:
-    from embedded_broker.broker import Broker
 
 KEYS_MAX = 1_000_000
 """In memory at a time, some 100 bytes each; a log with more takes several passes."""
@@ -57,25 +55,23 @@ class Result:
 
 
 class Compaction:
-    """Compacts all topics with cleanup.policy=compact."""
+    """Compacts partitions of topics with cleanup.policy=compact."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, fs: FileSystem, flush_scheduler: FlushScheduler, disk_space: DiskSpace, clock: Clock) -> None:
+        self._fs, self._flush_scheduler, self._disk_space, self._clock = fs, flush_scheduler, disk_space, clock
         self._uncleanable: set[Partition] = set()
 
-    async def run_once(self) -> None:
-        """Clean every partition that is dirty enough. Raises OSError."""
-        for topic in self._broker.topics.all():
-            if topic.is_internal or not is_compacted(topic.configs):
-                continue
-            for partition in topic.partitions:
-                if self._broker.has_disk_space and partition not in self._uncleanable:
-                    await self.clean(partition)
+    async def run_once(self, partitions: Iterable[Partition]) -> None:
+        """Clean those that are to be compacted and dirty enough. Raises OSError."""
+        for partition in partitions:
+            is_cleanable = partition.config.compacts and not partition.internal and partition not in self._uncleanable
+            if is_cleanable and not self._disk_space.full:
+                await self.clean(partition)
 
     async def clean(self, partition: Partition) -> None:
         """Clean a partition if it is dirty enough. Raises OSError."""
         try:
-            job = find_job(partition, self._broker.clock.now_ms())
+            job = find_job(partition, self._clock.now_ms())
         except CorruptLog as error:
             partition.stop(error)
             return
@@ -86,8 +82,8 @@ class Compaction:
             segment.hold()
         try:
             with suppress_disk_full():
-                result = await asyncio.to_thread(write_clean, self._broker.fs, partition.log, job)
-                async with self._broker.flush_scheduler.exclusive():
+                result = await asyncio.to_thread(write_clean, self._fs, partition.log, job)
+                async with self._flush_scheduler.exclusive():
                     partition.exchange(result.groups, result.clean_end, result.markers_gone)
         except CorruptBatch as error:
             self._uncleanable.add(partition)
@@ -106,10 +102,10 @@ def find_job(partition: Partition, now_ms: int) -> Job | None:
     """
     if partition.closed or partition.stopped is not None:
         return None
-    configs, segments = partition.configs, partition.log.segments[:-1]
+    config, segments = partition.config, partition.log.segments[:-1]
     clean = [segment for segment in segments if segment.end_offset <= partition.log.clean_end]
     dirty = []
-    lag_ms = number(configs, "min.compaction.lag.ms")
+    lag_ms = config.compaction_lag_ms_min
     for segment in segments[len(clean) :]:
         is_young = lag_ms > 0 and segment.max_timestamp > now_ms - lag_ms
         if segment.end_offset > partition.last_stable or is_young:
@@ -119,9 +115,9 @@ def find_job(partition: Partition, now_ms: int) -> Job | None:
     if not dirty_bytes:
         return None
     share = dirty_bytes / (dirty_bytes + sum(segment.size_bytes for segment in clean))
-    overdue_ms = now_ms - number(configs, "max.compaction.lag.ms")
+    overdue_ms = now_ms - config.compaction_lag_ms_max
     is_overdue = (dirty[0].first_timestamp() or 0) < overdue_ms
-    if share <= float(value(configs, "min.cleanable.dirty.ratio")) and not is_overdue:
+    if share <= config.dirty_ratio_min and not is_overdue:
         return None
     return Job(
         clean,
@@ -129,8 +125,8 @@ def find_job(partition: Partition, now_ms: int) -> Job | None:
         partition.log.segments[len(clean) + len(dirty)].base_offset,
         [Aborted(a.producer_id, a.first_offset, a.marker_offset) for a in partition.producers.aborted_transactions()],
         {e.producer_id: Last(e.last_data_offset, e.epoch) for e in partition.producers.entries()},
-        number(configs, "segment.bytes"),
-        number(configs, "delete.retention.ms"),
+        config.segment_bytes,
+        config.delete_retention_ms,
         now_ms,
     )
 

@@ -10,22 +10,21 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.batch_rules import Rules
 from embedded_broker.disk_space import DiskSpace, suppress_disk_full
 from embedded_broker.log.checkpoint import State
 from embedded_broker.log.fs import FileSystem
 from embedded_broker.log.partition_log import Capture, PartitionLog
 from embedded_broker.log.segment import CorruptLog, OnBatch, Segment
 from embedded_broker.log.stopped_log import StoppedLog
+from embedded_broker.log_config import LogConfig
 from embedded_broker.state.producers import PartitionProducers
-from embedded_broker.topic_configs import segment_ms
 from embedded_broker.wire.batch import BatchHeader, iter_batches, read_header, stamp
 from embedded_broker.wire.records import marker_commits
 
@@ -52,9 +51,11 @@ class Partition:
 
     def __init__(self, topic: str, index: int, leader_epoch: int, disk_space: DiskSpace | None, internal: bool) -> None:
         self.topic, self.index, self.leader_epoch = topic, index, leader_epoch
-        self._disk_space, self._internal = disk_space, internal
-        self.configs: Mapping[str, str] = {}  # see `configure`
-        self.rules = Rules.of({})
+        self._disk_space = disk_space
+        self.internal = internal
+        """Whether only the broker writes here."""
+        self.config = LogConfig()
+        """See `configure`."""
         self.producers = PartitionProducers()
         self.high_watermark = 0
         self.closed = False
@@ -118,10 +119,10 @@ class Partition:
         partition.stop(error)
         return partition
 
-    def configure(self, configs: Mapping[str, str]) -> None:
-        """The topic's own configs are these from now on; call it again when they have changed."""
-        self.configs, self.rules = configs, Rules.of(configs)
-        self.log.segment_bytes, self.log.segment_ms = self.rules.segment_bytes, segment_ms(configs)
+    def configure(self, config: LogConfig) -> None:
+        """The topic's configs are these from now on."""
+        self.config = config
+        self.log.segment_bytes, self.log.segment_ms = config.segment_bytes, config.segment_ms
 
     def stop(self, error: Exception) -> None:
         """Serve nothing from now on; other partitions are not affected. Waiting fetches are woken."""
@@ -154,7 +155,7 @@ class Partition:
     def _found(self, error: CorruptLog | OSError) -> None:
         """What was durable is damaged. The internal ones go on: what they hold is in memory, and is written anew there
         when they are compacted; without them nothing could be decided any more."""
-        if not self._internal:
+        if not self.internal:
             self.stop(error)
         elif not self._damage_logged:
             self._damage_logged = True
@@ -216,7 +217,7 @@ class Partition:
         stamp(stamped, self.log.log_end, self.leader_epoch, append_time_ms)
         header = read_header(stamped)
         if own is None:
-            own = self._internal or header.is_control
+            own = self.internal or header.is_control
         try:
             self._write(partial(self.log.append, stamped), own=own)
         except CorruptLog as error:  # when the segment was begun can't be read

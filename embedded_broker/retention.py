@@ -6,23 +6,39 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from embedded_broker.cleaner import Compaction
+from embedded_broker.clock import Clock
+from embedded_broker.config import BrokerConfig
 from embedded_broker.disk_space import suppress_disk_full
+from embedded_broker.flush_scheduler import FlushScheduler
 from embedded_broker.partition import Partition
-from embedded_broker.topic_configs import number, value
-
-if TYPE_CHECKING:
-    from embedded_broker.broker import Broker
 
 
 class Retention:
     """A periodic task that deletes or compacts segments of all partitions."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._compaction = Compaction(broker)
+    def __init__(
+        self,
+        config: BrokerConfig,
+        partitions: Callable[[], list[Partition]],
+        compaction: Compaction,
+        flush_scheduler: FlushScheduler,
+        clock: Clock,
+        on_failure: Callable[[OSError], None],
+    ) -> None:
+        """
+        Args:
+            config: says how often, and when idle producers are forgotten.
+            partitions: all that the broker has now.
+            compaction: done after the deletions.
+            flush_scheduler: held while files are removed.
+            clock: wall time.
+            on_failure: called when a file can't be removed or written; the broker must stop.
+        """
+        self._config, self._partitions, self._compaction = config, partitions, compaction
+        self._flush_scheduler, self._clock, self._on_failure = flush_scheduler, clock, on_failure
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -38,33 +54,30 @@ class Retention:
     async def _run(self) -> None:
         try:
             while True:
-                await asyncio.sleep(self._broker.config.retention_check_interval_ms / 1000)
+                await asyncio.sleep(self._config.retention_check_interval_ms / 1000)
                 await self.enforce()
-                await self._compaction.run_once()
+                await self._compaction.run_once(self._partitions())
         except OSError as error:
-            self._broker.fail(error)
+            self._on_failure(error)
 
     async def enforce(self) -> None:
         """Delete what has expired in all partitions, once. Raises OSError."""
-        now_ms = self._broker.clock.now_ms()
-        for topic in self._broker.topics.all():
-            has_retention = not topic.is_internal and "delete" in value(topic.configs, "cleanup.policy")
-            for partition in topic.partitions:
-                partition.producers.expire(now_ms, self._broker.config.producer_id_expiration_ms)
-                if partition.stopped is not None or not has_retention:
-                    continue
-                offset = keep_from(partition, now_ms)
-                if offset > partition.log_start:
-                    async with self._broker.flush_scheduler.exclusive():
-                        if not partition.closed:
-                            with suppress_disk_full():  # retried when disk space has been freed
-                                partition.delete_before(offset)
+        now_ms = self._clock.now_ms()
+        for partition in self._partitions():
+            partition.producers.expire(now_ms, self._config.producer_id_expiration_ms)
+            if partition.stopped is not None or partition.internal or not partition.config.deletes:
+                continue
+            offset = keep_from(partition, now_ms)
+            if offset > partition.log_start:
+                async with self._flush_scheduler.exclusive():
+                    if not partition.closed:
+                        with suppress_disk_full():  # retried when disk space has been freed
+                            partition.delete_before(offset)
 
 
 def keep_from(partition: Partition, now_ms: int) -> int:
     """First offset that retention keeps; never above the last stable offset, so no open transaction is deleted."""
-    retention_ms = number(partition.configs, "retention.ms")
-    retention_bytes = number(partition.configs, "retention.bytes")
+    retention_ms, retention_bytes = partition.config.retention_ms, partition.config.retention_bytes
     keep = partition.log_start
     excess_bytes = partition.log.size_bytes - retention_bytes if retention_bytes >= 0 else 0
     for segment in partition.log.segments:

@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
+from embedded_broker.log_config import LogConfig
+
 LONG_MAX = 2**63 - 1
 INT_MAX = 2**31 - 1
 
@@ -151,17 +153,23 @@ def number(configs: Mapping[str, str], name: str) -> int:
     return int(value(configs, name))
 
 
-def segment_bytes(configs: Mapping[str, str]) -> int:
-    """Size at which a segment is closed."""
-    return number(configs, "segment.bytes")
-
-
-def segment_ms(configs: Mapping[str, str]) -> int:
-    """Time after which a segment is closed. Source: LogConfig.maxSegmentMs."""
-    wanted = number(configs, "segment.ms")
-    return min(wanted, number(configs, "max.compaction.lag.ms")) if is_compacted(configs) else wanted
-
-
-def is_compacted(configs: Mapping[str, str]) -> bool:
-    """Whether records need a key."""
-    return "compact" in value(configs, "cleanup.policy")
+def log_config(configs: Mapping[str, str]) -> LogConfig:
+    """A topic's own configs, and the defaults of the others, as its partitions need them."""
+    policy, segment_ms = value(configs, "cleanup.policy"), number(configs, "segment.ms")
+    compacts, lag_ms_max = "compact" in policy, number(configs, "max.compaction.lag.ms")
+    return LogConfig(
+        segment_bytes=number(configs, "segment.bytes"),
+        segment_ms=min(segment_ms, lag_ms_max) if compacts else segment_ms,  # LogConfig.maxSegmentMs
+        message_bytes_max=number(configs, "max.message.bytes"),
+        log_append_time=value(configs, "message.timestamp.type") == "LogAppendTime",
+        before_ms_max=number(configs, "message.timestamp.before.max.ms"),
+        after_ms_max=number(configs, "message.timestamp.after.max.ms"),
+        deletes="delete" in policy,
+        retention_ms=number(configs, "retention.ms"),
+        retention_bytes=number(configs, "retention.bytes"),
+        compacts=compacts,
+        delete_retention_ms=number(configs, "delete.retention.ms"),
+        compaction_lag_ms_min=number(configs, "min.compaction.lag.ms"),
+        compaction_lag_ms_max=lag_ms_max,
+        dirty_ratio_min=float(value(configs, "min.cleanable.dirty.ratio")),
+    )

@@ -23,7 +23,7 @@ from embedded_broker.log.fs import FileSystem, SyncFailed
 from embedded_broker.log.segment import CorruptLog, OnBatch
 from embedded_broker.metadata_log import MetadataLog
 from embedded_broker.partition import Partition
-from embedded_broker.topic_configs import segment_bytes
+from embedded_broker.topic_configs import log_config
 
 PREFIX = "topic:"
 TRANSACTION_TOPIC, OFFSETS_TOPIC = "__transaction_state", "__consumer_offsets"
@@ -102,6 +102,10 @@ class Topics:
         topic = self._by_name.get(name)
         return None if topic is None else topic.partition(index)
 
+    def partitions(self) -> list[Partition]:
+        """All partitions, in order of their topics' names."""
+        return [partition for topic in self.all() for partition in topic.partitions]
+
     def count_partitions(self) -> int:
         """The number of partitions of all topics together."""
         return sum(len(topic.partitions) for topic in self._by_name.values())
@@ -158,19 +162,20 @@ class Topics:
         return self.metadata.boot_epoch - topic.boot_epoch_of(index)
 
     def _open(self, topic: Topic, index: int, on_batch: OnBatch | None = None) -> Partition:
+        config = log_config(topic.configs)
         partition = Partition.open(
             self._fs,
             self._path(topic, index),
             topic.name,
             index,
             leader_epoch=self._leader_epoch(topic, index),
-            segment_bytes=segment_bytes(topic.configs),
+            segment_bytes=config.segment_bytes,
             disk_space=self._disk_space,
             internal=topic.is_internal,
             now_ms=self._now_ms(),
             on_batch=on_batch,
         )
-        partition.configure(topic.configs)
+        partition.configure(config)
         return partition
 
     async def _make(self, topic: Topic, count: int) -> list[Partition]:
@@ -221,8 +226,9 @@ class Topics:
         await self._save(replace(topic, configs=dict(configs)), len(topic.partitions))
         topic.configs.clear()
         topic.configs.update(configs)
+        config = log_config(topic.configs)
         for partition in topic.partitions:
-            partition.configure(topic.configs)
+            partition.configure(config)
 
     async def delete(self, topic: Topic) -> None:
         """Delete a topic durably, then its files; hold `changing`. Raises NoSpace with nothing changed, or OSError."""

@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 from embedded_broker.api.registry import api
 from embedded_broker.disk_space import NoSpace
 from embedded_broker.responses import Answer
-from embedded_broker.topic_configs import value
+from embedded_broker.topic_configs import log_config
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
@@ -39,7 +39,7 @@ async def _delete(broker: Broker, name: str, wanted: Any) -> dict[str, Any]:
         return {**answer, "error_code": ErrorCode.unknown_topic_or_partition}
     if topic.is_internal:
         return {**answer, "error_code": ErrorCode.invalid_topic_exception}
-    if "delete" not in value(topic.configs, "cleanup.policy"):
+    if not log_config(topic.configs).deletes:
         return {**answer, "error_code": ErrorCode.policy_violation}
     if partition.stopped is not None:
         return {**answer, "error_code": ErrorCode.kafka_storage_error}

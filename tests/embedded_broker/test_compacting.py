@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import errno
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Any, cast
@@ -14,12 +14,13 @@ from typing import Any, cast
 import pytest
 
 from embedded_broker import cleaner
-from embedded_broker.broker import Broker
 from embedded_broker.cleaner import Compaction, find_job
+from embedded_broker.disk_space import DiskSpace
 from embedded_broker.flush_scheduler import FlushScheduler
 from embedded_broker.log.memory_fs import MemoryFileSystem, PowerCut
 from embedded_broker.partition import Partition
 from embedded_broker.state.producers import Duplicate
+from embedded_broker.topic_configs import log_config
 from embedded_broker.wire.batch import TRANSACTIONAL, iter_batches, read_header
 from embedded_broker.wire.rebuild import rebuild
 from embedded_broker.wire.records import Record, decode, encode, marker
@@ -39,7 +40,7 @@ class Clock:
 
 @dataclass
 class Host:
-    """As much of a broker as compaction needs."""
+    """What compaction needs."""
 
     fs: MemoryFileSystem
     partition: Partition
@@ -47,7 +48,8 @@ class Host:
     flush_scheduler: Any = field(default_factory=lambda: cast(FlushScheduler, Exclusive()))
 
     def compact(self) -> None:
-        asyncio.run(Compaction(cast(Broker, self)).clean(self.partition))
+        compaction = Compaction(self.fs, self.flush_scheduler, DiskSpace(self.fs, P, print), self.clock)
+        asyncio.run(compaction.clean(self.partition))
 
 
 class Exclusive:
@@ -57,7 +59,7 @@ class Exclusive:
 
 def opened(fs: MemoryFileSystem, **configs: str) -> Partition:
     partition = Partition.open(fs, P, "t", 0, leader_epoch=0, segment_bytes=400)
-    partition.configs = {**CONFIGS, **configs}
+    partition.config = log_config({**CONFIGS, **configs})
     return partition
 
 
@@ -129,7 +131,7 @@ def test_the_last_record_of_each_key_stays_where_it_was() -> None:
     again = opened(fs)
     assert values(again) == values(host.partition)
     assert again.log.clean_end == host.partition.log.clean_end
-    host.partition.configs = again.configs
+    host.partition.config = again.config
     assert find_job(again, 0) is None  # it knows what is clean
 
 
@@ -221,13 +223,13 @@ def test_a_partition_is_compacted_when_it_is_dirty_enough(monkeypatch: pytest.Mo
     fill(host.partition)
     host.compact()
     fill(host.partition)
-    host.partition.configs = {**CONFIGS, "min.cleanable.dirty.ratio": "0.9"}
+    host.partition.config = log_config({**CONFIGS, "min.cleanable.dirty.ratio": "0.9"})
     assert find_job(host.partition, now) is None
-    host.partition.configs = {**host.partition.configs, "max.compaction.lag.ms": "100"}
+    host.partition.config = replace(host.partition.config, compaction_lag_ms_max=100)
     assert find_job(host.partition, now) is not None
-    host.partition.configs = {**CONFIGS, "min.compaction.lag.ms": str(now)}
+    host.partition.config = log_config({**CONFIGS, "min.compaction.lag.ms": str(now)})
     assert find_job(host.partition, now) is None
-    host.partition.configs = CONFIGS
+    host.partition.config = log_config(CONFIGS)
     assert find_job(host.partition, now) is not None
 
 

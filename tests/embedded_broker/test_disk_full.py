@@ -8,6 +8,7 @@ import errno
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -218,9 +219,9 @@ def test_retention_frees_disk_space(tmp_path: Path) -> None:
             for _ in range(20):
                 assert (await scene.put(batch(b"x" * 700_000)))[0] is NONE
             await scene.fill()
-            topic = scene.served.broker.topics.get("t")
-            assert topic is not None
-            topic.configs["retention.bytes"] = "1000000"
+            partition = scene.served.broker.topics.partition("t", 0)
+            assert partition is not None
+            partition.configure(replace(partition.config, retention_bytes=1_000_000))
             await scene.served.broker._retention.enforce()
             await _until(lambda: scene.served.broker.has_disk_space)
             assert (await scene.put(batch(b"y")))[0] is NONE

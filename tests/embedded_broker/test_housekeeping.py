@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -118,9 +119,7 @@ def test_both_policies_together(tmp_path: Path) -> None:
                 while partition.log.size_bytes > 2 * len(batch(LARGE)):  # noqa: ASYNC110 - nobody is told
                     await asyncio.sleep(0.01)
             assert partition.log.log_start == 0
-            topic = served.broker.topics.get("t")
-            assert topic is not None
-            topic.configs["retention.ms"] = "1"
+            partition.configure(replace(partition.config, retention_ms=1))
             async with asyncio.timeout(5):
                 while partition.log.log_start < 4:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)

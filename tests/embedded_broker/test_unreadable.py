@@ -84,7 +84,7 @@ async def _delete_records(served: Served, client: Client) -> ErrorCode:
 async def _keep(served: Served) -> ErrorCode:
     """What the broker does by itself."""
     await served.broker._retention.enforce()
-    await served.broker._retention._compaction.run_once()
+    await served.broker._retention._compaction.run_once(served.broker.topics.partitions())
     partition = served.broker.topics.partition("t", 0)
     return NONE if partition is not None and partition.stopped is None else STORAGE
 

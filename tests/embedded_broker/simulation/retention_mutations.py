@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -69,8 +70,9 @@ def delete_before_its_time(patch: Patch) -> None:
 
 @mutation(Kind.LOST_WRITE, Kind.BROKEN)
 def delete_what_is_compacted(patch: Patch) -> None:
-    patch.setattr(retention, "value", lambda configs, name: "delete")
-    patch.setattr(retention, "number", lambda configs, name: 1_500 if name == "retention.ms" else -1)
+    configure = Partition.configure
+    deletes = partial(replace, deletes=True, retention_ms=1_500)
+    patch.setattr(Partition, "configure", lambda self, config: configure(self, deletes(config)))
 
 
 @mutation(Kind.DUPLICATE)
