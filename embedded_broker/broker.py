@@ -12,21 +12,21 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, cast
 
 from embedded_broker import group_configs
-from embedded_broker.cleaner import Compaction
 from embedded_broker.clock import Clock, SystemClock
 from embedded_broker.config import BrokerConfig, Fsync
-from embedded_broker.disk_space import DiskSpace
 from embedded_broker.fetch_sessions import FetchSessions
-from embedded_broker.flush_scheduler import FlushScheduler
-from embedded_broker.log.fs import FileSystem, Lock, RealFileSystem
 from embedded_broker.metadata_log import MetadataLog
-from embedded_broker.partition import Partition
-from embedded_broker.retention import Retention
 from embedded_broker.security.compose import Security
+from embedded_broker.storage.cleaner import Compaction
+from embedded_broker.storage.disk_space import DiskSpace
+from embedded_broker.storage.flush_scheduler import FlushScheduler
+from embedded_broker.storage.log.fs import FileSystem, Lock, RealFileSystem
+from embedded_broker.storage.partition import Partition
+from embedded_broker.storage.retention import Retention
+from embedded_broker.storage.workers import Threads, Workers
 from embedded_broker.topics import INTERNAL, OFFSETS_TOPIC, TRANSACTION_TOPIC, Topics
 from embedded_broker.wire.batch import BatchHeader
 from embedded_broker.wire.records import decode
-from embedded_broker.workers import Threads, Workers
 
 if TYPE_CHECKING:
     from embedded_broker.coordinators.groups import GroupCoordinator

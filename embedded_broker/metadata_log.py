@@ -16,9 +16,9 @@ from typing import Any
 from uuid import UUID
 
 from embedded_broker.clock import Clock
-from embedded_broker.disk_space import suppress_disk_full
-from embedded_broker.flush_scheduler import FlushScheduler
-from embedded_broker.partition import Partition
+from embedded_broker.storage.disk_space import suppress_disk_full
+from embedded_broker.storage.flush_scheduler import FlushScheduler
+from embedded_broker.storage.partition import Partition
 from embedded_broker.wire.records import encode
 
 BOOT, CLUSTER = "boot", "cluster"

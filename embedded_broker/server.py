@@ -16,12 +16,12 @@ from embedded_broker.api.registry import Api, load_all
 from embedded_broker.broker import Broker
 from embedded_broker.budget import Budget
 from embedded_broker.connection import Connection
-from embedded_broker.disk_space import NoSpace
 from embedded_broker.listeners import Endpoint, refuse_open
-from embedded_broker.partition import PartitionStopped
 from embedded_broker.responses import Answer, Later
 from embedded_broker.security.compose import tls_context
 from embedded_broker.security.session import API_VERSIONS, LOGIN, SASL_HANDSHAKE, LoginFailed
+from embedded_broker.storage.disk_space import NoSpace
+from embedded_broker.storage.partition import PartitionStopped
 from embedded_broker.wire.framing import PREFIX, read_header
 
 UNSUPPORTED_VERSION = 35

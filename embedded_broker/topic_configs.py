@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
-from embedded_broker.log_config import LogConfig
+from embedded_broker.storage.log_config import LogConfig
 
 LONG_MAX = 2**63 - 1
 INT_MAX = 2**31 - 1

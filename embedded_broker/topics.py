@@ -17,12 +17,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from embedded_broker.disk_space import DiskSpace, NoSpace
-from embedded_broker.flush_scheduler import FlushScheduler
-from embedded_broker.log.fs import FileSystem, SyncFailed
-from embedded_broker.log.segment import CorruptLog, OnBatch
 from embedded_broker.metadata_log import MetadataLog
-from embedded_broker.partition import Partition
+from embedded_broker.storage.disk_space import DiskSpace, NoSpace
+from embedded_broker.storage.flush_scheduler import FlushScheduler
+from embedded_broker.storage.log.fs import FileSystem, SyncFailed
+from embedded_broker.storage.log.segment import CorruptLog, OnBatch
+from embedded_broker.storage.partition import Partition
 from embedded_broker.topic_configs import log_config
 
 PREFIX = "topic:"

@@ -16,7 +16,7 @@ from embedded_broker.wire.batch import BatchHeader, CorruptBatch, UnsupportedMag
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
-    from embedded_broker.partition import Partition
+    from embedded_broker.storage.partition import Partition
 
 Verify = Callable[["Partition", BatchHeader], ErrorCode]
 

@@ -184,9 +184,9 @@ def _tls(options: dict[str, Any]) -> TlsFiles | None:
 async def _run(config: BrokerConfig, as_json: bool) -> int:
     """Serve until SIGTERM or SIGINT. A second one ends the process at once: what is acknowledged is on disk."""
     from embedded_broker.broker import Broker, DataDirInUse
-    from embedded_broker.log.segment import CorruptLog
     from embedded_broker.security.users import BadUsers
     from embedded_broker.server import serve
+    from embedded_broker.storage.log.segment import CorruptLog
 
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     for name in (signal.SIGTERM, signal.SIGINT):

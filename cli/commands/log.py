@@ -40,8 +40,8 @@ being written when the broker died, and the next start truncates it.
 def dump(path: Path, records: bool, as_json: bool) -> int:
     """Print the content of a data directory, a partition's directory or a segment: batches, markers,
     the state of transactions, and where something is damaged."""
-    from embedded_broker.dump import NothingThere
-    from embedded_broker.dump import dump as events
+    from embedded_broker.storage.dump import NothingThere
+    from embedded_broker.storage.dump import dump as events
 
     damaged = False
     try:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.registry import api
-from embedded_broker.disk_space import NoSpace
 from embedded_broker.responses import Answer
+from embedded_broker.storage.disk_space import NoSpace
 from embedded_broker.topic_configs import log_config
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.registry import api
 from embedded_broker.disk_full import REFUSAL
-from embedded_broker.disk_space import NoSpace
 from embedded_broker.responses import Answer
+from embedded_broker.storage.disk_space import NoSpace
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker

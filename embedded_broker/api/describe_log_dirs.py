@@ -18,7 +18,7 @@ from embedded_broker.responses import Answer
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
     from embedded_broker.connection import Connection
-    from embedded_broker.partition import Partition
+    from embedded_broker.storage.partition import Partition
 
 
 STORAGE = ErrorCode.kafka_storage_error

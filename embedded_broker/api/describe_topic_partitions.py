@@ -21,7 +21,7 @@ from embedded_broker.topic_names import name_problem
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
     from embedded_broker.connection import Connection
-    from embedded_broker.partition import Partition
+    from embedded_broker.storage.partition import Partition
 
 PARTITIONS_MAX = 2_000
 

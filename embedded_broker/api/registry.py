@@ -18,8 +18,8 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from embedded_broker.disk_full import REFUSALS, REFUSALS_WITHOUT_RESERVE
-from embedded_broker.disk_space import NoSpace
 from embedded_broker.responses import Answer
+from embedded_broker.storage.disk_space import NoSpace
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker

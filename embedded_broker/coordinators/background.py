@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Hashable
 from typing import Any, TypeVar
 
-from embedded_broker.disk_space import NoSpace
+from embedded_broker.storage.disk_space import NoSpace
 
 T = TypeVar("T")
 NO_SPACE_RETRY_MS = 1_000

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 from embedded_broker.coordinators.background import Background
 from embedded_broker.coordinators.ports import Host
-from embedded_broker.disk_space import suppress_disk_full
+from embedded_broker.storage.disk_space import suppress_disk_full
 from embedded_broker.wire.records import encode
 
 Records = Sequence[tuple[bytes, bytes | None]]

@@ -10,7 +10,6 @@ import errno
 
 from embedded_broker.coordinators.background import NO_SPACE_RETRY_MS, Background
 from embedded_broker.coordinators.ports import OFFSETS_TOPIC, GroupConfig, Host
-from embedded_broker.disk_space import NoSpace
 from embedded_broker.state import consumer_log, group_log
 from embedded_broker.state.consumer_groups import ConsumerGroup
 from embedded_broker.state.consumer_log import ConsumerRecord
@@ -18,6 +17,7 @@ from embedded_broker.state.consumer_members import TOMBSTONES, Change, GroupEpoc
 from embedded_broker.state.consumer_types import ConsumerGroupConfig
 from embedded_broker.state.group_types import GroupState
 from embedded_broker.state.groups import Group
+from embedded_broker.storage.disk_space import NoSpace
 from embedded_broker.wire.records import encode
 
 AnyGroup = Group | ConsumerGroup

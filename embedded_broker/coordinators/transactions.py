@@ -35,10 +35,10 @@ from embedded_broker.coordinators.markers import MarkerWriter
 from embedded_broker.coordinators.ports import TRANSACTION_TOPIC, Host, Partition, TransactionConfig
 from embedded_broker.coordinators.producer_ids import NoProducerId, ProducerIds
 from embedded_broker.coordinators.transaction_entry import TransactionEntry
-from embedded_broker.disk_space import NoSpace, suppress_disk_full
 from embedded_broker.state import transaction_log, transactions
 from embedded_broker.state.producers import NO_EPOCH, NO_PRODUCER_ID
 from embedded_broker.state.transactions import Answer, Decision, Refuse, TopicPartition, Transaction
+from embedded_broker.storage.disk_space import NoSpace, suppress_disk_full
 from embedded_broker.wire.batch import BatchHeader, Buffer
 from embedded_broker.wire.records import decode, encode
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from embedded_broker.log.memory_fs import MemoryFileSystem, PowerCut
+from embedded_broker.storage.log.memory_fs import MemoryFileSystem, PowerCut
 
 
 class Disk(MemoryFileSystem):

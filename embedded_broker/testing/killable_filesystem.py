@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 
-from embedded_broker.log.fs import Data, File, Lock, RealFile, RealFileSystem
+from embedded_broker.storage.log.fs import Data, File, Lock, RealFile, RealFileSystem
 
 
 class KillableFileSystem(RealFileSystem):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from embedded_broker.log.memory_fs import MemoryFileSystem, _Inode
+from embedded_broker.storage.log.memory_fs import MemoryFileSystem, _Inode
 
 
 @dataclass(frozen=True)

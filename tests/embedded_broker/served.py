@@ -16,9 +16,9 @@ from embedded_broker.api.registry import Api
 from embedded_broker.broker import Broker
 from embedded_broker.config import BrokerConfig
 from embedded_broker.connection import Connection
-from embedded_broker.log.fs import FileSystem
 from embedded_broker.responses import Answer, Fields, Later
 from embedded_broker.server import Server
+from embedded_broker.storage.log.fs import FileSystem
 from embedded_broker.wire import schema
 from embedded_broker.wire.records import encode
 from tests.embedded_broker import answers

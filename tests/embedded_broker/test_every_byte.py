@@ -13,10 +13,10 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker.broker import Broker
 from embedded_broker.config import BrokerConfig
-from embedded_broker.log.memory_fs import MemoryFileSystem
-from embedded_broker.log.partition_log import PartitionLog
-from embedded_broker.partition import Partition
 from embedded_broker.state.producers import ACCEPT, Duplicate
+from embedded_broker.storage.log.memory_fs import MemoryFileSystem
+from embedded_broker.storage.log.partition_log import PartitionLog
+from embedded_broker.storage.partition import Partition
 from embedded_broker.wire.batch import TRANSACTIONAL, iter_batches, read_header
 from embedded_broker.wire.records import decode
 from tests.embedded_broker.cuts import Journal, Write, cuts

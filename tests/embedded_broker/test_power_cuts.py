@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from embedded_broker import checkpoints
 from embedded_broker.broker import Broker
 from embedded_broker.config import BrokerConfig
-from embedded_broker.log.memory_fs import MemoryFileSystem
 from embedded_broker.server import Server
+from embedded_broker.storage import checkpoints
+from embedded_broker.storage.log.memory_fs import MemoryFileSystem
 from embedded_broker.wire.batch import TRANSACTIONAL, iter_batches
 from embedded_broker.wire.records import decode
 from tests.budget import budget

@@ -8,7 +8,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.partition import Partition
+from embedded_broker.storage.partition import Partition
 from embedded_broker.wire.batch import TRANSACTIONAL, iter_batches
 from embedded_broker.wire.records import marker
 from tests.embedded_broker.served import Client, Served, batch, fetch, produce, serving

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from embedded_broker.log_config import LogConfig
+from embedded_broker.storage.log_config import LogConfig
 from embedded_broker.topic_configs import log_config
 
 

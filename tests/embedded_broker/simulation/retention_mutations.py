@@ -6,14 +6,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from embedded_broker import cleaner, retention
-from embedded_broker.cleaner import Job
-from embedded_broker.log import cleaning
-from embedded_broker.log.cleaning import Cleaner
-from embedded_broker.log.segment import Segment
-from embedded_broker.partition import Partition
 from embedded_broker.simulation.history import Kind
 from embedded_broker.simulation.schedule import WorkloadKind
+from embedded_broker.storage import cleaner, retention
+from embedded_broker.storage.cleaner import Job
+from embedded_broker.storage.log import cleaning
+from embedded_broker.storage.log.cleaning import Cleaner
+from embedded_broker.storage.log.segment import Segment
+from embedded_broker.storage.partition import Partition
 from embedded_broker.wire.batch import BatchHeader
 from tests.embedded_broker.simulation.mutations import Mutations, Patch
 

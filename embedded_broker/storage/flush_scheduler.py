@@ -1,0 +1,200 @@
+"""Schedules fsyncs: one round over all dirty partitions at a time, which every request that waits for the disk shares.
+
+`Broker` creates one `FlushScheduler`. Request handlers and coordinators await `durable`; code that closes or removes
+files holds `exclusive`.
+
+Invariants
+- A high watermark never passes what has been fsynced (fsync `always`).
+- After a failed fsync nothing is known about the pages that were dirty: the broker must stop, and never retries.
+- A checkpoint covers only what was fsynced: one that is due (`Checkpoints`) fsyncs its partition first. It is written
+  concurrently with the rounds (a round with the same partition waits for that fsync); only the removal of files, and
+  `stop`, wait for it. With fsync `never` these are the only fsyncs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from embedded_broker.config import Fsync
+from embedded_broker.storage.checkpoints import Checkpoints
+from embedded_broker.storage.disk_space import suppress_disk_full
+from embedded_broker.storage.partition import Partition
+from embedded_broker.storage.workers import Threads, Workers
+
+THREADS = 4
+LINGER_BYTES_MIN, LINGER_S, LINGER_WINDOW_S = 256 * 1024, 0.001, 0.02
+"""A round of at least LINGER_BYTES_MIN for several waiting requests shows that producers are faster than the disk:
+rounds that begin within the next LINGER_WINDOW_S linger for LINGER_S, and so take more batches at once. An fsync costs
+several times as much as one more batch in it; but a producer with five requests in flight slows down when these take
+6 to 10 ms or more."""
+
+
+class BothLocks:
+    """Two locks as one context manager, acquired in this order.
+
+    Not a generator function: after a simulated kill its `finally` would still run when the generator is collected.
+    """
+
+    def __init__(self, first: asyncio.Lock, second: asyncio.Lock) -> None:
+        self._first, self._second = first, second
+
+    async def __aenter__(self) -> None:
+        await self._first.acquire()
+        try:
+            await self._second.acquire()
+        except BaseException:
+            self._first.release()
+            raise
+
+    async def __aexit__(self, *error: object) -> None:
+        self._second.release()
+        self._first.release()
+
+
+class FlushScheduler:
+    """Makes partitions durable and moves their high watermarks."""
+
+    def __init__(
+        self,
+        fsync: Fsync,
+        interval_ms: int,
+        on_failure: Callable[[BaseException], None],
+        scan_bytes_max: int,
+        workers: Callable[[int, str], Workers] = Threads,
+    ) -> None:
+        """
+        Args:
+            fsync: when data is forced to disk.
+            interval_ms: between two rounds with fsync `interval`.
+            on_failure: called when an fsync, or a checkpoint, has failed. Requests that wait for the round get the
+                error, too.
+            scan_bytes_max: checkpoints are written when a start would have to scan more than that.
+            workers: makes a pool of threads for blocking calls, given their number and a name.
+        """
+        self._fsync, self._interval_s, self._on_failure = fsync, interval_ms / 1000, on_failure
+        self._dirty: dict[Partition, None] = {}  # an ordered set, so that simulated runs are deterministic
+        self._next: asyncio.Future[None] | None = None
+        self._waiting = 0  # requests that wait for the next round
+        self._lingers_until_s = 0.0
+        self._task: asyncio.Task[None] | None = None
+        self._flushers, self._writer = workers(THREADS, "fsync"), workers(1, "checkpoint")
+        self._round, self._writing = asyncio.Lock(), asyncio.Lock()  # held through a round; through a checkpoint
+        self._checkpoints = Checkpoints(scan_bytes_max)
+        self._checkpoint_task: asyncio.Task[None] | None = None
+        self.rounds = 0
+
+    async def durable(self, *partitions: Partition) -> None:
+        """Return when all that is appended to `partitions` so far is durable and below their high watermarks.
+
+        Raises OSError when an fsync failed.
+        """
+        dirty = [partition for partition in partitions if partition.high_watermark < partition.log_end]
+        if not dirty:
+            return
+        if self._fsync is not Fsync.ALWAYS:
+            for partition in dirty:
+                partition.advance(partition.log_end)
+        if self._fsync is Fsync.NEVER:
+            self._note(dirty)
+            return
+        self._dirty.update(dict.fromkeys(dirty))
+        if self._next is None:
+            self._next = asyncio.get_running_loop().create_future()
+        waiting = self._next
+        self._waiting += 1
+        if self._task is None:
+            self._task = asyncio.create_task(self._run(), name="flush-scheduler")
+        if self._fsync is Fsync.ALWAYS:
+            await asyncio.shield(waiting)
+
+    def _note(self, partitions: list[Partition]) -> None:
+        """The partitions have grown: start writing checkpoints if any is due."""
+        for partition in partitions:
+            self._checkpoints.note(partition)
+        if self._checkpoint_task is None and self._checkpoints.is_due:
+            self._checkpoint_task = asyncio.create_task(self._catch_up(), name="checkpoints")
+
+    async def _catch_up(self) -> None:
+        """Write checkpoints until none is due."""
+        try:
+            while self._checkpoints.is_due:
+                async with self._writing:
+                    await self._write_checkpoint()
+        finally:
+            self._checkpoint_task = None
+
+    async def _run(self) -> None:
+        """Make rounds until nothing is dirty."""
+        try:
+            while self._next is not None:
+                if self._fsync is Fsync.INTERVAL:
+                    await asyncio.sleep(self._interval_s)
+                elif asyncio.get_running_loop().time() < self._lingers_until_s:
+                    await asyncio.sleep(LINGER_S)
+                await self._one_round()
+        finally:
+            self._task = None
+
+    async def _one_round(self) -> None:
+        waiting, self._next = self._next, None
+        partitions, self._dirty = list(self._dirty), {}
+        several, self._waiting = self._waiting > 1, 0
+        assert waiting is not None
+        async with self._round:
+            loop = asyncio.get_running_loop()
+            live = [partition for partition in partitions if not partition.closed]
+            size_bytes = sum(partition.log.unflushed_bytes for partition in live)
+            try:
+                ends = await self._flushers.all([partition.log.flush for partition in live])
+            except RuntimeError as error:
+                self._fail(waiting, error)
+                return
+            if several and size_bytes >= LINGER_BYTES_MIN:
+                self._lingers_until_s = loop.time() + LINGER_WINDOW_S
+            self.rounds += 1
+            failures = [end for end in ends if isinstance(end, BaseException)]
+            if failures:
+                self._fail(waiting, failures[0])
+                return
+            for partition, end in zip(live, ends, strict=True):
+                assert isinstance(end, int)
+                partition.advance(end)
+            waiting.set_result(None)
+            self._note(live)
+
+    async def _write_checkpoint(self) -> None:
+        """Write one partition's checkpoint if it is due. Hold `_writing`: no files may be removed meanwhile."""
+        partition = self._checkpoints.due()
+        if partition is None:
+            return
+        try:
+            log, captured = partition.log, partition.capture()
+            written = (await self._writer.all([lambda: log.store_checkpoint(captured)]))[0]
+            with suppress_disk_full():
+                if isinstance(written, BaseException):
+                    raise written
+                log.checkpoint_stored(captured, written)
+                self._checkpoints.note(partition)  # a round that ended meanwhile has noted it as it was before
+        except Exception as error:  # noqa: BLE001 - whatever it is, the broker can't go on without knowing
+            self._on_failure(error)
+
+    def _fail(self, waiting: asyncio.Future[None], failure: BaseException) -> None:
+        waiting.set_exception(failure)
+        waiting.exception()  # nobody may be waiting for it
+        self._on_failure(failure)
+
+    def exclusive(self) -> BothLocks:
+        """Hold this to close or remove files: no fsync and no checkpoint is in progress meanwhile."""
+        return BothLocks(self._writing, self._round)
+
+    async def stop(self) -> None:
+        """Wait for rounds and checkpoints in progress, then end the threads."""
+        while under_way := [task for task in (self._task, self._checkpoint_task) if task is not None]:
+            await asyncio.wait(under_way)
+        self.abandon()
+
+    def abandon(self) -> None:
+        """End the threads without waiting for rounds; requests that still wait get no result."""
+        self._flushers.stop()
+        self._writer.stop()

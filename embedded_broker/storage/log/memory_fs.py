@@ -1,0 +1,290 @@
+"""A filesystem in memory that fails on purpose: the worst that FileSystem's promises allow.
+
+It remembers what has been synced. `crash` takes the rest away, all of it or a random choice of it; faults let the
+n-th operation fail, in part or with a power cut.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+from embedded_broker.storage.log.fs import Data, File, Lock, SyncFailed
+
+
+class PowerCut(BaseException):
+    """The machine stopped in the middle of an operation. Nothing may catch it but the test that asked for it."""
+
+
+@dataclass(slots=True, eq=False)
+class _Inode:
+    """A file's content. `pending` are changes since the last sync, in order: (position, bytes), or (size, None) for a
+    cut."""
+
+    data: bytearray = field(default_factory=bytearray)
+    synced: bytes = b""
+    pending: list[tuple[int, bytes | None]] = field(default_factory=list)
+
+    def change(self, at: int, new: bytes | None) -> None:
+        self.pending.append((at, new))
+        _apply(self.data, at, new)
+
+    def sync(self) -> None:
+        self.synced, self.pending = bytes(self.data), []
+
+    def crash(self, random: Random | None) -> None:
+        """Go back to what was synced; with `random`, each change since may have reached the disk, or a part of it."""
+        image = bytearray(self.synced)
+        for at, new in self.pending if random else ():
+            assert random is not None
+            fate = random.choice(("lost", "part", "whole"))
+            if fate == "whole":
+                _apply(image, at, new)
+            elif fate == "part" and new is not None:
+                _apply(image, at, new[: random.randrange(len(new) + 1)])
+        self.data = image
+        self.sync()
+
+
+def _apply(data: bytearray, at: int, new: bytes | None) -> None:
+    if new is None:
+        del data[at:]
+        return
+    data.extend(bytes(max(at - len(data), 0)))  # a hole reads as zeros
+    data[at : at + len(new)] = new
+
+
+@dataclass(slots=True)
+class _Fault:
+    """Strikes at the operation that finds `countdown` at 0."""
+
+    kind: str
+    countdown: int
+    error: BaseException
+    bytes_written: int
+
+
+class MemoryFileSystem:
+    """Implements FileSystem.
+
+    Kinds of operations: append, truncate, sync, create, write, rename, remove, sync_directory. Reads (`read` of an open
+    file, `read_small`) can fail, too, but don't count: nothing can be lost at them. A crash
+    keeps the object usable: it is the disk after the restart. Files opened before belong to the past.
+    """
+
+    def __init__(self) -> None:
+        self.operations = 0
+        """How many there have been: the range for `power_cut`."""
+        self.size_bytes_max: int | None = None
+        """How much all files may hold together."""
+        self._inodes: dict[Path, _Inode] = {}
+        self._directories: set[Path] = set()
+        self._durable: dict[Path, _Inode] = {}  # names as of the last sync of their directories
+        self._faults: list[_Fault] = []
+        self._locks: dict[Path, _MemoryLock] = {}
+
+    def fail(self, kind: str, error_number: int, *, after: int = 0, bytes_written: int = 0) -> None:
+        """Let an operation raise OSError.
+
+        Args:
+            kind: which operations count.
+            error_number: as in `errno`.
+            after: how many of them succeed before.
+            bytes_written: how much of a failed append, or of a write, is done nevertheless.
+        """
+        self._faults.append(_Fault(kind, after, OSError(error_number, os.strerror(error_number)), bytes_written))
+
+    def power_cut(self, after: int) -> None:
+        """Raise PowerCut after that many more operations of any kind; then call `crash`."""
+        self._faults.append(_Fault("", after, PowerCut(), 0))
+
+    def step(self, kind: str) -> None:
+        """Count an operation about to be done; raises what was asked for, before anything is done."""
+        fault = self._strike(kind)
+        if fault is not None:
+            raise fault.error
+
+    def before_read(self, kind: str) -> None:
+        """About to read; raises what was asked for."""
+        fault = self._struck((kind,))
+        if fault is not None:
+            raise fault.error
+
+    def _strike(self, kind: str) -> _Fault | None:
+        self.operations += 1
+        return self._struck(("", kind))
+
+    def _struck(self, kinds: tuple[str, ...]) -> _Fault | None:
+        for fault in self._faults:
+            if fault.kind in kinds:
+                fault.countdown -= 1
+                if fault.countdown < 0:
+                    self._faults.remove(fault)
+                    return fault
+        return None
+
+    def write(self, kind: str, inode: _Inode, at: int, data: bytes) -> None:
+        """Count a write and do it; a fault may have done a part of it before it raises."""
+        fault = self._strike(kind)
+        if fault is not None:
+            done = data if isinstance(fault.error, PowerCut) else data[: fault.bytes_written]
+            if done:
+                inode.change(at, done)  # `crash` decides how much of it a power cut has left
+            raise fault.error
+        growth = at + len(data) - len(inode.data)
+        if self.size_bytes_max is not None and growth > 0 and self.size_bytes + growth > self.size_bytes_max:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        inode.change(at, data)
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all files together."""
+        return sum(len(inode.data) for inode in self._inodes.values())
+
+    def crash(self, random: Random | None = None) -> None:
+        """Lose what was not synced; with `random`, a choice of it. Names, too: of files created, renamed, removed."""
+        for path in sorted(self._inodes.keys() | self._durable.keys()):  # the same choice for the same seed
+            now, then = self._inodes.get(path), self._durable.get(path)
+            kept = now if random and random.random() < 0.5 else then
+            if kept is None:
+                self._durable.pop(path, None)
+            else:
+                self._durable[path] = kept
+        self._inodes = dict(self._durable)
+        for inode in self._inodes.values():
+            inode.crash(random)
+        self.process_gone()
+
+    def process_gone(self) -> None:
+        """The process died and the machine did not: what was written is still there, and no lock is."""
+        self._faults = []
+        self._locks.clear()
+
+    def corrupt(self, path: Path, at: int) -> None:
+        """Flip a bit of what is stored, as a bad disk does."""
+        inode = self._inodes[path]
+        inode.data[at] ^= 0x01
+        inode.sync()
+
+    def lock(self, directory: Path) -> Lock:
+        """See FileSystem."""
+        if directory in self._locks:
+            raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK))
+        self._locks[directory] = lock = _MemoryLock(self._locks, directory)
+        return lock
+
+    def open(self, path: Path) -> File:
+        """See FileSystem."""
+        if path not in self._inodes:
+            self.step("create")
+            self._inodes[path] = _Inode()
+        return _MemoryFile(self, self._inodes[path], path)
+
+    def names(self, directory: Path) -> list[str]:
+        """See FileSystem."""
+        self._directories.add(directory)
+        return sorted(path.name for path in [*self._inodes, *self._directories] if path.parent == directory)
+
+    def read_small(self, path: Path) -> bytes | None:
+        """See FileSystem."""
+        self.before_read("read_small")
+        inode = self._inodes.get(path)
+        return None if inode is None else bytes(inode.data)
+
+    def write_atomically(self, path: Path, data: bytes) -> None:
+        """See FileSystem."""
+        inode = _Inode()
+        self.write("write", inode, 0, data)
+        self.step("sync")
+        inode.sync()
+        self.step("rename")
+        self._inodes[path] = inode
+        self.sync_directory(path.parent)
+
+    def overwrite(self, path: Path, data: bytes) -> None:
+        """See FileSystem."""
+        self.write("write", self._inodes.setdefault(path, _Inode()), 0, data)
+
+    def allocate(self, path: Path, size: int) -> None:
+        """See FileSystem."""
+        self.write("write", self._inodes.setdefault(path, _Inode()), 0, bytes(size))
+
+    def rename(self, path: Path, to: Path) -> None:
+        """See FileSystem."""
+        self.step("rename")
+        self._inodes[to] = self._inodes.pop(path)
+
+    def remove(self, path: Path) -> None:
+        """See FileSystem."""
+        self.step("remove")
+        self._inodes.pop(path, None)
+
+    def remove_directory(self, path: Path) -> None:
+        """See FileSystem."""
+        self.step("remove")
+        self._directories.discard(path)
+
+    def sync_directory(self, path: Path) -> None:
+        """See FileSystem."""
+        try:
+            self.step("sync_directory")
+        except OSError as error:
+            raise SyncFailed(path, error) from error
+        self._durable = {name: inode for name, inode in list(self._durable.items()) if name.parent != path}
+        self._durable.update({name: inode for name, inode in list(self._inodes.items()) if name.parent == path})
+
+
+class _MemoryLock:
+    """Held until released, or until the crash."""
+
+    def __init__(self, locks: dict[Path, _MemoryLock], directory: Path) -> None:
+        self._locks, self._directory = locks, directory
+
+    def release(self) -> None:
+        """See Lock. One from before a crash locks nothing any more."""
+        if self._locks.get(self._directory) is self:
+            del self._locks[self._directory]
+
+
+class _MemoryFile:
+    """An open file of a MemoryFileSystem."""
+
+    def __init__(self, fs: MemoryFileSystem, inode: _Inode, path: Path) -> None:
+        self._fs, self._inode, self._path = fs, inode, path
+        self._size = len(inode.data)
+
+    def append(self, data: Data) -> None:
+        """See File."""
+        if len(self._inode.data) > self._size:  # what a failed append has left
+            self.truncate(self._size)
+        self._fs.write("append", self._inode, self._size, bytes(data))
+        self._size += len(data)
+
+    def read(self, at: int, size: int) -> bytes:
+        """See File."""
+        self._fs.before_read("read")
+        return bytes(self._inode.data[at : min(at + size, self._size)])
+
+    def size(self) -> int:
+        """See File."""
+        return self._size
+
+    def truncate(self, size: int) -> None:
+        """See File."""
+        self._fs.step("truncate")
+        self._inode.change(size, None)
+        self._size = size
+
+    def sync(self) -> None:
+        """See File."""
+        try:
+            self._fs.step("sync")
+        except OSError as error:
+            raise SyncFailed(self._path, error) from error
+        self._inode.sync()
+
+    def close(self) -> None:
+        """See File."""

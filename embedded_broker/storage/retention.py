@@ -1,0 +1,89 @@
+"""Deletes segments by retention.ms and retention.bytes, the active one, too; periodically, with compaction after it.
+
+`Broker` starts one `Retention`. Source: org.apache.kafka.storage.internals.log.UnifiedLog.deleteOldSegments.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from embedded_broker.clock import Clock
+from embedded_broker.config import BrokerConfig
+from embedded_broker.storage.cleaner import Compaction
+from embedded_broker.storage.disk_space import suppress_disk_full
+from embedded_broker.storage.flush_scheduler import FlushScheduler
+from embedded_broker.storage.partition import Partition
+
+
+class Retention:
+    """A periodic task that deletes or compacts segments of all partitions."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        partitions: Callable[[], list[Partition]],
+        compaction: Compaction,
+        flush_scheduler: FlushScheduler,
+        clock: Clock,
+        on_failure: Callable[[OSError], None],
+    ) -> None:
+        """
+        Args:
+            config: says how often, and when idle producers are forgotten.
+            partitions: all that the broker has now.
+            compaction: done after the deletions.
+            flush_scheduler: held while files are removed.
+            clock: wall time.
+            on_failure: called when a file can't be removed or written; the broker must stop.
+        """
+        self._config, self._partitions, self._compaction = config, partitions, compaction
+        self._flush_scheduler, self._clock, self._on_failure = flush_scheduler, clock, on_failure
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Start the task."""
+        self._task = asyncio.create_task(self._run(), name="retention")
+
+    async def stop(self) -> None:
+        """Cancel the task, and wait for its end."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                await asyncio.sleep(self._config.retention_check_interval_ms / 1000)
+                await self.enforce()
+                await self._compaction.run_once(self._partitions())
+        except OSError as error:
+            self._on_failure(error)
+
+    async def enforce(self) -> None:
+        """Delete what has expired in all partitions, once. Raises OSError."""
+        now_ms = self._clock.now_ms()
+        for partition in self._partitions():
+            partition.producers.expire(now_ms, self._config.producer_id_expiration_ms)
+            if partition.stopped is not None or partition.internal or not partition.config.deletes:
+                continue
+            offset = keep_from(partition, now_ms)
+            if offset > partition.log_start:
+                async with self._flush_scheduler.exclusive():
+                    if not partition.closed:
+                        with suppress_disk_full():  # retried when disk space has been freed
+                            partition.delete_before(offset)
+
+
+def keep_from(partition: Partition, now_ms: int) -> int:
+    """First offset that retention keeps; never above the last stable offset, so no open transaction is deleted."""
+    retention_ms, retention_bytes = partition.config.retention_ms, partition.config.retention_bytes
+    keep = partition.log_start
+    excess_bytes = partition.log.size_bytes - retention_bytes if retention_bytes >= 0 else 0
+    for segment in partition.log.segments:
+        expired = 0 <= retention_ms < now_ms - segment.max_timestamp
+        excess_bytes -= segment.size_bytes
+        if not segment.size_bytes or (not expired and (retention_bytes < 0 or excess_bytes < 0)):
+            break
+        keep = segment.end_offset
+    return min(keep, partition.last_stable)
