@@ -11,11 +11,12 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, cast
 
-from embedded_broker import group_configs
 from embedded_broker.clock import Clock, SystemClock
-from embedded_broker.config import BrokerConfig, Fsync
+from embedded_broker.config.settings import BrokerConfig, Fsync
 from embedded_broker.fetch_sessions import FetchSessions
-from embedded_broker.metadata_log import MetadataLog
+from embedded_broker.metadata import group_configs
+from embedded_broker.metadata.metadata_log import MetadataLog
+from embedded_broker.metadata.topics import INTERNAL, OFFSETS_TOPIC, TRANSACTION_TOPIC, Topics
 from embedded_broker.security.compose import Security
 from embedded_broker.storage.cleaner import Compaction
 from embedded_broker.storage.disk_space import DiskSpace
@@ -24,7 +25,6 @@ from embedded_broker.storage.log.fs import FileSystem, Lock, RealFileSystem
 from embedded_broker.storage.partition import Partition
 from embedded_broker.storage.retention import Retention
 from embedded_broker.storage.workers import Threads, Workers
-from embedded_broker.topics import INTERNAL, OFFSETS_TOPIC, TRANSACTION_TOPIC, Topics
 from embedded_broker.wire.batch import BatchHeader
 from embedded_broker.wire.records import decode
 

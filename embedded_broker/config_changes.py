@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker import group_configs, topic_configs
 from embedded_broker.disk_full import MESSAGE, STORAGE
+from embedded_broker.metadata import group_configs, topic_configs
+from embedded_broker.metadata.topic_names import name_problem
 from embedded_broker.storage.disk_space import NoSpace
-from embedded_broker.topic_names import name_problem
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker

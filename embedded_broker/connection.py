@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, cast
 
-from embedded_broker.listeners import Endpoint, Protocol
+from embedded_broker.config.listeners import Endpoint, Protocol
 from embedded_broker.security.session import Session
 from embedded_broker.security.subject import principal_name
 from embedded_broker.security.tls import TlsStream

@@ -15,8 +15,8 @@ from typing import Any, TextIO
 from embedded_broker.api.registry import Api, load_all
 from embedded_broker.broker import Broker
 from embedded_broker.budget import Budget
+from embedded_broker.config.listeners import Endpoint, refuse_open
 from embedded_broker.connection import Connection
-from embedded_broker.listeners import Endpoint, refuse_open
 from embedded_broker.responses import Answer, Later
 from embedded_broker.security.compose import tls_context
 from embedded_broker.security.session import API_VERSIONS, LOGIN, SASL_HANDSHAKE, LoginFailed

@@ -16,8 +16,8 @@ import click
 from cli.quick_imports import quick_imports
 
 if TYPE_CHECKING:
-    from embedded_broker.config import BrokerConfig
-    from embedded_broker.listeners import Endpoint, Listener, TlsFiles
+    from embedded_broker.config.listeners import Endpoint, Listener, TlsFiles
+    from embedded_broker.config.settings import BrokerConfig
 
 FAILED = 70
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -100,8 +100,8 @@ def broker(
     It speaks Kafka's protocol to any client: idempotent and transactional producers, consumer groups, admin tools.
     """
     _load()
-    from embedded_broker.config import BrokerConfig, Fsync
-    from embedded_broker.listeners import MECHANISMS
+    from embedded_broker.config.listeners import MECHANISMS
+    from embedded_broker.config.settings import BrokerConfig, Fsync
 
     config = BrokerConfig(
         data_dir,
@@ -130,8 +130,8 @@ def _load() -> None:
 
 
 def _configured(config: BrokerConfig, settings: tuple[str, ...]) -> BrokerConfig:
-    from embedded_broker.broker_configs import configured
-    from embedded_broker.topic_configs import InvalidConfig
+    from embedded_broker.metadata.broker_configs import configured
+    from embedded_broker.metadata.topic_configs import InvalidConfig
 
     pairs = [setting.partition("=") for setting in settings]
     for name, equals, _ in pairs:
@@ -144,7 +144,7 @@ def _configured(config: BrokerConfig, settings: tuple[str, ...]) -> BrokerConfig
 
 
 def _listeners(listen: tuple[str, ...], advertise: tuple[str, ...], allow_plain_text: bool) -> tuple[Listener, ...]:
-    from embedded_broker.listeners import BadListener, parse, refuse_open
+    from embedded_broker.config.listeners import BadListener, parse, refuse_open
 
     try:
         listeners = tuple(parse(text) for text in listen)
@@ -168,7 +168,7 @@ def _advertised(listener: Listener, name: str) -> Listener:
 
 
 def _tls(options: dict[str, Any]) -> TlsFiles | None:
-    from embedded_broker.listeners import ClientAuth, TlsFiles
+    from embedded_broker.config.listeners import ClientAuth, TlsFiles
 
     certificate, key, authorities = options["tls_certificate"], options["tls_key"], options["tls_client_ca"]
     if (certificate is None) != (key is None):

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.registry import api
+from embedded_broker.metadata.topics import INTERNAL
 from embedded_broker.responses import Answer
 from embedded_broker.state.transactions import TopicPartition
-from embedded_broker.topics import INTERNAL
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker

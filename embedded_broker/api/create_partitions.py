@@ -14,9 +14,9 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.registry import api
 from embedded_broker.disk_full import MESSAGE, STORAGE
+from embedded_broker.metadata.topics import Topic
 from embedded_broker.responses import Answer
 from embedded_broker.storage.disk_space import NoSpace
-from embedded_broker.topics import Topic
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker

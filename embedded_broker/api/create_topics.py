@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker import topic_configs
 from embedded_broker.api.registry import api
 from embedded_broker.disk_full import MESSAGE, STORAGE
+from embedded_broker.metadata import topic_configs
+from embedded_broker.metadata.topic_names import collide, name_problem
 from embedded_broker.responses import Answer
 from embedded_broker.storage.disk_space import NoSpace
-from embedded_broker.topic_names import collide, name_problem
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker

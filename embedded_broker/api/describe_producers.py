@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.registry import api
+from embedded_broker.metadata.topic_names import name_problem
 from embedded_broker.responses import Answer
-from embedded_broker.topic_names import name_problem
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker

@@ -14,8 +14,8 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.registry import api
 from embedded_broker.config_changes import ConfigRejected, change, check_request, refusal
+from embedded_broker.metadata.topic_configs import CONFIGS, Kind, parts_of, value
 from embedded_broker.responses import Answer
-from embedded_broker.topic_configs import CONFIGS, Kind, parts_of, value
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker

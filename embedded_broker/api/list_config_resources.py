@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker import group_configs
 from embedded_broker.api.registry import api
+from embedded_broker.metadata import group_configs
 from embedded_broker.responses import Answer
 
 if TYPE_CHECKING:

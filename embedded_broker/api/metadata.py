@@ -14,12 +14,12 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.registry import api
+from embedded_broker.metadata.topic_names import name_problem
+from embedded_broker.metadata.topics import INTERNAL, Topic
 from embedded_broker.responses import Answer
 from embedded_broker.security.acls import Resource
 from embedded_broker.security.operations import authorized, authorized_on_cluster
 from embedded_broker.storage.disk_space import NoSpace
-from embedded_broker.topic_names import name_problem
-from embedded_broker.topics import INTERNAL, Topic
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker

@@ -24,8 +24,8 @@ from embedded_broker.transaction_verification import Verify, verifier
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
     from embedded_broker.connection import Connection
+    from embedded_broker.metadata.topics import Topic
     from embedded_broker.storage.partition import Partition
-    from embedded_broker.topics import Topic
     from embedded_broker.wire.batch import BatchHeader
 
 ACKS = frozenset({-1, 0, 1})

@@ -7,11 +7,11 @@ import uuid
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from embedded_broker.metadata_log import MetadataLog
+from embedded_broker.metadata.metadata_log import MetadataLog
 from embedded_broker.security.acls import Acl, AclSet, Filter, Operation, Pattern, Permission, Resource
 
 if TYPE_CHECKING:
-    from embedded_broker.config import BrokerConfig
+    from embedded_broker.config.settings import BrokerConfig
     from embedded_broker.security.session import Session
 
 PREFIX = "acl:"

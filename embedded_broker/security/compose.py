@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ssl
 
-from embedded_broker.config import BrokerConfig
-from embedded_broker.metadata_log import MetadataLog
+from embedded_broker.config.settings import BrokerConfig
+from embedded_broker.metadata.metadata_log import MetadataLog
 from embedded_broker.security.authorizer import Authorizer
 from embedded_broker.security.credentials import Credentials
 from embedded_broker.security.sasl import begin

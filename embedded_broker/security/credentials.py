@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from embedded_broker.metadata_log import MetadataLog
+from embedded_broker.metadata.metadata_log import MetadataLog
 from embedded_broker.security.users import Users
 
 PREFIX = "scram:"

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Protocol
 
-from embedded_broker.listeners import Endpoint
+from embedded_broker.config.listeners import Endpoint
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 ANONYMOUS = "User:ANONYMOUS"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ssl
 
-from embedded_broker.listeners import ClientAuth, TlsFiles
+from embedded_broker.config.listeners import ClientAuth, TlsFiles
 
 
 def server_context(files: TlsFiles) -> ssl.SSLContext:

@@ -15,7 +15,7 @@ from typing import Any
 
 from embedded_broker.api.registry import APIS
 from embedded_broker.broker import Broker
-from embedded_broker.config import BrokerConfig
+from embedded_broker.config.settings import BrokerConfig
 from embedded_broker.connection import Connection
 from embedded_broker.server import Server
 from embedded_broker.simulation.disk import Disk

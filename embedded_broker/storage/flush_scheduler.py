@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from embedded_broker.config import Fsync
+from embedded_broker.config.settings import Fsync
 from embedded_broker.storage.checkpoints import Checkpoints
 from embedded_broker.storage.disk_space import suppress_disk_full
 from embedded_broker.storage.partition import Partition

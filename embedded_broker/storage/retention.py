@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 
 from embedded_broker.clock import Clock
-from embedded_broker.config import BrokerConfig
+from embedded_broker.config.settings import BrokerConfig
 from embedded_broker.storage.cleaner import Compaction
 from embedded_broker.storage.disk_space import suppress_disk_full
 from embedded_broker.storage.flush_scheduler import FlushScheduler

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from cli.commands.broker import _advertised, _listeners, broker
-from embedded_broker.listeners import Listener, Protocol
+from embedded_broker.config.listeners import Listener, Protocol
 
 
 def _refused(directory: Path, *options: str) -> str:

@@ -14,7 +14,7 @@ from kio.serial import entity_reader, entity_writer
 
 from embedded_broker.api.registry import Api
 from embedded_broker.broker import Broker
-from embedded_broker.config import BrokerConfig
+from embedded_broker.config.settings import BrokerConfig
 from embedded_broker.connection import Connection
 from embedded_broker.responses import Answer, Fields, Later
 from embedded_broker.server import Server

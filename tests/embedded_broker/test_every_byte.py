@@ -12,7 +12,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.broker import Broker
-from embedded_broker.config import BrokerConfig
+from embedded_broker.config.settings import BrokerConfig
 from embedded_broker.state.producers import ACCEPT, Duplicate
 from embedded_broker.storage.log.memory_fs import MemoryFileSystem
 from embedded_broker.storage.log.partition_log import PartitionLog

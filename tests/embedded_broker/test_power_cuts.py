@@ -13,7 +13,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.broker import Broker
-from embedded_broker.config import BrokerConfig
+from embedded_broker.config.settings import BrokerConfig
 from embedded_broker.server import Server
 from embedded_broker.storage import checkpoints
 from embedded_broker.storage.log.memory_fs import MemoryFileSystem

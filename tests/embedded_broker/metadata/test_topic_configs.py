@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from embedded_broker.metadata.topic_configs import log_config
 from embedded_broker.storage.log_config import LogConfig
-from embedded_broker.topic_configs import log_config
 
 
 def test_a_partition_without_configs_has_the_defaults_of_a_topic() -> None:

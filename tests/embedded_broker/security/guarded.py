@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from embedded_broker.listeners import Listener, Protocol
+from embedded_broker.config.listeners import Listener, Protocol
 from tests.embedded_broker.security.denials import OK
 from tests.embedded_broker.served import Client, Served, serving
 

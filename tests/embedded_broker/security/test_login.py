@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from kio.schema.errors import ErrorCode
 from scramp.core import ScramClient
 
-from embedded_broker.listeners import Listener, Protocol
+from embedded_broker.config.listeners import Listener, Protocol
 from tests.embedded_broker.served import Client, Served, batch, produce, serving
 
 pytestmark = pytest.mark.slow  # clients that log in again

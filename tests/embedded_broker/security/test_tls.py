@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from cryptography.x509.oid import NameOID
 
-from embedded_broker.listeners import ClientAuth, Listener, Protocol, TlsFiles
+from embedded_broker.config.listeners import ClientAuth, Listener, Protocol, TlsFiles
 from embedded_broker.security.tls import server_context
 from tests.embedded_broker.security.certificates import CLIENT_PRINCIPAL, Authority, Pair
 from tests.embedded_broker.served import batch, fetch, produce, serving

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from embedded_broker.listeners import Listener, Protocol
+from embedded_broker.config.listeners import Listener, Protocol
 from tests.embedded_broker.served import batch, produce, serving
 
 SOFTWARE = {"client_software_name": "some-client", "client_software_version": "1.2"}

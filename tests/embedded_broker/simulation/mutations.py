@@ -14,6 +14,7 @@ from embedded_broker.coordinators import single_partition_commit
 from embedded_broker.coordinators.markers import MarkerWriter
 from embedded_broker.coordinators.offsets import OffsetManager
 from embedded_broker.coordinators.transactions import TransactionCoordinator
+from embedded_broker.metadata.topics import Topics
 from embedded_broker.simulation.history import Kind
 from embedded_broker.simulation.schedule import WorkloadKind
 from embedded_broker.state.producers import ACCEPT, Duplicate, PartitionProducers
@@ -21,7 +22,6 @@ from embedded_broker.state.transactions import Step, TxnState
 from embedded_broker.storage.disk_space import DiskSpace, NoSpace
 from embedded_broker.storage.log.partition_log import PartitionLog
 from embedded_broker.storage.partition import Partition, PartitionStopped
-from embedded_broker.topics import Topics
 from embedded_broker.wire.batch import read_header
 
 Patch = pytest.MonkeyPatch

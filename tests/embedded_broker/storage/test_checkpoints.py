@@ -12,7 +12,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.broker import Broker
-from embedded_broker.config import BrokerConfig, Fsync
+from embedded_broker.config.settings import BrokerConfig, Fsync
 from embedded_broker.state.producers import ACCEPT, Duplicate, PartitionProducers, Refuse
 from embedded_broker.storage.checkpoints import Checkpoints
 from embedded_broker.storage.log.format import CHECKPOINT, index_name, segment_name

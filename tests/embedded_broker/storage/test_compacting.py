@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import pytest
 
+from embedded_broker.metadata.topic_configs import log_config
 from embedded_broker.state.producers import Duplicate
 from embedded_broker.storage import cleaner
 from embedded_broker.storage.cleaner import Compaction, find_job
@@ -20,7 +21,6 @@ from embedded_broker.storage.disk_space import DiskSpace
 from embedded_broker.storage.flush_scheduler import FlushScheduler
 from embedded_broker.storage.log.memory_fs import MemoryFileSystem, PowerCut
 from embedded_broker.storage.partition import Partition
-from embedded_broker.topic_configs import log_config
 from embedded_broker.wire.batch import TRANSACTIONAL, iter_batches, read_header
 from embedded_broker.wire.rebuild import rebuild
 from embedded_broker.wire.records import Record, decode, encode, marker

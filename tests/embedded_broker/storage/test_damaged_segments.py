@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.metadata.topics import OFFSETS_TOPIC
 from embedded_broker.storage.log.format import segment_name
 from embedded_broker.storage.log.memory_fs import MemoryFileSystem
 from embedded_broker.storage.log.segment import CorruptLog
-from embedded_broker.topics import OFFSETS_TOPIC
 from embedded_broker.wire.batch import TRANSACTIONAL
 from tests.embedded_broker.served import Client, Served, batch, fetch, produce, serving
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from embedded_broker.config import Fsync
+from embedded_broker.config.settings import Fsync
 from embedded_broker.storage.flush_scheduler import FlushScheduler
 from embedded_broker.storage.log.fs import SyncFailed
 from embedded_broker.storage.log.memory_fs import MemoryFileSystem

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from embedded_broker.config import Fsync
+from embedded_broker.config.settings import Fsync
 from embedded_broker.simulation.loop import SimulatedLoop, SimulatedThreads
 from embedded_broker.storage.flush_scheduler import LINGER_BYTES_MIN, LINGER_S, LINGER_WINDOW_S, FlushScheduler
 from embedded_broker.storage.log.memory_fs import MemoryFileSystem

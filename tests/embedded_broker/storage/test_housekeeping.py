@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from embedded_broker import metadata_log
 from embedded_broker.broker import Broker, DataDirInUse
-from embedded_broker.config import BrokerConfig, Fsync
+from embedded_broker.config.settings import BrokerConfig, Fsync
+from embedded_broker.metadata import metadata_log
 from embedded_broker.storage.partition import Partition
 from embedded_broker.storage.retention import keep_from
 from embedded_broker.wire.batch import TRANSACTIONAL

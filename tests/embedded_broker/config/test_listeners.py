@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from embedded_broker.listeners import BadListener, Endpoint, Listener, Protocol, parse, refuse_open
+from embedded_broker.config.listeners import BadListener, Endpoint, Listener, Protocol, parse, refuse_open
 from embedded_broker.security.users import BadUsers, read_users
 
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from embedded_broker.config import BrokerConfig
-from embedded_broker.topic_configs import CONFIGS, INT_MAX, LONG_MAX, InvalidConfig, Kind
+from embedded_broker.config.settings import BrokerConfig
+from embedded_broker.metadata.topic_configs import CONFIGS, INT_MAX, LONG_MAX, InvalidConfig, Kind
 
 TRUTH = {"true": True, "false": False}
 

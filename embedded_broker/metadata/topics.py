@@ -17,13 +17,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from embedded_broker.metadata_log import MetadataLog
+from embedded_broker.metadata.metadata_log import MetadataLog
+from embedded_broker.metadata.topic_configs import log_config
 from embedded_broker.storage.disk_space import DiskSpace, NoSpace
 from embedded_broker.storage.flush_scheduler import FlushScheduler
 from embedded_broker.storage.log.fs import FileSystem, SyncFailed
 from embedded_broker.storage.log.segment import CorruptLog, OnBatch
 from embedded_broker.storage.partition import Partition
-from embedded_broker.topic_configs import log_config
 
 PREFIX = "topic:"
 TRANSACTION_TOPIC, OFFSETS_TOPIC = "__transaction_state", "__consumer_offsets"

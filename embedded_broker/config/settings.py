@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from embedded_broker.listeners import MECHANISMS, Listener, TlsFiles
+from embedded_broker.config.listeners import MECHANISMS, Listener, TlsFiles
 
 MIB = 1024 * 1024
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from embedded_broker.topic_configs import INT_MAX, InvalidConfig
+from embedded_broker.metadata.topic_configs import INT_MAX, InvalidConfig
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from embedded_broker.broker_configs import SETTINGS, broker_configs, configured
-from embedded_broker.config import BrokerConfig
-from embedded_broker.topic_configs import InvalidConfig
+from embedded_broker.config.settings import BrokerConfig
+from embedded_broker.metadata.broker_configs import SETTINGS, broker_configs, configured
+from embedded_broker.metadata.topic_configs import InvalidConfig
 
 CONFIG = BrokerConfig(Path("data"))
 
