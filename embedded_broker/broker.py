@@ -1,7 +1,7 @@
 """The composition root: creates the parts of a broker, starts and stops them in order.
 
-Run by `server.serve` (the command `broker`), by `testing.broker_run` and by `simulation.machine`. The event loop owns
-all state.
+Run by `serve` (the command `broker`), by `testing.broker_run` and by `simulation.machine`. The event loop owns all
+state.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, cast
 
+from embedded_broker.api.fetch_sessions import FetchSessions
 from embedded_broker.clock import Clock, SystemClock
+from embedded_broker.config.listeners import Endpoint
 from embedded_broker.config.settings import BrokerConfig, Fsync
-from embedded_broker.fetch_sessions import FetchSessions
 from embedded_broker.metadata import group_configs
 from embedded_broker.metadata.metadata_log import MetadataLog
 from embedded_broker.metadata.topics import INTERNAL, OFFSETS_TOPIC, TRANSACTION_TOPIC, Topics
+from embedded_broker.net.server import Server
 from embedded_broker.security.compose import Security
 from embedded_broker.storage.cleaner import Compaction
 from embedded_broker.storage.disk_space import DiskSpace
@@ -31,7 +33,7 @@ from embedded_broker.wire.records import decode
 if TYPE_CHECKING:
     from embedded_broker.coordinators.groups import GroupCoordinator
     from embedded_broker.coordinators.transactions import TransactionCoordinator
-    from embedded_broker.faults import Faults
+    from embedded_broker.testing.faults import Faults
 
 METADATA = "__cluster_metadata"
 METADATA_SEGMENT_BYTES = 16 * 1024 * 1024
@@ -205,3 +207,24 @@ class Broker:
             return self.fs.lock(self.config.data_dir)
         except BlockingIOError as error:
             raise DataDirInUse(f"{self.config.data_dir} is in use by another broker") from error
+
+
+async def serve(broker: Broker, ready: asyncio.Future[list[Endpoint]], stop: asyncio.Event) -> BaseException | None:
+    """Run a broker until `stop` is set or it fails; the failure, if there was one.
+
+    `ready` gets the listeners once connections are accepted. Raises whatever keeps it from starting.
+    """
+    await broker.start()
+    server = Server(broker)
+    try:
+        await server.start()
+        ready.set_result(server.endpoints)
+        broker.failed.add_done_callback(lambda _: stop.set())
+        await stop.wait()
+    finally:
+        await server.stop()
+        if broker.failed.done():
+            broker.abandon()
+        else:
+            await broker.stop()
+    return broker.failed.result() if broker.failed.done() else None

@@ -123,8 +123,8 @@ def broker(
 
 def _load() -> None:
     with quick_imports():
+        import embedded_broker.broker  # noqa: F401 - and all that it needs
         from embedded_broker.api.registry import load_all
-        from embedded_broker.server import Server  # noqa: F401 - and all that it needs
 
         load_all()
 
@@ -183,9 +183,8 @@ def _tls(options: dict[str, Any]) -> TlsFiles | None:
 
 async def _run(config: BrokerConfig, as_json: bool) -> int:
     """Serve until SIGTERM or SIGINT. A second one ends the process at once: what is acknowledged is on disk."""
-    from embedded_broker.broker import Broker, DataDirInUse
+    from embedded_broker.broker import Broker, DataDirInUse, serve
     from embedded_broker.security.users import BadUsers
-    from embedded_broker.server import serve
     from embedded_broker.storage.log.segment import CorruptLog
 
     loop, stop = asyncio.get_running_loop(), asyncio.Event()

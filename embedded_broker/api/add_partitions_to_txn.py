@@ -14,12 +14,12 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.registry import api
 from embedded_broker.metadata.topics import INTERNAL
-from embedded_broker.responses import Answer
 from embedded_broker.state.transactions import TopicPartition
+from embedded_broker.wire.responses import Answer
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
-    from embedded_broker.connection import Connection
+    from embedded_broker.net.connection import Connection
 
 BATCHED_SINCE = 4
 TRANSACTION_VERSION_2_SINCE = 5

@@ -10,13 +10,13 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from embedded_broker.api.config_changes import ConfigRejected, change, check_request, refusal
 from embedded_broker.api.registry import api
-from embedded_broker.config_changes import ConfigRejected, change, check_request, refusal
-from embedded_broker.responses import Answer
+from embedded_broker.wire.responses import Answer
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
-    from embedded_broker.connection import Connection
+    from embedded_broker.net.connection import Connection
 
 
 @api(33, "alter_configs", range(3))

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.api.disk_full import REFUSAL
 from embedded_broker.api.registry import api
-from embedded_broker.disk_full import REFUSAL
-from embedded_broker.responses import Answer
 from embedded_broker.security.credentials import (
     ITERATIONS_MAX,
     ITERATIONS_MIN,
@@ -25,10 +24,11 @@ from embedded_broker.security.credentials import (
     of_salted_password,
 )
 from embedded_broker.storage.disk_space import NoSpace
+from embedded_broker.wire.responses import Answer
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
-    from embedded_broker.connection import Connection
+    from embedded_broker.net.connection import Connection
 
 
 class ScramChangeRejected(Exception):

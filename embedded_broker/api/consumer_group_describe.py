@@ -14,14 +14,14 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.describe_groups import tell_rights
 from embedded_broker.api.registry import api
-from embedded_broker.responses import Answer
 from embedded_broker.state.consumer_groups import ConsumerGroup
 from embedded_broker.state.consumer_members import ConsumerMember
 from embedded_broker.state.consumer_types import NOTHING, Partitions
+from embedded_broker.wire.responses import Answer
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
-    from embedded_broker.connection import Connection
+    from embedded_broker.net.connection import Connection
 
 CONSUMER_MEMBER = 1
 

@@ -15,13 +15,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from embedded_broker.api.registry import api
-from embedded_broker.responses import Answer
 from embedded_broker.security.acls import Operation, Resource
 from embedded_broker.state.consumer_types import ConsumerHeartbeat, Partitions
+from embedded_broker.wire.responses import Answer
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
-    from embedded_broker.connection import Connection
+    from embedded_broker.net.connection import Connection
 
 MILLISECOND = timedelta(milliseconds=1)
 

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.api.disk_full import REFUSAL
 from embedded_broker.api.registry import api
-from embedded_broker.disk_full import REFUSAL
-from embedded_broker.responses import Answer
 from embedded_broker.security.acls import CLUSTER_NAME, Acl, Operation, Pattern, Permission, Resource
 from embedded_broker.storage.disk_space import NoSpace
+from embedded_broker.wire.responses import Answer
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
-    from embedded_broker.connection import Connection
+    from embedded_broker.net.connection import Connection
 
 DISABLED = "No Authorizer is configured."
 NO_COLON = "(no colon is present separating the principal type from the principal name)"

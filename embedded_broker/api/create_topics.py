@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.api.disk_full import MESSAGE, STORAGE
 from embedded_broker.api.registry import api
-from embedded_broker.disk_full import MESSAGE, STORAGE
 from embedded_broker.metadata import topic_configs
 from embedded_broker.metadata.topic_names import collide, name_problem
-from embedded_broker.responses import Answer
 from embedded_broker.storage.disk_space import NoSpace
+from embedded_broker.wire.responses import Answer
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
-    from embedded_broker.connection import Connection
+    from embedded_broker.net.connection import Connection
 
 DEFAULT_SOURCE, TOPIC_SOURCE = 5, 1
 

@@ -13,14 +13,14 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.create_acls import DISABLED
 from embedded_broker.api.describe_acls import entry, filter_of
+from embedded_broker.api.disk_full import REFUSAL
 from embedded_broker.api.registry import api
-from embedded_broker.disk_full import REFUSAL
-from embedded_broker.responses import Answer
 from embedded_broker.storage.disk_space import NoSpace
+from embedded_broker.wire.responses import Answer
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
-    from embedded_broker.connection import Connection
+    from embedded_broker.net.connection import Connection
 
 
 @api(31, "delete_acls", range(1, 4))

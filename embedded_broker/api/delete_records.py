@@ -12,12 +12,12 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.registry import api
 from embedded_broker.metadata.topic_configs import log_config
-from embedded_broker.responses import Answer
 from embedded_broker.storage.disk_space import NoSpace
+from embedded_broker.wire.responses import Answer
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
-    from embedded_broker.connection import Connection
+    from embedded_broker.net.connection import Connection
 
 
 @api(21, "delete_records", range(3))

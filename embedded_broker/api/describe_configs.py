@@ -16,11 +16,11 @@ from embedded_broker.metadata import group_configs
 from embedded_broker.metadata.broker_configs import broker_configs
 from embedded_broker.metadata.topic_configs import CONFIGS, Kind, value
 from embedded_broker.metadata.topic_names import name_problem
-from embedded_broker.responses import Answer
+from embedded_broker.wire.responses import Answer
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
-    from embedded_broker.connection import Connection
+    from embedded_broker.net.connection import Connection
 
 TOPIC, BROKER, GROUP = 2, 4, 32
 DEFAULT_SOURCE, TOPIC_SOURCE, STATIC_SOURCE, GROUP_SOURCE = 5, 1, 4, 8

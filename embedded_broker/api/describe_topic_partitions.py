@@ -14,13 +14,13 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.registry import api
 from embedded_broker.metadata.topic_names import name_problem
-from embedded_broker.responses import Answer
 from embedded_broker.security.acls import Resource
 from embedded_broker.security.operations import authorized
+from embedded_broker.wire.responses import Answer
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
-    from embedded_broker.connection import Connection
+    from embedded_broker.net.connection import Connection
     from embedded_broker.storage.partition import Partition
 
 PARTITIONS_MAX = 2_000

@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.api.fetch_sessions import Asked, Fetching, SessionError, TopicKey
 from embedded_broker.api.registry import api
-from embedded_broker.fetch_sessions import Asked, Fetching, SessionError, TopicKey
-from embedded_broker.responses import Answer
 from embedded_broker.security.acls import Operation, Resource
 from embedded_broker.storage.partition import PartitionStopped
+from embedded_broker.wire.responses import Answer
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
-    from embedded_broker.connection import Connection
+    from embedded_broker.net.connection import Connection
     from embedded_broker.storage.partition import Partition
 
 READ_COMMITTED = 1

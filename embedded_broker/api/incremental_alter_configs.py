@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.api.config_changes import ConfigRejected, change, check_request, refusal
 from embedded_broker.api.registry import api
-from embedded_broker.config_changes import ConfigRejected, change, check_request, refusal
 from embedded_broker.metadata.topic_configs import CONFIGS, Kind, parts_of, value
-from embedded_broker.responses import Answer
+from embedded_broker.wire.responses import Answer
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
-    from embedded_broker.connection import Connection
+    from embedded_broker.net.connection import Connection
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 

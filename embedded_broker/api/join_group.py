@@ -12,12 +12,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from embedded_broker.api.registry import api
-from embedded_broker.responses import Answer
 from embedded_broker.state.group_types import JoinRequest
+from embedded_broker.wire.responses import Answer
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
-    from embedded_broker.connection import Connection
+    from embedded_broker.net.connection import Connection
 
 MILLISECOND = timedelta(milliseconds=1)
 

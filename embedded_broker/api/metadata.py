@@ -16,14 +16,14 @@ from kio.schema.errors import ErrorCode
 from embedded_broker.api.registry import api
 from embedded_broker.metadata.topic_names import name_problem
 from embedded_broker.metadata.topics import INTERNAL, Topic
-from embedded_broker.responses import Answer
 from embedded_broker.security.acls import Resource
 from embedded_broker.security.operations import authorized, authorized_on_cluster
 from embedded_broker.storage.disk_space import NoSpace
+from embedded_broker.wire.responses import Answer
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
-    from embedded_broker.connection import Connection
+    from embedded_broker.net.connection import Connection
     from embedded_broker.storage.partition import Partition
 
 NO_ID = UUID(int=0)

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.registry import api
-from embedded_broker.responses import Answer
 from embedded_broker.state.group_types import GroupState
 from embedded_broker.state.groups import Group
 from embedded_broker.state.transactions import TopicPartition
+from embedded_broker.wire.responses import Answer
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
-    from embedded_broker.connection import Connection
     from embedded_broker.coordinators.group_registry import AnyGroup
+    from embedded_broker.net.connection import Connection
 
 
 @api(47, "offset_delete", range(1))

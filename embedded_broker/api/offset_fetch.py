@@ -15,12 +15,12 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.registry import api
 from embedded_broker.coordinators.offsets import FetchedOffset
-from embedded_broker.responses import Answer
 from embedded_broker.state.consumer_groups import ConsumerGroup
+from embedded_broker.wire.responses import Answer
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
-    from embedded_broker.connection import Connection
+    from embedded_broker.net.connection import Connection
 
 FIRST_WITH_IDS = 10
 

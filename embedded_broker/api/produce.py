@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.registry import api
-from embedded_broker.append_validation import BatchRejected, append, refuse_zstd
-from embedded_broker.responses import Answer, Fields, Later
+from embedded_broker.produce.append_validation import BatchRejected, append, refuse_zstd
+from embedded_broker.produce.transaction_verification import Verify, verifier
 from embedded_broker.storage.disk_space import NoSpace
-from embedded_broker.transaction_verification import Verify, verifier
+from embedded_broker.wire.responses import Answer, Fields, Later
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
-    from embedded_broker.connection import Connection
     from embedded_broker.metadata.topics import Topic
+    from embedded_broker.net.connection import Connection
     from embedded_broker.storage.partition import Partition
     from embedded_broker.wire.batch import BatchHeader
 

@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-from embedded_broker.disk_full import REFUSALS, REFUSALS_WITHOUT_RESERVE
-from embedded_broker.responses import Answer
+from embedded_broker.api.disk_full import REFUSALS, REFUSALS_WITHOUT_RESERVE
 from embedded_broker.storage.disk_space import NoSpace
+from embedded_broker.wire.responses import Answer
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
-    from embedded_broker.connection import Connection
+    from embedded_broker.net.connection import Connection
 
 Handler = Callable[["Broker", "Connection", Any, int], Awaitable[Answer]]
 

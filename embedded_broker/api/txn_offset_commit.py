@@ -16,12 +16,12 @@ from kio.schema.errors import ErrorCode
 from embedded_broker.api.registry import api
 from embedded_broker.coordinators.offsets import Commit, Committer, Results
 from embedded_broker.coordinators.ports import OFFSETS_PARTITION, OFFSETS_TOPIC
-from embedded_broker.responses import Answer
-from embedded_broker.transaction_verification import verification_error
+from embedded_broker.produce.transaction_verification import verification_error
+from embedded_broker.wire.responses import Answer
 
 if TYPE_CHECKING:
     from embedded_broker.broker import Broker
-    from embedded_broker.connection import Connection
+    from embedded_broker.net.connection import Connection
 
 
 ABORTABLE_SINCE = 4

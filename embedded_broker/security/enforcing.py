@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from embedded_broker.metadata.topics import Topics
-from embedded_broker.responses import Answer, Fields, Later
 from embedded_broker.security import rules_admin, rules_data
 from embedded_broker.security.acls import Operation, Resource
 from embedded_broker.security.authorizer import Authorizer
 from embedded_broker.security.rules import Denied, Merge, Rights, Rule
 from embedded_broker.security.session import Session
+from embedded_broker.wire.responses import Answer, Fields, Later
 
 RULES: Mapping[str, tuple[Rule, ...]] = {**rules_data.RULES, **rules_admin.RULES}
 """By kio's name of the API. An API without rules is refused; a test checks that there is none."""

@@ -16,8 +16,8 @@ from typing import Any
 from embedded_broker.api.registry import APIS
 from embedded_broker.broker import Broker
 from embedded_broker.config.settings import BrokerConfig
-from embedded_broker.connection import Connection
-from embedded_broker.server import Server
+from embedded_broker.net.connection import Connection
+from embedded_broker.net.server import Server
 from embedded_broker.simulation.disk import Disk
 from embedded_broker.simulation.history import History, Kind
 from embedded_broker.simulation.loop import Process, SimulatedLoop, SimulatedThreads

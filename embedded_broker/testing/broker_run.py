@@ -12,9 +12,9 @@ from typing import Any, TextIO
 
 from embedded_broker.broker import Broker
 from embedded_broker.config.settings import BrokerConfig, Fsync
-from embedded_broker.faults import Faults, FaultSpec
 from embedded_broker.metadata.broker_configs import configured
-from embedded_broker.server import Server
+from embedded_broker.net.server import Server
+from embedded_broker.testing.faults import Faults, FaultSpec
 from embedded_broker.testing.killable_filesystem import KillableFileSystem
 from embedded_broker.testing.runner import HOST, STOP_S_MAX, Launch, OnHit
 

@@ -10,7 +10,7 @@ PROGRAM = """
 import sys
 from cli.quick_imports import quick_imports
 with quick_imports():
-    import embedded_broker.server
+    import embedded_broker.broker
 print("hypothesis" in sys.modules)
 import hypothesis
 print(hypothesis.__name__)

@@ -15,12 +15,12 @@ from kio.serial import entity_reader, entity_writer
 from embedded_broker.api.registry import Api
 from embedded_broker.broker import Broker
 from embedded_broker.config.settings import BrokerConfig
-from embedded_broker.connection import Connection
-from embedded_broker.responses import Answer, Fields, Later
-from embedded_broker.server import Server
+from embedded_broker.net.connection import Connection
+from embedded_broker.net.server import Server
 from embedded_broker.storage.log.fs import FileSystem
 from embedded_broker.wire import schema
 from embedded_broker.wire.records import encode
+from embedded_broker.wire.responses import Answer, Fields, Later
 from tests.embedded_broker import answers
 
 TIMEOUT_S = 10.0

@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker.broker import Broker
 from embedded_broker.config.settings import BrokerConfig
-from embedded_broker.server import Server
+from embedded_broker.net.server import Server
 from embedded_broker.storage import checkpoints
 from embedded_broker.storage.log.memory_fs import MemoryFileSystem
 from embedded_broker.wire.batch import TRANSACTIONAL, iter_batches

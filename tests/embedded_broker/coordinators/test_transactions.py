@@ -9,8 +9,8 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker.coordinators import compaction
 from embedded_broker.coordinators.ports import OFFSETS_TOPIC, TransactionConfig
+from embedded_broker.produce.transaction_verification import verification_error
 from embedded_broker.state.transactions import PREPARED, Transaction, TxnState
-from embedded_broker.transaction_verification import verification_error
 from tests.embedded_broker.coordinators.memory_host import Crashed, MemoryHost, empty_disk
 from tests.embedded_broker.coordinators.transacting import (
     P0,

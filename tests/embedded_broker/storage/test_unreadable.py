@@ -19,7 +19,6 @@ from kio.schema.errors import ErrorCode
 from embedded_broker.broker import Broker
 from embedded_broker.config.settings import BrokerConfig
 from embedded_broker.metadata.topics import OFFSETS_TOPIC
-from embedded_broker.responses import Answer
 from embedded_broker.storage.disk_space import NoSpace
 from embedded_broker.storage.log.format import CHECKPOINT, DURABLE
 from embedded_broker.storage.log.fs import SyncFailed
@@ -27,6 +26,7 @@ from embedded_broker.storage.log.memory_fs import MemoryFileSystem
 from embedded_broker.storage.log.segment import CorruptLog
 from embedded_broker.storage.partition import PartitionStopped
 from embedded_broker.wire.batch import HEADER_BYTES
+from embedded_broker.wire.responses import Answer
 from tests.embedded_broker.served import Client, Served, batch, fetch, serving
 
 NONE, STORAGE = ErrorCode.none, ErrorCode.kafka_storage_error

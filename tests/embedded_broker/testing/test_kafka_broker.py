@@ -242,10 +242,15 @@ def test_it_needs_no_package_of_the_developers() -> None:
 
 def test_a_broker_at_work_loads_none_of_this() -> None:
     code = (
-        "import json, sys, embedded_broker.server, embedded_broker.api.registry as registry; registry.load_all();"
+        "import json, sys, embedded_broker.net.server, embedded_broker.api.registry as registry; registry.load_all();"
         "print(json.dumps(list(sys.modules)))"
     )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     names = set(json.loads(loaded))
     assert "embedded_broker.api.produce" in names
-    assert not names & {"pytest", "embedded_broker.testing", "embedded_broker.faults", "embedded_broker.error_answers"}
+    assert not names & {
+        "pytest",
+        "embedded_broker.testing",
+        "embedded_broker.testing.faults",
+        "embedded_broker.testing.error_answers",
+    }

@@ -112,7 +112,7 @@ def test_tests_without_the_fixture_load_nothing_of_the_broker(project: pytest.Py
 
         def test_none():
             assert "embedded_broker.testing.plugin" in sys.modules
-            assert not {"embedded_broker.server", "kio", "confluent_kafka"} & set(sys.modules)
+            assert not {"embedded_broker.net.server", "kio", "confluent_kafka"} & set(sys.modules)
         """
     )
     project.runpytest_subprocess().assert_outcomes(passed=1)

@@ -26,7 +26,7 @@ from embedded_broker.security.tls import TlsStream
 from embedded_broker.wire.framing import PREFIX, BadFrame, Framer
 
 if TYPE_CHECKING:
-    from embedded_broker.server import Server
+    from embedded_broker.net.server import Server
 
 CHUNK_BYTES = 256 * 1024
 REQUEST_BYTES = 200

@@ -1,4 +1,4 @@
-"""What a handler returns for a request. Used by the handlers in `api`, by `security.enforcing`, `faults`, `server`."""
+"""What a handler in `api` returns for a request; used also by those around it: `net`, `security`, `testing.faults`."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.registry import load_all
-from embedded_broker.error_answers import error_answer
+from embedded_broker.testing.error_answers import error_answer
 from embedded_broker.wire import schema
 
 EVERY = [(api.name, version) for _, api in sorted(load_all().items()) for version in api.versions]

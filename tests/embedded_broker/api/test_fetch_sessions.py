@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.fetch_sessions import EPOCH_MAX, IDLE_S_MIN, FetchSessions, SessionError
+from embedded_broker.api.fetch_sessions import EPOCH_MAX, IDLE_S_MIN, FetchSessions, SessionError
 
 VERSION = 12
 

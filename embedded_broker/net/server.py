@@ -10,19 +10,21 @@ import sys
 import time
 from collections.abc import Awaitable, Mapping
 from functools import partial
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from embedded_broker.api.registry import Api, load_all
-from embedded_broker.broker import Broker
-from embedded_broker.budget import Budget
 from embedded_broker.config.listeners import Endpoint, refuse_open
-from embedded_broker.connection import Connection
-from embedded_broker.responses import Answer, Later
+from embedded_broker.net.budget import Budget
+from embedded_broker.net.connection import Connection
 from embedded_broker.security.compose import tls_context
 from embedded_broker.security.session import API_VERSIONS, LOGIN, SASL_HANDSHAKE, LoginFailed
 from embedded_broker.storage.disk_space import NoSpace
 from embedded_broker.storage.partition import PartitionStopped
 from embedded_broker.wire.framing import PREFIX, read_header
+from embedded_broker.wire.responses import Answer, Later
+
+if TYPE_CHECKING:
+    from embedded_broker.broker import Broker
 
 UNSUPPORTED_VERSION = 35
 SWEEP_S_MAX = 10.0
@@ -258,24 +260,3 @@ def encode(codec: Any, correlation_id: int, answer: Mapping[str, Any]) -> bytes:
     codec.write(out, codec.build(answer))
     size = sum(map(len, out.all))
     return b"".join((size.to_bytes(4, "big"), *out.all))
-
-
-async def serve(broker: Broker, ready: asyncio.Future[list[Endpoint]], stop: asyncio.Event) -> BaseException | None:
-    """Run a broker until `stop` is set or it fails; the failure, if there was one.
-
-    `ready` gets the listeners once connections are accepted. Raises whatever keeps it from starting.
-    """
-    await broker.start()
-    server = Server(broker)
-    try:
-        await server.start()
-        ready.set_result(server.endpoints)
-        broker.failed.add_done_callback(lambda _: stop.set())
-        await stop.wait()
-    finally:
-        await server.stop()
-        if broker.failed.done():
-            broker.abandon()
-        else:
-            await broker.stop()
-    return broker.failed.result() if broker.failed.done() else None

@@ -19,10 +19,10 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.registry import APIS, Api
-from embedded_broker.error_answers import error_answer
-from embedded_broker.responses import Answer, Fields, Later
-from embedded_broker.server import CloseConnection
+from embedded_broker.net.server import CloseConnection
+from embedded_broker.testing.error_answers import error_answer
 from embedded_broker.wire import schema
+from embedded_broker.wire.responses import Answer, Fields, Later
 
 
 class Action(StrEnum):

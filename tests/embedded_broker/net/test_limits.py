@@ -12,7 +12,7 @@ from random import Random
 
 import pytest
 
-from embedded_broker.budget import Budget
+from embedded_broker.net.budget import Budget
 from embedded_broker.simulation.loop import SimulatedLoop
 from tests.embedded_broker.process import BrokerProcess
 from tests.embedded_broker.served import Client, Served, batch, fetch, produce, serving

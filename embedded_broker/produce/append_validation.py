@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.produce.transaction_verification import Verify
 from embedded_broker.state.producers import Duplicate, Refuse
 from embedded_broker.storage.log_config import UNBOUNDED_MS, LogConfig
 from embedded_broker.storage.partition import Partition
-from embedded_broker.transaction_verification import Verify
 from embedded_broker.wire.batch import (
     COMPRESSION_MASK,
     HEADER_BYTES,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.faults import Faults, FaultSpec
+from embedded_broker.testing.faults import Faults, FaultSpec
 from tests.embedded_broker.served import TIMEOUT_S, Served, batch, produce, serving
 
 

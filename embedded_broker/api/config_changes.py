@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.disk_full import MESSAGE, STORAGE
+from embedded_broker.api.disk_full import MESSAGE, STORAGE
 from embedded_broker.metadata import group_configs, topic_configs
 from embedded_broker.metadata.topic_names import name_problem
 from embedded_broker.storage.disk_space import NoSpace

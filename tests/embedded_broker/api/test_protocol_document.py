@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from embedded_broker.api.protocol_document import document
 from embedded_broker.api.registry import APIS, api, load_all
-from embedded_broker.protocol_document import document
-from embedded_broker.responses import Later
 from embedded_broker.wire import schema
+from embedded_broker.wire.responses import Later
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def test_the_document_is_up_to_date() -> None:

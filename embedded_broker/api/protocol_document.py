@@ -1,4 +1,7 @@
-"""Writes docs/protocol.md from the API modules: `python -m embedded_broker.protocol_document > docs/protocol.md`."""
+"""Writes docs/protocol.md from the API modules.
+
+`python -m embedded_broker.api.protocol_document > docs/protocol.md`, by hand, when a test says that it has changed.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,9 @@ from embedded_broker.api.registry import Api, load_all
 INTRODUCTION = """\
 # Protocol of the embedded broker
 
-Generated from the modules in `embedded_broker/api` by `python -m embedded_broker.protocol_document`; a test checks that
-it is up to date. A request with another API key, or a version outside of these, closes the connection; an ApiVersions
-request with a version that is too new is answered in version 0 with UNSUPPORTED_VERSION.
+Generated from the modules in `embedded_broker/api` by `python -m embedded_broker.api.protocol_document`; a test checks
+that it is up to date. A request with another API key, or a version outside of these, closes the connection; an
+ApiVersions request with a version that is too new is answered in version 0 with UNSUPPORTED_VERSION.
 
 | key | API | versions |
 |---|---|---|
