@@ -17,7 +17,8 @@ from embedded_broker.config.listeners import Endpoint
 from embedded_broker.config.settings import BrokerConfig, Fsync
 from embedded_broker.metadata import group_configs
 from embedded_broker.metadata.metadata_log import MetadataLog
-from embedded_broker.metadata.topics import INTERNAL, OFFSETS_TOPIC, TRANSACTION_TOPIC, Topics
+from embedded_broker.metadata.topic_names import INTERNAL, OFFSETS_TOPIC, TRANSACTION_TOPIC
+from embedded_broker.metadata.topics import Topics
 from embedded_broker.net.server import Server
 from embedded_broker.security.compose import Security
 from embedded_broker.storage.cleaner import Compaction

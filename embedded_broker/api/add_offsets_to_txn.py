@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.registry import api
-from embedded_broker.coordinators.ports import OFFSETS_PARTITION
+from embedded_broker.metadata.topic_names import OFFSETS_PARTITION
 from embedded_broker.wire.responses import Answer
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.registry import api
-from embedded_broker.metadata.topics import INTERNAL
+from embedded_broker.metadata.topic_names import INTERNAL
 from embedded_broker.state.transactions import TopicPartition
 from embedded_broker.wire.responses import Answer
 

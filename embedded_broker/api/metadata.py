@@ -14,8 +14,8 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.registry import api
-from embedded_broker.metadata.topic_names import name_problem
-from embedded_broker.metadata.topics import INTERNAL, Topic
+from embedded_broker.metadata.topic_names import INTERNAL, name_problem
+from embedded_broker.metadata.topics import Topic
 from embedded_broker.security.acls import Resource
 from embedded_broker.security.operations import authorized, authorized_on_cluster
 from embedded_broker.storage.disk_space import NoSpace

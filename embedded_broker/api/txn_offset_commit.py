@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.registry import api
 from embedded_broker.coordinators.offsets import Commit, Committer, Results
-from embedded_broker.coordinators.ports import OFFSETS_PARTITION, OFFSETS_TOPIC
+from embedded_broker.metadata.topic_names import OFFSETS_PARTITION, OFFSETS_TOPIC
 from embedded_broker.produce.transaction_verification import verification_error
 from embedded_broker.wire.responses import Answer
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import errno
 
 from embedded_broker.coordinators.background import NO_SPACE_RETRY_MS, Background
-from embedded_broker.coordinators.ports import OFFSETS_TOPIC, GroupConfig, Host
+from embedded_broker.coordinators.ports import GroupConfig, Host
+from embedded_broker.metadata.topic_names import OFFSETS_TOPIC
 from embedded_broker.state import consumer_log, group_log
 from embedded_broker.state.consumer_groups import ConsumerGroup
 from embedded_broker.state.consumer_log import ConsumerRecord

@@ -18,7 +18,8 @@ from embedded_broker.coordinators.consumer_groups import ConsumerGroups, TopicCa
 from embedded_broker.coordinators.expiry import Expiry, is_subscribed
 from embedded_broker.coordinators.group_registry import AnyGroup, GroupRegistry, is_empty
 from embedded_broker.coordinators.offsets import OffsetManager
-from embedded_broker.coordinators.ports import OFFSETS_TOPIC, GroupConfig, Host
+from embedded_broker.coordinators.ports import GroupConfig, Host
+from embedded_broker.metadata.topic_names import OFFSETS_TOPIC
 from embedded_broker.state import group_log
 from embedded_broker.state.consumer_types import ConsumerGroupConfig
 from embedded_broker.state.offsets import OffsetRecord

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.coordinators.ports import OFFSETS_PARTITION, Host, find_partition
+from embedded_broker.coordinators.ports import Host, find_partition
+from embedded_broker.metadata.topic_names import OFFSETS_PARTITION
 from embedded_broker.state.transactions import TopicPartition, Transaction, TxnState
 from embedded_broker.wire.records import marker
 

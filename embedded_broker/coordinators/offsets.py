@@ -14,7 +14,8 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker.coordinators.background import Background
 from embedded_broker.coordinators.group_registry import AnyGroup
-from embedded_broker.coordinators.ports import OFFSETS_TOPIC, GroupConfig, Host, Partition
+from embedded_broker.coordinators.ports import GroupConfig, Host, Partition
+from embedded_broker.metadata.topic_names import OFFSETS_TOPIC
 from embedded_broker.state import offsets
 from embedded_broker.state.offsets import CommittedOffset, OffsetRecord, Offsets
 from embedded_broker.state.producers import Refuse

@@ -10,11 +10,6 @@ from uuid import UUID
 from embedded_broker.state.consumer_types import ConsumerGroupConfig
 from embedded_broker.state.producers import PartitionProducers
 
-TRANSACTION_TOPIC = "__transaction_state"
-OFFSETS_TOPIC = "__consumer_offsets"
-# Each internal topic has one partition, so that one log orders all decisions of its coordinator.
-OFFSETS_PARTITION = (OFFSETS_TOPIC, 0)
-
 
 class Clock(Protocol):
     """Wall time."""

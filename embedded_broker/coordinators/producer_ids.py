@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from embedded_broker.coordinators.ports import TRANSACTION_TOPIC, Host
+from embedded_broker.coordinators.ports import Host
+from embedded_broker.metadata.topic_names import TRANSACTION_TOPIC
 from embedded_broker.state.transaction_log import ProducerIdsRecord, encode_producer_ids
 from embedded_broker.wire.records import encode
 

@@ -6,7 +6,8 @@ visible before their marker is on disk.
 
 from __future__ import annotations
 
-from embedded_broker.coordinators.ports import OFFSETS_PARTITION, Partition, Topics, find_partition
+from embedded_broker.coordinators.ports import Partition, Topics, find_partition
+from embedded_broker.metadata.topic_names import OFFSETS_PARTITION
 from embedded_broker.state import transactions
 from embedded_broker.state.transactions import NO_OFFSET, Step, TopicPartition, Transaction, TxnState
 

@@ -32,9 +32,10 @@ from embedded_broker.coordinators import hanging_transactions, single_partition_
 from embedded_broker.coordinators.background import NO_SPACE_RETRY_MS, Background
 from embedded_broker.coordinators.compaction import Compactor, Records
 from embedded_broker.coordinators.markers import MarkerWriter
-from embedded_broker.coordinators.ports import TRANSACTION_TOPIC, Host, Partition, TransactionConfig
+from embedded_broker.coordinators.ports import Host, Partition, TransactionConfig
 from embedded_broker.coordinators.producer_ids import NoProducerId, ProducerIds
 from embedded_broker.coordinators.transaction_entry import TransactionEntry
+from embedded_broker.metadata.topic_names import TRANSACTION_TOPIC
 from embedded_broker.state import transaction_log, transactions
 from embedded_broker.state.producers import NO_EPOCH, NO_PRODUCER_ID
 from embedded_broker.state.transactions import Answer, Decision, Refuse, TopicPartition, Transaction

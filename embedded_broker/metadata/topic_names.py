@@ -1,9 +1,13 @@
-"""Kafka's rules for topic names. Source: org.apache.kafka.common.internals.Topic."""
+"""Names of internal topics, and Kafka's rules for the others. Source: org.apache.kafka.common.internals.Topic."""
 
 from __future__ import annotations
 
 import re
 
+TRANSACTION_TOPIC, OFFSETS_TOPIC = "__transaction_state", "__consumer_offsets"
+INTERNAL = frozenset({TRANSACTION_TOPIC, OFFSETS_TOPIC})
+"""Written by the coordinators only; one partition each, so that one log orders all decisions of its coordinator."""
+OFFSETS_PARTITION = (OFFSETS_TOPIC, 0)
 LENGTH_MAX = 249
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 

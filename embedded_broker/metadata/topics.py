@@ -19,6 +19,7 @@ from pathlib import Path
 
 from embedded_broker.metadata.metadata_log import MetadataLog
 from embedded_broker.metadata.topic_configs import log_config
+from embedded_broker.metadata.topic_names import INTERNAL
 from embedded_broker.storage.disk_space import DiskSpace, NoSpace
 from embedded_broker.storage.flush_scheduler import FlushScheduler
 from embedded_broker.storage.log.fs import FileSystem, SyncFailed
@@ -26,9 +27,6 @@ from embedded_broker.storage.log.segment import CorruptLog, OnBatch
 from embedded_broker.storage.partition import Partition
 
 PREFIX = "topic:"
-TRANSACTION_TOPIC, OFFSETS_TOPIC = "__transaction_state", "__consumer_offsets"
-INTERNAL = frozenset({TRANSACTION_TOPIC, OFFSETS_TOPIC})
-"""Written by the coordinators only; one partition each."""
 
 
 @dataclass(slots=True, eq=False)

@@ -10,14 +10,9 @@ from uuid import UUID, uuid4, uuid5
 
 from embedded_broker.coordinators.compose import compose
 from embedded_broker.coordinators.groups import GroupCoordinator
-from embedded_broker.coordinators.ports import (
-    OFFSETS_TOPIC,
-    TRANSACTION_TOPIC,
-    GroupConfig,
-    Host,
-    TransactionConfig,
-)
+from embedded_broker.coordinators.ports import GroupConfig, Host, TransactionConfig
 from embedded_broker.coordinators.transactions import TransactionCoordinator
+from embedded_broker.metadata.topic_names import OFFSETS_TOPIC, TRANSACTION_TOPIC
 from embedded_broker.state.producers import ACCEPT, PartitionProducers
 from embedded_broker.wire.batch import TRANSACTIONAL, read_header, stamp
 from embedded_broker.wire.records import decode, encode, marker_commits

@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker.coordinators import compaction
 from embedded_broker.coordinators.offsets import Commit, Committer
-from embedded_broker.coordinators.ports import OFFSETS_PARTITION, OFFSETS_TOPIC, TRANSACTION_TOPIC
+from embedded_broker.metadata.topic_names import OFFSETS_PARTITION, OFFSETS_TOPIC, TRANSACTION_TOPIC
 from tests.embedded_broker.coordinators.memory_host import MemoryHost, empty_disk
 
 P0 = ("t", 0)

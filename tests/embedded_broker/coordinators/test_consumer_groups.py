@@ -9,7 +9,8 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.coordinators.offsets import Committer
-from embedded_broker.coordinators.ports import OFFSETS_TOPIC, GroupConfig
+from embedded_broker.coordinators.ports import GroupConfig
+from embedded_broker.metadata.topic_names import OFFSETS_TOPIC
 from embedded_broker.state import group_log
 from embedded_broker.state.consumer_groups import ConsumerGroup
 from embedded_broker.state.consumer_types import ConsumerAnswer, ConsumerGroupConfig, ConsumerHeartbeat

@@ -8,7 +8,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.coordinators.offsets import Committer
-from embedded_broker.coordinators.ports import OFFSETS_TOPIC, GroupConfig
+from embedded_broker.coordinators.ports import GroupConfig
+from embedded_broker.metadata.topic_names import OFFSETS_TOPIC
 from embedded_broker.state.group_types import GroupState, JoinAnswer
 from tests.embedded_broker.coordinators.members import (
     commit,

@@ -7,7 +7,8 @@ import asyncio
 import pytest
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.coordinators.ports import OFFSETS_PARTITION, OFFSETS_TOPIC, TRANSACTION_TOPIC, TransactionConfig
+from embedded_broker.coordinators.ports import TransactionConfig
+from embedded_broker.metadata.topic_names import OFFSETS_PARTITION, OFFSETS_TOPIC, TRANSACTION_TOPIC
 from tests.embedded_broker.coordinators.memory_host import MemoryHost, empty_disk
 from tests.embedded_broker.coordinators.transacting import P0, add_and_write, completed, init
 

@@ -8,7 +8,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.coordinators import compaction
-from embedded_broker.coordinators.ports import OFFSETS_PARTITION, TRANSACTION_TOPIC
+from embedded_broker.metadata.topic_names import OFFSETS_PARTITION, TRANSACTION_TOPIC
 from embedded_broker.state import transaction_log
 from embedded_broker.state.transactions import TxnState
 from embedded_broker.wire.records import decode

@@ -8,7 +8,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.coordinators import compaction
-from embedded_broker.coordinators.ports import OFFSETS_TOPIC, TransactionConfig
+from embedded_broker.coordinators.ports import TransactionConfig
+from embedded_broker.metadata.topic_names import OFFSETS_TOPIC
 from embedded_broker.produce.transaction_verification import verification_error
 from embedded_broker.state.transactions import PREPARED, Transaction, TxnState
 from tests.embedded_broker.coordinators.memory_host import Crashed, MemoryHost, empty_disk

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.coordinators.offsets import Commit, Committer
-from embedded_broker.coordinators.ports import OFFSETS_PARTITION
 from embedded_broker.coordinators.transactions import Identity
+from embedded_broker.metadata.topic_names import OFFSETS_PARTITION
 from embedded_broker.state.transactions import PREPARED
 from tests.embedded_broker.coordinators.memory_host import MemoryHost
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.metadata.topics import OFFSETS_TOPIC
+from embedded_broker.metadata.topic_names import OFFSETS_TOPIC
 from embedded_broker.storage.log.format import segment_name
 from embedded_broker.storage.log.memory_fs import MemoryFileSystem
 from embedded_broker.storage.log.segment import CorruptLog

@@ -18,7 +18,7 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker.broker import Broker
 from embedded_broker.config.settings import BrokerConfig
-from embedded_broker.metadata.topics import OFFSETS_TOPIC
+from embedded_broker.metadata.topic_names import OFFSETS_TOPIC
 from embedded_broker.storage.disk_space import NoSpace
 from embedded_broker.storage.log.format import CHECKPOINT, DURABLE
 from embedded_broker.storage.log.fs import SyncFailed
