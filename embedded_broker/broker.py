@@ -15,7 +15,7 @@ from embedded_broker.api.fetch_sessions import FetchSessions
 from embedded_broker.clock import Clock, SystemClock
 from embedded_broker.config.listeners import Endpoint
 from embedded_broker.config.settings import BrokerConfig, Fsync
-from embedded_broker.metadata import group_configs
+from embedded_broker.metadata.group_configs import GroupConfigs
 from embedded_broker.metadata.metadata_log import MetadataLog
 from embedded_broker.metadata.topic_names import INTERNAL, OFFSETS_TOPIC, TRANSACTION_TOPIC
 from embedded_broker.metadata.topics import Topics
@@ -52,6 +52,7 @@ class Broker:
     transactions: TransactionCoordinator
     topics: Topics
     metadata: MetadataLog
+    group_configs: GroupConfigs
     security: Security
     faults: Faults | None = None
     """Set by tests only, before it is served."""
@@ -105,7 +106,8 @@ class Broker:
             for name in sorted(INTERNAL):
                 if self.topics.get(name) is None:
                     await self.topics.create(name, 1, INTERNAL_CONFIGS)
-        group_configs.load(self)
+        self.group_configs = GroupConfigs(self.config, self.metadata, self.groups.configure)
+        self.group_configs.load()
         await self.groups.start()
         await self.transactions.start()
         compaction = Compaction(self.fs, self.flush_scheduler, self.disk_space, self.clock)

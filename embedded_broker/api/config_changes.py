@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.disk_full import MESSAGE, STORAGE
-from embedded_broker.metadata import group_configs, topic_configs
+from embedded_broker.metadata import topic_configs
 from embedded_broker.metadata.topic_names import name_problem
 from embedded_broker.storage.disk_space import NoSpace
 
@@ -57,13 +57,13 @@ async def _change_group(broker: Broker, wanted: Any, make: Change, validate_only
     if not wanted.resource_name:
         raise ConfigRejected(ErrorCode.invalid_request, "Default group resources are not allowed.")
     async with broker.topics.changing:
-        changed = make(group_configs.own(broker, wanted.resource_name))
+        changed = make(broker.group_configs.own(wanted.resource_name))
         try:
-            group_configs.check(broker, changed)
+            broker.group_configs.check(changed)
         except topic_configs.InvalidConfig as error:
             raise ConfigRejected.invalid(str(error)) from error
         if not validate_only:
-            await group_configs.save(broker, wanted.resource_name, changed)
+            await broker.group_configs.save(wanted.resource_name, changed)
 
 
 async def _change_topic(broker: Broker, wanted: Any, make: Change, validate_only: bool) -> None:

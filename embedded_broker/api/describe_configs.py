@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.registry import api
-from embedded_broker.metadata import group_configs
 from embedded_broker.metadata.broker_configs import broker_configs
 from embedded_broker.metadata.topic_configs import CONFIGS, Kind, value
 from embedded_broker.metadata.topic_names import name_problem
@@ -78,7 +77,7 @@ def _topic_config(name: str, configs: dict[str, str], request: Any) -> dict[str,
 
 
 def _group_configs(broker: Broker, group_id: str) -> list[dict[str, Any]]:
-    own, defaults = group_configs.own(broker, group_id), group_configs.defaults(broker)
+    own, defaults = broker.group_configs.own(group_id), broker.group_configs.defaults
     return [
         _broker_config(name, Kind.INT, own.get(name, text))
         | {"read_only": False, "config_source": GROUP_SOURCE if name in own else STATIC_SOURCE}

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.registry import api
-from embedded_broker.metadata import group_configs
 from embedded_broker.wire.responses import Answer
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
     names = {
         TOPIC: sorted(broker.topics.names()),
         BROKER: [str(broker.config.node_id)],
-        GROUP: group_configs.ids(broker),
+        GROUP: broker.group_configs.ids(),
     }
     found = [{"resource_type": kind, "resource_name": name} for kind in kinds for name in names.get(kind, ())]
     return {"config_resources": found}
