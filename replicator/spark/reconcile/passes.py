@@ -1,7 +1,8 @@
-"""The two reads of a reconciliation, each one Spark job over both sides: chunks of everything, then records of gaps.
+"""The reads of a reconciliation, each one Spark job over both sides: whole partitions, then chunks of those that differ,
+then records of gaps.
 
-A partition of the first read may be read by several tasks (`minPartitions` of Spark's Kafka source): the pieces that
-they give are put together on the driver. No task of the second read has more than one stretch of one partition.
+A partition may be read by several tasks of the first two (`minPartitions` of Spark's Kafka source): the pieces that
+they give are put together on the driver. No task of the last read has more than one stretch of one partition.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pyspark.sql import functions as F
 
 from replicator.config import Cluster, Flow
 from replicator.model.partition import Partition
-from replicator.spark.reconcile import alignment, arrow, kafka, opened_chunks, transforms
+from replicator.spark.reconcile import alignment, arrow, kafka, opened_chunks, transforms, whole_partitions
 from replicator.spark.reconcile.alignment import Aligned, Gap, Side
 from replicator.spark.reconcile.cutting import Cutter, Piece
 from replicator.spark.reconcile.opened_chunks import GapSides, Stretch, partition_of
@@ -33,6 +34,7 @@ _PIECES = (
     "last_ms long, hashes array<long>, begins long, alone boolean, complete boolean"
 )
 _PIECE_TYPES = arrow.types(_PIECES)
+_NOTHING = alignment.side([])
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,7 @@ class Passes:
     def __init__(self, spark: SparkSession, flow: Flow, pairs: Sequence[Pair], *, deep: bool) -> None:
         """`deep`: records are told apart by 128 bits, not 64."""
         self.spark, self._flow, self._pairs, self._deep = spark, flow, pairs, deep
+        self._columns = ["digest", *(["second_digest"] if deep else [])]
         sides = ([pair.source_range for pair in pairs], [pair.target_range for pair in pairs])
         self._mean = alignment.mean_size(max(sum(end - first for first, end in side) for side in sides))
 
@@ -73,26 +76,61 @@ class Passes:
         hashed = transforms.hashed(found)
         return transforms.hashed_again(hashed) if self._deep else hashed
 
-    def digests(self) -> list[Aligned]:
-        """Both sides once, and how their chunks correspond, pair by pair."""
+    def digests(self, say: Callable[[str], object]) -> list[Aligned]:
+        """How both sides correspond, pair by pair. What is equal as a whole is one chunk of either side; what isn't, or
+        can't be because one side was cut or compacted, is read again, and cut.
+
+        Args:
+            say: told in a few words what begins.
+        """
+        say("reading both sides")
+        alike = self._alike([pair for pair in self._pairs if _may_be_alike(pair)])
+        others = [pair for pair in self._pairs if pair.source not in alike]
+        if alike and others:
+            say(f"reading {len(others)} partitions again, which differ or may have been cut or compacted")
+        found = alike | self._cut(others)
+        return [found[pair.source] for pair in self._pairs]
+
+    def _alike(self, pairs: Sequence[Pair]) -> dict[Partition, Aligned]:
+        """Those of `pairs` whose sides are equal."""
+        found = self._both(
+            pairs, lambda read, of_source: whole_partitions.ranges(read, self._columns, of_source=of_source)
+        )
+        here, there = (_side_of(whole_partitions.pieces(found, of_source=of)) for of in (True, False))
+        sides = {pair.source: (here.get(pair.source, _NOTHING), there.get(pair.target, _NOTHING)) for pair in pairs}
+        aligned = {at: alignment.align(*both, self._mean) for at, both in sides.items()}
+        return {at: one for at, one in aligned.items() if not one.gaps}
+
+    def _cut(self, pairs: Sequence[Pair]) -> dict[Partition, Aligned]:
+        """`pairs`, chunk by chunk."""
+        found = self._both(
+            pairs,
+            lambda read, of_source: read.select(
+                "topic", "partition", "offset", "timestamp_ms", *self._columns
+            ).mapInArrow(
+                _cut(self._mean, self._columns, of_source),  # type: ignore[arg-type]
+                _PIECES,
+            ),
+        )
+        here, there = _sides(found)
+        return {
+            pair.source: alignment.align(here.get(pair.source, _NOTHING), there.get(pair.target, _NOTHING), self._mean)
+            for pair in pairs
+        }
+
+    def _both(self, pairs: Sequence[Pair], summed: Callable[[DataFrame, bool], DataFrame]) -> pa.Table:
+        """What `summed` makes of the records of either side; one job."""
         frames = []
         for of_source in (True, False):
             ranges = {
                 (pair.source if of_source else pair.target): pair.source_range if of_source else pair.target_range
-                for pair in self._pairs
+                for pair in pairs
             }
             read = self.records(of_source, ranges, tasks=_tasks(ranges.values()))
             if read is not None:
-                columns = ["digest", *(["second_digest"] if self._deep else [])]
-                wanted = read.select("topic", "partition", "offset", "timestamp_ms", *columns)
-                frames.append(wanted.mapInArrow(_cut(self._mean, columns, of_source), _PIECES))  # type: ignore[arg-type]
+                frames.append(summed(read, of_source))
         both = kafka.union(frames)
-        here, there = _sides(both.toArrow()) if both is not None else ({}, {})
-        nothing = alignment.side([])
-        return [
-            alignment.align(here.get(pair.source, nothing), there.get(pair.target, nothing), self._mean)
-            for pair in self._pairs
-        ]
+        return both.toArrow() if both is not None else pa.table({})
 
     def opened(self, wanted: Sequence[ToOpen]) -> DataFrame:
         """Verdicts on all records of these gaps; nothing is read before they are used."""
@@ -145,6 +183,11 @@ class Passes:
         return found.drop("topic").withColumnRenamed("source_topic", "topic")
 
 
+def _may_be_alike(pair: Pair) -> bool:
+    """Whether it is worth looking at a pair as a whole."""
+    return not (pair.source_cut or pair.target_cut or pair.source_compacted or pair.target_compacted)
+
+
 def _tasks(ranges: Iterable[Offsets]) -> int:
     """At least so many tasks for one side; Spark gives large ranges more of them."""
     return sum(max(1, -(-(end - first) // TASK_RECORDS)) for first, end in ranges if first < end)
@@ -191,8 +234,11 @@ def _sides(found: pa.Table) -> tuple[dict[Partition, Side], dict[Partition, Side
             pieces[not of_source].setdefault(Partition(topic, number), []).append(
                 piece._replace(hashes=tuple(piece.hashes))
             )
-    here, there = ({at: alignment.side(items) for at, items in of.items()} for of in pieces)
-    return here, there
+    return _side_of(pieces[0]), _side_of(pieces[1])
+
+
+def _side_of(pieces: Mapping[Partition, Iterable[Piece]]) -> dict[Partition, Side]:
+    return {at: alignment.side(items) for at, items in pieces.items()}
 
 
 def _gap_sides(item: ToOpen, gap: Gap) -> GapSides:

@@ -1,6 +1,6 @@
 """Reconciliation of one flow: both sides read by Spark's own reader, compared, and every difference named.
 
-1 read      chunks of both sides, cut and digested by content                               (cutting, passes)
+1 read      whole partitions; of those that differ, chunks cut by content     (whole_partitions, cutting, passes)
 2 align     equal chunks correspond; what lies between is a gap                             (alignment)
 3 open      records of the gaps, compared one by one                          (opened_chunks, verdicts)
 4 explain   what retention and compaction removed, what moved, what is there twice          (retention, resolve)
@@ -47,8 +47,7 @@ def reconcile(spark: SparkSession, flow: Flow, snapshot: Snapshot, mode: Mode, s
         The outcome, and all findings besides the records that are the same (persisted until Spark stops).
     """
     passes = Passes(spark, flow, snapshot.pairs, deep=mode == "deep")
-    say("reading both sides")
-    aligned = passes.digests()
+    aligned = passes.digests(say)
     pairs = after_reading(flow, snapshot.pairs)
     compared = [Compared(pair, found) for pair, found in zip(pairs, aligned, strict=True)]
     wanted = {item.pair.source: _to_open(item, mode) for item in compared}
