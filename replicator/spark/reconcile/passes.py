@@ -1,4 +1,4 @@
-"""The reads of a reconciliation, each one Spark job over both sides: whole partitions, then chunks of those that differ,
+"""The reads of a reconciliation, each a Spark job over both sides: whole partitions, then chunks of those that differ,
 then records of gaps.
 
 A partition may be read by several tasks of the first two (`minPartitions` of Spark's Kafka source): the pieces that
