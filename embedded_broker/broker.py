@@ -19,7 +19,7 @@ from embedded_broker.metadata.group_configs import GroupConfigs
 from embedded_broker.metadata.metadata_log import MetadataLog
 from embedded_broker.metadata.topic_names import INTERNAL, OFFSETS_TOPIC, TRANSACTION_TOPIC
 from embedded_broker.metadata.topics import Topics
-from embedded_broker.net.server import Server
+from embedded_broker.net.server import Faults, Server
 from embedded_broker.security.compose import Security
 from embedded_broker.storage.cleaner import Compaction
 from embedded_broker.storage.disk_space import DiskSpace
@@ -34,7 +34,6 @@ from embedded_broker.wire.records import decode
 if TYPE_CHECKING:
     from embedded_broker.coordinators.groups import GroupCoordinator
     from embedded_broker.coordinators.transactions import TransactionCoordinator
-    from embedded_broker.testing.faults import Faults
 
 METADATA = "__cluster_metadata"
 METADATA_SEGMENT_BYTES = 16 * 1024 * 1024

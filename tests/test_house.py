@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+import grimp
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -54,6 +55,14 @@ def imported(tree: ast.AST) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             found |= {f"{node.module}.{alias.name}" for alias in node.names}
     return found
+
+
+def test_the_broker_has_no_circle_of_imports_even_for_types() -> None:
+    """import-linter, whose settings hold for all packages, counts what is loaded only."""
+    graph = grimp.build_graph("embedded_broker", exclude_type_checking_imports=False, cache_dir=None)
+    packages = [module for module in graph.modules if graph.find_children(module)]
+    assert len(packages) > 10
+    assert {package: found for package in packages if (found := graph.nominate_cycle_breakers(package))} == {}
 
 
 def test_no_test_under_tests_needs_docker() -> None:

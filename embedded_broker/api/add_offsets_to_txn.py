@@ -6,21 +6,18 @@ Version notes: v2 returns PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.api.ports import Client, HasTransactions
 from embedded_broker.api.registry import api
 from embedded_broker.metadata.topic_names import OFFSETS_PARTITION
 from embedded_broker.wire.responses import Answer
 
-if TYPE_CHECKING:
-    from embedded_broker.broker import Broker
-    from embedded_broker.net.connection import Connection
-
 
 @api(25, "add_offsets_to_txn", range(5))
-async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+async def handle(broker: HasTransactions, conn: Client, request: Any, version: int) -> Answer:
     """Handle AddOffsetsToTxn: see the behaviour and version notes above."""
     error_code = await broker.transactions.add_partitions(
         request.transactional_id, request.producer_id, request.producer_epoch, [OFFSETS_PARTITION]

@@ -6,22 +6,19 @@ Version notes: v1 is flexible.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.api.ports import Client
 from embedded_broker.api.registry import api
 from embedded_broker.wire.responses import Answer
-
-if TYPE_CHECKING:
-    from embedded_broker.broker import Broker
-    from embedded_broker.net.connection import Connection
 
 NO_QUOTAS = "this broker has no client quotas"
 
 
 @api(49, "alter_client_quotas", range(2))
-async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+async def handle(broker: object, conn: Client, request: Any, version: int) -> Answer:
     """Handle AlterClientQuotas: see the behaviour and version notes above."""
     return {"entries": [_refusal(entry) for entry in request.entries]}
 

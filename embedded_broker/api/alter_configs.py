@@ -8,19 +8,16 @@ Version notes: none that matter here.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from embedded_broker.api.config_changes import ConfigRejected, change, check_request, refusal
+from embedded_broker.api.config_changes import ConfigRejected, Configurable, change, check_request, refusal
+from embedded_broker.api.ports import Client
 from embedded_broker.api.registry import api
 from embedded_broker.wire.responses import Answer
 
-if TYPE_CHECKING:
-    from embedded_broker.broker import Broker
-    from embedded_broker.net.connection import Connection
-
 
 @api(33, "alter_configs", range(3))
-async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+async def handle(broker: Configurable, conn: Client, request: Any, version: int) -> Answer:
     """Handle AlterConfigs: see the behaviour and version notes above."""
     answers = []
     refused_before = check_request(request.resources)

@@ -7,20 +7,21 @@ Version notes: v1 may forbid a change of the replication factor, which is always
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.api.ports import Client, HasConfig, HasTopics
 from embedded_broker.api.registry import api
 from embedded_broker.wire.responses import Answer
 
-if TYPE_CHECKING:
-    from embedded_broker.broker import Broker
-    from embedded_broker.net.connection import Connection
+
+class Needs(HasConfig, HasTopics, Protocol):
+    """The parts of the broker that are used here."""
 
 
 @api(45, "alter_partition_reassignments", range(2))
-async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
     """Handle AlterPartitionReassignments: see the behaviour and version notes above."""
     return {
         "error_message": None,
@@ -31,7 +32,7 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
     }
 
 
-def _move(broker: Broker, topic: str, wanted: Any) -> dict[str, Any]:
+def _move(broker: Needs, topic: str, wanted: Any) -> dict[str, Any]:
     error_code, message = ErrorCode.none, None
     if broker.topics.partition(topic, wanted.partition_index) is None:
         error_code, message = ErrorCode.unknown_topic_or_partition, "no such partition"

@@ -9,11 +9,12 @@ Version notes: there is v0 only.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.disk_full import REFUSAL
+from embedded_broker.api.ports import Client, HasSecurity
 from embedded_broker.api.registry import api
 from embedded_broker.security.credentials import (
     ITERATIONS_MAX,
@@ -26,10 +27,6 @@ from embedded_broker.security.credentials import (
 from embedded_broker.storage.disk_space import NoSpace
 from embedded_broker.wire.responses import Answer
 
-if TYPE_CHECKING:
-    from embedded_broker.broker import Broker
-    from embedded_broker.net.connection import Connection
-
 
 class ScramChangeRejected(Exception):
     """A change that isn't made."""
@@ -40,7 +37,7 @@ class ScramChangeRejected(Exception):
 
 
 @api(51, "alter_user_scram_credentials", range(1))
-async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+async def handle(broker: HasSecurity, conn: Client, request: Any, version: int) -> Answer:
     """Handle AlterUserScramCredentials: see the behaviour and version notes above."""
     credentials = broker.security.credentials
     times = Counter(each.name for each in (*request.deletions, *request.upsertions))

@@ -8,17 +8,13 @@ Version notes: a version that is too new is answered in version 0 with UNSUPPORT
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.api.ports import Client
 from embedded_broker.api.registry import APIS, api
 from embedded_broker.wire.responses import Answer
-
-if TYPE_CHECKING:
-    from embedded_broker.broker import Broker
-    from embedded_broker.net.connection import Connection
-
 
 PRODUCE = 0
 SAID_MIN = {PRODUCE: 0}
@@ -32,7 +28,7 @@ FEATURES_FROM_ZERO_SINCE = 4
 
 
 @api(18, "api_versions", range(5))
-async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+async def handle(broker: object, conn: Client, request: Any, version: int) -> Answer:
     """Handle ApiVersions: see the behaviour and version notes above."""
     if version >= 3 and not conn.session.introduce(request.client_software_name, request.client_software_version):
         return {"error_code": ErrorCode.invalid_request, "api_keys": []}

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.disk_full import MESSAGE, STORAGE
+from embedded_broker.api.ports import HasGroupConfigs, HasTopics
 from embedded_broker.metadata import topic_configs
 from embedded_broker.metadata.topic_names import name_problem
 from embedded_broker.storage.disk_space import NoSpace
-
-if TYPE_CHECKING:
-    from embedded_broker.broker import Broker
 
 TOPIC, GROUP = 2, 32
 DELETE = 1
 
 Change = Callable[[dict[str, str]], dict[str, str]]
+
+
+class Configurable(HasTopics, HasGroupConfigs, Protocol):
+    """The parts of the broker that are used here."""
 
 
 class ConfigRejected(Exception):
@@ -35,7 +37,7 @@ class ConfigRejected(Exception):
         return cls(ErrorCode.invalid_config, detail)
 
 
-async def change(broker: Broker, wanted: Any, make: Change, validate_only: bool) -> None:
+async def change(broker: Configurable, wanted: Any, make: Change, validate_only: bool) -> None:
     """Make a topic's or group's own configs what `make` makes of them, durably.
 
     Raises ConfigRejected with nothing changed, or OSError.
@@ -53,7 +55,7 @@ async def change(broker: Broker, wanted: Any, make: Change, validate_only: bool)
         raise ConfigRejected(STORAGE, MESSAGE) from error
 
 
-async def _change_group(broker: Broker, wanted: Any, make: Change, validate_only: bool) -> None:
+async def _change_group(broker: Configurable, wanted: Any, make: Change, validate_only: bool) -> None:
     if not wanted.resource_name:
         raise ConfigRejected(ErrorCode.invalid_request, "Default group resources are not allowed.")
     async with broker.topics.changing:
@@ -66,7 +68,7 @@ async def _change_group(broker: Broker, wanted: Any, make: Change, validate_only
             await broker.group_configs.save(wanted.resource_name, changed)
 
 
-async def _change_topic(broker: Broker, wanted: Any, make: Change, validate_only: bool) -> None:
+async def _change_topic(broker: Configurable, wanted: Any, make: Change, validate_only: bool) -> None:
     if not wanted.resource_name:
         raise ConfigRejected(ErrorCode.invalid_request, "Default topic resources are not allowed.")
     if (problem := name_problem(wanted.resource_name)) is not None:

@@ -8,26 +8,27 @@ Version notes: v1 adds the member type, which is always consumer.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.describe_groups import tell_rights
+from embedded_broker.api.ports import Client, HasGroups, HasSecurity, HasTopics
 from embedded_broker.api.registry import api
 from embedded_broker.state.consumer_groups import ConsumerGroup
 from embedded_broker.state.consumer_members import ConsumerMember
 from embedded_broker.state.consumer_types import NOTHING, Partitions
 from embedded_broker.wire.responses import Answer
 
-if TYPE_CHECKING:
-    from embedded_broker.broker import Broker
-    from embedded_broker.net.connection import Connection
-
 CONSUMER_MEMBER = 1
 
 
+class Needs(HasTopics, HasGroups, HasSecurity, Protocol):
+    """The parts of the broker that are used here."""
+
+
 @api(69, "consumer_group_describe", range(2))
-async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
     """Handle ConsumerGroupDescribe: see the behaviour and version notes above."""
     groups = [_describe(broker, group_id) for group_id in request.group_ids]
     if request.include_authorized_operations:
@@ -35,7 +36,7 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
     return {"groups": groups}
 
 
-def _describe(broker: Broker, group_id: str) -> dict[str, Any]:
+def _describe(broker: Needs, group_id: str) -> dict[str, Any]:
     if not group_id:
         return {"group_id": group_id, "error_code": ErrorCode.invalid_group_id}
     group = broker.groups.get(group_id)
@@ -53,7 +54,7 @@ def _describe(broker: Broker, group_id: str) -> dict[str, Any]:
     }
 
 
-def _member(broker: Broker, member: ConsumerMember, target: Partitions) -> dict[str, Any]:
+def _member(broker: Needs, member: ConsumerMember, target: Partitions) -> dict[str, Any]:
     return {
         "member_id": member.member_id,
         "instance_id": member.instance_id,
@@ -69,7 +70,7 @@ def _member(broker: Broker, member: ConsumerMember, target: Partitions) -> dict[
     }
 
 
-def _assignment(broker: Broker, partitions: Partitions) -> dict[str, Any]:
+def _assignment(broker: Needs, partitions: Partitions) -> dict[str, Any]:
     topics = []
     for topic_id in sorted({topic_id for topic_id, _ in partitions}):
         topic = broker.topics.by_id(topic_id)

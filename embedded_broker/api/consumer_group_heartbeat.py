@@ -12,22 +12,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+from embedded_broker.api.ports import Client, HasGroups, HasSecurity
 from embedded_broker.api.registry import api
 from embedded_broker.security.acls import Operation, Resource
 from embedded_broker.state.consumer_types import ConsumerHeartbeat, Partitions
 from embedded_broker.wire.responses import Answer
 
-if TYPE_CHECKING:
-    from embedded_broker.broker import Broker
-    from embedded_broker.net.connection import Connection
-
 MILLISECOND = timedelta(milliseconds=1)
 
 
+class Needs(HasGroups, HasSecurity, Protocol):
+    """The parts of the broker that are used here."""
+
+
 @api(68, "consumer_group_heartbeat", range(2))
-async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
     """Handle ConsumerGroupHeartbeat: see the behaviour and version notes above."""
     rebalance_timeout_ms = request.rebalance_timeout // MILLISECOND
     names = request.subscribed_topic_names
@@ -56,7 +57,7 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
     }
 
 
-def _sees(broker: Broker, conn: Connection) -> Callable[[str], bool] | None:
+def _sees(broker: Needs, conn: Client) -> Callable[[str], bool] | None:
     """Whether a pattern may find a topic; None: all of them."""
     authorizer, session = broker.security.authorizer, conn.session
     if authorizer is None:

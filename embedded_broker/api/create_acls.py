@@ -8,19 +8,16 @@ Version notes: all versions are alike.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.disk_full import REFUSAL
+from embedded_broker.api.ports import Client, HasSecurity
 from embedded_broker.api.registry import api
 from embedded_broker.security.acls import CLUSTER_NAME, Acl, Operation, Pattern, Permission, Resource
 from embedded_broker.storage.disk_space import NoSpace
 from embedded_broker.wire.responses import Answer
-
-if TYPE_CHECKING:
-    from embedded_broker.broker import Broker
-    from embedded_broker.net.connection import Connection
 
 DISABLED = "No Authorizer is configured."
 NO_COLON = "(no colon is present separating the principal type from the principal name)"
@@ -28,7 +25,7 @@ KINDS = frozenset(map(int, Resource))
 
 
 @api(30, "create_acls", range(1, 4))
-async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+async def handle(broker: HasSecurity, conn: Client, request: Any, version: int) -> Answer:
     """Handle CreateAcls: see the behaviour and version notes above."""
     authorizer = broker.security.authorizer
     if authorizer is None:

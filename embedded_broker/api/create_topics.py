@@ -8,20 +8,17 @@ Version notes: v5+ answer with the configs that hold; v7+ with the topic id.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.disk_full import MESSAGE, STORAGE
+from embedded_broker.api.ports import Client, HasConfig, HasNewUuid, HasTopics
 from embedded_broker.api.registry import api
 from embedded_broker.metadata import topic_configs
 from embedded_broker.metadata.topic_names import collide, name_problem
 from embedded_broker.storage.disk_space import NoSpace
 from embedded_broker.wire.responses import Answer
-
-if TYPE_CHECKING:
-    from embedded_broker.broker import Broker
-    from embedded_broker.net.connection import Connection
 
 DEFAULT_SOURCE, TOPIC_SOURCE = 5, 1
 
@@ -34,8 +31,12 @@ class TopicRejected(Exception):
         self.error_code = error_code
 
 
+class Needs(HasConfig, HasNewUuid, HasTopics, Protocol):
+    """The parts of the broker that are used here."""
+
+
 @api(19, "create_topics", range(2, 8))
-async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
     """Handle CreateTopics: see the behaviour and version notes above."""
     names = Counter(topic.name for topic in request.topics)
     answers = []
@@ -53,7 +54,7 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
     return {"topics": answers}
 
 
-async def _create(broker: Broker, wanted: Any, validate_only: bool) -> dict[str, Any]:
+async def _create(broker: Needs, wanted: Any, validate_only: bool) -> dict[str, Any]:
     """Create one topic. Raises TopicRejected."""
     if empty := [config.name for config in wanted.configs if config.value is None]:
         raise TopicRejected(ErrorCode.invalid_config, f"Null value not supported for topic configs: {','.join(empty)}")
@@ -86,7 +87,7 @@ def _config(name: str, configs: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def _check_name(broker: Broker, name: str) -> None:
+def _check_name(broker: Needs, name: str) -> None:
     problem = name_problem(name)
     if problem is not None:
         raise TopicRejected(ErrorCode.invalid_topic_exception, problem)
@@ -97,7 +98,7 @@ def _check_name(broker: Broker, name: str) -> None:
             raise TopicRejected(ErrorCode.invalid_topic_exception, f"Topic '{name}' collides with '{topic.name}'")
 
 
-def _count_partitions(broker: Broker, wanted: Any) -> int:
+def _count_partitions(broker: Needs, wanted: Any) -> int:
     """How many partitions. Raises TopicRejected."""
     count = int(wanted.num_partitions)
     if wanted.assignments:

@@ -7,24 +7,21 @@ Version notes: all versions are alike.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.create_acls import DISABLED
 from embedded_broker.api.describe_acls import entry, filter_of
 from embedded_broker.api.disk_full import REFUSAL
+from embedded_broker.api.ports import Client, HasSecurity
 from embedded_broker.api.registry import api
 from embedded_broker.storage.disk_space import NoSpace
 from embedded_broker.wire.responses import Answer
 
-if TYPE_CHECKING:
-    from embedded_broker.broker import Broker
-    from embedded_broker.net.connection import Connection
-
 
 @api(31, "delete_acls", range(1, 4))
-async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+async def handle(broker: HasSecurity, conn: Client, request: Any, version: int) -> Answer:
     """Handle DeleteAcls: see the behaviour and version notes above."""
     authorizer = broker.security.authorizer
     results: list[dict[str, Any]] = []

@@ -6,22 +6,23 @@ Version notes: none that matter here.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.api.ports import Client, HasFlushScheduler, HasTopics
 from embedded_broker.api.registry import api
 from embedded_broker.metadata.topic_configs import log_config
 from embedded_broker.storage.disk_space import NoSpace
 from embedded_broker.wire.responses import Answer
 
-if TYPE_CHECKING:
-    from embedded_broker.broker import Broker
-    from embedded_broker.net.connection import Connection
+
+class Needs(HasTopics, HasFlushScheduler, Protocol):
+    """The parts of the broker that are used here."""
 
 
 @api(21, "delete_records", range(3))
-async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
     """Handle DeleteRecords: see the behaviour and version notes above."""
     return {
         "topics": [
@@ -31,7 +32,7 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
     }
 
 
-async def _delete(broker: Broker, name: str, wanted: Any) -> dict[str, Any]:
+async def _delete(broker: Needs, name: str, wanted: Any) -> dict[str, Any]:
     answer: dict[str, Any] = {"partition_index": wanted.partition_index, "low_watermark": -1}
     topic = broker.topics.get(name)
     partition = topic.partition(wanted.partition_index) if topic is not None else None

@@ -8,23 +8,24 @@ Version notes: v6 names topics by name or by id.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.disk_full import REFUSAL
+from embedded_broker.api.ports import Client, HasGroups, HasTopics
 from embedded_broker.api.registry import api
 from embedded_broker.storage.disk_space import NoSpace
 from embedded_broker.wire.responses import Answer
 
-if TYPE_CHECKING:
-    from embedded_broker.broker import Broker
-    from embedded_broker.net.connection import Connection
+
+class Needs(HasTopics, HasGroups, Protocol):
+    """The parts of the broker that are used here."""
 
 
 @api(20, "delete_topics", range(1, 7))
-async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
     """Handle DeleteTopics: see the behaviour and version notes above."""
     if version < 6:
         wanted = [(name, None) for name in request.topic_names]
@@ -51,7 +52,7 @@ def _problem(name: str | None, topic_id: UUID | None, count: int) -> str | None:
     return "Duplicate topic." if count > 1 else None
 
 
-async def _delete(broker: Broker, name: str | None, topic_id: UUID | None) -> dict[str, Any]:
+async def _delete(broker: Needs, name: str | None, topic_id: UUID | None) -> dict[str, Any]:
     async with broker.topics.changing:
         topic = broker.topics.get(name) if name is not None else broker.topics.by_id(topic_id)
         if topic is None:

@@ -7,31 +7,32 @@ Version notes: v1+ synonyms; v3+ types and documentation (always empty).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.api.ports import Client, HasConfig, HasGroupConfigs, HasTopics
 from embedded_broker.api.registry import api
 from embedded_broker.metadata.broker_configs import broker_configs
 from embedded_broker.metadata.topic_configs import CONFIGS, Kind, value
 from embedded_broker.metadata.topic_names import name_problem
 from embedded_broker.wire.responses import Answer
 
-if TYPE_CHECKING:
-    from embedded_broker.broker import Broker
-    from embedded_broker.net.connection import Connection
-
 TOPIC, BROKER, GROUP = 2, 4, 32
 DEFAULT_SOURCE, TOPIC_SOURCE, STATIC_SOURCE, GROUP_SOURCE = 5, 1, 4, 8
 
 
+class Needs(HasConfig, HasTopics, HasGroupConfigs, Protocol):
+    """The parts of the broker that are used here."""
+
+
 @api(32, "describe_configs", range(1, 5))
-async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
     """Handle DescribeConfigs: see the behaviour and version notes above."""
     return {"results": [_resource(broker, wanted, request) for wanted in request.resources]}
 
 
-def _resource(broker: Broker, wanted: Any, request: Any) -> dict[str, Any]:
+def _resource(broker: Needs, wanted: Any, request: Any) -> dict[str, Any]:
     answer: dict[str, Any] = {"resource_type": wanted.resource_type, "resource_name": wanted.resource_name}
     answer.update(error_message="", configs=[])
     if wanted.resource_type == TOPIC:
@@ -76,7 +77,7 @@ def _topic_config(name: str, configs: dict[str, str], request: Any) -> dict[str,
     }
 
 
-def _group_configs(broker: Broker, group_id: str) -> list[dict[str, Any]]:
+def _group_configs(broker: Needs, group_id: str) -> list[dict[str, Any]]:
     own, defaults = broker.group_configs.own(group_id), broker.group_configs.defaults
     return [
         _broker_config(name, Kind.INT, own.get(name, text))

@@ -8,10 +8,11 @@ Version notes: a group that doesn't exist, or isn't a classic one, is Dead; from
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.api.ports import Client, HasGroups, HasSecurity
 from embedded_broker.api.registry import api
 from embedded_broker.security.acls import Resource
 from embedded_broker.security.operations import authorized
@@ -19,16 +20,18 @@ from embedded_broker.state.groups import Group
 from embedded_broker.wire.responses import Answer
 
 if TYPE_CHECKING:
-    from embedded_broker.broker import Broker
     from embedded_broker.coordinators.group_registry import AnyGroup
-    from embedded_broker.net.connection import Connection
 
 
 MISSING = "Dead"
 
 
+class Needs(HasGroups, HasSecurity, Protocol):
+    """The parts of the broker that are used here."""
+
+
 @api(15, "describe_groups", range(7))
-async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
     """Handle DescribeGroups: see the behaviour and version notes above."""
     groups = [_describe(group_id, broker.groups.get(group_id), version) for group_id in request.groups]
     if getattr(request, "include_authorized_operations", False):
@@ -36,7 +39,7 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
     return {"groups": groups}
 
 
-def tell_rights(broker: Broker, conn: Connection, groups: list[dict[str, Any]]) -> None:
+def tell_rights(broker: Needs, conn: Client, groups: list[dict[str, Any]]) -> None:
     """Add to the groups that are described without an error what the client may do with them."""
     for group in groups:
         if group.get("error_code", ErrorCode.none) is ErrorCode.none:

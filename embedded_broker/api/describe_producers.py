@@ -7,21 +7,18 @@ Version notes: only v0 exists.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.api.ports import Client, HasTopics
 from embedded_broker.api.registry import api
 from embedded_broker.metadata.topic_names import name_problem
 from embedded_broker.wire.responses import Answer
 
-if TYPE_CHECKING:
-    from embedded_broker.broker import Broker
-    from embedded_broker.net.connection import Connection
-
 
 @api(61, "describe_producers", range(1))
-async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+async def handle(broker: HasTopics, conn: Client, request: Any, version: int) -> Answer:
     """Handle DescribeProducers: see the behaviour and version notes above."""
     return {
         "topics": [
@@ -34,7 +31,7 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
     }
 
 
-def _describe(broker: Broker, name: str, index: int) -> dict[str, Any]:
+def _describe(broker: HasTopics, name: str, index: int) -> dict[str, Any]:
     partition = broker.topics.partition(name, index)
     if partition is None:
         problem = name_problem(name)

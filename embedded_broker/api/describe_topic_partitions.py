@@ -8,10 +8,11 @@ Version notes: only v0 exists.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.api.ports import Client, HasConfig, HasSecurity, HasTopics
 from embedded_broker.api.registry import api
 from embedded_broker.metadata.topic_names import name_problem
 from embedded_broker.security.acls import Resource
@@ -19,15 +20,17 @@ from embedded_broker.security.operations import authorized
 from embedded_broker.wire.responses import Answer
 
 if TYPE_CHECKING:
-    from embedded_broker.broker import Broker
-    from embedded_broker.net.connection import Connection
     from embedded_broker.storage.partition import Partition
 
 PARTITIONS_MAX = 2_000
 
 
+class Needs(HasConfig, HasTopics, HasSecurity, Protocol):
+    """The parts of the broker that are used here."""
+
+
 @api(75, "describe_topic_partitions", range(1))
-async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
     """Handle DescribeTopicPartitions: see the behaviour and version notes above."""
     answer = _describe(broker, request)
     for topic in answer["topics"]:
@@ -37,7 +40,7 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
     return answer
 
 
-def _describe(broker: Broker, request: Any) -> dict[str, Any]:
+def _describe(broker: Needs, request: Any) -> dict[str, Any]:
     named = {topic.name for topic in request.topics}
     names = sorted(named or broker.topics.names())
     first, start = "", 0

@@ -8,27 +8,24 @@ from __future__ import annotations
 
 from collections import defaultdict
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.api.ports import Client, HasTransactions
 from embedded_broker.api.registry import api
 from embedded_broker.wire.responses import Answer
-
-if TYPE_CHECKING:
-    from embedded_broker.broker import Broker
-    from embedded_broker.net.connection import Connection
 
 EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 @api(65, "describe_transactions", range(1))
-async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+async def handle(broker: HasTransactions, conn: Client, request: Any, version: int) -> Answer:
     """Handle DescribeTransactions: see the behaviour and version notes above."""
     return {"transaction_states": [_describe(broker, name) for name in request.transactional_ids]}
 
 
-def _describe(broker: Broker, transactional_id: str) -> dict[str, Any]:
+def _describe(broker: HasTransactions, transactional_id: str) -> dict[str, Any]:
     found = broker.transactions.get(transactional_id)
     if found is None:
         error_code = ErrorCode.transactional_id_not_found if transactional_id else ErrorCode.invalid_request

@@ -8,23 +8,20 @@ Version notes: there is v0 only.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.api.ports import Client, HasSecurity
 from embedded_broker.api.registry import api
 from embedded_broker.security.credentials import TYPES
 from embedded_broker.wire.responses import Answer
-
-if TYPE_CHECKING:
-    from embedded_broker.broker import Broker
-    from embedded_broker.net.connection import Connection
 
 NUMBERS = {name: number for number, name in TYPES.items()}
 
 
 @api(50, "describe_user_scram_credentials", range(1))
-async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+async def handle(broker: HasSecurity, conn: Client, request: Any, version: int) -> Answer:
     """Handle DescribeUserScramCredentials: see the behaviour and version notes above."""
     stored = broker.security.credentials.stored()
     times = Counter(each.name for each in request.users or ()) or Counter(stored.keys())

@@ -7,20 +7,17 @@ no election aren't listed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.api.ports import Client, HasTopics
 from embedded_broker.api.registry import api
 from embedded_broker.wire.responses import Answer
 
-if TYPE_CHECKING:
-    from embedded_broker.broker import Broker
-    from embedded_broker.net.connection import Connection
-
 
 @api(43, "elect_leaders", range(3))
-async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+async def handle(broker: HasTopics, conn: Client, request: Any, version: int) -> Answer:
     """Handle ElectLeaders: see the behaviour and version notes above."""
     return {
         "replica_election_results": [
@@ -33,7 +30,7 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
     }
 
 
-def _result(broker: Broker, topic: str, index: int) -> dict[str, Any]:
+def _result(broker: HasTopics, topic: str, index: int) -> dict[str, Any]:
     if broker.topics.partition(topic, index) is None:
         return {
             "partition_id": index,

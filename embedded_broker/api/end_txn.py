@@ -9,23 +9,19 @@ the epoch and returns it to the client, so a delayed request can't end the next 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.api.ports import Client, HasTransactions
 from embedded_broker.api.registry import api
 from embedded_broker.wire.responses import Answer
-
-if TYPE_CHECKING:
-    from embedded_broker.broker import Broker
-    from embedded_broker.net.connection import Connection
-
 
 BUMP_SINCE = 5
 
 
 @api(26, "end_txn", range(6))
-async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+async def handle(broker: HasTransactions, conn: Client, request: Any, version: int) -> Answer:
     """Handle EndTxn: see the behaviour and version notes above."""
     identity = await broker.transactions.end(
         request.transactional_id,

@@ -15,19 +15,18 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.fetch_sessions import Asked, Fetching, SessionError, TopicKey
+from embedded_broker.api.ports import Client, HasConfig, HasFetchSessions, HasSecurity, HasTopics
 from embedded_broker.api.registry import api
 from embedded_broker.security.acls import Operation, Resource
 from embedded_broker.storage.partition import PartitionStopped
 from embedded_broker.wire.responses import Answer
 
 if TYPE_CHECKING:
-    from embedded_broker.broker import Broker
-    from embedded_broker.net.connection import Connection
     from embedded_broker.storage.partition import Partition
 
 READ_COMMITTED = 1
@@ -53,8 +52,12 @@ class _Wake:
         self.event.set()
 
 
+class Needs(HasConfig, HasTopics, HasFetchSessions, HasSecurity, Protocol):
+    """The parts of the broker that are used here."""
+
+
 @api(1, "fetch", range(4, 19))
-async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
     """Handle Fetch: see the behaviour and version notes above."""
     loop = asyncio.get_running_loop()
     try:
@@ -95,7 +98,7 @@ async def _woken(wake: _Wake, deadline: float) -> bool:
     return True
 
 
-def _find(broker: Broker, conn: Connection, each: Asked, version: int) -> _Wanted:
+def _find(broker: Needs, conn: Client, each: Asked, version: int) -> _Wanted:
     """The partition that is meant, or why it can't be read. Leader epochs as in KIP-320."""
     data = each.data
     topic = broker.topics.get(each.topic) if isinstance(each.topic, str) else broker.topics.by_id(each.topic)

@@ -6,21 +6,19 @@ Version notes: v1 adds the key type; v4 asks for many keys at once; v6 adds shar
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.api.ports import Client, HasConfig
 from embedded_broker.api.registry import api
 from embedded_broker.wire.responses import Answer
 
-if TYPE_CHECKING:
-    from embedded_broker.broker import Broker
-    from embedded_broker.net.connection import Connection
 GROUP, TRANSACTION = 0, 1
 
 
 @api(10, "find_coordinator", range(7))
-async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+async def handle(broker: HasConfig, conn: Client, request: Any, version: int) -> Answer:
     """Handle FindCoordinator: see the behaviour and version notes above."""
     key_type = request.key_type if version >= 1 else GROUP
     keys = request.coordinator_keys if version >= 4 else (request.key,)

@@ -6,18 +6,15 @@ Version notes: v3 adds static members.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from embedded_broker.api.ports import Client, HasGroups
 from embedded_broker.api.registry import api
 from embedded_broker.wire.responses import Answer
 
-if TYPE_CHECKING:
-    from embedded_broker.broker import Broker
-    from embedded_broker.net.connection import Connection
-
 
 @api(12, "heartbeat", range(5))
-async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+async def handle(broker: HasGroups, conn: Client, request: Any, version: int) -> Answer:
     """Handle Heartbeat: see the behaviour and version notes above."""
     instance_id = request.group_instance_id if version >= 3 else None
     error_code = broker.groups.classic.heartbeat(

@@ -8,24 +8,21 @@ Version notes: none that matter here.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.config_changes import ConfigRejected, change, check_request, refusal
+from embedded_broker.api.config_changes import ConfigRejected, Configurable, change, check_request, refusal
+from embedded_broker.api.ports import Client
 from embedded_broker.api.registry import api
 from embedded_broker.metadata.topic_configs import CONFIGS, Kind, parts_of, value
 from embedded_broker.wire.responses import Answer
-
-if TYPE_CHECKING:
-    from embedded_broker.broker import Broker
-    from embedded_broker.net.connection import Connection
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
 @api(44, "incremental_alter_configs", range(2))
-async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+async def handle(broker: Configurable, conn: Client, request: Any, version: int) -> Answer:
     """Handle IncrementalAlterConfigs: see the behaviour and version notes above."""
     answers = []
     refused_before = check_request(request.resources)

@@ -10,22 +10,19 @@ INVALID_PRODUCER_EPOCH; v6 (two-phase commit, KIP-939) is not offered.
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.api.ports import Client, HasTransactions
 from embedded_broker.api.registry import api
 from embedded_broker.wire.responses import Answer
-
-if TYPE_CHECKING:
-    from embedded_broker.broker import Broker
-    from embedded_broker.net.connection import Connection
 
 NOBODY = (-1, -1)
 
 
 @api(22, "init_producer_id", range(6))
-async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+async def handle(broker: HasTransactions, conn: Client, request: Any, version: int) -> Answer:
     """Handle InitProducerId: see the behaviour and version notes above."""
     claimed = (request.producer_id, request.producer_epoch) if version >= 3 else NOBODY
     if claimed != NOBODY and -1 in claimed:

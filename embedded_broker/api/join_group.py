@@ -9,21 +9,18 @@ skip_assignment (KIP-814).
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from embedded_broker.api.ports import Client, HasGroups
 from embedded_broker.api.registry import api
 from embedded_broker.state.group_types import JoinRequest
 from embedded_broker.wire.responses import Answer
-
-if TYPE_CHECKING:
-    from embedded_broker.broker import Broker
-    from embedded_broker.net.connection import Connection
 
 MILLISECOND = timedelta(milliseconds=1)
 
 
 @api(11, "join_group", range(10))
-async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+async def handle(broker: HasGroups, conn: Client, request: Any, version: int) -> Answer:
     """Handle JoinGroup: see the behaviour and version notes above."""
     rebalance_timeout = request.rebalance_timeout if version >= 1 else request.session_timeout
     instance_id = request.group_instance_id if version >= 5 else None

@@ -6,24 +6,20 @@ Version notes: up to v2 one member leaves, and the response has its error; from 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.api.ports import Client, HasGroups
 from embedded_broker.api.registry import api
 from embedded_broker.state.consumer_groups import ConsumerGroup
 from embedded_broker.wire.responses import Answer
-
-if TYPE_CHECKING:
-    from embedded_broker.broker import Broker
-    from embedded_broker.net.connection import Connection
-
 
 Leaving = list[tuple[str, str | None]]
 
 
 @api(13, "leave_group", range(6))
-async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+async def handle(broker: HasGroups, conn: Client, request: Any, version: int) -> Answer:
     """Handle LeaveGroup: see the behaviour and version notes above."""
     if version < 3:
         error_code, results = await _leave(broker, request.group_id, [(request.member_id, None)])
@@ -39,7 +35,7 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
     }
 
 
-async def _leave(broker: Broker, group_id: str, leaving: Leaving) -> tuple[ErrorCode, list[ErrorCode]]:
+async def _leave(broker: HasGroups, group_id: str, leaving: Leaving) -> tuple[ErrorCode, list[ErrorCode]]:
     group = broker.groups.get(group_id)
     if isinstance(group, ConsumerGroup):
         return ErrorCode.none, await broker.groups.consumer.remove(group, leaving)

@@ -6,22 +6,19 @@ Version notes: v4 filters by state, v5 by type: classic, or consumer (KIP-848). 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.api.ports import Client, HasGroups
 from embedded_broker.api.registry import api
 from embedded_broker.coordinators.group_registry import AnyGroup
 from embedded_broker.state.consumer_groups import ConsumerGroup
 from embedded_broker.wire.responses import Answer
 
-if TYPE_CHECKING:
-    from embedded_broker.broker import Broker
-    from embedded_broker.net.connection import Connection
-
 
 @api(16, "list_groups", range(6))
-async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+async def handle(broker: HasGroups, conn: Client, request: Any, version: int) -> Answer:
     """Handle ListGroups: see the behaviour and version notes above."""
     states = {state.lower() for state in request.states_filter} if version >= 4 else set()
     types = {kind.lower() for kind in request.types_filter} if version >= 5 else set()

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.api.ports import Client, HasTopics
 from embedded_broker.api.registry import api
 from embedded_broker.storage.partition import PartitionStopped
 from embedded_broker.wire.batch import CorruptBatch
 from embedded_broker.wire.responses import Answer
 
 if TYPE_CHECKING:
-    from embedded_broker.broker import Broker
-    from embedded_broker.net.connection import Connection
     from embedded_broker.storage.partition import Partition
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = -1, -2, -3, -4, -5, -6
@@ -31,7 +30,7 @@ NONE = (-1, -1)
 
 
 @api(2, "list_offsets", range(1, 12))
-async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+async def handle(broker: HasTopics, conn: Client, request: Any, version: int) -> Answer:
     """Handle ListOffsets: see the behaviour and version notes above."""
     committed = getattr(request, "isolation_level", 0) == 1
     return {

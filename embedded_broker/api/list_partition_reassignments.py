@@ -6,17 +6,14 @@ Version notes: only v0 exists.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from embedded_broker.api.ports import Client
 from embedded_broker.api.registry import api
 from embedded_broker.wire.responses import Answer
 
-if TYPE_CHECKING:
-    from embedded_broker.broker import Broker
-    from embedded_broker.net.connection import Connection
-
 
 @api(46, "list_partition_reassignments", range(1))
-async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+async def handle(broker: object, conn: Client, request: Any, version: int) -> Answer:
     """Handle ListPartitionReassignments: see the behaviour and version notes above."""
     return {"error_message": None, "topics": []}

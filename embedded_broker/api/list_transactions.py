@@ -8,23 +8,24 @@ whether or not it is complete; v2 adds the pattern for transactional ids.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.api.ports import Client, HasClock, HasTransactions
 from embedded_broker.api.registry import api
 from embedded_broker.state.transactions import Transaction, TxnState
 from embedded_broker.wire.responses import Answer
 
-if TYPE_CHECKING:
-    from embedded_broker.broker import Broker
-    from embedded_broker.net.connection import Connection
-
 LABELS = frozenset(state.label for state in TxnState)
 
 
+class Needs(HasClock, HasTransactions, Protocol):
+    """The parts of the broker that are used here."""
+
+
 @api(66, "list_transactions", range(3))
-async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
     """Handle ListTransactions: see the behaviour and version notes above."""
     duration_ms = request.duration_filter if version >= 1 else -1
     try:

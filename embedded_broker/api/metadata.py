@@ -8,11 +8,12 @@ longer those of the cluster; v10+ return topic ids; v12+ accept them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.api.ports import Client, HasConfig, HasDiskSpace, HasMetadata, HasSecurity, HasTopics
 from embedded_broker.api.registry import api
 from embedded_broker.metadata.topic_names import INTERNAL, name_problem
 from embedded_broker.metadata.topics import Topic
@@ -22,15 +23,17 @@ from embedded_broker.storage.disk_space import NoSpace
 from embedded_broker.wire.responses import Answer
 
 if TYPE_CHECKING:
-    from embedded_broker.broker import Broker
-    from embedded_broker.net.connection import Connection
     from embedded_broker.storage.partition import Partition
 
 NO_ID = UUID(int=0)
 
 
+class Needs(HasConfig, HasDiskSpace, HasTopics, HasMetadata, HasSecurity, Protocol):
+    """The parts of the broker that are used here."""
+
+
 @api(3, "metadata", range(14))
-async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
     """Handle Metadata: see the behaviour and version notes above."""
     node = broker.config.node_id
     allowed = {}
@@ -52,7 +55,7 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
     }
 
 
-async def _topics(broker: Broker, request: Any, version: int) -> list[dict[str, Any]]:
+async def _topics(broker: Needs, request: Any, version: int) -> list[dict[str, Any]]:
     if request.topics is None or (version == 0 and not request.topics):
         return [_known(broker, topic) for topic in broker.topics.all()]
     may_create = broker.config.auto_create_topics and getattr(request, "allow_auto_topic_creation", True)
@@ -66,14 +69,14 @@ async def _topics(broker: Broker, request: Any, version: int) -> list[dict[str, 
     return found
 
 
-def _by_id(broker: Broker, topic_id: UUID) -> dict[str, Any]:
+def _by_id(broker: Needs, topic_id: UUID) -> dict[str, Any]:
     topic = broker.topics.by_id(topic_id)
     if topic is not None:
         return _known(broker, topic)
     return {"error_code": ErrorCode.unknown_topic_id, "topic_id": topic_id, "name": None}
 
 
-async def _by_name(broker: Broker, name: str, may_create: bool) -> dict[str, Any]:
+async def _by_name(broker: Needs, name: str, may_create: bool) -> dict[str, Any]:
     topic = broker.topics.get(name)
     if topic is not None:
         return _known(broker, topic)
@@ -91,7 +94,7 @@ async def _by_name(broker: Broker, name: str, may_create: bool) -> dict[str, Any
     return _known(broker, topic)
 
 
-def _known(broker: Broker, topic: Topic) -> dict[str, Any]:
+def _known(broker: Needs, topic: Topic) -> dict[str, Any]:
     node = broker.config.node_id
     return {
         "name": topic.name,

@@ -9,24 +9,25 @@ STALE_MEMBER_EPOCH); v10 names topics by id.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.api.ports import Client, HasGroups, HasTopics
 from embedded_broker.api.registry import api
 from embedded_broker.coordinators.offsets import FetchedOffset
 from embedded_broker.state.consumer_groups import ConsumerGroup
 from embedded_broker.wire.responses import Answer
 
-if TYPE_CHECKING:
-    from embedded_broker.broker import Broker
-    from embedded_broker.net.connection import Connection
-
 FIRST_WITH_IDS = 10
 
 
+class Needs(HasTopics, HasGroups, Protocol):
+    """The parts of the broker that are used here."""
+
+
 @api(9, "offset_fetch", range(1, 11))
-async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
     """Handle OffsetFetch: see the behaviour and version notes above."""
     require_stable = request.require_stable if version >= 7 else False
     if version < 8:
@@ -41,14 +42,14 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
     return {"groups": groups}
 
 
-def _refusal(broker: Broker, wanted: Any, version: int) -> ErrorCode:
+def _refusal(broker: Needs, wanted: Any, version: int) -> ErrorCode:
     group = broker.groups.get(wanted.group_id)
     if version < 9 or not isinstance(group, ConsumerGroup):
         return ErrorCode.none
     return group.validate_fetch(wanted.member_id, wanted.member_epoch)
 
 
-def _by_name(broker: Broker, group_id: str, topics: Any, require_stable: bool) -> list[dict[str, Any]]:
+def _by_name(broker: Needs, group_id: str, topics: Any, require_stable: bool) -> list[dict[str, Any]]:
     by_topic: dict[str, list[dict[str, Any]]] = {topic.name: [] for topic in topics or ()}
     wanted = [(topic.name, index) for topic in topics or () for index in topic.partition_indexes]
     fetched = broker.groups.offsets.fetch(group_id, None if topics is None else wanted, require_stable)
@@ -57,7 +58,7 @@ def _by_name(broker: Broker, group_id: str, topics: Any, require_stable: bool) -
     return [{"name": name, "partitions": partitions} for name, partitions in by_topic.items()]
 
 
-def _by_id(broker: Broker, group_id: str, topics: Any, require_stable: bool) -> list[dict[str, Any]]:
+def _by_id(broker: Needs, group_id: str, topics: Any, require_stable: bool) -> list[dict[str, Any]]:
     if topics is None:
         every = _by_name(broker, group_id, None, require_stable)
         known = [(broker.topics.get(each["name"]), each["partitions"]) for each in every]

@@ -11,10 +11,11 @@ names topics by id.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.api.ports import Client, HasClock, HasDiskSpace, HasFlushScheduler, HasTopics, HasTransactions
 from embedded_broker.api.registry import api
 from embedded_broker.produce.append_validation import BatchRejected, append, refuse_zstd
 from embedded_broker.produce.transaction_verification import Verify, verifier
@@ -22,9 +23,7 @@ from embedded_broker.storage.disk_space import NoSpace
 from embedded_broker.wire.responses import Answer, Fields, Later
 
 if TYPE_CHECKING:
-    from embedded_broker.broker import Broker
     from embedded_broker.metadata.topics import Topic
-    from embedded_broker.net.connection import Connection
     from embedded_broker.storage.partition import Partition
     from embedded_broker.wire.batch import BatchHeader
 
@@ -32,8 +31,12 @@ ACKS = frozenset({-1, 0, 1})
 ZSTD_SINCE = 7
 
 
+class Needs(HasClock, HasDiskSpace, HasTopics, HasFlushScheduler, HasTransactions, Protocol):
+    """The parts of the broker that are used here."""
+
+
 @api(0, "produce", range(3, 14))
-async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
     """Handle Produce: see the behaviour and version notes above."""
     now_ms = broker.clock.now_ms()
     by_id = version >= 13
@@ -97,12 +100,12 @@ def _refusal(index: int, error_code: ErrorCode, detail: str) -> dict[str, Any]:
     return {"index": index, "error_code": error_code, "base_offset": -1, "error_message": detail}
 
 
-async def _when_durable(broker: Broker, answer: Fields, dirty: list[Partition]) -> Fields:
+async def _when_durable(broker: Needs, answer: Fields, dirty: list[Partition]) -> Fields:
     await broker.flush_scheduler.durable(*dirty)
     return answer
 
 
-def _end_unanswered(broker: Broker, conn: Connection, answers: list[dict[str, Any]], dirty: list[Partition]) -> None:
+def _end_unanswered(broker: Needs, conn: Client, answers: list[dict[str, Any]], dirty: list[Partition]) -> None:
     """acks=0: fsync behind the client's back; an error can only be shown by closing the connection."""
     background = asyncio.ensure_future(broker.flush_scheduler.durable(*dirty))
     background.add_done_callback(lambda done: done.cancelled() or done.exception())

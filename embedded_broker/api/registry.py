@@ -1,6 +1,7 @@
 """Which APIs the broker speaks, in which versions, and who answers.
 
-A handler is `async def handle(broker, conn, request, version)` decorated with `@api`. It gives back
+A handler is `async def handle(broker, conn, request, version)` decorated with `@api`; `ports` says what the first two
+are. `net.server` looks up handlers here. A handler gives back
 
 - a mapping with the newest field names of the response (`wire.schema` keeps what the version has),
 - `Later`, when the answer is not there yet but the connection's next request may be taken already, or
@@ -15,17 +16,14 @@ import pkgutil
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from embedded_broker.api.disk_full import REFUSALS, REFUSALS_WITHOUT_RESERVE
+from embedded_broker.api.ports import Client, Parts
 from embedded_broker.storage.disk_space import NoSpace
 from embedded_broker.wire.responses import Answer
 
-if TYPE_CHECKING:
-    from embedded_broker.broker import Broker
-    from embedded_broker.net.connection import Connection
-
-Handler = Callable[["Broker", "Connection", Any, int], Awaitable[Answer]]
+Handler = Callable[[Parts, Client, Any, int], Awaitable[Answer]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +63,7 @@ def _refusing_when_disk_full(name: str, handle: Handler) -> Handler:
         return handle
 
     @wraps(handle)
-    async def guarded(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+    async def guarded(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
         if broker.has_disk_space or not at_once:
             with contextlib.suppress(NoSpace):
                 return await handle(broker, conn, request, version)

@@ -10,21 +10,18 @@ the lifetime.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.api.ports import Client, HasConfig
 from embedded_broker.api.registry import api
 from embedded_broker.security.session import LoginFailed
 from embedded_broker.wire.responses import Answer
 
-if TYPE_CHECKING:
-    from embedded_broker.broker import Broker
-    from embedded_broker.net.connection import Connection
-
 
 @api(36, "sasl_authenticate", range(3))
-async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+async def handle(broker: HasConfig, conn: Client, request: Any, version: int) -> Answer:
     """Handle SaslAuthenticate: see the behaviour and version notes above."""
     if conn.session.is_ready:
         message = "SaslAuthenticate request received after successful authentication"

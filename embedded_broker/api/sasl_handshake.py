@@ -10,20 +10,17 @@ Version notes: after v0 tokens are sent without a request header, preceded only 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.api.ports import Client, HasSecurity
 from embedded_broker.api.registry import api
 from embedded_broker.wire.responses import Answer
 
-if TYPE_CHECKING:
-    from embedded_broker.broker import Broker
-    from embedded_broker.net.connection import Connection
-
 
 @api(17, "sasl_handshake", range(2))
-async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+async def handle(broker: HasSecurity, conn: Client, request: Any, version: int) -> Answer:
     """Handle SaslHandshake: see the behaviour and version notes above."""
     mechanisms = list(broker.security.mechanisms)
     session, now_s = conn.session, asyncio.get_running_loop().time()

@@ -9,27 +9,27 @@ the offsets to the transaction implicitly.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.api.ports import Client, HasGroups, HasTopics, HasTransactions
 from embedded_broker.api.registry import api
 from embedded_broker.coordinators.offsets import Commit, Committer, Results
-from embedded_broker.metadata.topic_names import OFFSETS_PARTITION, OFFSETS_TOPIC
+from embedded_broker.metadata.topic_names import OFFSETS_PARTITION
 from embedded_broker.produce.transaction_verification import verification_error
 from embedded_broker.wire.responses import Answer
-
-if TYPE_CHECKING:
-    from embedded_broker.broker import Broker
-    from embedded_broker.net.connection import Connection
-
 
 ABORTABLE_SINCE = 4
 IMPLICIT_SINCE = 5
 
 
+class Needs(HasTopics, HasGroups, HasTransactions, Protocol):
+    """The parts of the broker that are used here."""
+
+
 @api(28, "txn_offset_commit", range(6))
-async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
     """Handle TxnOffsetCommit: see the behaviour and version notes above."""
     results: Results = {}
     commits: list[Commit] = []
@@ -59,11 +59,12 @@ async def handle(broker: Broker, conn: Connection, request: Any, version: int) -
     }
 
 
-async def _commit(broker: Broker, request: Any, version: int, commits: list[Commit]) -> Results:
+async def _commit(broker: Needs, request: Any, version: int, commits: list[Commit]) -> Results:
     if not commits:
         return {}
-    producers = broker.internal_log(OFFSETS_TOPIC).producers
-    if not producers.has_open(request.producer_id, request.producer_epoch):
+    offsets = broker.topics.partition(*OFFSETS_PARTITION)
+    assert offsets is not None
+    if not offsets.producers.has_open(request.producer_id, request.producer_epoch):
         claim = request.transactional_id, request.producer_id, request.producer_epoch
         if version >= IMPLICIT_SINCE:
             found = await broker.transactions.add_partitions(*claim, [OFFSETS_PARTITION], client_version=2)

@@ -9,26 +9,23 @@ ends.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.api.ports import Client, HasTransactions
 from embedded_broker.api.registry import api
 from embedded_broker.storage.disk_space import NoSpace
 from embedded_broker.wire.responses import Answer
 
-if TYPE_CHECKING:
-    from embedded_broker.broker import Broker
-    from embedded_broker.net.connection import Connection
-
 
 @api(27, "write_txn_markers", range(1, 3))
-async def handle(broker: Broker, conn: Connection, request: Any, version: int) -> Answer:
+async def handle(broker: HasTransactions, conn: Client, request: Any, version: int) -> Answer:
     """Handle WriteTxnMarkers: see the behaviour and version notes above."""
     return {"markers": [await _write(broker, marker, version) for marker in request.markers]}
 
 
-async def _write(broker: Broker, marker: Any, version: int) -> dict[str, Any]:
+async def _write(broker: HasTransactions, marker: Any, version: int) -> dict[str, Any]:
     bumped = version >= 2 and marker.transaction_version >= 2
     topics = []
     for topic in marker.topics:

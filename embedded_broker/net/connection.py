@@ -7,7 +7,7 @@ Invariants
   After a handler that returns `Later`, the next request is handled during the fsync.
 - Answers leave in the order of the requests.
 - At most `requests_pending_max` requests are held; then the socket is not read. No request is taken while answers of
-  `Server.unsent_bytes_max` wait for the client to read, or any at all while those of all clients are over their limit.
+  `Host.unsent_bytes_max` wait for the client to read, or any at all while those of all clients are over their limit.
 - Until the client has logged in, its frames are small, its requests few, and it must be done within a deadline.
 """
 
@@ -17,20 +17,54 @@ import asyncio
 import ssl
 from collections import deque
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Protocol, cast
 
-from embedded_broker.config.listeners import Endpoint, Protocol
+from embedded_broker.config.listeners import Endpoint
+from embedded_broker.config.listeners import Protocol as SecurityProtocol
+from embedded_broker.config.settings import BrokerConfig
+from embedded_broker.net.budget import Budget
 from embedded_broker.security.session import Session
 from embedded_broker.security.subject import principal_name
 from embedded_broker.security.tls import TlsStream
 from embedded_broker.wire.framing import PREFIX, BadFrame, Framer
 
-if TYPE_CHECKING:
-    from embedded_broker.net.server import Server
-
 CHUNK_BYTES = 256 * 1024
 REQUEST_BYTES = 200
 """What a request costs beside its bytes: thousands fit into one read."""
+
+
+class Host(Protocol):
+    """The server around its connections."""
+
+    requests: Budget[Connection]
+    answers: Budget[Connection]
+    inbox: memoryview
+    """What all connections read into; nothing of it is used after the call that brought it."""
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The settings of the broker."""
+        ...
+
+    def admit(self, connection: Connection) -> bool:
+        """Register a new connection; returns False if there are too many already."""
+        ...
+
+    def gone(self, connection: Connection, why: str) -> None:
+        """A connection has closed."""
+        ...
+
+    def unsent_bytes_max(self) -> int:
+        """How much one client may leave unread and still get further answers."""
+        ...
+
+    async def dispatch(self, connection: Connection, frame: bytes) -> Awaitable[bytes | None] | bytes | None:
+        """Handle one request: the response, a task that returns it, or None. Raises CloseConnection."""
+        ...
+
+    def connection_failed(self, connection: Connection, error: BaseException) -> None:
+        """A request ended its connection with an error."""
+        ...
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -38,10 +72,10 @@ class Connection(asyncio.BufferedProtocol):
 
     session: Session
 
-    def __init__(self, server: Server, endpoint: Endpoint, context: ssl.SSLContext | None) -> None:
+    def __init__(self, host: Host, endpoint: Endpoint, context: ssl.SSLContext | None) -> None:
         """`context`: TLS is spoken here."""
-        self._server, self._endpoint = server, endpoint
-        config = server.broker.config
+        self._host, self._endpoint = host, endpoint
+        config = host.config
         self._framer = Framer(config.frame_bytes_max)
         self._pending_max, self._deadline_s = config.requests_pending_max, config.frame_deadline_ms / 1000
         self._tls = None if context is None else TlsStream(context)
@@ -84,8 +118,8 @@ class Connection(asyncio.BufferedProtocol):
         """See asyncio.Protocol."""
         self._transport = cast(asyncio.Transport, transport)
         host, port = (self._transport.get_extra_info("peername") or ("", 0))[:2]
-        self.session = Session(self._endpoint, host, port, self._server.broker.config.connections_reauth_ms_max)
-        if not self._server.admit(self):
+        self.session = Session(self._endpoint, host, port, self._host.config.connections_reauth_ms_max)
+        if not self._host.admit(self):
             self.closed = True
             self._transport.abort()
             return
@@ -101,7 +135,7 @@ class Connection(asyncio.BufferedProtocol):
         """Small limits until it is known who is there."""
         if self.session.is_ready and (self._tls is None or self._tls.is_established):
             return
-        config = self._server.broker.config
+        config = self._host.config
         self._framer.bytes_max = config.login_frame_bytes_max
         self._pending_max = config.login_requests_pending_max
         self._login_deadline = asyncio.get_running_loop().call_later(
@@ -110,7 +144,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _unlimit(self) -> None:
         """The client is known now."""
-        config = self._server.broker.config
+        config = self._host.config
         self._framer.bytes_max, self._pending_max = config.frame_bytes_max, config.requests_pending_max
         if self._login_deadline is not None:
             self._login_deadline.cancel()
@@ -118,11 +152,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """See asyncio.BufferedProtocol. All connections share one: it is read before anything else is."""
-        return self._server.inbox
+        return self._host.inbox
 
     def buffer_updated(self, nbytes: int) -> None:
         """See asyncio.BufferedProtocol."""
-        self.data_received(self._server.inbox[:nbytes])
+        self.data_received(self._host.inbox[:nbytes])
 
     def data_received(self, data: memoryview) -> None:
         """Bytes from the socket, which are only there during this call."""
@@ -156,7 +190,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.write(out)
         if tls.is_established and not before:
             certificate = tls.client_certificate()
-            if certificate is not None and self._endpoint.listener.protocol is Protocol.SSL:
+            if certificate is not None and self._endpoint.listener.protocol is SecurityProtocol.SSL:
                 self.session.principal = f"User:{principal_name(certificate)}"
             if self.session.is_ready:
                 self._unlimit()
@@ -173,16 +207,16 @@ class Connection(asyncio.BufferedProtocol):
             self._deadline = loop.call_later(self._deadline_s, self.refuse, "a frame took too long")
 
     def _account(self) -> None:
-        """Tell the server how many bytes this connection holds."""
+        """Tell the host how many bytes this connection holds."""
         if self.closed:
             return
         held = self._framer.partial_bytes + self._taken_bytes + sum(len(each) + REQUEST_BYTES for each in self._frames)
-        self._server.requests.held(self, held)
+        self._host.requests.held(self, held)
 
     def _account_answers(self, change_bytes: int) -> None:
         self._unsent_bytes += change_bytes
         if not self.closed:
-            self._server.answers.held(self, self._unsent_bytes)
+            self._host.answers.held(self, self._unsent_bytes)
 
     def _pause(self) -> None:
         if not self._paused:
@@ -216,7 +250,7 @@ class Connection(asyncio.BufferedProtocol):
     async def _handle_all(self) -> None:
         while True:
             frame = await self._next_frame()
-            answer = await self._server.dispatch(self, frame)
+            answer = await self._host.dispatch(self, frame)
             self._taken_bytes = 0
             self._account()
             if isinstance(answer, bytes):
@@ -234,13 +268,13 @@ class Connection(asyncio.BufferedProtocol):
 
     async def _next_frame(self) -> bytes:
         """Wait for a request, and until its answer can be queued."""
-        while not self._frames or self._unsent_bytes > self._server.unsent_bytes_max():
+        while not self._frames or self._unsent_bytes > self._host.unsent_bytes_max():
             self._go.clear()
             await self._go.wait()
         frame = self._frames.popleft()
         self._taken_bytes = len(frame)
         self._account()
-        if self._paused and not self._server.requests.full:
+        if self._paused and not self._host.requests.full:
             self.resume()
         return frame
 
@@ -270,7 +304,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         error = task.exception()
         if error is not None and not self.closed:
-            self._server.connection_failed(self, error)
+            self._host.connection_failed(self, error)
 
     def refuse(self, reason: str, flush: bool = False) -> None:
         """Close because of what the client did; `flush`: send what is in the socket's buffer before."""
@@ -310,12 +344,12 @@ class Connection(asyncio.BufferedProtocol):
                 task.cancel()
         self._frames.clear()
         self._framer = Framer(8)
-        self._server.requests.held(self, 0)
-        self._server.answers.held(self, 0)
+        self._host.requests.held(self, 0)
+        self._host.answers.held(self, 0)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol. Whatever waits for this client ends."""
         if exc is not None and not self._why_closed:
             self._why_closed = f"{exc}"
         self._release()
-        self._server.gone(self, self._why_closed or "by the client")
+        self._host.gone(self, self._why_closed or "by the client")

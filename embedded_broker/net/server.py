@@ -8,10 +8,11 @@ import ssl
 import struct
 import sys
 import time
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, Protocol, TextIO
 
+from embedded_broker.api.ports import Parts
 from embedded_broker.api.registry import Api, load_all
 from embedded_broker.config.listeners import Endpoint, refuse_open
 from embedded_broker.net.budget import Budget
@@ -22,9 +23,6 @@ from embedded_broker.storage.disk_space import NoSpace
 from embedded_broker.storage.partition import PartitionStopped
 from embedded_broker.wire.framing import PREFIX, read_header
 from embedded_broker.wire.responses import Answer, Later
-
-if TYPE_CHECKING:
-    from embedded_broker.broker import Broker
 
 UNSUPPORTED_VERSION = 35
 SWEEP_S_MAX = 10.0
@@ -39,18 +37,45 @@ class CloseConnection(Exception):
     """A request that ends its connection."""
 
 
+class Faults(Protocol):
+    """Faults that a test has injected: `testing.faults`."""
+
+    async def around(
+        self, api: Api, client_id: str, request: Any, version: int, handle: Callable[[], Awaitable[Answer]]
+    ) -> Answer:
+        """Handle one request with its faults applied. Raises CloseConnection to close the connection."""
+        ...
+
+
+class Served(Parts, Protocol):
+    """The broker behind the sockets: what handlers need of it, and what the server does."""
+
+    port: int
+    """Of the first listener; the server sets it when it is known."""
+
+    @property
+    def faults(self) -> Faults | None:
+        """None outside of tests."""
+        ...
+
+    def fail(self, error: BaseException) -> None:
+        """The broker can't go on."""
+        ...
+
+
 class Server:
     """The TCP side of a broker."""
 
-    def __init__(self, broker: Broker, log_to: TextIO | None = None) -> None:
+    def __init__(self, broker: Served, log_to: TextIO | None = None) -> None:
         """`log_to`: who connects and why they leave; stderr by default."""
         self.broker = broker
+        self.config = broker.config
         self._log_to = log_to
         self.apis: Mapping[int, Api] = load_all()
         self.endpoints: list[Endpoint] = []
         self._servers: list[asyncio.Server] = []
         self._connections: set[Connection] = set()
-        config = broker.config
+        config = self.config
         self.inbox = memoryview(bytearray(READ_BYTES_MAX))
         """What connections read into; nothing of it is used after the call that brought it."""
         self.requests = Budget[Connection]("requests", config.buffered_bytes_max, self._requests_full)
@@ -66,7 +91,7 @@ class Server:
 
         Raises OSError, ValueError (BadListener, or TLS files that can't be used).
         """
-        config, loop = self.broker.config, asyncio.get_running_loop()
+        config, loop = self.config, asyncio.get_running_loop()
         if not config.allow_plain_text:
             refuse_open(config.listening)
         context = tls_context(config)
@@ -130,7 +155,7 @@ class Server:
 
     def _sweep_idle(self) -> None:
         """Close who has been silent for too long, now and then."""
-        loop, idle_s = asyncio.get_running_loop(), self.broker.config.connections_idle_ms / 1000
+        loop, idle_s = asyncio.get_running_loop(), self.config.connections_idle_ms / 1000
         for connection in list(self._connections):
             connection.expire(loop.time(), idle_s)
         self._sweep = loop.call_later(min(idle_s / 2, SWEEP_S_MAX), self._sweep_idle)
@@ -177,7 +202,7 @@ class Server:
         try:
             answer = connection.session.step(token, asyncio.get_running_loop().time())
         except LoginFailed:
-            await asyncio.sleep(self.broker.config.login_failed_delay_ms / 1000)
+            await asyncio.sleep(self.config.login_failed_delay_ms / 1000)
             return None
         connection.expect_tokens()
         return len(answer).to_bytes(4, "big") + answer

@@ -7,15 +7,15 @@ transaction beforehand, and that is verified (part 1); from version 12 on the fi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Iterator
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.wire.batch import BatchHeader, CorruptBatch, UnsupportedMagic, read_header
 
 if TYPE_CHECKING:
-    from embedded_broker.broker import Broker
+    from embedded_broker.metadata.topics import Topics
     from embedded_broker.storage.partition import Partition
 
 Verify = Callable[["Partition", BatchHeader], ErrorCode]
@@ -24,18 +24,51 @@ ABORTABLE_SINCE = 11
 IMPLICIT_SINCE = 12
 
 
-async def verifier(broker: Broker, request: Any, version: int) -> Verify:
+class Transactions(Protocol):
+    """The transaction coordinator, which knows what belongs to a transaction."""
+
+    async def add_partitions(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        epoch: int,
+        partitions: Collection[tuple[str, int]],
+        *,
+        client_version: int,
+    ) -> ErrorCode:
+        """Make partitions part of a transaction. Raises NoSpace, or another OSError."""
+        ...
+
+    def verify(
+        self, transactional_id: str | None, producer_id: int, epoch: int, partition: tuple[str, int]
+    ) -> ErrorCode:
+        """Whether a partition is part of the producer's transaction."""
+        ...
+
+
+class Host(Protocol):
+    """The broker around it."""
+
+    @property
+    def topics(self) -> Topics: ...
+    @property
+    def transactions(self) -> Transactions: ...
+    @property
+    def has_disk_space(self) -> bool: ...
+
+
+async def verifier(host: Host, request: Any, version: int) -> Verify:
     """A function for one Produce request: whether a batch may open a transaction in a partition."""
     if version < IMPLICIT_SINCE or request.transactional_id is None:
-        return lambda partition, header: _verified(broker, request.transactional_id, version, partition, header)
-    unopened = list(_unopened(broker, request, version))
+        return lambda partition, header: _verified(host, request.transactional_id, version, partition, header)
+    unopened = list(_unopened(host, request, version))
     added = ErrorCode.none
-    if unopened and not broker.has_disk_space:
+    if unopened and not host.has_disk_space:
         added = ErrorCode.kafka_storage_error  # there is no disk space for the batch, either
     elif unopened:
         header = unopened[0][1]
         names = [(partition.topic, partition.index) for partition, _ in unopened]
-        found = await broker.transactions.add_partitions(
+        found = await host.transactions.add_partitions(
             request.transactional_id, header.producer_id, header.producer_epoch, names, client_version=2
         )
         added = verification_error(found, abortable=True)
@@ -46,26 +79,26 @@ async def verifier(broker: Broker, request: Any, version: int) -> Verify:
         if header.base_sequence != 0 and not partition.producers.knows(header.producer_id):
             # In this version sequences begin at 0 in every transaction, so something before this batch is missing.
             return ErrorCode.out_of_order_sequence_number
-        return _verified(broker, request.transactional_id, version, partition, header)
+        return _verified(host, request.transactional_id, version, partition, header)
 
     return verify
 
 
 def _verified(
-    broker: Broker, transactional_id: str | None, version: int, partition: Partition, header: BatchHeader
+    host: Host, transactional_id: str | None, version: int, partition: Partition, header: BatchHeader
 ) -> ErrorCode:
     name = partition.topic, partition.index
-    found = broker.transactions.verify(transactional_id, header.producer_id, header.producer_epoch, name)
+    found = host.transactions.verify(transactional_id, header.producer_id, header.producer_epoch, name)
     if found is ErrorCode.concurrent_transactions and version < IMPLICIT_SINCE:
         # Producers of these versions retry this one, and do so without fetching metadata first.
         return ErrorCode.not_enough_replicas
     return verification_error(found, abortable=version >= ABORTABLE_SINCE)
 
 
-def _unopened(broker: Broker, request: Any, version: int) -> Iterator[tuple[Partition, BatchHeader]]:
+def _unopened(host: Host, request: Any, version: int) -> Iterator[tuple[Partition, BatchHeader]]:
     """Partitions in which a batch of the request would open the transaction."""
     for named in request.topic_data:
-        topic = broker.topics.by_id(named.topic_id) if version >= 13 else broker.topics.get(named.name)
+        topic = host.topics.by_id(named.topic_id) if version >= 13 else host.topics.get(named.name)
         for data in named.partition_data:
             partition = None if topic is None or topic.is_internal else topic.partition(data.index)
             if partition is None:

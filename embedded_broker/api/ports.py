@@ -1,0 +1,156 @@
+"""What handlers are given: the client that asks, and those parts of the broker that a handler names.
+
+A handler's first parameter has the type of what it needs: one of the protocols here, or its own `Needs` of several.
+`Broker` has all of them (`Parts`); a test can give a handler less. The second is the client, a `net.Connection`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+from uuid import UUID
+
+if TYPE_CHECKING:
+    from embedded_broker.api.fetch_sessions import FetchSessions
+    from embedded_broker.clock import Clock
+    from embedded_broker.config.settings import BrokerConfig
+    from embedded_broker.coordinators.groups import GroupCoordinator
+    from embedded_broker.coordinators.transactions import TransactionCoordinator
+    from embedded_broker.metadata.group_configs import GroupConfigs
+    from embedded_broker.metadata.metadata_log import MetadataLog
+    from embedded_broker.metadata.topics import Topics
+    from embedded_broker.security.compose import Security
+    from embedded_broker.security.session import Session
+    from embedded_broker.storage.flush_scheduler import FlushScheduler
+
+
+class Client(Protocol):
+    """The connection that a request came by."""
+
+    @property
+    def session(self) -> Session:
+        """Who is logged in, and since when."""
+        ...
+
+    @property
+    def client_id(self) -> str:
+        """Of the request being handled."""
+        ...
+
+    @property
+    def client_host(self) -> str:
+        """The client's address."""
+        ...
+
+    @property
+    def advertised(self) -> tuple[str, int]:
+        """(host, port) that this client knows the broker by."""
+        ...
+
+    def expect_tokens(self) -> None:
+        """A login has begun or ended: its tokens may come without headers."""
+        ...
+
+    def refuse(self, reason: str) -> None:
+        """Close the connection because of what the client did."""
+        ...
+
+
+class HasConfig(Protocol):
+    """The settings of the broker."""
+
+    @property
+    def config(self) -> BrokerConfig: ...
+
+
+class HasClock(Protocol):
+    """Wall time."""
+
+    @property
+    def clock(self) -> Clock: ...
+
+
+class HasNewUuid(Protocol):
+    """Random ids."""
+
+    def new_uuid(self) -> UUID: ...
+
+
+class HasDiskSpace(Protocol):
+    """Whether the disk isn't full."""
+
+    @property
+    def has_disk_space(self) -> bool: ...
+
+
+class HasTopics(Protocol):
+    """Topics and their partitions."""
+
+    @property
+    def topics(self) -> Topics: ...
+
+
+class HasGroupConfigs(Protocol):
+    """Configs of groups."""
+
+    @property
+    def group_configs(self) -> GroupConfigs: ...
+
+
+class HasMetadata(Protocol):
+    """The metadata log: the cluster's id."""
+
+    @property
+    def metadata(self) -> MetadataLog: ...
+
+
+class HasFlushScheduler(Protocol):
+    """Makes partitions durable."""
+
+    @property
+    def flush_scheduler(self) -> FlushScheduler: ...
+
+
+class HasFetchSessions(Protocol):
+    """Fetch sessions of all clients."""
+
+    @property
+    def fetch_sessions(self) -> FetchSessions: ...
+
+
+class HasGroups(Protocol):
+    """The group coordinator."""
+
+    @property
+    def groups(self) -> GroupCoordinator: ...
+
+
+class HasTransactions(Protocol):
+    """The transaction coordinator."""
+
+    @property
+    def transactions(self) -> TransactionCoordinator: ...
+
+
+class HasSecurity(Protocol):
+    """Logins, credentials and ACLs."""
+
+    @property
+    def security(self) -> Security: ...
+
+
+class Parts(
+    HasConfig,
+    HasClock,
+    HasNewUuid,
+    HasDiskSpace,
+    HasTopics,
+    HasGroupConfigs,
+    HasMetadata,
+    HasFlushScheduler,
+    HasFetchSessions,
+    HasGroups,
+    HasTransactions,
+    HasSecurity,
+    Protocol,
+):
+    """All that handlers may ask for."""
