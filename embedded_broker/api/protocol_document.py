@@ -33,9 +33,7 @@ def _title(api: Api) -> str:
 
 
 def _notes(api: Api) -> str:
-    """The module's docstring without its first line."""
-    text = sys.modules[api.handle.__module__].__doc__ or ""
-    return text.partition("\n")[2].strip().replace("Version notes:", "\nVersion notes:")
+    return api.notes.replace("Version notes:", "\nVersion notes:")
 
 
 if __name__ == "__main__":

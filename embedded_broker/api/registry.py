@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import pkgutil
+import sys
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
@@ -34,19 +35,31 @@ class Api:
     name: str
     versions: range
     handle: Handler
+    notes: str
+    """Its behaviour and what its versions changed, for docs/protocol.md."""
 
 
 APIS: dict[int, Api] = {}
 """By key. Filled by the decorators when `load_all` imports the modules of this package."""
 
 
-def api(key: int, name: str, versions: range) -> Callable[[Handler], Handler]:
-    """Register the handler of API `key`; `name` is kio's, in snake case. Raises ValueError for a key taken twice."""
+def api(key: int, name: str, versions: range, notes: str = "") -> Callable[[Handler], Handler]:
+    """Register a handler.
+
+    Args:
+        key: of the API.
+        name: kio's, in snake case.
+        versions: those that the handler speaks.
+        notes: what docs/protocol.md says of it; by default the docstring of its module, but for the first line.
+
+    Raises ValueError for a key taken twice.
+    """
 
     def register(handle: Handler) -> Handler:
         if key in APIS and APIS[key].handle.__module__ != handle.__module__:
             raise ValueError(f"API {key} has two handlers: {APIS[key].handle.__module__}, {handle.__module__}")
-        APIS[key] = Api(key, name, versions, _refusing_when_disk_full(name, handle))
+        text = notes or (sys.modules[handle.__module__].__doc__ or "").partition("\n")[2].strip()
+        APIS[key] = Api(key, name, versions, _refusing_when_disk_full(name, handle), text)
         return handle
 
     return register

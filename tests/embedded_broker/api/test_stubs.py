@@ -1,4 +1,4 @@
-"""Client quotas are refused, not taken and forgotten."""
+"""APIs without anything to do: client quotas are refused, not taken and forgotten."""
 
 from __future__ import annotations
 

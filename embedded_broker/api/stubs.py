@@ -1,0 +1,122 @@
+"""APIs with nothing to do on a broker that is alone and has no quotas: reassignments, elections, client quotas.
+
+The table `STUBS` has them all; each answers from the request and what exists. Their notes for docs/protocol.md are the
+docstrings here.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from kio.schema.errors import ErrorCode
+
+from embedded_broker.api.ports import Client, HasConfig, HasTopics
+from embedded_broker.api.registry import Handler, api
+from embedded_broker.wire.responses import Answer, Fields
+
+
+class Needs(HasConfig, HasTopics, Protocol):
+    """The parts of the broker that are used here."""
+
+
+Stub = Callable[[Needs, Any], Fields]
+"""Given the request, the response."""
+
+
+def _elect_leaders(broker: Needs, request: Any) -> Fields:
+    """Behaviour: this broker leads every partition already: ELECTION_NOT_NEEDED for each that exists.
+    Version notes: v1 adds the kind of election and an error for all; without partitions it means all, and those that
+    need no election aren't listed.
+    """
+
+    def result(topic: str, index: int) -> dict[str, Any]:
+        error_code, message = ErrorCode.election_not_needed, "the one broker leads it already"
+        if broker.topics.partition(topic, index) is None:
+            error_code, message = ErrorCode.unknown_topic_or_partition, "no such partition"
+        return {"partition_id": index, "error_code": error_code, "error_message": message}
+
+    return {
+        "replica_election_results": [
+            {"topic": topic.topic, "partition_result": [result(topic.topic, index) for index in topic.partitions]}
+            for topic in request.topic_partitions or ()
+        ]
+    }
+
+
+def _alter_partition_reassignments(broker: Needs, request: Any) -> Fields:
+    """Behaviour: a partition may be "moved" to this broker, where it is. Other replicas are refused, since those
+    brokers don't exist (INVALID_REPLICA_ASSIGNMENT); there is never a reassignment to cancel
+    (NO_REASSIGNMENT_IN_PROGRESS).
+    Version notes: v1 may forbid a change of the replication factor, which is always 1.
+    """
+
+    def result(topic: str, wanted: Any) -> dict[str, Any]:
+        error_code, message = ErrorCode.none, None
+        if broker.topics.partition(topic, wanted.partition_index) is None:
+            error_code, message = ErrorCode.unknown_topic_or_partition, "no such partition"
+        elif wanted.replicas is None:
+            error_code, message = ErrorCode.no_reassignment_in_progress, "the partition isn't being moved"
+        elif tuple(wanted.replicas) != (broker.config.node_id,):
+            error_code, message = ErrorCode.invalid_replica_assignment, f"the only broker is {broker.config.node_id}"
+        return {"partition_index": wanted.partition_index, "error_code": error_code, "error_message": message}
+
+    return {
+        "error_message": None,
+        "responses": [
+            {"name": topic.name, "partitions": [result(topic.name, each) for each in topic.partitions]}
+            for topic in request.topics
+        ],
+    }
+
+
+def _list_partition_reassignments(broker: Needs, request: Any) -> Fields:
+    """Behaviour: there is one broker, so there are no reassignments: an empty list.
+    Version notes: only v0 exists.
+    """
+    return {"error_message": None, "topics": []}
+
+
+def _describe_client_quotas(broker: Needs, request: Any) -> Fields:
+    """Behaviour: this broker has no quotas: an empty list.
+    Version notes: v1 is flexible.
+    """
+    return {"error_message": None, "entries": []}
+
+
+def _alter_client_quotas(broker: Needs, request: Any) -> Fields:
+    """Behaviour: this broker has no quotas: every entry is refused with INVALID_REQUEST, unless it only removes quotas.
+    Version notes: v1 is flexible.
+    """
+
+    def result(entry: Any) -> dict[str, Any]:
+        sets = any(not change.remove for change in entry.ops)
+        return {
+            "error_code": ErrorCode.invalid_request if sets else ErrorCode.none,
+            "error_message": "this broker has no client quotas" if sets else None,
+            "entity": [{"entity_type": each.entity_type, "entity_name": each.entity_name} for each in entry.entity],
+        }
+
+    return {"entries": [result(entry) for entry in request.entries]}
+
+
+STUBS: tuple[tuple[int, str, range, Stub], ...] = (
+    (43, "elect_leaders", range(3), _elect_leaders),
+    (45, "alter_partition_reassignments", range(2), _alter_partition_reassignments),
+    (46, "list_partition_reassignments", range(1), _list_partition_reassignments),
+    (48, "describe_client_quotas", range(2), _describe_client_quotas),
+    (49, "alter_client_quotas", range(2), _alter_client_quotas),
+)
+"""Key, name, versions, and what answers."""
+
+
+def _handler(stub: Stub) -> Handler:
+    async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
+        return stub(broker, request)
+
+    return handle
+
+
+for _key, _name, _versions, _stub in STUBS:
+    api(_key, _name, _versions, inspect.getdoc(_stub) or "")(_handler(_stub))
