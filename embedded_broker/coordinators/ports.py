@@ -33,7 +33,7 @@ class Partition(Protocol):
     @property
     def stopped(self) -> str | None: ...
 
-    def append(self, batch: bytes | bytearray | memoryview, *, now_ms: int | None = None) -> int:
+    def append(self, batch: bytes | bytearray, *, now_ms: int | None = None) -> int:
         """Stamp the batch, append it and apply it to `producers`; returns its base offset. Not durable yet."""
         ...
 

@@ -20,14 +20,14 @@ from embedded_broker.wire.batch import (
     COMPRESSION_MASK,
     HEADER_BYTES,
     BatchHeader,
+    CheckedBatch,
     CorruptBatch,
     UnsupportedMagic,
     check_crc,
     read_header,
-    set_create_time,
 )
 from embedded_broker.wire.compression import ZSTD
-from embedded_broker.wire.records import body_of, check_lengths, decode
+from embedded_broker.wire.records import body_of, check_lengths, decode_body
 
 DECODED_BYTES_MAX = 128 * 1024 * 1024
 NO_TIMESTAMP = -1
@@ -72,8 +72,8 @@ def append(
     Raises BatchRejected with nothing appended, or OSError.
     """
     config = partition.config
-    header = check(records, config, now_ms)
-    assert records
+    batch = check(records, config, now_ms)
+    header = batch.header
     if header.is_transactional and transactional_id is None:
         raise BatchRejected(
             ErrorCode.transactional_id_authorization_failed,
@@ -92,9 +92,8 @@ def append(
         return Appended(verdict.base_offset, verdict.timestamp_ms if config.log_append_time else -1)
     append_time_ms = now_ms if config.log_append_time else None
     if header.is_log_append_time:
-        records = bytearray(records)
-        set_create_time(records)
-    base_offset = partition.append(records, append_time_ms=append_time_ms, now_ms=now_ms)
+        batch = batch.with_create_time()
+    base_offset = partition.append_checked(batch, append_time_ms=append_time_ms, now_ms=now_ms)
     return Appended(base_offset, now_ms if config.log_append_time else -1)
 
 
@@ -104,8 +103,8 @@ def refuse_zstd(records: bytes | None) -> None:
         raise BatchRejected(ErrorCode.unsupported_compression_type, "zstd needs Produce 7 or later")
 
 
-def check(records: bytes | bytearray | None, config: LogConfig, now_ms: int) -> BatchHeader:
-    """The header of the one batch that `records` must be. Raises BatchRejected."""
+def check(records: bytes | bytearray | None, config: LogConfig, now_ms: int) -> CheckedBatch:
+    """The one batch that `records` must be. Raises BatchRejected."""
     if not records:
         raise BatchRejected(ErrorCode.invalid_record, "no batch")
     header = _whole(records)
@@ -120,15 +119,15 @@ def check(records: bytes | bytearray | None, config: LogConfig, now_ms: int) -> 
     _check_header(header, config)
     try:
         check_crc(records)
-        body = body_of(records, DECODED_BYTES_MAX)
+        body = body_of(header, records, DECODED_BYTES_MAX)
     except CorruptBatch as error:
         raise BatchRejected(ErrorCode.corrupt_message, str(error)) from error
     try:
         check_lengths(body, header.record_count)
-        _check_records(records, header, config, now_ms)
+        _check_records(body, header, config, now_ms)
     except CorruptBatch as error:
         raise BatchRejected(ErrorCode.invalid_record, str(error)) from error
-    return header
+    return CheckedBatch(header, records)
 
 
 def _whole(records: bytes | bytearray) -> BatchHeader:
@@ -162,7 +161,7 @@ def _check_header(header: BatchHeader, config: LogConfig) -> None:
         raise BatchRejected(ErrorCode.invalid_timestamp, "the time type is the broker's to set")
 
 
-def _check_records(batch: bytes | bytearray, header: BatchHeader, config: LogConfig, now_ms: int) -> None:
+def _check_records(body: bytes, header: BatchHeader, config: LogConfig, now_ms: int) -> None:
     """What the topic asks of keys and times; records are decoded only if one of them could be broken."""
     bounded = not config.log_append_time
     too_late = bounded and header.max_timestamp - now_ms > config.after_ms_max
@@ -171,7 +170,7 @@ def _check_records(batch: bytes | bytearray, header: BatchHeader, config: LogCon
         return
     error_code, found = ErrorCode.invalid_record, []
     youngest_ms, oldest_ms = -config.after_ms_max, config.before_ms_max
-    for place, record in enumerate(decode(batch, DECODED_BYTES_MAX)):
+    for place, record in enumerate(decode_body(header, body)):
         age_ms = now_ms - record.timestamp_ms
         if config.compacts and record.key is None:
             found.append(RecordError(place, "a compacted topic takes no record without a key"))

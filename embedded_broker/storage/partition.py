@@ -25,7 +25,7 @@ from embedded_broker.storage.log.partition_log import Capture, PartitionLog
 from embedded_broker.storage.log.segment import CorruptLog, OnBatch, Segment
 from embedded_broker.storage.log.stopped_log import StoppedLog
 from embedded_broker.storage.log_config import LogConfig
-from embedded_broker.wire.batch import BatchHeader, iter_batches, read_header, stamp
+from embedded_broker.wire.batch import BatchHeader, CheckedBatch, iter_batches
 from embedded_broker.wire.records import marker_commits
 
 CLOSE_CHECKPOINT_BYTES = 1024 * 1024
@@ -192,9 +192,13 @@ class Partition:
         """Offset up to which a reader of that isolation level may read (exclusive)."""
         return self.last_stable if read_committed else self.high_watermark
 
-    def append(
+    def append(self, batch: bytes | bytearray, *, now_ms: int | None = None, own: bool | None = None) -> int:
+        """Append one whole batch that the broker has made itself; see `append_checked`."""
+        return self.append_checked(CheckedBatch.of(batch), now_ms=now_ms, own=own)
+
+    def append_checked(
         self,
-        batch: bytes | bytearray | memoryview,
+        batch: CheckedBatch,
         *,
         append_time_ms: int | None = None,
         now_ms: int | None = None,
@@ -203,7 +207,7 @@ class Partition:
         """Give a batch its offsets, append it and take in what it says of its producer. Not durable yet.
 
         Args:
-            batch: one whole batch that has passed all checks.
+            batch: as its producer made it.
             append_time_ms: makes it a LogAppendTime batch with this time.
             now_ms: from where the expiry of its producer counts.
             own: whether it is a write of the broker's own, for which there is the reserve; None: it is, if only the
@@ -213,9 +217,8 @@ class Partition:
         """
         if self.stopped is not None:
             raise PartitionStopped(errno.EIO, self.stopped)
-        stamped = bytearray(batch)
-        stamp(stamped, self.log.log_end, self.leader_epoch, append_time_ms)
-        header = read_header(stamped)
+        stamped = batch.stamped(self.log.log_end, self.leader_epoch, append_time_ms)
+        header = stamped.header
         if own is None:
             own = self.internal or header.is_control
         try:
@@ -225,7 +228,7 @@ class Partition:
             raise PartitionStopped(errno.EIO, str(error)) from error
         self._note_epoch(header)
         if header.producer_id >= 0:
-            self.producers.apply(header, marker_commits(stamped) if header.is_control else None, now_ms)
+            self.producers.apply(header, marker_commits(stamped.data) if header.is_control else None, now_ms)
         return header.base_offset
 
     def _write(self, write: Callable[[], None], own: bool = True) -> None:

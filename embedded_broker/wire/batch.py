@@ -137,6 +137,37 @@ def stamp(batch: bytearray, base_offset: int, leader_epoch: int, append_time_ms:
         _CRC.pack_into(batch, 17, crc32c(memoryview(batch)[CRC_START:]))
 
 
+class CheckedBatch(NamedTuple):
+    """One whole batch that may be appended, with its header, which is read once.
+
+    A client's comes from `produce.append_validation`, one of the broker's own from `of`. `Partition` stamps it and
+    gives it to its log.
+    """
+
+    header: BatchHeader
+    data: bytes | bytearray
+
+    @classmethod
+    def of(cls, data: bytes | bytearray) -> CheckedBatch:
+        """A batch that the broker has made itself."""
+        return cls(read_header(data), data)
+
+    def stamped(self, base_offset: int, leader_epoch: int, append_time_ms: int | None = None) -> CheckedBatch:
+        """A copy with the offset and leader epoch that the log gives; with `append_time_ms` also LogAppendTime."""
+        data = bytearray(self.data)
+        stamp(data, base_offset, leader_epoch, append_time_ms)
+        if append_time_ms is not None:
+            return CheckedBatch.of(data)
+        header = self.header
+        return CheckedBatch(BatchHeader(base_offset, header.batch_length, leader_epoch, *header[3:]), data)
+
+    def with_create_time(self) -> CheckedBatch:
+        """A copy without LogAppendTime: the records' own times hold."""
+        data = bytearray(self.data)
+        set_create_time(data)
+        return CheckedBatch.of(data)
+
+
 def set_create_time(batch: bytearray) -> None:
     """Take LogAppendTime off a batch: the records' own times hold."""
     attributes = int.from_bytes(batch[21:23], "big") & ~TIMESTAMP_TYPE

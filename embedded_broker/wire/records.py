@@ -11,7 +11,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from embedded_broker.wire import batch as batches
-from embedded_broker.wire.batch import Buffer, CorruptBatch, read_header
+from embedded_broker.wire.batch import BatchHeader, Buffer, CorruptBatch, read_header
 from embedded_broker.wire.compression import decompress
 
 _CONTROL_KEY = Struct(">hh")
@@ -138,9 +138,8 @@ def marker_commits(batch: Buffer) -> bool:
     return bool(_CONTROL_KEY.unpack_from(key)[1] == COMMIT)
 
 
-def body_of(batch: Buffer, bytes_max: int = DECODED_BYTES_MAX) -> bytes:
+def body_of(header: BatchHeader, batch: Buffer, bytes_max: int = DECODED_BYTES_MAX) -> bytes:
     """What follows a batch's header, decompressed: at most `bytes_max`. Raises CorruptBatch when it can't be."""
-    header = read_header(batch)
     body = memoryview(batch)[batches.HEADER_BYTES : header.size_bytes]
     return bytes(decompress(header.compression, body, bytes_max) if header.compression else body)
 
@@ -192,7 +191,11 @@ def decode(batch: Buffer, bytes_max: int = DECODED_BYTES_MAX) -> list[Record]:
     Raises CorruptBatch when the records don't fill the body exactly. Source: DefaultRecordBatch and DefaultRecord.
     """
     header = read_header(batch)
-    data = body_of(batch, bytes_max)
+    return decode_body(header, body_of(header, batch, bytes_max))
+
+
+def decode_body(header: BatchHeader, data: bytes) -> list[Record]:
+    """As `decode`, from what `body_of` gave."""
     if header.record_count < 0 or header.record_count > len(data):
         raise CorruptBatch(f"{header.record_count} records in {len(data)} bytes")
     cursor, records = _Cursor(data), []

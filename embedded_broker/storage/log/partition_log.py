@@ -22,7 +22,7 @@ from embedded_broker.storage.log.format import CHECKPOINT, CLEAN, COMPACTED, DUR
 from embedded_broker.storage.log.fs import DISK_FULL_ERRNOS, FileSystem
 from embedded_broker.storage.log.recovery import OnState, Recovered, recover, remove_segment
 from embedded_broker.storage.log.segment import OnBatch, Segment
-from embedded_broker.wire.batch import read_header
+from embedded_broker.wire.batch import CheckedBatch
 
 SEGMENT_MS_MAX = 2**63 - 1
 BATCH_SCAN_BYTES = 10_000  # a scan spends on each batch what it spends on that many bytes
@@ -106,23 +106,24 @@ class PartitionLog:
         """What the next flush has to bring to the disk."""
         return self._appended_bytes - self._flushed_bytes
 
-    def append(self, batch: bytes | bytearray) -> None:
+    def append(self, batch: CheckedBatch) -> None:
         """Append one batch whose offset is stamped already. Not durable before `flush`.
 
         Raises OSError with nothing appended; the next append may work. ValueError for any other offset than the next.
         """
         self._check_failure()
-        header, segment = read_header(batch), self.segments[-1]
-        if header.base_offset != segment.end_offset or header.size_bytes != len(batch):
-            raise ValueError(f"batch of {len(batch)} bytes does not fit at {segment.end_offset}: {header}")
+        header, segment = batch.header, self.segments[-1]
+        size_bytes = len(batch.data)
+        if header.base_offset != segment.end_offset or header.size_bytes != size_bytes:
+            raise ValueError(f"batch of {size_bytes} bytes does not fit at {segment.end_offset}: {header}")
         if segment.size_bytes and (
-            segment.size_bytes + len(batch) > self.segment_bytes
+            segment.size_bytes + size_bytes > self.segment_bytes
             or header.max_timestamp - (segment.first_timestamp() or 0) > self.segment_ms
         ):
             segment = self._roll(segment.end_offset)
-        segment.append(header, batch)
-        self._appended_bytes += len(batch)
-        self.scan_cost_bytes += len(batch) + BATCH_SCAN_BYTES
+        segment.append(header, batch.data)
+        self._appended_bytes += size_bytes
+        self.scan_cost_bytes += size_bytes + BATCH_SCAN_BYTES
 
     def _roll(self, base_offset: int) -> Segment:
         """Begin a new segment. No fsync here: the next flush makes the old one, the name and the new one durable."""

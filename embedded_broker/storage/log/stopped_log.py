@@ -8,6 +8,7 @@ from pathlib import Path
 from embedded_broker.storage.log.fs import FileSystem
 from embedded_broker.storage.log.partition_log import PartitionLog
 from embedded_broker.storage.log.recovery import Recovered
+from embedded_broker.wire.batch import CheckedBatch
 
 
 class StoppedLog(PartitionLog):
@@ -22,7 +23,7 @@ class StoppedLog(PartitionLog):
         """See PartitionLog."""
         return 0
 
-    def append(self, batch: bytes | bytearray) -> None:
+    def append(self, batch: CheckedBatch) -> None:
         """Raises: the partition is stopped."""
         raise OSError(errno.EIO, self._why)
 

@@ -220,7 +220,7 @@ def read_from_an_earlier_place(patch: Patch) -> None:
 
 @mutation(Kind.LOST_WRITE)
 def acknowledge_what_the_disk_refused(patch: Patch) -> None:
-    append, count = Partition.append, [0]
+    append, count = Partition.append_checked, [0]
 
     def lossy(self: Partition, *args: Any, **options: Any) -> int:
         count[0] += 1
@@ -228,7 +228,7 @@ def acknowledge_what_the_disk_refused(patch: Patch) -> None:
             return self.log_end
         return append(self, *args, **options)
 
-    patch.setattr(Partition, "append", lossy)
+    patch.setattr(Partition, "append_checked", lossy)
 
 
 @mutation(Kind.BROKEN, Kind.LOST_WRITE)
@@ -258,7 +258,7 @@ def end_when_the_disk_is_full(patch: Patch) -> None:
 
 @mutation(Kind.LOST_WRITE)
 def acknowledge_what_there_was_no_disk_space_for(patch: Patch) -> None:
-    append = Partition.append
+    append = Partition.append_checked
 
     def lossy(self: Partition, *args: Any, **options: Any) -> int:
         try:
@@ -266,7 +266,7 @@ def acknowledge_what_there_was_no_disk_space_for(patch: Patch) -> None:
         except NoSpace:
             return self.log_end
 
-    patch.setattr(Partition, "append", lossy)
+    patch.setattr(Partition, "append_checked", lossy)
 
 
 @mutation(Kind.BROKEN)

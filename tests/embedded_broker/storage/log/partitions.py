@@ -7,7 +7,7 @@ from pathlib import Path
 
 from embedded_broker.storage.log.fs import FileSystem
 from embedded_broker.storage.log.partition_log import PartitionLog
-from embedded_broker.wire.batch import BatchHeader, iter_batches, stamp
+from embedded_broker.wire.batch import BatchHeader, CheckedBatch, iter_batches, stamp
 from embedded_broker.wire.records import encode
 
 SEGMENT_BYTES = 1_000
@@ -37,7 +37,7 @@ def fill(log: PartitionLog, batches: int, count: int = 1, value_bytes: int = 20)
     made = []
     for _ in range(batches):
         made.append(bytes(batch(log.log_end, count, value_bytes)))
-        log.append(made[-1])
+        log.append(CheckedBatch.of(made[-1]))
     return made
 
 

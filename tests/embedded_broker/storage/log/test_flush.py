@@ -12,6 +12,7 @@ import pytest
 
 from embedded_broker.storage.log.fs import File
 from embedded_broker.storage.log.memory_fs import MemoryFileSystem
+from embedded_broker.wire.batch import CheckedBatch
 from tests.embedded_broker.storage.log.partitions import batch, fill, opened, read_all
 
 P = Path("/partitions/p")
@@ -100,7 +101,7 @@ def test_a_failed_fsync_is_never_forgotten() -> None:
     fs.fail("sync", errno.EIO)
     with pytest.raises(OSError, match="Input/output"):
         log.flush()
-    for use in (log.flush, lambda: log.append(batch(4)), lambda: log.delete_before(4)):
+    for use in (log.flush, lambda: log.append(CheckedBatch.of(batch(4))), lambda: log.delete_before(4)):
         with pytest.raises(OSError, match="an earlier fsync failed"):
             use()
     assert log.durable_end == 3
@@ -130,7 +131,7 @@ def test_an_append_that_failed_leaves_nothing_behind(bytes_written: int, error_n
     written = fill(log, 2)
     fs.fail("append", error_number, bytes_written=bytes_written)
     with pytest.raises(OSError, match=os.strerror(error_number)):
-        log.append(batch(2, value_bytes=500))
+        log.append(CheckedBatch.of(batch(2, value_bytes=500)))
     assert (log.log_end, read_all(log)) == (2, written)
     written += fill(log, 2)
     assert (log.flush(), read_all(log)) == (4, written)

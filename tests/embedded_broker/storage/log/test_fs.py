@@ -14,6 +14,7 @@ import pytest
 from embedded_broker.storage.log.format import decode_offset, encode_offset
 from embedded_broker.storage.log.fs import RealFile, RealFileSystem
 from embedded_broker.storage.log.memory_fs import MemoryFileSystem, PowerCut
+from embedded_broker.wire.batch import CheckedBatch
 from tests.embedded_broker.storage.log.partitions import batch, fill, opened, read_all
 
 P = Path("/d/p")
@@ -68,7 +69,7 @@ def test_a_log_on_a_full_disk_refuses_and_goes_on_when_there_is_disk_space(tmp_p
     written = fill(log, 3)
     log.flush()
     with pytest.raises(OSError, match="too large"):
-        log.append(batch(3, value_bytes=5_000))
+        log.append(CheckedBatch.of(batch(3, value_bytes=5_000)))
     assert (log.log_end, read_all(log)) == (3, written)
     written += fill(log, 2)
     assert log.flush() == 5

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from embedded_broker.storage.log.fs import FileSystem, RealFileSystem
 from embedded_broker.storage.log.memory_fs import MemoryFileSystem
-from embedded_broker.wire.batch import read_header, stamp
+from embedded_broker.wire.batch import CheckedBatch, read_header, stamp
 from embedded_broker.wire.records import Record, marker
 from tests.embedded_broker.storage.log.partitions import batch, fill, opened, read_all
 from tests.embedded_broker.wire.batches import by_aiokafka
@@ -64,7 +64,7 @@ def test_reads_are_whole_batches_within_bounds(
     """Against the plain definition: walk the segment's batches one by one."""
     log, _ = opened(MemoryFileSystem(), Path("/p"), segment_bytes)
     for count, value_bytes in sizes:
-        log.append(batch(log.log_end, count, value_bytes))
+        log.append(CheckedBatch.of(batch(log.log_end, count, value_bytes)))
     boundaries = list(accumulate((count for count, _ in sizes), initial=0))
     for _ in range(20):
         offset = data.draw(st.integers(0, log.log_end - 1))
@@ -95,7 +95,7 @@ def test_times_are_found_as_by_looking_at_every_record(
         base = log.log_end
         made = by_aiokafka([Record(0, time_ms + number % 2, b"", bytes(value_bytes)) for number in range(count)])
         stamp(made, base, 0)
-        log.append(made)
+        log.append(CheckedBatch.of(made))
         records += [(base + number, time_ms + number % 2) for number in range(count)]
     log.delete_before(min(start, log.log_end))
     kept = [(offset, time_ms) for offset, time_ms in records if offset >= log.log_start]
@@ -109,7 +109,7 @@ def test_the_latest_of_a_log_append_time_batch_is_its_last_record(fs: FileSystem
     for time_ms in (500, 900, 900, 700):
         made = batch(log.log_end, 3)
         stamp(made, log.log_end, 0, append_time_ms=time_ms)
-        log.append(made)
+        log.append(CheckedBatch.of(made))
     assert log.max_timestamp() == (5, 900)
     assert log.offset_for_time(501) == (3, 900)
     assert log.offset_for_time(901) is None
@@ -117,10 +117,10 @@ def test_the_latest_of_a_log_append_time_batch_is_its_last_record(fs: FileSystem
 
 def test_markers_have_a_time_like_any_record(fs: FileSystem, tmp_path: Path) -> None:
     log, _ = opened(fs, tmp_path / "p")
-    log.append(batch(0, times_ms=[10]))
+    log.append(CheckedBatch.of(batch(0, times_ms=[10])))
     made = marker(1, 0, commit=True, timestamp_ms=50)
     stamp(made, 1, 0)
-    log.append(made)
+    log.append(CheckedBatch.of(made))
     assert log.offset_for_time(20) == log.max_timestamp() == (1, 50)
 
 
@@ -139,7 +139,7 @@ def test_deleting_moves_the_start_drops_whole_segments_and_survives(fs: FileSyst
     log.close()
     log, _ = opened(fs, tmp_path / "p")
     assert (log.log_start, log.log_end, len(log.segments), read_all(log)) == (120, 120, 1, [])
-    log.append(batch(120))
+    log.append(CheckedBatch.of(batch(120)))
     assert read_header(log.read(120, 1, 121)).base_offset == 120
     with pytest.raises(ValueError, match="above the end"):
         log.delete_before(122)
@@ -153,7 +153,7 @@ def test_a_changed_segment_size_holds_for_the_next_append(fs: FileSystem, tmp_pa
     log.segment_bytes = 500
     fill(log, 1)
     assert len(log.segments) == 2
-    log.append(batch(log.log_end, value_bytes=2_000))  # larger than a segment: one of its own
+    log.append(CheckedBatch.of(batch(log.log_end, value_bytes=2_000)))  # larger than a segment: one of its own
     fill(log, 1)
     assert [segment.end_offset - segment.base_offset for segment in log.segments] == [50, 1, 1, 1]
     assert log.size_bytes == sum(map(len, read_all(log)))
@@ -164,7 +164,7 @@ def test_batches_that_do_not_fit_are_refused(fs: FileSystem, tmp_path: Path) -> 
     fill(log, 2)
     for wrong in (batch(1), batch(2) + batch(3), batch(2)[:-1]):
         with pytest.raises(ValueError, match="does not fit"):
-            log.append(wrong)
+            log.append(CheckedBatch.of(wrong))
     assert len(read_all(log)) == 2
 
 

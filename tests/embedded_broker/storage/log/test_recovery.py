@@ -19,6 +19,7 @@ from embedded_broker.storage.log.fs import RealFileSystem
 from embedded_broker.storage.log.memory_fs import MemoryFileSystem, PowerCut
 from embedded_broker.storage.log.partition_log import PartitionLog
 from embedded_broker.storage.log.segment import CorruptLog
+from embedded_broker.wire.batch import CheckedBatch
 from tests.budget import budget
 from tests.embedded_broker.storage.log.partitions import batch, fill, opened, read_all
 
@@ -46,7 +47,7 @@ def test_cut_at_every_byte_of_the_last_batches(tmp_path: Path, junk: bytes) -> N
         expected = [one for one in written if one in whole[:size] + junk]  # the last byte of a batch is 0, too
         assert shown == read_all(log) == expected
         assert log.log_end == log.durable_end == len(expected) >= 2
-        log.append(batch(log.log_end))
+        log.append(CheckedBatch.of(batch(log.log_end)))
         log.close()
         assert file.stat().st_size == sum(map(len, expected)) + len(batch(0))
 
@@ -223,7 +224,7 @@ def work(fs: MemoryFileSystem, promises: Promises, random: Random, steps: int) -
         if do < 0.6:
             one = bytes(batch(log.log_end, value_bytes=random.choice([1, 40, 300]), times_ms=[random.randrange(9**9)]))
             promises.written[log.log_end] = one
-            log.append(one)
+            log.append(CheckedBatch.of(one))
         elif do < 0.9:
             promises.durable_end = log.flush()
         elif do < 0.97:
@@ -255,11 +256,12 @@ WRITER = """
 import sys
 from pathlib import Path
 from embedded_broker.storage.log.fs import RealFileSystem
+from embedded_broker.wire.batch import CheckedBatch
 from tests.embedded_broker.storage.log.partitions import batch, opened
 log, _ = opened(RealFileSystem(), Path(sys.argv[1]), 20_000)
 while True:
     for _ in range(7):
-        log.append(batch(log.log_end, value_bytes=1_000))
+        log.append(CheckedBatch.of(batch(log.log_end, value_bytes=1_000)))
     sys.stdout.write(f"{log.flush()}\\n")
     sys.stdout.flush()
 """
