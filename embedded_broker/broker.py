@@ -9,18 +9,23 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from embedded_broker.api.fetch_sessions import FetchSessions
 from embedded_broker.clock import Clock, SystemClock
 from embedded_broker.config.listeners import Endpoint
 from embedded_broker.config.settings import BrokerConfig, Fsync
+from embedded_broker.coordinators.compose import compose
+from embedded_broker.coordinators.groups import GroupCoordinator
+from embedded_broker.coordinators.ports import GroupConfig, Host, TransactionConfig
+from embedded_broker.coordinators.transactions import TransactionCoordinator
 from embedded_broker.metadata.group_configs import GroupConfigs
 from embedded_broker.metadata.metadata_log import MetadataLog
 from embedded_broker.metadata.topic_names import INTERNAL, OFFSETS_TOPIC, TRANSACTION_TOPIC
 from embedded_broker.metadata.topics import Topics
 from embedded_broker.net.server import Faults, Server
 from embedded_broker.security.compose import Security
+from embedded_broker.state.consumer_types import ConsumerGroupConfig
 from embedded_broker.storage.cleaner import Compaction
 from embedded_broker.storage.disk_space import DiskSpace
 from embedded_broker.storage.flush_scheduler import FlushScheduler
@@ -30,10 +35,6 @@ from embedded_broker.storage.retention import Retention
 from embedded_broker.storage.workers import Threads, Workers
 from embedded_broker.wire.batch import BatchHeader
 from embedded_broker.wire.records import decode
-
-if TYPE_CHECKING:
-    from embedded_broker.coordinators.groups import GroupCoordinator
-    from embedded_broker.coordinators.transactions import TransactionCoordinator
 
 METADATA = "__cluster_metadata"
 METADATA_SEGMENT_BYTES = 16 * 1024 * 1024
@@ -137,10 +138,6 @@ class Broker:
             self.metadata.replay(key, value)
 
     def _compose(self) -> None:
-        from embedded_broker.coordinators.compose import compose
-        from embedded_broker.coordinators.ports import GroupConfig, Host, TransactionConfig
-        from embedded_broker.state.consumer_types import ConsumerGroupConfig
-
         config = self.config
         groups = GroupConfig(
             initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,

@@ -1,4 +1,8 @@
-"""Accepts connections, decodes requests, calls their handlers and encodes the responses."""
+"""Accepts connections, decodes requests, calls their handlers and encodes the responses.
+
+`broker.serve` starts one `Server`, as `testing.broker_run` and `simulation.machine` do; every `Connection` calls its
+`dispatch`.
+"""
 
 from __future__ import annotations
 
