@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -52,15 +52,17 @@ class Copied:
 
 
 @contextmanager
-def copied(source: Kafka, target: Kafka, records: int, directory: Path) -> Iterator[Copied]:
-    """Writes a backlog, has a flow copy it, and deletes both at the end."""
+def copied(
+    source: Kafka, target: Kafka, records: int, directory: Path, turns: Sequence[int] = load.EVEN
+) -> Iterator[Copied]:
+    """Writes a backlog, has a flow copy it, and deletes both at the end. `turns`: the partitions of the batches."""
     topic = cases.topic_name("backlog")
-    load.backlog(source.bootstrap, topic, records)
+    load.backlog(source.bootstrap, topic, records, turns)
     eos = Eos(source, target, topic, directory)
     copy = Copy(target.bootstrap, eos.copy)
     eos.start()
     deadline = time.monotonic() + COPY_S_MAX
-    while copy.total() < records or not copy.complete(load.last_keys(records)):
+    while copy.total() < records or not copy.complete(load.last_keys(records, turns)):
         if time.monotonic() > deadline:
             raise RuntimeError(f"{copy.total()} of {records} records copied after {COPY_S_MAX:.0f} s")
         time.sleep(POLL_S)

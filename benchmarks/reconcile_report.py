@@ -10,7 +10,7 @@ from benchmarks import report
 
 RESULTS = report.RESULTS / "reconcile"
 BEGIN, END = "<!-- reconcile: python -m benchmarks.reconcile_report -->\n", "<!-- end of reconcile -->\n"
-RATIO_MAX = 1.5
+RATIO_MAX = 1.3
 
 
 def section(results: dict[str, Any]) -> str:

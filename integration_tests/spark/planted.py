@@ -5,12 +5,11 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from confluent_kafka import TopicPartition
 
 from integration_tests.harness import clients
-from integration_tests.harness.broker import BrokerHandle
 from integration_tests.harness.replicator import FlowFile
 from replicator import config
 from replicator.config import Flow
@@ -46,13 +45,21 @@ def mixed(count: int, seed: str = "") -> list[Content]:
     ]
 
 
+class Addressed(Protocol):
+    """A broker, wherever it runs."""
+
+    @property
+    def bootstrap(self) -> str:
+        """Its address."""
+
+
 class Planted:
     """A flow's topic on both sides, one list of records for each partition of each side."""
 
     def __init__(
         self,
-        source: BrokerHandle,
-        target: BrokerHandle,
+        source: Addressed,
+        target: Addressed,
         directory: Path,
         records: Sequence[Sequence[Content]],
         copies: Sequence[Sequence[Content]],

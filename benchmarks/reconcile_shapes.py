@@ -1,0 +1,147 @@
+"""`python -m benchmarks.reconcile_shapes`: reconciliation of one large partition, and of a topic with many differences.
+
+One partition: the quick pass with several tasks beside the same with one, in turn, in one session of Spark, after a
+round of each that is not counted. Differences: the full pass over a small topic, 1 % of whose records are missing,
+doubled, altered or foreign on the target, in a session that has run nothing before; its start is not counted.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
+
+import click
+from rich.console import Console
+
+from benchmarks.__main__ import RESULTS, machine
+from benchmarks.clusters import Kafka
+from benchmarks.reconcile import MASTER, PATIENCE_MS, copied, quick_pass
+from integration_tests.spark.planted import Content, Planted, mixed
+from replicator.config import Flow
+from replicator.spark.reconcile import passes, snapshot
+from replicator.spark.reconcile.reconcile import reconcile
+from replicator.spark.reconcile.snapshot import Window
+from replicator.spark.session import SparkSettings, session
+
+DIRECTORY = RESULTS / "reconcile_shapes"
+ONLY = (0,)
+PARTITIONS, EVERY = 4, 100
+"""Of the damaged topic; one record in so many is damaged."""
+Figures = dict[str, list[float]]
+
+
+@contextmanager
+def _one_task() -> Iterator[None]:
+    """Meanwhile no partition is divided among tasks."""
+    usual = passes.TASK_RECORDS
+    passes.TASK_RECORDS = 1 << 62
+    try:
+        yield
+    finally:
+        passes.TASK_RECORDS = usual
+
+
+def one_partition(flow: Flow, records: int, runs: int, console: Console) -> Figures:
+    """Seconds of the quick pass with several tasks and with one."""
+    found: Figures = {"several_tasks_s": [], "one_task_s": []}
+    with session(SparkSettings(MASTER)) as spark:
+        for number in range(runs + 1):
+            for name in list(found) if number % 2 == 0 else reversed(list(found)):
+                if name == "one_task_s":
+                    with _one_task():
+                        seconds = quick_pass(spark, flow, records)
+                else:
+                    seconds = quick_pass(spark, flow, records)
+                console.print(f"round {number}", name, round(seconds, 2), "" if number else "(not counted)")
+                if number:
+                    found[name].append(seconds)
+    return found
+
+
+def damaged(records: list[Content], chance: random.Random) -> tuple[list[Content], Counter[str]]:
+    """A copy of which one record in EVERY is not as it should be, and how many of each kind."""
+    copy, expected = list[Content](), Counter[str]()
+    for number, record in enumerate(records):
+        if number % EVERY != EVERY // 2:
+            copy.append(record)
+            continue
+        kind = chance.choice(("missing", "doubled", "altered", "extra"))
+        expected[kind] += 1
+        if kind in ("doubled", "extra"):
+            copy.append(record)
+        if kind != "missing":
+            foreign = Content(b"foreign", b"%d" % number, record.timestamp_ms)
+            copy.append({"doubled": record, "altered": record._replace(value=b"altered"), "extra": foreign}[kind])
+    return copy, expected
+
+
+def differences(source: Kafka, target: Kafka, records: int, directory: Path) -> float:
+    """Seconds of the full pass; every difference must be found, and no other."""
+    chance, kinds = random.Random(1), Counter[str]()
+    sides = [mixed(records // PARTITIONS, f"p{number}.") for number in range(PARTITIONS)]
+    copies = []
+    for side in sides:
+        copy, expected = damaged(side, chance)
+        copies.append(copy)
+        kinds += expected
+    flow = Planted(source, target, directory, sides, copies).flow
+    with session(SparkSettings(MASTER)) as spark:
+        began = time.monotonic()
+        taken = snapshot.take(flow, (), Window(), connect_timeout_ms=PATIENCE_MS)
+        outcome, _ = reconcile(spark, flow, taken, "full", lambda _: None)
+        elapsed = time.monotonic() - began
+    found = Counter({name: count for name, count in outcome.totals().items() if name != "same"})
+    if found != kinds:
+        raise RuntimeError(f"planted {kinds}, found {found}")
+    return elapsed
+
+
+@click.command()
+@click.option("--runs", default=3, show_default=True, help="Rounds over the large partition; the median counts.")
+@click.option(
+    "--records", default=10_000_000, show_default=True, help="Records of the large partition, 256 bytes each."
+)
+@click.option("--small", default=100_000, show_default=True, help="Records of the topic with differences.")
+@click.option("--out", type=click.Path(path_type=Path), default=None, help="JSON file. Default: by date in results/.")
+def main(runs: int, records: int, small: int, out: Path | None) -> None:
+    """Measure reconciliation of one large partition, and of many differences."""
+    console, started = Console(), datetime.now(UTC)
+    with (
+        tempfile.TemporaryDirectory(prefix="eos-bench-") as name,
+        Kafka.running("source") as source,
+        Kafka.running("target") as target,
+    ):
+        directory = Path(name)
+        differences_s = differences(source, target, small, directory)
+        console.print(f"{small:,} records with differences: {differences_s:.1f} s")
+        with copied(source, target, records, directory, ONLY) as found:
+            console.print(f"{records:,} records copied")
+            taken = one_partition(found.flow, records, runs, console)
+    settings = {
+        "runs": runs,
+        "records": records,
+        "small": small,
+        "differences": small // EVERY,
+        "master": MASTER,
+        "pyspark": version("pyspark"),
+        "started": started.isoformat(timespec="seconds"),
+    }
+    medians = {key: median(values) for key, values in taken.items()} | {"differences_s": differences_s}
+    path = out or DIRECTORY / f"{started:%Y-%m-%d-%H%M}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    body = {"machine": machine(), "settings": settings, "median": medians, "runs": taken}
+    path.write_text(json.dumps(body, indent=1) + "\n")
+    console.print(f"written to {path}")
+
+
+if __name__ == "__main__":
+    main()
