@@ -110,8 +110,13 @@ class Client:
         self.unsure = False
 
     def beat(self, *, lose_answer: bool = False, **changes: object) -> ConsumerAnswer:
-        """One heartbeat. Says everything when joining and after a lost answer, else what it holds."""
-        fields: dict[str, object] = {"member_id": self.member_id, "member_epoch": self.epoch, "owned": self.holds}
+        """One heartbeat. Says everything when joining and after a lost answer, else what it holds.
+
+        What it was told and has yet to take counts as held: whoever takes a partition after having said that it holds
+        none shares it with the next owner, on Kafka too.
+        """
+        owned = self.holds | self.told
+        fields: dict[str, object] = {"member_id": self.member_id, "member_epoch": self.epoch, "owned": owned}
         if "instance_id" in self.said:
             fields["instance_id"] = self.said["instance_id"]
         if not self.joined or self.unsure:

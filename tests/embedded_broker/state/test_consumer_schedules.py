@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
@@ -18,6 +18,7 @@ steps = st.tuples(
 
 
 @settings(max_examples=budget(200, 5_000), deadline=None)
+@example([("beat", "b"), ("beat", "a"), ("lose", "b"), ("beat", "a"), ("take", "a"), ("take", "b")], 1, "range")
 @given(st.lists(steps, max_size=60), st.integers(1, 5), st.sampled_from(["uniform", "range"]))
 def test_no_partition_has_two_holders_and_in_the_end_all_have_one(
     schedule: list[tuple[str, str]], count: int, assignor: str
