@@ -19,11 +19,13 @@ from embedded_broker.coordinators.compose import compose
 from embedded_broker.coordinators.groups import GroupCoordinator
 from embedded_broker.coordinators.ports import GroupConfig, Host, TransactionConfig
 from embedded_broker.coordinators.transactions import TransactionCoordinator
+from embedded_broker.fair_share import FairShare
 from embedded_broker.metadata.group_configs import GroupConfigs
 from embedded_broker.metadata.metadata_log import MetadataLog
 from embedded_broker.metadata.topic_names import INTERNAL, OFFSETS_TOPIC, TRANSACTION_TOPIC
 from embedded_broker.metadata.topics import Topics
 from embedded_broker.net.server import Faults, Server
+from embedded_broker.produce.batch_checks import BatchChecks
 from embedded_broker.security.compose import Security
 from embedded_broker.state.consumer_types import ConsumerGroupConfig
 from embedded_broker.storage.cleaner import Compaction
@@ -80,6 +82,8 @@ class Broker:
         self._retention: Retention
         self._metadata_log: Partition
         self.fetch_sessions = FetchSessions(new_uuid)
+        self.fair_share = FairShare()
+        self.batch_checks = BatchChecks(workers)
 
     async def start(self) -> None:
         """Recover all state, and complete what a crash interrupted. Raises DataDirInUse, CorruptLog, OSError."""
@@ -193,6 +197,7 @@ class Broker:
         await self.transactions.stop()
         await self.groups.stop()
         await self.flush_scheduler.stop()
+        self.batch_checks.stop()
         self.topics.close()
         self._metadata_log.close()
         self._lock.release()
@@ -200,6 +205,7 @@ class Broker:
     def abandon(self) -> None:
         """Leave the data directory as a kill would: nothing is completed. `fs` closes its files itself."""
         self.flush_scheduler.abandon()
+        self.batch_checks.stop()
 
     def _lock_directory(self) -> Lock:
         try:

@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from embedded_broker.config.settings import BrokerConfig
     from embedded_broker.coordinators.groups import GroupCoordinator
     from embedded_broker.coordinators.transactions import TransactionCoordinator
+    from embedded_broker.fair_share import FairShare
     from embedded_broker.metadata.group_configs import GroupConfigs
     from embedded_broker.metadata.metadata_log import MetadataLog
     from embedded_broker.metadata.topics import Topics
+    from embedded_broker.produce.batch_checks import BatchChecks
     from embedded_broker.security.compose import Security
     from embedded_broker.security.session import Session
     from embedded_broker.storage.flush_scheduler import FlushScheduler
@@ -138,6 +140,20 @@ class HasSecurity(Protocol):
     def security(self) -> Security: ...
 
 
+class HasBatchChecks(Protocol):
+    """Checks of clients' batches."""
+
+    @property
+    def batch_checks(self) -> BatchChecks: ...
+
+
+class HasFairShare(Protocol):
+    """Shares the event loop out among requests."""
+
+    @property
+    def fair_share(self) -> FairShare: ...
+
+
 class Parts(
     HasConfig,
     HasClock,
@@ -151,6 +167,8 @@ class Parts(
     HasGroups,
     HasTransactions,
     HasSecurity,
+    HasBatchChecks,
+    HasFairShare,
     Protocol,
 ):
     """All that handlers may ask for."""

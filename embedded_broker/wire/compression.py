@@ -25,15 +25,20 @@ _GUESS_BYTES_MIN = 64 * 1024
 _TOO_SMALL = "failed to write whole buffer"  # how cramjam says it; other errors are in the data
 
 
-def decompress(codec: int, data: Buffer, bytes_max: int) -> bytes | memoryview:
-    """Plain bytes of a compressed batch body.
+class DecodedTooLarge(CorruptBatch):
+    """More comes out of a compressed body than is allowed."""
+
+
+def decompress(codec: int, data: Buffer, bytes_max: int) -> bytearray:
+    """Plain bytes of a compressed batch body. May be called in any thread, and lets others run meanwhile.
 
     Args:
         codec: compression type of the batch's attributes.
         data: the body, without the batch header.
         bytes_max: cap on what comes out; little more than that is ever allocated.
 
-    Raises CorruptBatch when the body is broken, larger than the cap, or of an unknown codec.
+    Raises DecodedTooLarge when more than the cap comes out, CorruptBatch when the body is broken or of no known
+    codec.
     """
     try:
         if codec == SNAPPY:
@@ -41,24 +46,26 @@ def decompress(codec: int, data: Buffer, bytes_max: int) -> bytes | memoryview:
         if codec in _INTO:
             return _into(_INTO[codec], data, bytes_max)
     except cramjam.DecompressionError as error:
-        raise CorruptBatch(f"compressed body cannot be read within {bytes_max} bytes: {error}") from error
+        kind = DecodedTooLarge if _TOO_SMALL in str(error) else CorruptBatch
+        raise kind(f"compressed body cannot be read within {bytes_max} bytes: {error}") from error
     raise CorruptBatch(f"unknown compression {codec}")
 
 
-def _into(decompress_into: Callable[[Buffer, bytearray], int], data: Buffer, bytes_max: int) -> memoryview:
+def _into(decompress_into: Callable[[Buffer, bytearray], int], data: Buffer, bytes_max: int) -> bytearray:
     """Decompress with growing buffers."""
     size = min(max(_GUESS_BYTES_MIN, 4 * len(data)), bytes_max)
     while True:
         out = bytearray(size)
         try:
-            return memoryview(out)[: decompress_into(data, out)]
+            del out[decompress_into(data, out) :]
+            return out
         except cramjam.DecompressionError as error:
             if size == bytes_max or _TOO_SMALL not in str(error):
                 raise
             size = min(4 * size, bytes_max)
 
 
-def _snappy(data: Buffer, bytes_max: int) -> bytes | memoryview:
+def _snappy(data: Buffer, bytes_max: int) -> bytearray:
     """One raw block, or blocks in the framing of Java's library."""
     view = memoryview(data)
     if view[: len(_XERIAL)] != _XERIAL:
@@ -71,12 +78,13 @@ def _snappy(data: Buffer, bytes_max: int) -> bytes | memoryview:
             raise CorruptBatch(f"snappy block of {size} bytes in {len(view) - at}")
         out += _snappy_block(view[at : at + size], bytes_max - len(out))
         at += size
-    return memoryview(out)
+    return out
 
 
-def _snappy_block(data: memoryview, bytes_max: int) -> memoryview:
+def _snappy_block(data: memoryview, bytes_max: int) -> bytearray:
     size = cramjam.snappy.decompress_raw_len(data)  # what the block claims
     if size > bytes_max:
-        raise CorruptBatch(f"snappy block decompresses to {size} bytes, {bytes_max} are allowed")
+        raise DecodedTooLarge(f"snappy block decompresses to {size} bytes, {bytes_max} are allowed")
     out = bytearray(size)
-    return memoryview(out)[: cramjam.snappy.decompress_raw_into(data, out)]
+    del out[cramjam.snappy.decompress_raw_into(data, out) :]
+    return out

@@ -6,7 +6,7 @@ the bytes left before anything is allocated.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from struct import Struct
 from typing import NamedTuple
 
@@ -20,6 +20,12 @@ ABORT, COMMIT = 0, 1
 DECODED_BYTES_MAX = 256 * 1024 * 1024
 RUN_MAX = 256
 """Bounds what is compared in vain when lengths alternate."""
+RECORD_BYTES_MIN = 7
+"""A record without key, value and headers, its length included."""
+RECORDS_PER_BYTE_MAX = 4
+"""Of a compressed body. Offsets count up within a batch, so the smallest records at zstd's highest level reach 1.3."""
+STEP_ITEMS = 500
+"""How much is looked at between two steps of `lengths` and `look_through`."""
 
 
 class Record(NamedTuple):
@@ -52,7 +58,7 @@ def field(value: bytes | None) -> bytes:
 class _Cursor:
     """Reads varints and byte strings; refuses lengths beyond the bytes left."""
 
-    def __init__(self, data: bytes, at: int = 0) -> None:
+    def __init__(self, data: bytes | bytearray, at: int = 0) -> None:
         self.data, self.at = data, at
 
     def varint(self) -> int:
@@ -87,7 +93,15 @@ class _Cursor:
         if length < 0 or end > len(self.data):
             raise CorruptBatch(f"field of {length} bytes in {len(self.data) - begin}")
         self.at = end
-        return self.data[begin:end]
+        return bytes(self.data[begin:end])
+
+    def skip_field(self) -> bool:
+        """As `field`, but only whether there is one."""
+        length = self.varint()
+        if length < -1 or length > len(self.data) - self.at:
+            raise CorruptBatch(f"field of {length} bytes in {len(self.data) - self.at}")
+        self.at += max(length, 0)
+        return length >= 0
 
     def headers(self) -> tuple[tuple[bytes, bytes | None], ...]:
         """All headers of a record, in order."""
@@ -138,19 +152,35 @@ def marker_commits(batch: Buffer) -> bool:
     return bool(_CONTROL_KEY.unpack_from(key)[1] == COMMIT)
 
 
-def body_of(header: BatchHeader, batch: Buffer, bytes_max: int = DECODED_BYTES_MAX) -> bytes:
-    """What follows a batch's header, decompressed: at most `bytes_max`. Raises CorruptBatch when it can't be."""
+def body_of(header: BatchHeader, batch: Buffer, bytes_max: int = DECODED_BYTES_MAX) -> bytes | bytearray:
+    """What follows a batch's header, decompressed: at most `bytes_max`.
+
+    Raises DecodedTooLarge when it is larger, CorruptBatch when it can't be decompressed, or can't be as many records.
+    """
     body = memoryview(batch)[batches.HEADER_BYTES : header.size_bytes]
-    return bytes(decompress(header.compression, body, bytes_max) if header.compression else body)
+    if not header.compression:
+        return bytes(body)
+    if header.record_count > RECORDS_PER_BYTE_MAX * len(body):
+        raise CorruptBatch(f"{header.record_count} records in {len(body)} compressed bytes")
+    return decompress(header.compression, body, bytes_max)
 
 
-def check_lengths(body: bytes, count: int) -> None:
-    """Raises CorruptBatch unless `body` is `count` records by their lengths; what is inside them isn't looked at.
+def check_lengths(body: bytes | bytearray, count: int) -> None:
+    """Raises CorruptBatch unless `body` is `count` records by their lengths; what is inside them isn't looked at."""
+    for _ in lengths(body, count):
+        pass
+
+
+def lengths(body: bytes | bytearray, count: int) -> Iterator[int]:
+    """`check_lengths` in steps: yields what it has spent, in items, whenever that is about STEP_ITEMS.
 
     Every batch goes through here. Lengths of one or two bytes, nearly all, are read in place, and records of one length
     that follow each other are compared column by column.
     """
     at, left, size = 0, count, len(body)
+    if left * RECORD_BYTES_MIN > size:
+        raise CorruptBatch(f"{count} records do not fit into {size} bytes")
+    until_step = STEP_ITEMS
     while left:
         if at >= size:
             raise CorruptBatch(f"{count} records do not fit into {size} bytes")
@@ -162,7 +192,7 @@ def check_lengths(body: bytes, count: int) -> None:
         else:
             cursor = _Cursor(body, at)
             zigzag, head = 2 * cursor.varint(), cursor.at - at
-        if zigzag <= 0 or zigzag & 1:
+        if zigzag & 1 or zigzag >> 1 < RECORD_BYTES_MIN - 1:
             raise CorruptBatch(f"record without a length at {at}")
         stride = head + (zigzag >> 1)
         at += stride
@@ -170,11 +200,15 @@ def check_lengths(body: bytes, count: int) -> None:
         if left and at < size and body[at] == first:
             run = _run(body, at, body[begin : begin + head], stride, min(left, RUN_MAX))
             at, left = at + run * stride, left - run
+        until_step -= 1
+        if not until_step:
+            until_step = STEP_ITEMS
+            yield STEP_ITEMS
     if at != size:
         raise CorruptBatch(f"{count} records do not fill {size} bytes")
 
 
-def _run(body: bytes, at: int, prefix: bytes, stride: int, most: int) -> int:
+def _run(body: bytes | bytearray, at: int, prefix: bytes | bytearray, stride: int, most: int) -> int:
     """How many of the next records, up to `most`, begin with the same length and are whole but for the last."""
     end = at + stride * most
     columns = (body[at + number : end : stride] for number in range(len(prefix)))
@@ -194,7 +228,7 @@ def decode(batch: Buffer, bytes_max: int = DECODED_BYTES_MAX) -> list[Record]:
     return decode_body(header, body_of(header, batch, bytes_max))
 
 
-def decode_body(header: BatchHeader, data: bytes) -> list[Record]:
+def decode_body(header: BatchHeader, data: bytes | bytearray) -> list[Record]:
     """As `decode`, from what `body_of` gave."""
     if header.record_count < 0 or header.record_count > len(data):
         raise CorruptBatch(f"{header.record_count} records in {len(data)} bytes")
@@ -216,3 +250,50 @@ def decode_body(header: BatchHeader, data: bytes) -> list[Record]:
     if cursor.at != len(data):
         raise CorruptBatch(f"{len(data) - cursor.at} bytes after the last record")
     return records
+
+
+def look_through(
+    header: BatchHeader, data: bytes | bytearray, visit: Callable[[int, int, bool], object]
+) -> Iterator[int]:
+    """Go through all records without keeping anything of them: as `decode_body`, in steps as `lengths` makes them.
+
+    Args:
+        header: of the batch.
+        data: what `body_of` gave.
+        visit: called for each record with its place, its timestamp and whether it has a key.
+
+    Raises CorruptBatch.
+    """
+    if header.record_count < 0 or header.record_count > len(data):
+        raise CorruptBatch(f"{header.record_count} records in {len(data)} bytes")
+    cursor, items = _Cursor(data), 0
+    append_time = header.max_timestamp if header.is_log_append_time else None
+    for place in range(header.record_count):
+        length = cursor.varint()
+        end = cursor.at + length
+        if length <= 0 or end > len(data):
+            raise CorruptBatch(f"record of {length} bytes in {len(data) - cursor.at}")
+        cursor.at += 1  # attributes, unused
+        timestamp = header.base_timestamp + cursor.varint()
+        cursor.varint()
+        visit(place, timestamp if append_time is None else append_time, cursor.skip_field())
+        cursor.skip_field()
+        count = cursor.varint()
+        if count < 0 or count > len(data) - cursor.at:
+            raise CorruptBatch(f"{count} headers in {len(data) - cursor.at} bytes")
+        items += 2
+        for _ in range(count):
+            if not cursor.skip_field():
+                raise CorruptBatch("header without a key")
+            cursor.skip_field()
+            items += 1
+            if items >= STEP_ITEMS:
+                yield items
+                items = 0
+        if cursor.at != end:
+            raise CorruptBatch("record length does not fit its fields")
+        if items >= STEP_ITEMS:
+            yield items
+            items = 0
+    if cursor.at != len(data):
+        raise CorruptBatch(f"{len(data) - cursor.at} bytes after the last record")

@@ -1,0 +1,197 @@
+"""Checks a client's batch before it is appended: `BatchChecks`, called by the handler of Produce for each partition.
+
+Follows org.apache.kafka.storage.internals.log.LogValidator, with one difference: of the records inside a batch only the
+lengths are checked, unless a rule of the topic needs more (null keys in compacted topics, limits of timestamps).
+
+What a batch may cost is bounded by its bytes: how many records there can be in them, and how much may come out of them.
+A body that is large when decompressed is decompressed in a thread, one at a time; its records, as any batch's, are
+looked at in slices, between which other requests are handled (`fair_share`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from embedded_broker.fair_share import Share
+from embedded_broker.storage.log_config import UNBOUNDED_MS, LogConfig
+from embedded_broker.storage.workers import Threads, Workers
+from embedded_broker.wire.batch import (
+    COMPRESSION_MASK,
+    HEADER_BYTES,
+    BatchHeader,
+    CheckedBatch,
+    CorruptBatch,
+    UnsupportedMagic,
+    check_crc,
+    read_header,
+)
+from embedded_broker.wire.compression import ZSTD, DecodedTooLarge
+from embedded_broker.wire.records import body_of, lengths, look_through
+
+DECODED_BYTES_MAX = 128 * 1024 * 1024
+AT_ONCE_BYTES_MAX = 1024 * 1024
+"""What is decompressed on the event loop, in a millisecond or two: nearly all batches."""
+RECORD_ERRORS_MAX = 10_000
+NO_TIMESTAMP = -1
+ATTRIBUTES_AT = 22  # their lower byte
+BATCH_STEPS, BYTES_A_STEP = 20, 2_000
+
+
+class RecordError(NamedTuple):
+    """What is wrong with one record of a batch (KIP-467)."""
+
+    place: int
+    message: str
+
+
+class BatchRejected(Exception):
+    """A batch that isn't appended; `error_code` is the protocol's reason, `records` are those it lies in, if any."""
+
+    def __init__(self, error_code: ErrorCode, detail: str, records: tuple[RecordError, ...] = ()) -> None:
+        super().__init__(detail)
+        self.error_code, self.records = error_code, records
+
+
+class BatchChecks:
+    """Checks batches; the broker has one."""
+
+    def __init__(self, workers: Callable[[int, str], Workers] = Threads) -> None:
+        """`workers` makes a pool of threads, given their number and a name."""
+        self._thread = workers(1, "decompression")
+        # Held until the records are checked, too, so that one large body is in memory at a time.
+        self._large = asyncio.Lock()
+
+    async def check(
+        self, records: bytes | bytearray | None, config: LogConfig, now_ms: int, share: Share
+    ) -> CheckedBatch:
+        """The one batch that `records` must be.
+
+        Args:
+            records: a partition's records in a request.
+            config: of the topic.
+            now_ms: wall time.
+            share: of the request.
+
+        Raises BatchRejected.
+        """
+        if not records:
+            raise BatchRejected(ErrorCode.invalid_record, "no batch")
+        header = _whole(records)
+        if header.size_bytes > config.message_bytes_max:
+            raise BatchRejected(
+                ErrorCode.message_too_large, f"{header.size_bytes} bytes, the topic takes {config.message_bytes_max}"
+            )
+        if header.size_bytes > config.segment_bytes:
+            raise BatchRejected(
+                ErrorCode.record_list_too_large, f"{header.size_bytes} bytes, a segment has {config.segment_bytes}"
+            )
+        _check_header(header, config)
+        await share.spent(BATCH_STEPS + header.size_bytes // BYTES_A_STEP)
+        try:
+            check_crc(records)
+            body = body_of(header, records, AT_ONCE_BYTES_MAX)
+        except DecodedTooLarge:
+            await self._check_large(header, records, config, now_ms, share)
+        except CorruptBatch as error:
+            raise BatchRejected(ErrorCode.corrupt_message, str(error)) from error
+        else:
+            await _check_body(header, body, config, now_ms, share)
+        return CheckedBatch(header, records)
+
+    async def _check_large(
+        self, header: BatchHeader, records: bytes | bytearray, config: LogConfig, now_ms: int, share: Share
+    ) -> None:
+        async with self._large:
+            (body,) = await self._thread.all([partial(body_of, header, records, DECODED_BYTES_MAX)])
+            if isinstance(body, CorruptBatch):
+                raise BatchRejected(ErrorCode.corrupt_message, str(body)) from body
+            if isinstance(body, BaseException):
+                raise body
+            await _check_body(header, body, config, now_ms, share)
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._thread.stop()
+
+
+def refuse_zstd(records: bytes | None) -> None:
+    """For clients of versions that don't know zstd (KIP-110). Raises BatchRejected."""
+    if records and len(records) >= HEADER_BYTES and records[ATTRIBUTES_AT] & COMPRESSION_MASK == ZSTD:
+        raise BatchRejected(ErrorCode.unsupported_compression_type, "zstd needs Produce 7 or later")
+
+
+def _whole(records: bytes | bytearray) -> BatchHeader:
+    """The header, once there is one whole batch and nothing else."""
+    try:
+        header = read_header(records)
+    except UnsupportedMagic as error:
+        raise BatchRejected(ErrorCode.invalid_record, f"{error} is not taken: only v2 is") from error
+    except CorruptBatch as error:
+        short = len(records) < HEADER_BYTES
+        raise BatchRejected(ErrorCode.invalid_record if short else ErrorCode.corrupt_message, str(error)) from error
+    if header.size_bytes > len(records):
+        raise BatchRejected(ErrorCode.invalid_record, f"a batch of {header.size_bytes} bytes in {len(records)}")
+    if header.size_bytes < len(records):
+        raise BatchRejected(ErrorCode.invalid_record, "more than one batch for a partition")
+    return header
+
+
+def _check_header(header: BatchHeader, config: LogConfig) -> None:
+    if header.base_offset != 0:
+        raise BatchRejected(ErrorCode.invalid_record, f"base offset {header.base_offset}")
+    if header.record_count <= 0 or header.last_offset_delta != header.record_count - 1:
+        raise BatchRejected(
+            ErrorCode.invalid_record, f"{header.record_count} records, last offset {header.last_offset_delta}"
+        )
+    if header.is_control:
+        raise BatchRejected(ErrorCode.invalid_record, "clients write no control batches")
+    if header.compression > ZSTD:
+        raise BatchRejected(ErrorCode.unsupported_compression_type, f"compression {header.compression}")
+    if header.is_log_append_time and config.log_append_time:
+        raise BatchRejected(ErrorCode.invalid_timestamp, "the time type is the broker's to set")
+
+
+async def _check_body(
+    header: BatchHeader, body: bytes | bytearray, config: LogConfig, now_ms: int, share: Share
+) -> None:
+    try:
+        for steps in lengths(body, header.record_count):
+            await share.spent(2 * steps)
+        await _check_records(header, body, config, now_ms, share)
+    except CorruptBatch as error:
+        raise BatchRejected(ErrorCode.invalid_record, str(error)) from error
+
+
+async def _check_records(
+    header: BatchHeader, body: bytes | bytearray, config: LogConfig, now_ms: int, share: Share
+) -> None:
+    """What the topic asks of keys and times; records are looked at only if one of them could be broken."""
+    bounded = not config.log_append_time
+    too_late = bounded and header.max_timestamp - now_ms > config.after_ms_max
+    too_early = bounded and config.before_ms_max < UNBOUNDED_MS
+    if not (config.compacts or too_late or too_early):
+        return
+    error_code, found = ErrorCode.invalid_record, list[RecordError]()
+    youngest_ms, oldest_ms = now_ms + config.after_ms_max, now_ms - config.before_ms_max
+
+    def visit(place: int, timestamp_ms: int, has_key: bool) -> None:
+        nonlocal error_code
+        if config.compacts and not has_key:
+            broken = "a compacted topic takes no record without a key"
+        elif bounded and timestamp_ms != NO_TIMESTAMP and not oldest_ms <= timestamp_ms <= youngest_ms:
+            error_code = ErrorCode.invalid_timestamp
+            broken = f"the timestamp {timestamp_ms} is out of range"
+        else:
+            return
+        if len(found) < RECORD_ERRORS_MAX:
+            found.append(RecordError(place, broken))
+
+    for steps in look_through(header, body, visit):
+        await share.spent(steps)
+    if found:
+        raise BatchRejected(error_code, f"{len(found)} records break a rule: {found[0].message}", tuple(found))
