@@ -81,6 +81,7 @@ class Connection(asyncio.BufferedProtocol):
         self._tls = None if context is None else TlsStream(context)
         self._transport: asyncio.Transport
         self._frames: deque[bytes] = deque()
+        self._frames_bytes = 0  # of `_frames`
         self._taken_bytes = 0  # of the request being handled
         self._go = asyncio.Event()  # something has changed that the next request may have waited for
         self._answers: asyncio.Queue[Awaitable[bytes | None] | bytes | None] = asyncio.Queue(
@@ -165,7 +166,9 @@ class Connection(asyncio.BufferedProtocol):
         self.active_s = asyncio.get_running_loop().time()
         before = len(self._frames)
         try:
-            self._frames.extend(self._framer.feed(data if self._tls is None else self._decrypt(self._tls, data)))
+            for frame in self._framer.feed(data if self._tls is None else self._decrypt(self._tls, data)):
+                self._frames.append(frame)
+                self._frames_bytes += len(frame) + REQUEST_BYTES
         except BadFrame as error:
             self.refuse(str(error))
             return
@@ -210,8 +213,7 @@ class Connection(asyncio.BufferedProtocol):
         """Tell the host how many bytes this connection holds."""
         if self.closed:
             return
-        held = self._framer.partial_bytes + self._taken_bytes + sum(len(each) + REQUEST_BYTES for each in self._frames)
-        self._host.requests.held(self, held)
+        self._host.requests.held(self, self._framer.partial_bytes + self._taken_bytes + self._frames_bytes)
 
     def _account_answers(self, change_bytes: int) -> None:
         self._unsent_bytes += change_bytes
@@ -272,6 +274,7 @@ class Connection(asyncio.BufferedProtocol):
             self._go.clear()
             await self._go.wait()
         frame = self._frames.popleft()
+        self._frames_bytes -= len(frame) + REQUEST_BYTES
         self._taken_bytes = len(frame)
         self._account()
         if self._paused and not self._host.requests.full:
@@ -343,6 +346,7 @@ class Connection(asyncio.BufferedProtocol):
             if task is not current:
                 task.cancel()
         self._frames.clear()
+        self._frames_bytes = 0
         self._framer = Framer(8)
         self._host.requests.held(self, 0)
         self._host.answers.held(self, 0)
