@@ -1,6 +1,7 @@
 """Fetch (1).
 
-Behaviour: long poll; waits until min_bytes can be read, a partition has an error, or max_wait has passed. A request
+Behaviour: long poll; waits until min_bytes can be read, a partition has an error, or max_wait has passed;
+the bytes are counted, and read once. A request
 without partitions is answered at once (`ReplicaManager.fetchMessages`): the Java client ends with one. Whole batches
 only, at least one (KIP-74): the first batch of the first partition with data is returned whatever its size.
 read_committed readers get data below the last stable offset and its aborted transactions. This handler checks the right
@@ -14,73 +15,45 @@ only.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.fetch_sessions import Asked, Fetching, SessionError, TopicKey
-from embedded_broker.api.ports import Client, HasConfig, HasFetchSessions, HasSecurity, HasTopics
+from embedded_broker.api.fetch_partitions import FetchedPartition
+from embedded_broker.api.fetch_sessions import Answers, Asked, Fetching, SessionError, TopicKey
+from embedded_broker.api.ports import Client, HasConfig, HasFairShare, HasFetchSessions, HasSecurity, HasTopics
 from embedded_broker.api.registry import api
+from embedded_broker.fair_share import Share
 from embedded_broker.security.acls import Operation, Resource
-from embedded_broker.storage.partition import PartitionStopped
 from embedded_broker.wire.responses import Answer
 
-if TYPE_CHECKING:
-    from embedded_broker.storage.partition import Partition
-
 READ_COMMITTED = 1
+FIND_STEPS, COUNT_STEPS, READ_STEPS, BYTES_A_STEP = 3, 10, 30, 2_000
 
 
-@dataclass(slots=True)
-class _Wanted:
-    """One partition to read."""
-
-    data: Any
-    partition: Partition | None
-    error_code: ErrorCode
-
-
-class _Wake:
-    """A `partition.Waiter` over an event."""
-
-    def __init__(self) -> None:
-        self.event = asyncio.Event()
-
-    def wake(self) -> None:
-        """See `partition.Waiter`."""
-        self.event.set()
-
-
-class Needs(HasConfig, HasTopics, HasFetchSessions, HasSecurity, Protocol):
+class Needs(HasConfig, HasTopics, HasFetchSessions, HasSecurity, HasFairShare, Protocol):
     """The parts of the broker that are used here."""
 
 
 @api(1, "fetch", range(4, 19))
 async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
     """Handle Fetch: see the behaviour and version notes above."""
-    loop = asyncio.get_running_loop()
+    loop, share = asyncio.get_running_loop(), broker.fair_share.request()
     try:
         fetching = broker.fetch_sessions.begin(request, version, loop.time())
     except SessionError as error:
         return {"error_code": error.error_code, "responses": []}
-    wanted = [_find(broker, conn, each, version) for each in fetching.asked]
     committed = request.isolation_level == READ_COMMITTED
     bytes_max = min(request.max_bytes, broker.config.fetch_bytes_max)
     deadline = loop.time() + request.max_wait.total_seconds()
-    wake = _Wake()
-    live = [each.partition for each in wanted if each.partition is not None]
-    for partition in live:
-        partition.add_waiter(wake)
-    try:
-        while True:
-            wake.event.clear()
-            answers, got_bytes, failed = _read(wanted, bytes_max, committed)
-            if got_bytes >= request.min_bytes or failed or not wanted or not await _woken(wake, deadline):
-                break
-    finally:
-        for partition in live:
-            partition.remove_waiter(wake)
+    partitions = []
+    for asked in fetching.asked:
+        partitions.append(_find(broker, conn, asked, version, committed))
+        await share.spent(FIND_STEPS)
+    waiting = _Waiting(partitions, min(request.min_bytes, bytes_max), share)
+    if partitions and not await waiting.has_enough():
+        await waiting.wait(deadline)
+    answers = await _read(partitions, bytes_max, share)
     if fetching.session is not None:
         session_id = fetching.session.session_id
     else:
@@ -88,99 +61,114 @@ async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Ans
     return {"session_id": session_id, "responses": _by_topic(fetching, answers, version)}
 
 
-async def _woken(wake: _Wake, deadline: float) -> bool:
-    """Wait until a partition has moved; False when the time is over."""
-    try:
-        async with asyncio.timeout_at(deadline):
-            await wake.event.wait()
-    except TimeoutError:
+class _Waiting:
+    """Waits until there is enough to read, or something is wrong with a partition.
+
+    While it waits, only those partitions are counted again that have moved.
+    """
+
+    def __init__(self, partitions: list[FetchedPartition], min_bytes: int, share: Share) -> None:
+        self._partitions, self._min_bytes, self._share = partitions, min_bytes, share
+        self._moved: dict[FetchedPartition, None] = {}
+        self._event = asyncio.Event()
+
+    async def has_enough(self) -> bool:
+        """Whether there is no need to wait."""
+        total_bytes = 0
+        for each in self._partitions:
+            await self._share.spent(COUNT_STEPS)
+            if each.has_failed:
+                return True
+            total_bytes += each.count(self._min_bytes)
+            if total_bytes >= self._min_bytes:
+                return True
         return False
-    return True
+
+    async def wait(self, deadline_s: float) -> None:
+        """Wait, but no longer than to `deadline_s` of the event loop's clock."""
+        watches = [_Watch(each, self) for each in self._partitions]
+        try:
+            for watch in watches:  # whatever happened since `has_enough` counts, too
+                watch.begin()
+                await self._share.spent(COUNT_STEPS)
+            async with asyncio.timeout_at(deadline_s):
+                total_bytes = sum(each.counted_bytes for each in self._partitions)
+                while total_bytes < self._min_bytes:
+                    await self._event.wait()
+                    self._event.clear()
+                    moved, self._moved = self._moved, {}
+                    for each in moved:
+                        total_bytes -= each.counted_bytes
+                        if each.has_failed:
+                            return
+                        total_bytes += each.count(self._min_bytes)
+                        await self._share.spent(COUNT_STEPS)
+        except TimeoutError:
+            return
+        finally:
+            for watch in watches:
+                watch.end()
+
+    def note(self, moved: FetchedPartition) -> None:
+        """A partition has moved."""
+        self._moved[moved] = None
+        self._event.set()
 
 
-def _find(broker: Needs, conn: Client, each: Asked, version: int) -> _Wanted:
+class _Watch:
+    """A `partition.Waiter` for one partition of a request."""
+
+    __slots__ = ("_fetched", "_waiting")
+
+    def __init__(self, fetched: FetchedPartition, waiting: _Waiting) -> None:
+        self._fetched, self._waiting = fetched, waiting
+
+    def begin(self) -> None:
+        """From now on, and once at first."""
+        if self._fetched.partition is not None:
+            self._fetched.partition.add_waiter(self)
+        self.wake()
+
+    def end(self) -> None:
+        """No more."""
+        if self._fetched.partition is not None:
+            self._fetched.partition.remove_waiter(self)
+
+    def wake(self) -> None:
+        """See `partition.Waiter`."""
+        self._waiting.note(self._fetched)
+
+
+def _find(broker: Needs, conn: Client, each: Asked, version: int, committed: bool) -> FetchedPartition:
     """The partition that is meant, or why it can't be read. Leader epochs as in KIP-320."""
     data = each.data
     topic = broker.topics.get(each.topic) if isinstance(each.topic, str) else broker.topics.by_id(each.topic)
     name = each.topic if isinstance(each.topic, str) else topic and topic.name
     authorizer = broker.security.authorizer
     if authorizer is not None and name and not authorizer.may(conn.session, Operation.READ, Resource.TOPIC, name):
-        return _Wanted(data, None, ErrorCode.topic_authorization_failed)
+        return FetchedPartition(data, None, committed, ErrorCode.topic_authorization_failed)
     if topic is None:
         missing = ErrorCode.unknown_topic_id if version >= 13 else ErrorCode.unknown_topic_or_partition
-        return _Wanted(data, None, missing)
+        return FetchedPartition(data, None, committed, missing)
     partition = topic.partition(data.partition)
     if partition is None:
-        return _Wanted(data, None, ErrorCode.unknown_topic_or_partition)
-    return _Wanted(data, partition, partition.check_epoch(getattr(data, "current_leader_epoch", -1)))
+        return FetchedPartition(data, None, committed, ErrorCode.unknown_topic_or_partition)
+    return FetchedPartition(
+        data, partition, committed, partition.check_epoch(getattr(data, "current_leader_epoch", -1))
+    )
 
 
-def _read(wanted: list[_Wanted], bytes_max: int, committed: bool) -> tuple[list[dict[str, Any]], int, bool]:
-    """(answers, bytes read, whether something is wrong with a partition)."""
-    answers: list[dict[str, Any]] = []
-    got_bytes, failed = 0, False
-    for each in wanted:
-        error_code = _wrong(each)
-        if error_code is not ErrorCode.none or each.partition is None:
-            failed = True
-            answers.append(_nothing(each, error_code))
-            continue
-        try:
-            answer = _one(each.partition, each.data, max(bytes_max - got_bytes, 0), committed, first=got_bytes == 0)
-        except PartitionStopped:
-            failed = True
-            answer = _nothing(each, ErrorCode.kafka_storage_error)
-        got_bytes += len(answer["records"])
+async def _read(partitions: list[FetchedPartition], bytes_max: int, share: Share) -> Answers:
+    """What all partitions have, in order, up to `bytes_max`."""
+    answers: Answers = []
+    got_bytes = 0
+    for each in partitions:
+        answer = each.read(max(bytes_max - got_bytes, 0), first=got_bytes == 0)
+        size = len(answer["records"])
+        got_bytes += size
         answers.append(answer)
-    return answers, got_bytes, failed
-
-
-def _wrong(each: _Wanted) -> ErrorCode:
-    """Why a partition can't be read now."""
-    if each.error_code is not ErrorCode.none or each.partition is None:
-        return each.error_code
-    if each.partition.closed:
-        return ErrorCode.unknown_topic_or_partition
-    if each.partition.stopped is not None:
-        return ErrorCode.kafka_storage_error
-    if not each.partition.log_start <= each.data.fetch_offset <= each.partition.log_end:
-        return ErrorCode.offset_out_of_range
-    return ErrorCode.none
-
-
-def _nothing(each: _Wanted, error_code: ErrorCode) -> dict[str, Any]:
-    known = each.partition if error_code is ErrorCode.offset_out_of_range else None
-    return {
-        "partition_index": each.data.partition,
-        "error_code": error_code,
-        "high_watermark": -1 if known is None else known.high_watermark,
-        "log_start_offset": -1 if known is None else known.log_start,
-        "records": b"",
-        "aborted_transactions": None,
-    }
-
-
-def _one(partition: Partition, data: Any, left_bytes: int, committed: bool, first: bool) -> dict[str, Any]:
-    """What can be read of a partition. Only the first batch of a response may be larger than what is left."""
-    offset, limit = data.fetch_offset, partition.limit(committed)
-    size = min(data.partition_max_bytes, left_bytes)
-    records = b""
-    if offset < limit and (size > 0 or first):
-        records = partition.read(offset, max(size, 1), limit)
-        if not first and len(records) > size:
-            records = b""
-    aborted = None
-    if committed:
-        found = partition.aborted_in(offset, records)
-        aborted = [{"producer_id": producer_id, "first_offset": since} for producer_id, since in found]
-    return {
-        "partition_index": data.partition,
-        "high_watermark": partition.high_watermark,
-        "last_stable_offset": partition.last_stable,
-        "log_start_offset": partition.log_start,
-        "aborted_transactions": aborted,
-        "records": records,
-    }
+        await share.spent(READ_STEPS + size // BYTES_A_STEP)
+    return answers
 
 
 def _by_topic(fetching: Fetching, answers: list[dict[str, Any]], version: int) -> list[dict[str, Any]]:

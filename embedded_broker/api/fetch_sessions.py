@@ -163,6 +163,10 @@ class FetchSessions:
 
 
 def _named(request: Any, by_id: bool) -> list[Asked]:
-    return [
-        Asked(topic.topic_id if by_id else topic.topic, data) for topic in request.topics for data in topic.partitions
-    ]
+    """The partitions that a request names; of one that is named again the last counts, as in Kafka's FetchRequest."""
+    named: Partitions = {}
+    for topic in request.topics:
+        key = topic.topic_id if by_id else topic.topic
+        for data in topic.partitions:
+            named[key, data.partition] = Asked(key, data)
+    return list(named.values())

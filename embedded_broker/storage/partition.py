@@ -19,6 +19,7 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker.state.producers import PartitionProducers
 from embedded_broker.storage.disk_space import DiskSpace, suppress_disk_full
+from embedded_broker.storage.log.backlog import Backlog
 from embedded_broker.storage.log.checkpoint import State
 from embedded_broker.storage.log.fs import FileSystem
 from embedded_broker.storage.log.partition_log import Capture, PartitionLog
@@ -134,6 +135,10 @@ class Partition:
     def read(self, offset: int, bytes_max: int, up_to: int) -> bytes:
         """See PartitionLog.read. Raises PartitionStopped."""
         return self._look(lambda: self.log.read(offset, bytes_max, up_to))
+
+    def count(self, backlog: Backlog, up_to: int) -> int:
+        """See Backlog.count. Raises PartitionStopped."""
+        return self._look(lambda: backlog.count(up_to))
 
     def offset_for_time(self, timestamp_ms: int) -> tuple[int, int] | None:
         """See PartitionLog.offset_for_time. Raises PartitionStopped."""
@@ -324,6 +329,11 @@ class Partition:
     def remove_waiter(self, waiter: Waiter) -> None:
         """No more waking."""
         self._waiters.pop(waiter, None)
+
+    @property
+    def has_waiters(self) -> bool:
+        """Whether a Fetch request waits for the partition."""
+        return bool(self._waiters)
 
     def _wake(self) -> None:
         for waiter in tuple(self._waiters):

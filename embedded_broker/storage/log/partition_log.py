@@ -212,11 +212,15 @@ class PartitionLog:
 
         Empty when there is none. The first batch may begin below `offset`. Raises OSError.
         """
+        segment = self.segment_of(offset)
+        return segment.read(max(offset, segment.base_offset), bytes_max, up_to)
+
+    def segment_of(self, offset: int) -> Segment:
+        """The segment that is read for `offset`."""
         place = max(bisect_right(self.segments, offset, key=lambda segment: segment.base_offset) - 1, 0)
         while place + 1 < len(self.segments) and offset >= self.segments[place].end_offset:
             place += 1  # compaction has removed what was between the two
-        segment = self.segments[place]
-        return segment.read(max(offset, segment.base_offset), bytes_max, up_to)
+        return self.segments[place]
 
     def offset_for_time(self, timestamp_ms: int) -> tuple[int, int] | None:
         """(offset, timestamp) of the first record at or after a time; None when there is none.

@@ -253,6 +253,13 @@ class Segment:
             raise self._corrupt(start + at, f"offsets {base} to {base + last_delta}, {expected} is next")
         return base, at + LENGTH_OVERHEAD + length, last_delta
 
+    def position_of(self, offset: int) -> int:
+        """Where the first batch begins that ends at or after `offset`; the end of the file if there is none.
+
+        Reads INDEX_BYTES at most. Raises CorruptLog.
+        """
+        return self._position_of(offset)[0] if offset < self.end_offset else self._file.size()
+
     def _position_of(self, offset: int) -> tuple[int, int]:
         """Where the first batch begins that ends at or after `offset`, which is below `end_offset`; the offset there.
 
