@@ -1,12 +1,11 @@
 """Fetch (1).
 
-Behaviour: long poll; waits until min_bytes can be read, a partition has an error, or max_wait has passed;
-the bytes are counted, and read once. A request
-without partitions is answered at once (`ReplicaManager.fetchMessages`): the Java client ends with one. Whole batches
-only, at least one (KIP-74): the first batch of the first partition with data is returned whatever its size.
-read_committed readers get data below the last stable offset and its aborted transactions. This handler checks the right
-to read by itself, because a session keeps partitions that the client may not read: the client doesn't name them again
-when it may.
+Behaviour: long poll; waits until min_bytes can be read, a partition has an error, or max_wait has passed; the bytes are
+counted, and read once. A request without partitions is answered at once (`ReplicaManager.fetchMessages`): the Java
+client ends with one. Whole batches only, at least one (KIP-74): the first batch of the first partition with data is
+returned whatever its size. read_committed readers get data below the last stable offset and its aborted transactions.
+This handler checks the right to read by itself, because a session keeps partitions that the client may not read: the
+client doesn't name them again when it may.
 Version notes: v7 adds sessions (KIP-227; `fetch_sessions`); v10 zstd, which earlier versions get, too; v11 a rack,
 which is ignored; v12 the last fetched epoch, which only followers use; v13+ name topics by id; v15+ add tagged fields
 only.

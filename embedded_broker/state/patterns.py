@@ -1,18 +1,22 @@
-"""Patterns of topic names, as RE2 takes them: no back references, no look-around, and time in proportion to the name.
+"""Patterns that clients send, in RE2's syntax, as in Kafka: of topic names (KIP-848), of transactional ids (KIP-1152).
 
-A member's pattern comes from outside. Python's own `re` may take for ever on some; here a pattern becomes a bounded
-program of which all threads run at once (Thompson), and steps already seen are remembered.
+RE2's time is in proportion to the name's length times the pattern's size, whatever the pattern; Python's own `re` may
+take for ever on some.
 """
 
 from __future__ import annotations
 
-from embedded_broker.state.pattern_syntax import PROGRAM_MAX, BadPattern, Instruction, Kind, parse
+import re2
 
-__all__ = ["BadPattern", "Pattern"]
+PROGRAM_MAX = 500
+"""Instructions that a pattern may become. RE2 allows patterns whose match of one name takes 20 ms."""
+LENGTH_MAX = 4_000
+MEMORY_BYTES_MAX = 256 * 1024
+"""Of a compiled pattern and what RE2 remembers of its matches."""
 
-STEPS_REMEMBERED_MAX = 4_096
 
-Threads = frozenset[int]
+class BadPattern(ValueError):
+    """Not a pattern, or one that is too large; the text says why."""
 
 
 class Pattern:
@@ -20,48 +24,27 @@ class Pattern:
 
     def __init__(self, text: str) -> None:
         """Raises BadPattern if `text` is no pattern, or one that is too large."""
-        self._program: list[Instruction] = parse(text)
-        assert len(self._program) <= PROGRAM_MAX
-        self._steps: dict[tuple[Threads, int, bool, bool], Threads] = {}
+        if len(text) > LENGTH_MAX:
+            raise BadPattern(f"a pattern of {len(text)} characters, at most {LENGTH_MAX} are allowed")
+        options = re2.Options()
+        options.log_errors = False
+        options.never_capture = True  # what its groups match is of no interest
+        options.max_mem = MEMORY_BYTES_MAX
+        try:
+            self._compiled = re2.compile(text, options)
+        except re2.error as error:
+            raise BadPattern(_text(error)) from error
+        self.size = int(self._compiled.programsize)
+        """In instructions: what a match costs for each character of the name."""
+        if self.size > PROGRAM_MAX:
+            raise BadPattern(f"a pattern of {self.size} instructions, at most {PROGRAM_MAX} are allowed")
 
     def matches(self, name: str) -> bool:
-        """Whether the whole of an ASCII name matches."""
-        threads = self._follow({0}, first=True, last=not name)
-        for at, char in enumerate(name):
-            if not threads:
-                return False
-            threads = self._step(threads, ord(char), last=at == len(name) - 1)
-        return any(self._program[at].kind is Kind.MATCH for at in threads)
+        """Whether the whole of a name matches."""
+        return self._compiled.fullmatch(name) is not None
 
-    def _step(self, threads: Threads, char: int, *, last: bool) -> Threads:
-        key = (threads, char, False, last)
-        known = self._steps.get(key)
-        if known is not None:
-            return known
-        program = self._program
-        going_on = {
-            at + 1 for at in threads if program[at].kind is Kind.CHAR and char < 128 and program[at].mask >> char & 1
-        }
-        after = self._follow(going_on, first=False, last=last)
-        if len(self._steps) >= STEPS_REMEMBERED_MAX:
-            self._steps.clear()
-        self._steps[key] = after
-        return after
 
-    def _follow(self, starts: set[int], *, first: bool, last: bool) -> Threads:
-        """All places that can be reached without another character."""
-        waiting, seen = list(starts), set(starts)
-        while waiting:
-            instruction = self._program[waiting[-1]]
-            at = waiting.pop()
-            if instruction.kind is Kind.SPLIT:
-                targets = instruction.targets
-            elif (instruction.kind is Kind.BEGIN and first) or (instruction.kind is Kind.END and last):
-                targets = (at + 1,)
-            else:
-                targets = ()
-            for target in targets:
-                if target not in seen:
-                    seen.add(target)
-                    waiting.append(target)
-        return frozenset(seen)
+def _text(error: Exception) -> str:
+    """What RE2 says, which comes as bytes."""
+    said = error.args[0] if error.args else ""
+    return said.decode(errors="replace") if isinstance(said, bytes) else str(said)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 
 import pytest
 from hypothesis import given, settings
@@ -42,6 +41,8 @@ def test_it_matches_what_re_matches(text: str, names: list[str]) -> None:
         (r"\S+", "any.thing", True),
         ("", "", True),
         ("", "a", False),
+        (r"a\b-.*", "a-b", True),
+        ("a{2", "a{2", True),
     ],
 )
 def test_what_re2_adds(text: str, name: str, matches: bool) -> None:
@@ -50,15 +51,18 @@ def test_what_re2_adds(text: str, name: str, matches: bool) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["(", ")", "a)", "[", "[a", "*", "+a", "a{2", "a{3,2}", "a{999}", "(?=a)", "(?!a)", r"(a)\1", "[b-a]", "\\",
-     "[[:nonsense:]]", r"\b", "ä", "(" * 60 + ")" * 60, "(a{100}){100}", "a" * 1001, "a{,2}"],
+    ["(", ")", "a)", "[", "[a", "*", "+a", "a{3,2}", "a{999}", "(?=a)", "(?!a)", r"(a)\1", "[b-a]", "\\",
+     "[[:nonsense:]]", "(a{100}){100}", "a" * 5_000],
 )  # fmt: skip
 def test_what_is_refused(text: str) -> None:
     with pytest.raises(BadPattern):
         Pattern(text)
 
 
+def test_a_pattern_of_many_names_is_accepted() -> None:
+    assert Pattern("|".join(f"name{number}" for number in range(50))).matches("name7")
+    assert Pattern("ä+").matches("ää")
+
+
 def test_a_pattern_that_takes_backtrackers_for_ever_takes_no_time() -> None:
-    begun = time.perf_counter()
-    assert not Pattern("(a+)+(a|a)*(a*)*b").matches("a" * 249)
-    assert time.perf_counter() - begun < 1
+    assert not Pattern("(a+)+(a|a)*(a*)*b").matches("a" * 249)  # else this test never ends
