@@ -7,14 +7,15 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from embedded_broker.clock import Clock
 from embedded_broker.storage.log.memory_fs import MemoryFileSystem, PowerCut
 
 
 class Disk(MemoryFileSystem):
     """A filesystem in memory. From a power cut until `recover` every operation fails."""
 
-    def __init__(self, on_power_cut: Callable[[], None], on_failed_sync: Callable[[], None]) -> None:
-        super().__init__()
+    def __init__(self, clock: Clock, on_power_cut: Callable[[], None], on_failed_sync: Callable[[], None]) -> None:
+        super().__init__(clock)
         self._on_power_cut, self._on_failed_sync = on_power_cut, on_failed_sync
         self._has_power = True
         self.has_failed = False

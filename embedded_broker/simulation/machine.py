@@ -70,7 +70,7 @@ class Machine:
         self._loop: SimulatedLoop = network.loop
         self.outside = contextvars.copy_context()
         """A context without a process: a killed process can't run its own restart."""
-        self.disk = Disk(self._power_is_cut, self._sync_has_failed)
+        self.disk = Disk(network.loop, self._power_is_cut, self._sync_has_failed)
         self.processes: list[Process] = []
         self.crashes = 0
         self.on_request: Callable[[str], None] = lambda api: None

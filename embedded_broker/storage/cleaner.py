@@ -107,7 +107,7 @@ def find_job(partition: Partition, now_ms: int) -> Job | None:
     dirty = []
     lag_ms = config.compaction_lag_ms_min
     for segment in segments[len(clean) :]:
-        is_young = lag_ms > 0 and segment.max_timestamp > now_ms - lag_ms
+        is_young = lag_ms > 0 and segment.largest_timestamp() > now_ms - lag_ms
         if segment.end_offset > partition.last_stable or is_young:
             break
         dirty.append(segment)
@@ -116,7 +116,8 @@ def find_job(partition: Partition, now_ms: int) -> Job | None:
         return None
     share = dirty_bytes / (dirty_bytes + sum(segment.size_bytes for segment in clean))
     overdue_ms = now_ms - config.compaction_lag_ms_max
-    is_overdue = (dirty[0].first_timestamp() or 0) < overdue_ms
+    times_ms = [segment.first_timestamp() or -1 for segment in dirty]
+    is_overdue = any(0 < time_ms < overdue_ms for time_ms in times_ms)  # without a timestamp it never is, as in Kafka
     if share <= config.dirty_ratio_min and not is_overdue:
         return None
     return Job(
@@ -182,7 +183,8 @@ class _Writer:
 
     def finish(self) -> list[Group]:
         """Make them durable; those that are as they were are left out. Raises OSError."""
-        for _, new in self.groups:
+        for old, new in self.groups:
+            new.set_modified_ms(old[-1].modified_ms())  # records without timestamps must not become younger
             new.sync()
         as_before = [
             (old, new)

@@ -13,6 +13,7 @@ from embedded_broker.config.settings import BrokerConfig
 from embedded_broker.storage.cleaner import Compaction
 from embedded_broker.storage.disk_space import suppress_disk_full
 from embedded_broker.storage.flush_scheduler import FlushScheduler
+from embedded_broker.storage.log.segment import CorruptLog
 from embedded_broker.storage.partition import Partition
 
 
@@ -67,7 +68,11 @@ class Retention:
             partition.producers.expire(now_ms, self._config.producer_id_expiration_ms)
             if partition.stopped is not None or partition.internal or not partition.config.deletes:
                 continue
-            offset = keep_from(partition, now_ms)
+            try:
+                offset = keep_from(partition, now_ms)
+            except CorruptLog as error:
+                partition.stop(error)
+                continue
             if offset > partition.log_start:
                 async with self._flush_scheduler.exclusive():
                     if not partition.closed:
@@ -76,12 +81,15 @@ class Retention:
 
 
 def keep_from(partition: Partition, now_ms: int) -> int:
-    """First offset that retention keeps; never above the last stable offset, so no open transaction is deleted."""
+    """First offset that retention keeps; never above the last stable offset, so no open transaction is deleted.
+
+    A segment whose records have no timestamps (-1) is as old as its file. Raises CorruptLog.
+    """
     retention_ms, retention_bytes = partition.config.retention_ms, partition.config.retention_bytes
     keep = partition.log_start
     excess_bytes = partition.log.size_bytes - retention_bytes if retention_bytes >= 0 else 0
     for segment in partition.log.segments:
-        expired = 0 <= retention_ms < now_ms - segment.max_timestamp
+        expired = 0 <= retention_ms < now_ms - segment.largest_timestamp()
         excess_bytes -= segment.size_bytes
         if not segment.size_bytes or (not expired and (retention_bytes < 0 or excess_bytes < 0)):
             break

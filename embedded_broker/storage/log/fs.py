@@ -40,6 +40,12 @@ class File(Protocol):
     def size(self) -> int:
         """Bytes in the file: those of all appends that did not raise."""
 
+    def modified_ms(self) -> int:
+        """When it was written to last, in milliseconds since 1970; that stays over restarts. Raises OSError."""
+
+    def set_modified_ms(self, time_ms: int) -> None:
+        """Let `modified_ms` be this until the next write: for a file that takes another's place. Raises OSError."""
+
     def truncate(self, size: int) -> None:
         """Cut the file. Raises OSError."""
 
@@ -137,6 +143,14 @@ class RealFile:
     def size(self) -> int:
         """See File."""
         return self._size
+
+    def modified_ms(self) -> int:
+        """See File."""
+        return os.fstat(self._fd).st_mtime_ns // 1_000_000
+
+    def set_modified_ms(self, time_ms: int) -> None:
+        """See File."""
+        os.utime(self._fd, ns=(time_ms * 1_000_000, time_ms * 1_000_000))
 
     def truncate(self, size: int) -> None:
         """See File."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
+from embedded_broker.clock import Clock, SystemClock
 from embedded_broker.storage.log.fs import Data, File, Lock, SyncFailed
 
 
@@ -27,6 +28,7 @@ class _Inode:
     data: bytearray = field(default_factory=bytearray)
     synced: bytes = b""
     pending: list[tuple[int, bytes | None]] = field(default_factory=list)
+    modified_ms: int = 0
 
     def change(self, at: int, new: bytes | None) -> None:
         self.pending.append((at, new))
@@ -75,7 +77,9 @@ class MemoryFileSystem:
     keeps the object usable: it is the disk after the restart. Files opened before belong to the past.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock | None = None) -> None:
+        """`clock` says when files are modified; None: the operating system's."""
+        self.clock = clock or SystemClock()
         self.operations = 0
         """How many there have been: the range for `power_cut`."""
         self.size_bytes_max: int | None = None
@@ -138,6 +142,7 @@ class MemoryFileSystem:
         if self.size_bytes_max is not None and growth > 0 and self.size_bytes + growth > self.size_bytes_max:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         inode.change(at, data)
+        inode.modified_ms = self.clock.now_ms()
 
     @property
     def size_bytes(self) -> int:
@@ -180,7 +185,7 @@ class MemoryFileSystem:
         """See FileSystem."""
         if path not in self._inodes:
             self.step("create")
-            self._inodes[path] = _Inode()
+            self._inodes[path] = _Inode(modified_ms=self.clock.now_ms())
         return _MemoryFile(self, self._inodes[path], path)
 
     def names(self, directory: Path) -> list[str]:
@@ -272,10 +277,19 @@ class _MemoryFile:
         """See File."""
         return self._size
 
+    def modified_ms(self) -> int:
+        """See File."""
+        return self._inode.modified_ms
+
+    def set_modified_ms(self, time_ms: int) -> None:
+        """See File."""
+        self._inode.modified_ms = time_ms
+
     def truncate(self, size: int) -> None:
         """See File."""
         self._fs.step("truncate")
         self._inode.change(size, None)
+        self._inode.modified_ms = self._fs.clock.now_ms()
         self._size = size
 
     def sync(self) -> None:

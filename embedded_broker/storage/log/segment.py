@@ -131,6 +131,25 @@ class Segment:
             entries.cut(last)  # the scan meets that batch and makes the entry again
             self._index = entries
 
+    def largest_timestamp(self) -> int:
+        """The time from which the segment's age counts: its records' highest timestamp; if none has one (-1), when its
+        file was written to last. Milliseconds since 1970.
+
+        Source: org.apache.kafka.storage.internals.log.LogSegment.largestTimestamp. Raises CorruptLog.
+        """
+        return self.max_timestamp if self.max_timestamp >= 0 else self.modified_ms()
+
+    def modified_ms(self) -> int:
+        """When the file was written to last. Raises CorruptLog."""
+        try:
+            return self._file.modified_ms()
+        except OSError as cause:
+            raise self._corrupt(0, f"its time can't be read: {cause}") from cause
+
+    def set_modified_ms(self, time_ms: int) -> None:
+        """It takes the place of what was written to last at this time. Raises OSError."""
+        self._file.set_modified_ms(time_ms)
+
     def first_timestamp(self) -> int | None:
         """Highest timestamp of the first batch, from which on the time counts after which the segment is closed.
 

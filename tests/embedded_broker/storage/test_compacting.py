@@ -117,6 +117,33 @@ def values(partition: Partition) -> list[tuple[int, bytes | None, bytes | None]]
     return [(r.offset, r.key, r.value) for r in committed(partition) if r.key != b"fill"]
 
 
+def test_what_compaction_writes_is_as_old_as_what_it_replaces() -> None:
+    """Records without timestamps are as old as their file, so compaction must not make it younger."""
+    host = Host(fs := MemoryFileSystem(), opened(fs, **{"min.cleanable.dirty.ratio": "0"}))
+    for value in (b"x" * 250, b"y" * 250, b"z" * 250):
+        host.partition.append(encode([(b"k", value)], -1))
+    flushed(host.partition)
+    for age, segment in enumerate(host.partition.log.segments):
+        segment.set_modified_ms(1_000 + age)
+    host.compact()
+    assert [offset for offset, _, _ in values(host.partition)] == [1, 2]
+    assert [segment.largest_timestamp() for segment in host.partition.log.segments] == [1_001, 1_002]
+
+
+def test_records_without_timestamps_are_never_overdue_and_young_by_their_file() -> None:
+    lags = {"max.compaction.lag.ms": "10", "min.cleanable.dirty.ratio": "1", "min.compaction.lag.ms": "5"}
+    partition = opened(MemoryFileSystem(), **lags)
+    for _ in range(3):
+        partition.append(encode([(b"k", b"x" * 250)], -1))
+    flushed(partition)
+    for segment in partition.log.segments:
+        segment.set_modified_ms(1_000)
+    assert find_job(partition, 2_000) is None
+    partition.config = log_config({**CONFIGS, **lags, "min.cleanable.dirty.ratio": "0"})
+    assert find_job(partition, 1_004) is None
+    assert find_job(partition, 1_005) is not None
+
+
 def test_the_last_record_of_each_key_stays_where_it_was() -> None:
     host = Host(fs := MemoryFileSystem(), opened(fs))
     put(host.partition, (b"a", b"1"), (b"b", b"1"), (b"a", b"2"))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -68,6 +70,28 @@ def test_retention_by_time_takes_whole_segments_and_the_last_one_too(tmp_path: P
             await _append(served, batch(b"more", timestamp_ms=NOW_MS))
         async with serving(tmp_path) as served:
             assert (_partition(served).log_start, _partition(served).log_end) == (4, 5)
+
+    asyncio.run(main())
+
+
+def test_records_without_a_timestamp_are_as_old_as_their_file(tmp_path: Path) -> None:
+    """Over a restart, too: as LogSegment.largestTimestamp."""
+
+    async def main() -> None:
+        before_ms = time.time_ns() // 1_000_000
+        async with serving(tmp_path) as served:
+            await served.topic("t", retention_ms="60000")
+            await _append(served, batch(b"x", timestamp_ms=-1), batch(b"y", timestamp_ms=-1))
+            assert keep_from(_partition(served), before_ms + 60_000) == 0
+        async with serving(tmp_path, retention_check_interval_ms=10) as served:
+            await _append(served)
+            assert keep_from(_partition(served), before_ms + 60_000) == 0
+            assert keep_from(_partition(served), time.time_ns() // 1_000_000 + 60_001) == 2
+            old_s = before_ms / 1000 - 61
+            os.utime(next((tmp_path / "partitions").glob("*/*.log")), (old_s, old_s))
+            async with asyncio.timeout(5):
+                while _partition(served).log_start < 2:  # noqa: ASYNC110 - nobody is told
+                    await asyncio.sleep(0.01)
 
     asyncio.run(main())
 
