@@ -29,8 +29,9 @@ from functools import partial
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.coordinators import hanging_transactions, single_partition_commit
-from embedded_broker.coordinators.background import NO_SPACE_RETRY_MS, Background
+from embedded_broker.coordinators.background import Background
 from embedded_broker.coordinators.compaction import Compactor, Records
+from embedded_broker.coordinators.deadlines import Deadlines
 from embedded_broker.coordinators.markers import MarkerWriter
 from embedded_broker.coordinators.ports import Host, Partition, TransactionConfig
 from embedded_broker.coordinators.producer_ids import NoProducerId, ProducerIds
@@ -44,7 +45,6 @@ from embedded_broker.wire.batch import BatchHeader, Buffer
 from embedded_broker.wire.records import decode, encode
 
 SWEEP_INTERVAL_MS = 3_600_000
-RETRY_DELAY_MS = 100
 ENDING_PATIENCE_S = 0.1
 """How long the next transaction waits for the last one's markers. In Kafka only batches of transaction version 2 wait
 (`add.partitions.to.txn.retry.backoff.max.ms`), not those who add partitions by request."""
@@ -73,6 +73,7 @@ class TransactionCoordinator:
         self._entries: dict[str, TransactionEntry] = {}
         self._producer_ids = ProducerIds(host)
         self._background = Background(host.fail)
+        self._deadlines = Deadlines(host, self._background, self._make)
         self._compactor = Compactor(host, self._background, TRANSACTION_TOPIC, self._live)
 
     def replay(self, header: BatchHeader, batch: Buffer) -> None:
@@ -107,7 +108,7 @@ class TransactionCoordinator:
         await asyncio.gather(*(try_once("markers", partial(self._carry_out, entry)) for entry in prepared))
         await try_once("hanging transactions", self._end_hanging)
         for entry in self._entries.values():
-            self._watch(entry)
+            self._deadlines.watch(entry)
         self._background.schedule("sweep", SWEEP_INTERVAL_MS, self._sweep)
         self._compactor.check()
 
@@ -178,13 +179,17 @@ class TransactionCoordinator:
         deadline = asyncio.get_running_loop().time() + ENDING_PATIENCE_S
         while True:
             error_code = await self._add(transactional_id, producer_id, epoch, names, client_version)
-            if error_code is not ErrorCode.concurrent_transactions:
+            is_busy = error_code is ErrorCode.concurrent_transactions
+            if not is_busy or not await self._settles(transactional_id or "", deadline):
                 return error_code
-            try:
-                async with asyncio.timeout_at(deadline):
-                    await self._entries[transactional_id or ""].settled.wait()
-            except TimeoutError:
-                return error_code
+
+    async def _settles(self, transactional_id: str, deadline: float) -> bool:
+        """Wait until the next step of a known id can be made; False when that is not before `deadline`."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await self._entries[transactional_id].settled.wait()
+        except TimeoutError:
+            return False
 
     async def _add(
         self,
@@ -197,19 +202,15 @@ class TransactionCoordinator:
         if not transactional_id:
             return ErrorCode.invalid_request
         entry = self._entries.get(transactional_id)
-        if entry is None or entry.transaction.producer_id != producer_id:
+        if entry is None:
             return ErrorCode.invalid_producer_id_mapping
-        if entry.transaction.epoch != epoch:
-            return ErrorCode.producer_fenced
-        if entry.pending is not None:
-            return ErrorCode.concurrent_transactions
-        now_ms, begun_at = (
-            self._host.clock.now_ms(),
-            single_partition_commit.begin_offset(self._host.topics, partitions),
-        )
+        now_ms = self._host.clock.now_ms()
+        begun_at = single_partition_commit.begin_offset(self._host.topics, partitions)
         decision = transactions.add_partitions(
             entry.transaction, producer_id, epoch, partitions, now_ms, client_version, begun_at
         )
+        if entry.pending is not None and not _is_not_the_owner(decision):
+            return ErrorCode.concurrent_transactions
         if isinstance(decision, Refuse):
             return decision.error_code
         await self._make(entry, decision)
@@ -234,6 +235,9 @@ class TransactionCoordinator:
     ) -> Identity:
         """Decide the open transaction. Returns once the decision is on disk; markers follow by themselves.
 
+        While the markers of the last one are being written the next can't be ended, and up to version 1 a client would
+        not know of it: with `bump` that is waited for, as when partitions are added.
+
         Args:
             transactional_id: whose.
             producer_id: as the client believes.
@@ -241,6 +245,14 @@ class TransactionCoordinator:
             commit: commit or abort.
             bump: EndTxn 5 or later (transaction version 2).
         """
+        deadline = asyncio.get_running_loop().time() + ENDING_PATIENCE_S
+        while True:
+            identity = await self._end(transactional_id, producer_id, epoch, commit, bump)
+            is_busy = bump and identity.error_code is ErrorCode.concurrent_transactions
+            if not is_busy or not await self._settles(transactional_id, deadline):
+                return identity
+
+    async def _end(self, transactional_id: str, producer_id: int, epoch: int, commit: bool, bump: bool) -> Identity:
         if not transactional_id:
             return Identity(ErrorCode.invalid_request)
         entry = self._entries.get(transactional_id)
@@ -257,7 +269,7 @@ class TransactionCoordinator:
                 decision = transactions.end(entry.transaction, producer_id, epoch, commit, now_ms)
         except NoProducerId:
             return Identity(ErrorCode.coordinator_load_in_progress)
-        if entry.pending is not None and not (isinstance(decision, Refuse) and decision.error_code in NOT_THE_OWNER):
+        if entry.pending is not None and not _is_not_the_owner(decision):
             return Identity(ErrorCode.concurrent_transactions)
         if isinstance(decision, Refuse):
             return Identity(decision.error_code)
@@ -306,7 +318,7 @@ class TransactionCoordinator:
         log = self._append(made)
         await self._host.durable(log)
         entry.stored(made)
-        self._watch(entry)
+        self._deadlines.watch(entry)
         if made.state in transactions.PREPARED:
             self._background.retry_until_done(f"markers {made.transactional_id}", partial(self._carry_out, entry))
 
@@ -320,7 +332,7 @@ class TransactionCoordinator:
         with suppress_disk_full():  # a crash would have lost it, too
             self._append(completed)
         entry.stored(completed)
-        self._watch(entry)
+        self._deadlines.watch(entry)
 
     def _append(self, made: Transaction) -> Partition:
         log = self._host.internal_log(TRANSACTION_TOPIC)
@@ -341,35 +353,6 @@ class TransactionCoordinator:
         known = [transaction for transaction in latest if transaction.epoch != NO_EPOCH]
         return [self._producer_ids.snapshot(), *map(_record, known)]
 
-    def _watch(self, entry: TransactionEntry) -> None:
-        """Schedule the abort of an open transaction at its deadline, or cancel it if none is open."""
-        key = ("deadline", entry.transaction.transactional_id)
-        deadline_ms = transactions.deadline_ms(entry.transaction)
-        if deadline_ms is None:
-            self._background.cancel(key)
-            return
-        delay_ms = deadline_ms - self._host.clock.now_ms()
-        self._background.schedule(key, delay_ms, lambda: self._time_out(entry))
-
-    def _time_out(self, entry: TransactionEntry) -> None:
-        now_ms = self._host.clock.now_ms()
-        deadline_ms = transactions.deadline_ms(entry.transaction)
-        if deadline_ms is None:
-            return
-        if entry.pending is not None or now_ms < deadline_ms:
-            key = ("deadline", entry.transaction.transactional_id)
-            self._background.schedule(key, max(deadline_ms - now_ms, RETRY_DELAY_MS), lambda: self._time_out(entry))
-            return
-        decision = transactions.fence(entry.transaction, now_ms)
-        self._background.spawn(f"timeout {entry.transaction.transactional_id}", self._fence(entry, decision))
-
-    async def _fence(self, entry: TransactionEntry, decision: Decision) -> None:
-        try:
-            await self._make(entry, decision)
-        except NoSpace:
-            key = ("deadline", entry.transaction.transactional_id)
-            self._background.schedule(key, NO_SPACE_RETRY_MS, lambda: self._time_out(entry))
-
     def _sweep(self) -> None:
         """Forget ids that have been idle for longer than `transactional.id.expiration.ms`."""
         now_ms = self._host.clock.now_ms()
@@ -381,6 +364,10 @@ class TransactionCoordinator:
                     log.append(encode([(transaction_log.encode_key(transactional_id), None)], now_ms))
                     del self._entries[transactional_id]
         self._background.schedule("sweep", SWEEP_INTERVAL_MS, self._sweep)
+
+
+def _is_not_the_owner(decision: Decision) -> bool:
+    return isinstance(decision, Refuse) and decision.error_code in NOT_THE_OWNER
 
 
 def _record(transaction: Transaction) -> tuple[bytes, bytes]:

@@ -15,11 +15,11 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.state.producer_epochs import EPOCH_MAX, bumped, is_exhausted, is_nobodys
 from embedded_broker.state.producers import NO_EPOCH, NO_PRODUCER_ID
 
 TopicPartition = tuple[str, int]
 
-EPOCH_MAX = 2**15 - 1
 NO_TIMESTAMP_MS = -1
 NO_OFFSET = -1
 
@@ -119,16 +119,13 @@ def step(transaction: Transaction, state: TxnState, **changes: Any) -> Step:
     """The transaction in its next state.
 
     Raises:
-        IllegalTransition: the table has no such step.
+        IllegalTransition: the table has no such step, or there is no such epoch.
     """
-    if state not in TRANSITIONS[transaction.state]:
-        raise IllegalTransition(f"{transaction.transactional_id}: {transaction.state.label} to {state.label}")
-    return Step(replace(transaction, state=state, **changes))
-
-
-def is_exhausted(epoch: int) -> bool:
-    """Whether an epoch is the last that a client may hold."""
-    return epoch >= EPOCH_MAX - 1
+    after = replace(transaction, state=state, **changes)
+    if state not in TRANSITIONS[transaction.state] or not NO_EPOCH <= after.epoch <= EPOCH_MAX:
+        step = f"{transaction.state.label} to {state.label}, epoch {transaction.epoch} to {after.epoch}"
+        raise IllegalTransition(f"{transaction.transactional_id}: {step}")
+    return Step(after)
 
 
 def init_producer_id(
@@ -174,10 +171,10 @@ def init_producer_id(
         )
     fresh["previous_producer_id"] = transaction.producer_id
     if expected is None:
-        return step(transaction, TxnState.EMPTY, epoch=transaction.epoch + 1, last_epoch=NO_EPOCH, **fresh)
+        return step(transaction, TxnState.EMPTY, epoch=bumped(transaction.epoch), last_epoch=NO_EPOCH, **fresh)
     if transaction.epoch in (NO_EPOCH, expected[1]):
         epoch = transaction.epoch
-        return step(transaction, TxnState.EMPTY, epoch=epoch + 1, last_epoch=epoch, **fresh)
+        return step(transaction, TxnState.EMPTY, epoch=bumped(epoch), last_epoch=epoch, **fresh)
     if expected[1] == transaction.last_epoch:
         # The answer to this very request was lost. The previous id stays: the retry may come once more.
         fresh["previous_producer_id"] = transaction.previous_producer_id
@@ -205,14 +202,15 @@ def fence(transaction: Transaction, now_ms: int) -> Decision:
     """Abort an ongoing transaction against its producer's will: the markers carry the next epoch.
 
     No producer gets that epoch. InitProducerId bumps once more, unless the aborted producer itself calls it first, by
-    naming its id and epoch or by an abort of its own in version 2: it may have the new one (as in Kafka 4).
+    naming its id and epoch or by an abort of its own in version 2: it may have the new one (as in Kafka 4). A
+    transaction that is open in the last epoch is nobody's, and is aborted in it.
     """
     if transaction.state is not TxnState.ONGOING:
         return Refuse(ErrorCode.invalid_txn_state)
     return step(
         transaction,
         TxnState.PREPARE_ABORT,
-        epoch=transaction.epoch + 1,
+        epoch=bumped(transaction.epoch),
         last_epoch=transaction.epoch,
         update_ms=now_ms,
         client_version=2,
@@ -220,12 +218,13 @@ def fence(transaction: Transaction, now_ms: int) -> Decision:
 
 
 def _check_owner(transaction: Transaction, producer_id: int, epoch: int) -> ErrorCode:
+    """Whether this is who may go on with the transactional id, and whether there is an end to wait for."""
+    if transaction.state in PREPARED and identity_after_end(transaction) == (producer_id, epoch):
+        return ErrorCode.concurrent_transactions
     if transaction.producer_id != producer_id:
         return ErrorCode.invalid_producer_id_mapping
-    if transaction.epoch != epoch:
+    if transaction.epoch != epoch or is_nobodys(epoch):
         return ErrorCode.producer_fenced
-    if transaction.state in PREPARED:
-        return ErrorCode.concurrent_transactions
     return ErrorCode.none
 
 
@@ -277,7 +276,7 @@ def end(transaction: Transaction, producer_id: int, epoch: int, commit: bool, no
     """
     if transaction.producer_id != producer_id:
         return Refuse(ErrorCode.invalid_producer_id_mapping)
-    if transaction.epoch != epoch:
+    if transaction.epoch != epoch or is_nobodys(epoch):
         return Refuse(ErrorCode.producer_fenced)
     if transaction.state is TxnState.ONGOING:
         prepared = TxnState.PREPARE_COMMIT if commit else TxnState.PREPARE_ABORT
@@ -316,19 +315,23 @@ def end_v2(
         now_ms: the broker's clock.
         allocate: gives a new producer id; called at most once, if the epochs are used up.
     """
-    bumped = transaction.client_version >= 2
+    # This is the owner, who has the answer to the last end already, while markers are being written. Kafka refuses it as
+    # fenced in this moment; there it is a millisecond.
+    if transaction.state in PREPARED and identity_after_end(transaction) == (producer_id, epoch):
+        return Refuse(ErrorCode.concurrent_transactions)
+    has_bumped = transaction.client_version >= 2
     retried_overflow = (
-        bumped
+        has_bumped
         and transaction.previous_producer_id == producer_id
         and epoch == EPOCH_MAX - 1
         and transaction.epoch == 0
         and transaction.state in COMPLETED
     )
-    retried_bump = bumped and transaction.epoch == epoch + 1 and transaction.state in PREPARED | COMPLETED
+    retried_bump = has_bumped and transaction.epoch == epoch + 1 and transaction.state in PREPARED | COMPLETED
     retried = retried_bump or retried_overflow
     if transaction.producer_id != producer_id and not retried_overflow:
         return Refuse(ErrorCode.invalid_producer_id_mapping)
-    if not retried and (transaction.epoch != epoch or transaction.state in PREPARED):
+    if not retried and (transaction.epoch != epoch or is_nobodys(epoch) or transaction.state in PREPARED):
         return Refuse(ErrorCode.producer_fenced)
     # Aborted by the coordinator in the last epoch: that one can't be handed out, so an abort begins a new id.
     used_up = transaction.epoch == EPOCH_MAX and transaction.state in COMPLETED
@@ -339,7 +342,7 @@ def end_v2(
     return step(
         transaction,
         TxnState.PREPARE_COMMIT if commit else TxnState.PREPARE_ABORT,
-        epoch=epoch + 1,
+        epoch=bumped(epoch),
         last_epoch=epoch,
         next_producer_id=allocate() if is_exhausted(epoch) else NO_PRODUCER_ID,
         partitions=transaction.partitions if transaction.state is TxnState.ONGOING else frozenset(),

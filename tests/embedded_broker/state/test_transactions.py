@@ -10,9 +10,9 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.state import transactions
+from embedded_broker.state.producer_epochs import EPOCH_MAX
 from embedded_broker.state.transactions import (
     COMPLETED,
-    EPOCH_MAX,
     IDLE,
     PREPARED,
     TRANSITIONS,
@@ -137,6 +137,45 @@ def test_the_last_epoch_can_still_be_fenced() -> None:
     fenced = stepped(transactions.fence(made(TxnState.ONGOING, epoch=EPOCH_MAX - 1), NOW))
     assert fenced.epoch == EPOCH_MAX
     assert stepped(init(transactions.complete(fenced, NOW), give=lambda: 77)).producer_id == 77
+
+
+def test_the_last_epoch_is_nobodys() -> None:
+    """It fences the one before, so a client that names it was never given it."""
+    who = PID, EPOCH_MAX
+    for state in TxnState:
+        transaction = made(state, epoch=EPOCH_MAX, next_producer_id=77 if state in PREPARED else -1)
+        fenced = Refuse(ErrorCode.producer_fenced)
+        assert transactions.add_partitions(transaction, *who, frozenset({P1}), NOW) == fenced
+        assert transactions.verify(transaction, *who, P0) is ErrorCode.producer_fenced
+        for commit in (False, True):
+            assert transactions.end(transaction, *who, commit, NOW) == fenced
+            assert transactions.end_v2(transaction, *who, commit, NOW, never) == fenced
+
+
+def test_a_transaction_that_is_open_in_the_last_epoch_is_aborted_in_it() -> None:
+    """Earlier versions let clients open one; its deadline must not end the broker."""
+    aborting = stepped(transactions.fence(made(TxnState.ONGOING, epoch=EPOCH_MAX), NOW))
+    assert (aborting.state, aborting.epoch) == (TxnState.PREPARE_ABORT, EPOCH_MAX)
+    assert stepped(init(transactions.complete(aborting, NOW), give=lambda: 77)).producer_id == 77
+
+
+def test_no_step_passes_the_last_epoch() -> None:
+    for epoch in (EPOCH_MAX + 1, -2):
+        with pytest.raises(IllegalTransition):
+            transactions.step(made(), TxnState.ONGOING, epoch=epoch)
+
+
+@pytest.mark.parametrize("epoch", [3, EPOCH_MAX - 1])
+@pytest.mark.parametrize("commit", [False, True])
+def test_the_owner_waits_for_the_markers_of_its_last_transaction(epoch: int, commit: bool) -> None:
+    """It has the answer to its EndTxn, and with it what it is called from then on; real Kafka fences it meanwhile."""
+    ended = stepped(transactions.end_v2(made(TxnState.ONGOING, epoch=epoch), PID, epoch, True, NOW, lambda: 77))
+    who, busy = transactions.identity_after_end(ended), Refuse(ErrorCode.concurrent_transactions)
+    assert transactions.end_v2(ended, *who, commit, NOW, never) == busy
+    assert transactions.add_partitions(ended, *who, frozenset({P0}), NOW, 2) == busy
+    assert transactions.verify(ended, *who, P0) is ErrorCode.concurrent_transactions
+    done = transactions.complete(ended, NOW)
+    assert stepped(transactions.end_v2(done, *who, False, NOW, never)).state is TxnState.PREPARE_ABORT
 
 
 @pytest.mark.parametrize(
@@ -302,7 +341,10 @@ MOVES: dict[str, Move] = {
 
 @pytest.mark.parametrize("epoch", [-1, EPOCH_MAX - 4])
 def test_all_short_histories_of_two_producers_keep_the_rules(epoch: int) -> None:
-    """Every history of seven moves by two producers; each believes in the last identity it was given."""
+    """Every history of seven moves by two producers; each believes in the last identity it was given.
+
+    After each a third one names what the broker itself goes by: it may be refused, but never break a rule.
+    """
     start = made(epoch=epoch)
     seen: set[tuple[Transaction, tuple[int, int], tuple[int, int]]] = set()
     frontier = [(start, (PID, epoch), (PID, epoch))]
@@ -310,6 +352,8 @@ def test_all_short_histories_of_two_producers_keep_the_rules(epoch: int) -> None
         following = []
         for transaction, *beliefs in frontier:
             for name, move in MOVES.items():
+                guessed = move(transaction, (transaction.producer_id, transaction.epoch))
+                _check_rules(transaction, guessed.next if isinstance(guessed, Step) else transaction)
                 for mover in (0, 1):
                     decision = move(transaction, beliefs[mover])
                     after, belief = _outcome(transaction, decision, name, beliefs[mover])
@@ -342,6 +386,7 @@ def _outcome(
 def _check_rules(before: Transaction, after: Transaction) -> None:
     if after == before:
         return
+    assert after.epoch <= EPOCH_MAX
     assert after.state in TRANSITIONS[before.state]
     if after.producer_id == before.producer_id:
         assert after.epoch >= before.epoch
