@@ -11,7 +11,7 @@ from dataclasses import replace
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.coordinators.background import Background
-from embedded_broker.coordinators.group_registry import GroupRegistry, Record, is_empty
+from embedded_broker.coordinators.group_registry import GroupRegistry, is_empty
 from embedded_broker.coordinators.ports import Host, Topics
 from embedded_broker.state import consumer_log, subscriptions
 from embedded_broker.state.consumer_groups import ConsumerEffects, ConsumerGroup
@@ -101,10 +101,7 @@ class ConsumerGroups:
             request = replace(request, member_id=str(self._host.new_uuid()))
         topics = self.catalog if sees is None else VisibleTopics(self.catalog, sees)
         answer, effects = group.heartbeat(request, topics)
-        tombstones: list[Record] = []
-        if is_new and answer.error_code is ErrorCode.none:
-            tombstones = self._registry.adopt(group)
-        self._carry_out(group, effects, tombstones)
+        self._carry_out(group, effects, is_new=is_new and answer.error_code is ErrorCode.none)
         await self._registry.durable()
         return answer
 
@@ -126,10 +123,11 @@ class ConsumerGroups:
             raise HeartbeatRejected(ErrorCode.group_id_not_found, f"Group {group_id} is not a consumer group.")
         return self._registry.new_consumer(group_id), True
 
-    def _carry_out(self, group: ConsumerGroup, effects: ConsumerEffects, before: list[Record] | None = None) -> None:
-        """One batch of records, then the timers."""
+    def _carry_out(self, group: ConsumerGroup, effects: ConsumerEffects, is_new: bool = False) -> None:
+        """One batch of records, then the timers. A new group is known from here on: when it can be written."""
         records = [consumer_log.encode(group.group_id, change) for change in effects.records]
-        self._registry.append([*(before or []), *records])
+        tombstones = self._registry.adopt(group) if is_new else []
+        self._registry.append([*tombstones, *records])
         for timer in effects.timers:
             key = (group.group_id, timer.key)
             if isinstance(timer, Unwatch):

@@ -92,11 +92,12 @@ class OffsetManager:
     async def commit(self, who: Committer, group: AnyGroup | None, commits: Sequence[Commit]) -> Results:
         """OffsetCommit. Must not return before what succeeded is on disk."""
         error_code = self._validate(who, group, transactional=False)
+        results, records = self._sort_out(who.group_id, commits, error_code)
+        batch = self._encoded(records) if records else None
         if error_code is ErrorCode.none and group is None:
             self._find_or_create(who.group_id)
-        results, records = self._sort_out(who.group_id, commits, error_code)
-        if records:
-            await self._write(records)
+        if batch is not None:
+            await self._write(batch, records)
         return results
 
     async def commit_in_transaction(
@@ -167,12 +168,16 @@ class OffsetManager:
     async def _forget(self, gone: list[tuple[str, TopicPartition]]) -> None:
         if not gone:
             return
-        await self._write([OffsetRecord(group_id, partition, None) for group_id, partition in gone])
+        records = [OffsetRecord(group_id, partition, None) for group_id, partition in gone]
+        await self._write(self._encoded(records), records)
 
-    async def _write(self, records: Sequence[OffsetRecord]) -> None:
-        """Append, wait for the disk, apply; also when the client disconnects meanwhile."""
+    def _encoded(self, records: Sequence[OffsetRecord]) -> bytearray:
+        return encode([_encode(record) for record in records], self._host.clock.now_ms())
+
+    async def _write(self, batch: bytearray, records: Sequence[OffsetRecord]) -> None:
+        """Append, wait for the disk, apply; also when the client disconnects meanwhile. `batch` is the records'."""
         log = self._host.internal_log(OFFSETS_TOPIC)
-        base_offset = log.append(encode([_encode(record) for record in records], self._host.clock.now_ms()))
+        base_offset = log.append(batch)
         self._under_way += 1
         await self._background.finish("offsets", self._apply_once_durable(log, base_offset, records))
 

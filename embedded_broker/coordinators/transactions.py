@@ -51,7 +51,7 @@ ENDING_PATIENCE_S = 0.1
 NOT_THE_OWNER = frozenset({ErrorCode.invalid_producer_id_mapping, ErrorCode.producer_fenced})
 
 
-Store = Callable[[TransactionEntry, Transaction], Coroutine[None, None, None]]
+Store = Callable[[TransactionEntry, Transaction, tuple[bytes, bytes]], Coroutine[None, None, None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class TransactionCoordinator:
             if decided is not None:
                 entry.transaction = decided
                 with suppress_disk_full():  # the next start finds it out again
-                    self._append(decided)
+                    self._append(_record(decided))
         prepared = [entry for entry in self._entries.values() if entry.transaction.state in transactions.PREPARED]
         try_once = self._background.try_once
         await asyncio.gather(*(try_once("markers", partial(self._carry_out, entry)) for entry in prepared))
@@ -139,7 +139,7 @@ class TransactionCoordinator:
             entry = self._entries.get(transactional_id)
             if entry is None:
                 fresh = Transaction(transactional_id, self._producer_ids.allocate(), NO_EPOCH, timeout_ms)
-                entry = self._entries[transactional_id] = TransactionEntry(fresh)
+                entry = TransactionEntry(fresh)
             if entry.pending is not None:
                 return Identity(ErrorCode.concurrent_transactions)
             decision = transactions.init_producer_id(
@@ -298,9 +298,11 @@ class TransactionCoordinator:
         if not isinstance(decision, transactions.Step):
             return entry.transaction
         made = decision.next
+        record = _record(made)  # what can't be written changes nothing
+        self._entries[made.transactional_id] = entry
         entry.pending = made
         entry.settled.clear()
-        storing = self._or_roll_back(entry, (store or self._store)(entry, made))
+        storing = self._or_roll_back(entry, (store or self._store)(entry, made, record))
         await self._background.finish(f"transaction {made.transactional_id}", storing)
         return made
 
@@ -314,29 +316,31 @@ class TransactionCoordinator:
                 del self._entries[entry.transaction.transactional_id]
             raise
 
-    async def _store(self, entry: TransactionEntry, made: Transaction) -> None:
-        log = self._append(made)
+    async def _store(self, entry: TransactionEntry, made: Transaction, record: tuple[bytes, bytes]) -> None:
+        log = self._append(record)
         await self._host.durable(log)
         entry.stored(made)
         self._deadlines.watch(entry)
         if made.state in transactions.PREPARED:
             self._background.retry_until_done(f"markers {made.transactional_id}", partial(self._carry_out, entry))
 
-    async def _commit_single_partition(self, entry: TransactionEntry, prepared: Transaction) -> None:
+    async def _commit_single_partition(
+        self, entry: TransactionEntry, prepared: Transaction, record: tuple[bytes, bytes]
+    ) -> None:
         """Write the marker, which is the decision, and the completed record; see the module's docstring."""
         (name,) = prepared.partitions
         if await self.markers.write_one(name, prepared.producer_id, prepared.epoch, commit=True):
-            await self._store(entry, prepared)  # the partition has gone, or is damaged: nothing was written
+            await self._store(entry, prepared, record)  # the partition has gone, or is damaged: nothing was written
             return
         completed = transactions.complete(prepared, self._host.clock.now_ms())
         with suppress_disk_full():  # a crash would have lost it, too
-            self._append(completed)
+            self._append(_record(completed))
         entry.stored(completed)
         self._deadlines.watch(entry)
 
-    def _append(self, made: Transaction) -> Partition:
+    def _append(self, record: tuple[bytes, bytes]) -> Partition:
         log = self._host.internal_log(TRANSACTION_TOPIC)
-        log.append(encode([_record(made)], self._host.clock.now_ms()))
+        log.append(encode([record], self._host.clock.now_ms()))
         return log
 
     async def _carry_out(self, entry: TransactionEntry) -> None:
@@ -344,7 +348,7 @@ class TransactionCoordinator:
         prepared = entry.transaction
         await self.markers.write(prepared)
         completed = transactions.complete(prepared, self._host.clock.now_ms())
-        self._append(completed)
+        self._append(_record(completed))
         entry.stored(completed)
 
     def _live(self) -> Records:

@@ -228,13 +228,16 @@ class Server:
     def _decode(self, api: Api, version: int, frame: bytes, connection: Connection) -> Any:
         from kio.serial.errors import SerialError
 
+        from embedded_broker.api import boundary
         from embedded_broker.wire import request_limits, schema
 
         try:
             client_id, at = read_header(frame, schema.request_header_version(api.name, version) == 2)
             frame = request_limits.check_request(api.name, version, frame, at)
             connection.session.client_id = client_id
-            return schema.load(api.name, version).read(frame, at)
+            request = schema.load(api.name, version).read(frame, at)
+            boundary.check(api.name, client_id, request)
+            return request
         except (SerialError, ValueError, struct.error, EOFError, OverflowError) as error:
             raise CloseConnection(f"{api.name} v{version} cannot be decoded: {error}") from error
 

@@ -6,13 +6,22 @@ import struct
 from uuid import UUID
 
 
+STRING_BYTES_MAX = 2**15 - 1
+
+
+class StringTooLong(ValueError):
+    """A string that no record can hold: `wire.request_limits` and `api.boundary` let none in."""
+
+
 class Truncated(Exception):
     """An internal record ends before its last field, or claims a length beyond its end."""
 
 
 def put_string(text: str) -> bytes:
-    """An int16 length and UTF-8."""
+    """An int16 length and UTF-8. Raises StringTooLong."""
     raw = text.encode()
+    if len(raw) > STRING_BYTES_MAX:
+        raise StringTooLong(f"{len(raw)} bytes of text in a record, at most {STRING_BYTES_MAX} are allowed")
     return struct.pack(">h", len(raw)) + raw
 
 

@@ -20,6 +20,9 @@ from embedded_broker.wire.schema import entity
 
 ITEMS_MAX = 200_000
 """Per request, over all its arrays: ten times what a client sends that names each of 10,000 partitions twice."""
+STRING_BYTES_MAX = 2**15 - 1
+"""Of a string in any version of any API. The compact strings of flexible versions could be longer, but no record or
+answer in which they are repeated: Kafka's generated readers refuse those, too ("invalid length")."""
 UVARINT_BYTES_MAX = 5
 TAGS_MAX = 64
 
@@ -144,7 +147,7 @@ def _one(field: dataclasses.Field[Any], hint: Any, flexible: bool, optional: boo
         return _FIXED[kind]
     size_min = -1 if optional else 0
     if flexible:
-        return _compact(size_min)
+        return _compact(size_min, STRING_BYTES_MAX if kind == "string" else None)
     return _sized(_INT16, 2, size_min) if kind == "string" else _sized(_INT32, 4, size_min)
 
 
@@ -157,9 +160,13 @@ def _sized(read: Callable[[bytes, int], tuple[Any, ...]], prefix_bytes: int, siz
     return lambda frame, at, scan: _end(frame, at + prefix_bytes, read(frame, at)[0], size_min)
 
 
-def _compact(size_min: int) -> Skip:
+def _compact(size_min: int, size_max: int | None) -> Skip:
+    """Text or bytes behind a varint; `size_max` is None where only the frame is the limit."""
+
     def skip(frame: bytes, at: int, scan: _Scan) -> int:
         size, at = _uvarint(frame, at)
+        if size_max is not None and size - 1 > size_max:
+            raise BadRequest(f"a string of {size - 1} bytes, at most {size_max} are allowed")
         return _end(frame, at, size - 1, size_min)
 
     return skip

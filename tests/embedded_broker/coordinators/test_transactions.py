@@ -10,6 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker.coordinators import compaction
 from embedded_broker.coordinators.ports import TransactionConfig
+from embedded_broker.coordinators.transactions import _record
 from embedded_broker.metadata.topic_names import OFFSETS_TOPIC
 from embedded_broker.produce.transaction_verification import verification_error
 from embedded_broker.state.producer_epochs import EPOCH_MAX
@@ -404,7 +405,7 @@ def test_a_transaction_found_open_in_the_last_epoch_times_out() -> None:
         host = MemoryHost(empty_disk())
         await host.start()
         await begin(host, b"1", timeout_ms=100)
-        host.transactions._append(replace(host.transactions.all()[0], epoch=EPOCH_MAX))
+        host.transactions._append(_record(replace(host.transactions.all()[0], epoch=EPOCH_MAX)))
         await host.stop()
         again = MemoryHost(host.what_survives(all_appended=True))
         await again.start()

@@ -1,0 +1,99 @@
+"""Requests of every API in every version, generated from the schema: plain ones, or with one string that is special."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import typing
+from collections.abc import Iterator
+from types import NoneType
+from typing import Any
+from uuid import UUID
+
+from kio.serial import entity_writer
+
+from embedded_broker.wire import schema
+from tests.embedded_broker.served import batch
+
+Path = tuple[str, ...]
+"""Where a field is: its name, behind the names of those it is in."""
+ZERO: dict[str, Any] = {"bool": False, "float64": 0.0, "uuid": UUID(int=0), "bytes": b"", "uint16": 1}
+
+
+def strings(name: str, version: int) -> list[Path]:
+    """All fields of a request that hold text, or several texts."""
+    return [path for path, kind in _leaves(schema.entity(name, version, "request"), ()) if kind == "string"]
+
+
+def request(name: str, version: int, values: dict[Path, Any] | None = None, text: str = "x") -> Any:
+    """A request with one item in each array.
+
+    Args:
+        name: of the API, in snake case.
+        version: of the API.
+        values: of fields that are to be something else than the default.
+        text: the default of texts; that of numbers is 0.
+    """
+    return _entity(schema.entity(name, version, "request"), (), values or {}, text)
+
+
+def frame(made: Any, client_id: str = "generated") -> bytes:
+    """A request as it is sent, behind its size."""
+    kind = type(made)
+    header = kind.__header_schema__(
+        request_api_key=kind.__api_key__,
+        request_api_version=kind.__version__,
+        correlation_id=1,
+        client_id=client_id,
+    )
+    out = io.BytesIO()
+    entity_writer(type(header))(out, header)
+    entity_writer(kind)(out, made)
+    return len(out.getvalue()).to_bytes(4, "big") + out.getvalue()
+
+
+def _entity(kind: Any, path: Path, values: dict[Path, Any], text: str) -> Any:
+    hints = typing.get_type_hints(kind)
+    made = {}
+    for field in dataclasses.fields(kind):
+        at = (*path, field.name)
+        item, is_array = _item(hints[field.name])
+        if at in values and (inner := _inner(item)) is None:
+            value = values[at]
+        elif (inner := _inner(item)) is not None:
+            value = _entity(inner, at, values, text)
+        else:
+            value = _leaf(field.metadata.get("kafka_type", ""), text)
+        made[field.name] = value if not is_array else [value]
+    return schema.builder(kind)(made) if not path else made
+
+
+def _leaf(kafka_type: str, text: str) -> Any:
+    if kafka_type == "string":
+        return text
+    return batch(b"v") if kafka_type == "records" else ZERO.get(kafka_type, 0)
+
+
+def _leaves(kind: Any, path: Path) -> Iterator[tuple[Path, str]]:
+    hints = typing.get_type_hints(kind)
+    for field in dataclasses.fields(kind):
+        item, _ = _item(hints[field.name])
+        inner = _inner(item)
+        if inner is not None:
+            yield from _leaves(inner, (*path, field.name))
+        else:
+            yield (*path, field.name), field.metadata.get("kafka_type", "")
+
+
+def _item(hint: Any) -> tuple[Any, bool]:
+    """(the type of one item, whether the field is an array)."""
+    for part in (hint, *typing.get_args(hint)):
+        if typing.get_origin(part) is tuple:
+            return typing.get_args(part)[0], True
+    return hint, False
+
+
+def _inner(item: Any) -> Any:
+    """The entity that a field, or an item of it, is; None for a value."""
+    parts = [item, *[part for part in typing.get_args(item) if part is not NoneType]]
+    return next((part for part in parts if dataclasses.is_dataclass(part)), None)
