@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from embedded_broker.metadata.topics import Topics
 from embedded_broker.security import rules_admin, rules_data
@@ -20,6 +21,9 @@ from embedded_broker.wire.responses import Answer, Fields, Later
 
 RULES: Mapping[str, tuple[Rule, ...]] = {**rules_data.RULES, **rules_admin.RULES}
 """By kio's name of the API. An API without rules is refused; a test checks that there is none."""
+
+
+NO_ID = UUID(int=0)
 
 
 class NoRule(Exception):
@@ -48,11 +52,12 @@ class ClientRights:
 
     def topic_name(self, item: Any) -> str | None:
         """See `rules.Rights`."""
+        topic_id = getattr(item, "topic_id", None)
+        if topic_id not in (None, NO_ID):
+            topic = self.topics.by_id(topic_id)
+            return None if topic is None else topic.name
         name = getattr(item, "name", None) or getattr(item, "topic", None)
-        if name is not None:
-            return str(name)
-        topic = self.topics.by_id(getattr(item, "topic_id", None))
-        return None if topic is None else topic.name
+        return None if name is None else str(name)
 
 
 async def enforce(rights: Rights, name: str, request: Any, handle: Callable[[Any], Awaitable[Answer]]) -> Answer:

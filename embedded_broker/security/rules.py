@@ -34,7 +34,8 @@ class Rights(Protocol):
         """Whether it may do it with any resource of a type."""
 
     def topic_name(self, item: Any) -> str | None:
-        """The name of the topic that an item of a request names by `name`, `topic` or `topic_id`, if there is one."""
+        """The name of the topic that an item of a request names, if there is one: by `topic_id` if it has one, as the
+        handlers look it up, else by `name` or `topic`."""
 
 
 class Denied(Exception):

@@ -27,7 +27,7 @@ from embedded_broker.security.rules import (
     topic_key,
     topics,
 )
-from embedded_broker.security.rules_data import offsets_of_group
+from embedded_broker.security.rules_data import TopicAnswer, offsets_of_group
 
 NO_ID = UUID(int=0)
 TRANSACTION = 1
@@ -45,8 +45,7 @@ def _metadata(rights: Rights, request: Any) -> tuple[Any, Merge | None]:
     allowed, refused = [], []
     for item in request.topics:
         name = rights.topic_name(item)
-        asked = name if name is not None else getattr(item, "name", None)
-        if asked is None or rights.may(Operation.DESCRIBE, Resource.TOPIC, asked):
+        if name is None or rights.may(Operation.DESCRIBE, Resource.TOPIC, name):
             allowed.append(item)
         else:
             refused.append(_not_shown(item))
@@ -111,10 +110,7 @@ def _delete_topics(rights: Rights, request: Any) -> tuple[Any, Merge | None]:
         key = topic_key(item)
         return {"name": None, **key, "error_code": code, "error_message": "Authorization failed."}
 
-    each = topics(Operation.DELETE, refused, "topics", "responses")
-    return dataclasses.replace(
-        each, name=lambda rights, item: rights.topic_name(item) if item.name is None else item.name
-    ).before(rights, request)
+    return topics(Operation.DELETE, refused, "topics", "responses").before(rights, request)
 
 
 def _named(message: str | None = None, **more: Any) -> Callable[[Any, ErrorCode], Fields]:
@@ -177,8 +173,9 @@ def _offset_fetch(rights: Rights, request: Any) -> tuple[Any, Merge | None]:
 
 
 def _seen(rights: Rights, group: Fields, refused: list[Fields]) -> Fields:
-    """Of all offsets of a group only those of topics that may be seen."""
-    shown = [each for each in group["topics"] if rights.may(Operation.DESCRIBE, Resource.TOPIC, each["name"])]
+    """Of all offsets of a group only those of topics that may be seen; what there is no topic of, too."""
+    named = [(each, rights.topic_name(TopicAnswer(each))) for each in group.get("topics", ())]
+    shown = [each for each, name in named if name is None or rights.may(Operation.DESCRIBE, Resource.TOPIC, name)]
     return {**group, "topics": [*shown, *refused]}
 
 

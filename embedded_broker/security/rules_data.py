@@ -46,7 +46,7 @@ def _nothing_fetched(number: int, code: ErrorCode) -> Fields:
     return {"partition_index": number, "error_code": code, "high_watermark": -1, "records": b""}
 
 
-class _Named:
+class TopicAnswer:
     """A topic of an answer, as `Rights.topic_name` takes it."""
 
     def __init__(self, fields: Fields) -> None:
@@ -57,7 +57,7 @@ def _fetched_without_right(rights: Rights, request: Any, answer: Fields) -> Fiel
     """While a fetch waits, an ACL may go. (The handler has looked at those before: see there.)"""
     shown = []
     for topic in answer.get("responses", ()):
-        name = rights.topic_name(_Named(topic))
+        name = rights.topic_name(TopicAnswer(topic))
         code = next((each.get("error_code") for each in topic["partitions"]), None)
         if name is None or code is REFUSAL[Resource.TOPIC] or rights.may(Operation.READ, Resource.TOPIC, name):
             shown.append(topic)
@@ -227,9 +227,14 @@ def offsets_of_group(rights: Rights, group: Any) -> tuple[Any, list[Fields], boo
     """(a group of OffsetFetch without topics that may not be seen, those refused, whether the group itself may be)."""
     if not rights.may(Operation.DESCRIBE, Resource.GROUP, group.group_id):
         return group, [], False
-    allowed = [each for each in group.topics or () if rights.may(Operation.DESCRIBE, Resource.TOPIC, each.name)]
     error = partition_errors("partition_indexes", committed_offset=-1, committed_leader_epoch=-1, metadata="")
-    refused = [error(each, REFUSAL[Resource.TOPIC]) for each in group.topics or () if each not in allowed]
+    allowed, refused = [], []
+    for each in group.topics or ():
+        name = rights.topic_name(each)
+        if name is None or rights.may(Operation.DESCRIBE, Resource.TOPIC, name):
+            allowed.append(each)
+        else:
+            refused.append(error(each, REFUSAL[Resource.TOPIC]))
     if group.topics is not None:
         group = dataclasses.replace(group, topics=tuple(allowed))
     return group, refused, True

@@ -17,7 +17,7 @@ from embedded_broker.wire import schema
 from tests.embedded_broker.api.test_consumer_groups import beat
 from tests.embedded_broker.security.denials import ADDED, CLUSTER, DENIED, GROUP, OK, TOPIC, TRANSACTIONAL, creation
 from tests.embedded_broker.security.guarded import allow, guarded, login
-from tests.embedded_broker.served import batch, produce
+from tests.embedded_broker.served import Client, batch, produce
 
 EVERY_ACL = {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1}
 
@@ -69,6 +69,80 @@ def test_metadata_hides_what_may_not_be_seen(tmp_path: Path) -> None:
             await allow(admin, creation(Resource.TOPIC, "new", Operation.CREATE))
             found = (await alice.call("metadata", 9, topics=[{"name": "new"}], allow_auto_topic_creation=True)).topics
             assert found[0].error_code is OK
+
+    asyncio.run(main())
+
+
+def test_an_id_decides_over_the_name_beside_it(tmp_path: Path) -> None:
+    """Wherever a request can have both; the handler goes by the id, and so must the rights."""
+
+    async def main() -> None:
+        async with guarded(tmp_path) as served:
+            for name in ("mine", "secret"):
+                await served.topic(name)
+            alice, admin = await login(served, "alice"), await login(served, "admin")
+            rights = (Operation.READ, Operation.DELETE)
+            await allow(admin, *(creation(Resource.TOPIC, "mine", each) for each in rights))
+            secret = served.broker.topics.get("secret")
+            assert secret is not None
+            both = [{"name": "mine", "topic_id": secret.topic_id}]
+            for version in (12, 13):
+                found = (await alice.call("metadata", version, topics=both)).topics
+                assert [(topic.name, topic.error_code, topic.partitions) for topic in found] == [(None, TOPIC, ())]
+            deleted = (await alice.call("delete_topics", 6, topics=both)).responses
+            assert [each.error_code for each in deleted] == [TOPIC]
+            assert {"mine", "secret"} <= set(served.broker.topics.names())
+
+    asyncio.run(main())
+
+
+def test_offsets_by_topic_id(tmp_path: Path) -> None:
+    """OffsetFetch v10, of some topics and of all, for who sees one of two and for who sees everything."""
+
+    async def main() -> None:
+        async with guarded(tmp_path) as served:
+            for name in ("seen", "hidden"):
+                await served.topic(name)
+            alice, admin = await login(served, "alice"), await login(served, "admin")
+            names = {served.broker.topics.get(name).topic_id: name for name in ("seen", "hidden")}  # type: ignore[union-attr]
+            await allow(admin, creation(Resource.GROUP, "g", Operation.DESCRIBE),
+                        creation(Resource.TOPIC, "seen", Operation.DESCRIBE))  # fmt: skip
+            partitions = [{"partition_index": 0, "committed_offset": 7}]
+            topics = [{"topic_id": topic_id, "partitions": partitions} for topic_id in names]
+            await admin.call("offset_commit", 10, group_id="g", topics=topics)
+            nobody = UUID(int=99)
+
+            async def offsets(client: Client, wanted: Any) -> dict[str, tuple[int, ErrorCode]]:
+                group = {"group_id": "g", "member_id": None, "member_epoch": -1, "topics": wanted}
+                answered = (await client.call("offset_fetch", 10, groups=[group])).groups[0]
+                return {
+                    names.get(topic.topic_id, "nobody"): (each.committed_offset, each.error_code)
+                    for topic in answered.topics
+                    for each in topic.partitions
+                }
+
+            asked = [{"topic_id": topic_id, "partition_indexes": [0]} for topic_id in (*names, nobody)]
+            gone = (-1, ErrorCode.unknown_topic_id)
+            assert await offsets(admin, None) == {"seen": (7, OK), "hidden": (7, OK)}
+            assert await offsets(admin, asked) == {"seen": (7, OK), "hidden": (7, OK), "nobody": gone}
+            assert await offsets(alice, None) == {"seen": (7, OK)}
+            assert await offsets(alice, asked) == {"seen": (7, OK), "hidden": (-1, TOPIC), "nobody": gone}
+
+    asyncio.run(main())
+
+
+def test_offsets_of_a_group_that_refuses_who_asks(tmp_path: Path) -> None:
+    """Such an answer has no topics that could be left out."""
+
+    async def main() -> None:
+        async with guarded(tmp_path) as served:
+            await served.topic("t")
+            admin = await login(served, "admin")
+            await beat(admin, "g", subscribed_topic_names=["t"])
+            group = {"group_id": "g", "member_id": "nobody", "member_epoch": 1, "topics": None}
+            for version in (9, 10):
+                answered = (await admin.call("offset_fetch", version, groups=[group])).groups[0]
+                assert answered.error_code is ErrorCode.unknown_member_id
 
     asyncio.run(main())
 
