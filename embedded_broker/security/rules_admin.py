@@ -27,7 +27,7 @@ from embedded_broker.security.rules import (
     topic_key,
     topics,
 )
-from embedded_broker.security.rules_data import TopicAnswer, offsets_of_group
+from embedded_broker.security.rules_data import TopicAnswer, offset_error, offsets_of_group
 
 NO_ID = UUID(int=0)
 TRANSACTION = 1
@@ -154,7 +154,10 @@ def _offset_fetch(rights: Rights, request: Any) -> tuple[Any, Merge | None]:
     if not hasattr(request, "groups"):
         cut, refused, may = offsets_of_group(rights, request)
         if not may:
-            raise Denied({"error_code": REFUSAL[Resource.GROUP], "topics": []})
+            code = REFUSAL[Resource.GROUP]
+            # v1 has no error for the whole.
+            listed = [offset_error(each, code) for each in request.topics or ()]
+            raise Denied({"error_code": code, "topics": listed if type(request).__version__ == 1 else []})
         return cut, lambda answer: _seen(rights, answer, refused)
     groups, added, extra = [], [], {}
     for group in request.groups:
@@ -177,6 +180,18 @@ def _seen(rights: Rights, group: Fields, refused: list[Fields]) -> Fields:
     named = [(each, rights.topic_name(TopicAnswer(each))) for each in group.get("topics", ())]
     shown = [each for each, name in named if name is None or rights.may(Operation.DESCRIBE, Resource.TOPIC, name)]
     return {**group, "topics": [*shown, *refused]}
+
+
+def _not_elected(request: Any, code: ErrorCode) -> Fields:
+    """v0 has no error for the whole."""
+    if type(request).__version__ > 0:
+        return {"error_code": code, "replica_election_results": []}
+    results = [
+        {"topic": topic.topic, "partition_result": [{"partition_id": each, "error_code": code, "error_message": None}
+                                                    for each in topic.partitions]}
+        for topic in request.topic_partitions or ()
+    ]  # fmt: skip
+    return {"replica_election_results": results}
 
 
 def _list_groups(rights: Rights, request: Any, answer: Fields) -> Fields:
@@ -298,7 +313,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
         cluster(Operation.DESCRIBE_CONFIGS, lambda request, code: {"error_code": code, "config_resources": []}),
     ),
     "elect_leaders": (
-        cluster(Operation.ALTER, lambda request, code: {"error_code": code, "replica_election_results": []}),
+        cluster(Operation.ALTER, _not_elected),
     ),
     "alter_partition_reassignments": (
         cluster(Operation.ALTER, lambda request, code: {"error_code": code, "responses": []}),

@@ -8,6 +8,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.metadata.topic_names import name_problem
 from embedded_broker.security.acls import CLUSTER_NAME, Operation, Resource
 from embedded_broker.security.rules import (
     REFUSAL,
@@ -206,7 +207,12 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
         topics(Operation.READ, partition_errors()),
     ),
     "write_txn_markers": (Special(_without_markers),),
-    "describe_producers": (topics(Operation.READ, _PRODUCERS),),
+    "describe_producers": (
+        dataclasses.replace(
+            topics(Operation.READ, _PRODUCERS),
+            name=lambda rights, item: item.name if name_problem(item.name) is None else None,  # the handler says so
+        ),
+    ),
     "describe_transactions": (
         Each(
             Operation.DESCRIBE,
@@ -223,18 +229,21 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
 }
 
 
+offset_error = partition_errors("partition_indexes", committed_offset=-1, committed_leader_epoch=-1, metadata="")
+"""How OffsetFetch refuses a topic."""
+
+
 def offsets_of_group(rights: Rights, group: Any) -> tuple[Any, list[Fields], bool]:
     """(a group of OffsetFetch without topics that may not be seen, those refused, whether the group itself may be)."""
     if not rights.may(Operation.DESCRIBE, Resource.GROUP, group.group_id):
         return group, [], False
-    error = partition_errors("partition_indexes", committed_offset=-1, committed_leader_epoch=-1, metadata="")
     allowed, refused = [], []
     for each in group.topics or ():
         name = rights.topic_name(each)
         if name is None or rights.may(Operation.DESCRIBE, Resource.TOPIC, name):
             allowed.append(each)
         else:
-            refused.append(error(each, REFUSAL[Resource.TOPIC]))
+            refused.append(offset_error(each, REFUSAL[Resource.TOPIC]))
     if group.topics is not None:
         group = dataclasses.replace(group, topics=tuple(allowed))
     return group, refused, True

@@ -28,6 +28,8 @@ def strings(name: str, version: int) -> list[Path]:
 def request(name: str, version: int, values: dict[Path, Any] | None = None, text: str = "x") -> Any:
     """A request with one item in each array.
 
+    A path of one name means a field of that name anywhere, unless a longer one says where it is.
+
     Args:
         name: of the API, in snake case.
         version: of the API.
@@ -58,10 +60,11 @@ def _entity(kind: Any, path: Path, values: dict[Path, Any], text: str) -> Any:
     for field in dataclasses.fields(kind):
         at = (*path, field.name)
         item, is_array = _item(hints[field.name])
-        if at in values and (inner := _inner(item)) is None:
-            value = values[at]
-        elif (inner := _inner(item)) is not None:
+        inner = _inner(item)
+        if inner is not None:
             value = _entity(inner, at, values, text)
+        elif (named := at if at in values else at[-1:]) in values:
+            value = values[named]
         else:
             value = _leaf(field.metadata.get("kafka_type", ""), text)
         made[field.name] = value if not is_array else [value]
