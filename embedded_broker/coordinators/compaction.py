@@ -1,68 +1,111 @@
-"""Compacts an internal log by a snapshot: appends all live records again, then removes everything before them.
+"""Compacts an internal log by a snapshot: appends all live records again, then removes what is before them.
 
 Each coordinator has one `Compactor` for its log.
 
 1. The live records are appended in one step of the event loop, so that no other record is appended between them.
 2. They are made durable.
-3. The log start is raised to the first of them.
-A crash after 1 or 2 leaves the old records and some or all of the new ones: replaying them gives the same state.
+3. The log start is raised: to the first of them, or to the first record that still waits for its transaction's marker
+   or for the disk, if that is before them.
+A crash after 1 or 2 leaves the old records and some or all of the new ones: replaying them gives the same state. What
+stands between the new log start and the snapshot may be newer than what the snapshot repeats, so each repeated record
+can say at which offset it stood (`ORIGIN`), and counts as if it still did.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from embedded_broker.coordinators.background import Background
 from embedded_broker.coordinators.ports import Host
 from embedded_broker.storage.disk_space import suppress_disk_full
-from embedded_broker.wire.records import encode
+from embedded_broker.wire.records import Record, encode
 
 Records = Sequence[tuple[bytes, bytes | None]]
 
 RECORDS_DEAD_MAX = 50_000
-CHECK_INTERVAL_MS = 10_000
+CHECK_INTERVAL_MS = 1_000
 RETRY_INTERVAL_MS = 250
 BATCH_RECORDS = 500
+ORIGIN = b"eos.origin"
+"""Header of a repeated record: where it stood, 8 bytes. Kafka's own readers of these topics look at no header."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All that counts of a log, as of one moment."""
+
+    records: Records
+    """Those whose place in the log doesn't matter."""
+    placed: Sequence[tuple[bytes, bytes, int]] = field(default=())
+    """Key, value and original offset of those whose place decides which of two is the newer one."""
+
+
+def origin_of(record: Record) -> int:
+    """The offset at which a record counts: where it stands, or where it stood before snapshots repeated it."""
+    for name, value in record.headers:
+        if name == ORIGIN and value is not None:
+            return int.from_bytes(value, "big")
+    return record.offset
 
 
 class Compactor:
     """Watches one internal log."""
 
-    def __init__(self, host: Host, background: Background, topic: str, live: Callable[[], Records | None]) -> None:
+    def __init__(
+        self,
+        host: Host,
+        background: Background,
+        topic: str,
+        live: Callable[[], Snapshot | None],
+        needed_from: Callable[[], int | None] = lambda: None,
+    ) -> None:
         """
         Args:
             host: the broker.
             background: of the coordinator that owns the log.
             topic: the internal topic.
-            live: all records that count, as of the last append; None if that can't be said just now.
+            live: what counts as of the last append; None if that can't be said just now.
+            needed_from: the first offset that must stay beside a snapshot taken now; None if there is none.
         """
-        self._host, self._background, self._topic, self._live = host, background, topic, live
+        self._host, self._background, self._topic = host, background, topic
+        self._live, self._needed_from = live, needed_from
         self._live_count = 0
 
     def check(self) -> None:
-        """Compact if most of the log is dead; called again by itself."""
+        """Compact if most of what can go is dead; called again by itself."""
         interval_ms = CHECK_INTERVAL_MS
         log = self._host.internal_log(self._topic)
-        if self._host.has_disk_space and log.log_end - log.log_start >= 2 * self._live_count + RECORDS_DEAD_MAX:
-            records = self._live()
-            if records is None:
+        can_go = self._cut(log.log_end) - log.log_start
+        if self._host.has_disk_space and can_go >= 2 * self._live_count + RECORDS_DEAD_MAX:
+            snapshot = self._live()
+            if snapshot is None:
                 interval_ms = RETRY_INTERVAL_MS
             else:
                 with suppress_disk_full():  # what has been written again says the same as what it repeats
-                    start = self._rewrite(records)
-                    self._background.spawn(f"compact {self._topic}", self._cut(start))
+                    cut = self._cut(log.log_end)
+                    self._rewrite(snapshot)
+                    self._background.spawn(f"compact {self._topic}", self._trim(cut))
         self._background.schedule(("compact", self._topic), interval_ms, self.check)
 
-    def _rewrite(self, records: Records) -> int:
-        log = self._host.internal_log(self._topic)
-        start, now_ms = log.log_end, self._host.clock.now_ms()
-        for first in range(0, len(records), BATCH_RECORDS):
-            log.append(encode(records[first : first + BATCH_RECORDS], now_ms))
-        self._live_count = len(records)
-        return start
+    def _cut(self, start: int) -> int:
+        """The log start after a snapshot at `start`."""
+        needed = self._needed_from()
+        return start if needed is None else min(start, needed)
 
-    async def _cut(self, start: int) -> None:
+    def _rewrite(self, snapshot: Snapshot) -> None:
+        log = self._host.internal_log(self._topic)
+        now_ms = self._host.clock.now_ms()
+        for first in range(0, len(snapshot.records), BATCH_RECORDS):
+            log.append(encode(snapshot.records[first : first + BATCH_RECORDS], now_ms))
+        for first in range(0, len(snapshot.placed), BATCH_RECORDS):
+            some = snapshot.placed[first : first + BATCH_RECORDS]
+            headers = [((ORIGIN, origin.to_bytes(8, "big")),) for _, _, origin in some]
+            log.append(encode([(key, value) for key, value, _ in some], now_ms, headers))
+        self._live_count = len(snapshot.records) + len(snapshot.placed)
+
+    async def _trim(self, offset: int) -> None:
         log = self._host.internal_log(self._topic)
         await self._host.durable(log)
         with suppress_disk_full():
-            await self._host.trim(log, start)
+            await self._host.trim(log, offset)

@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker.coordinators.background import Background
 from embedded_broker.coordinators.classic_groups import ClassicGroups
-from embedded_broker.coordinators.compaction import Compactor, Records
+from embedded_broker.coordinators.compaction import Compactor, Snapshot, origin_of
 from embedded_broker.coordinators.consumer_groups import ConsumerGroups, TopicCatalog
 from embedded_broker.coordinators.expiry import Expiry, is_subscribed
 from embedded_broker.coordinators.group_registry import AnyGroup, GroupRegistry, is_empty
@@ -42,7 +42,7 @@ class GroupCoordinator:
         self.consumer = ConsumerGroups(host, self._background, self._registry, TopicCatalog(lambda: host.topics))
         self.offsets = OffsetManager(host, self._background, config, self._registry.find_or_create)
         self._expiry = Expiry(self._registry, self.offsets, self.consumer.catalog, config)
-        self._compactor = Compactor(host, self._background, OFFSETS_TOPIC, self._live)
+        self._compactor = Compactor(host, self._background, OFFSETS_TOPIC, self._live, self.offsets.needed_from)
 
     def replay(self, header: BatchHeader, batch: Buffer) -> None:
         """Take over a batch of `__consumer_offsets` at recovery, in log order.
@@ -54,7 +54,7 @@ class GroupCoordinator:
             self.offsets.end_transaction(header.producer_id, marker_commits(batch))
             return
         for record in decode(batch):
-            found = group_log.decode(record.key or b"", record.value, record.offset)
+            found = group_log.decode(record.key or b"", record.value, origin_of(record))
             if isinstance(found, OffsetRecord):
                 self.offsets.replay(found, header.producer_id if header.is_transactional else -1)
             elif found is not None:
@@ -122,10 +122,9 @@ class GroupCoordinator:
         await self._registry.durable()
         return ErrorCode.none
 
-    def _live(self) -> Records | None:
+    def _live(self) -> Snapshot | None:
         """What the log must hold: all that groups are made of, and the committed offsets."""
-        committed = self.offsets.live()
-        return None if committed is None or not self._registry.is_settled else self._registry.live() + committed
+        return Snapshot(self._registry.live(), self.offsets.live()) if self._registry.is_settled else None
 
     def _sweep(self) -> None:
         """Delete expired offsets, and groups that have neither members nor offsets."""

@@ -73,13 +73,13 @@ class OffsetManager:
         self._config = config
         self._find_or_create = find_or_create
         self.state = Offsets()
-        # Batches that are appended but not yet in `state`, because they are not on disk yet.
-        self._under_way = 0
+        # What is appended but not yet in `state`, because it is not on disk yet: base offset → group and partitions.
+        self._under_way: dict[int, list[tuple[str, TopicPartition]]] = {}
 
     @property
     def is_settled(self) -> bool:
         """Whether `state` holds all that has been appended."""
-        return self._under_way == 0
+        return not self._under_way
 
     def replay(self, record: OffsetRecord, producer_id: int) -> None:
         """A record found at recovery; `producer_id` of a transactional batch, else -1."""
@@ -155,15 +155,23 @@ class OffsetManager:
         """Delete all groups' offsets on a topic."""
         await self._forget(list(self.state.on_topic(topic)))
 
-    def live(self) -> list[tuple[bytes, bytes | None]] | None:
-        """A record for every committed offset; None while others are pending or being written."""
-        if not self.is_settled or self.state.has_pending():
-            return None
+    def live(self) -> list[tuple[bytes, bytes, int]]:
+        """Key, value and place of a record for every committed offset, but for those about which newer records are on
+        their way to the disk: these are still in the log (see `needed_from`), and a snapshot that came after a deletion
+        would undo it."""
+        newer = {each for group in self._under_way.values() for each in group}
         return [
-            (offsets.encode_key(group_id, partition), offsets.encode_value(committed))
+            (offsets.encode_key(group_id, partition), offsets.encode_value(committed), committed.record_offset)
             for group_id in sorted(self.state.group_ids())
             for partition, committed in self.state.committed(group_id).items()
+            if (group_id, partition) not in newer
         ]
+
+    def needed_from(self) -> int | None:
+        """The first offset of the log at which something stands that `live` doesn't have: records that wait for the
+        marker of their transaction, or for the disk. None if nothing does."""
+        pending = self.state.first_pending()
+        return min((*self._under_way, *(() if pending is None else (pending,))), default=None)
 
     async def _forget(self, gone: list[tuple[str, TopicPartition]]) -> None:
         if not gone:
@@ -178,14 +186,14 @@ class OffsetManager:
         """Append, wait for the disk, apply; also when the client disconnects meanwhile. `batch` is the records'."""
         log = self._host.internal_log(OFFSETS_TOPIC)
         base_offset = log.append(batch)
-        self._under_way += 1
+        self._under_way[base_offset] = [(record.group_id, record.partition) for record in records]
         await self._background.finish("offsets", self._apply_once_durable(log, base_offset, records))
 
     async def _apply_once_durable(self, log: Partition, base_offset: int, records: Sequence[OffsetRecord]) -> None:
         await self._host.durable(log)
         for delta, record in enumerate(records):
             self.state.apply(_placed(record, base_offset + delta))
-        self._under_way -= 1
+        del self._under_way[base_offset]
 
     def _validate(self, who: Committer, group: AnyGroup | None, *, transactional: bool) -> ErrorCode:
         if transactional and not who.group_id:

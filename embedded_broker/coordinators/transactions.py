@@ -30,7 +30,7 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker.coordinators import hanging_transactions, single_partition_commit
 from embedded_broker.coordinators.background import Background
-from embedded_broker.coordinators.compaction import Compactor, Records
+from embedded_broker.coordinators.compaction import Compactor, Snapshot
 from embedded_broker.coordinators.deadlines import Deadlines
 from embedded_broker.coordinators.markers import MarkerWriter
 from embedded_broker.coordinators.ports import Host, Partition, TransactionConfig
@@ -351,11 +351,11 @@ class TransactionCoordinator:
         self._append(_record(completed))
         entry.stored(completed)
 
-    def _live(self) -> Records:
+    def _live(self) -> Snapshot:
         """What the log must hold: the reservation of producer ids, and each id's latest record."""
         latest = [entry.pending or entry.transaction for entry in self._entries.values()]
         known = [transaction for transaction in latest if transaction.epoch != NO_EPOCH]
-        return [self._producer_ids.snapshot(), *map(_record, known)]
+        return Snapshot([self._producer_ids.snapshot(), *map(_record, known)])
 
     def _sweep(self) -> None:
         """Forget ids that have been idle for longer than `transactional.id.expiration.ms`."""

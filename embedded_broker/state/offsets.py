@@ -20,7 +20,7 @@ NO_OFFSET = -1
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """A position; `record_offset` is the offset of its record in `__consumer_offsets`."""
+    """A position; `record_offset` is where its record stood in `__consumer_offsets` when it was committed."""
 
     offset: int
     leader_epoch: int
@@ -107,11 +107,13 @@ class Offsets:
         """Whether some open transaction will change the partition's offset if it commits."""
         return any(partition in groups.get(group_id, {}) for groups in self._pending.values())
 
-    def has_pending(self, group_id: str | None = None) -> bool:
-        """Whether a transaction is open on the group, or on any group."""
-        if group_id is None:
-            return bool(self._pending)
-        return any(group_id in groups for groups in self._pending.values())
+    def first_pending(self) -> int | None:
+        """Where the first record stands that waits for the marker of its transaction."""
+        return min(
+            (each.record_offset for groups in self._pending.values() for partitions in groups.values()
+             for each in partitions.values()),
+            default=None,
+        )  # fmt: skip
 
     def known(self, group_id: str) -> set[TopicPartition]:
         """Partitions with a committed or a pending offset: what deleting the group must delete."""

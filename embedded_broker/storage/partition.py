@@ -23,6 +23,7 @@ from embedded_broker.storage.log.backlog import Backlog
 from embedded_broker.storage.log.checkpoint import State
 from embedded_broker.storage.log.fs import FileSystem
 from embedded_broker.storage.log.partition_log import Capture, PartitionLog
+from embedded_broker.storage.log.recovery import read_log_start
 from embedded_broker.storage.log.segment import CorruptLog, OnBatch, Segment
 from embedded_broker.storage.log.stopped_log import StoppedLog
 from embedded_broker.storage.log_config import LogConfig
@@ -94,14 +95,16 @@ class Partition:
             disk_space: of the data directory; without it a full disk is an error like any other.
             internal: only the broker writes there.
             now_ms: from where the expiry of producers that are found in the log counts.
-            on_batch: is shown every batch in order. So the whole log is read, whatever a checkpoint says.
+            on_batch: is shown every batch in order, from the log start on. So the whole log is read, whatever a
+                checkpoint says.
         """
         partition = cls(topic, index, leader_epoch, disk_space, internal)
+        log_start = 0 if on_batch is None else read_log_start(fs, directory)
 
         def replay(header: BatchHeader, batch: memoryview) -> None:
             partition._note_epoch(header)
             partition.producers.apply(header, marker_commits(batch) if header.is_control else None, now_ms)
-            if on_batch is not None:
+            if on_batch is not None and header.last_offset >= log_start:
                 on_batch(header, batch)
 
         on_state = partition._restore if on_batch is None else None

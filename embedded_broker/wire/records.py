@@ -28,6 +28,9 @@ STEP_ITEMS = 500
 """How much is looked at between two steps of `lengths` and `look_through`."""
 
 
+Headers = Sequence[tuple[bytes, bytes | None]]
+
+
 class Record(NamedTuple):
     """One record; `offset` and `timestamp_ms` are absolute."""
 
@@ -53,6 +56,10 @@ def varint(value: int) -> bytes:
 def field(value: bytes | None) -> bytes:
     """A byte string behind its length; -1 stands for none."""
     return varint(-1) if value is None else varint(len(value)) + value
+
+
+def _headers(headers: Headers) -> bytes:
+    return varint(len(headers)) + b"".join(field(key) + field(value) for key, value in headers)
 
 
 class _Cursor:
@@ -117,14 +124,20 @@ class _Cursor:
         return tuple(found)
 
 
-def encode(records: Sequence[tuple[bytes | None, bytes | None]], timestamp_ms: int, **header: int) -> bytearray:
+def encode(
+    records: Sequence[tuple[bytes | None, bytes | None]],
+    timestamp_ms: int,
+    headers: Sequence[Headers] = (),
+    **header: int,
+) -> bytearray:
     """An uncompressed batch of key-value records, all with one timestamp; `header` goes to `batch.seal`.
 
-    Offsets begin at 0; the log stamps them.
+    Offsets begin at 0; the log stamps them. `headers` are those of each record, if they have any.
     """
     out = bytearray()
     for delta, (key, value) in enumerate(records):
-        body = b"\x00" + varint(0) + varint(delta) + field(key) + field(value) + varint(0)
+        tail = _headers(headers[delta]) if headers else b"\x00"
+        body = b"\x00" + varint(0) + varint(delta) + field(key) + field(value) + tail
         out += varint(len(body)) + body
     return batches.seal(
         bytes(out), count=len(records), base_timestamp=timestamp_ms, max_timestamp=timestamp_ms, **header

@@ -97,8 +97,13 @@ def recover(fs: FileSystem, directory: Path, on_batch: OnBatch, on_state: OnStat
     )
 
 
+def read_log_start(fs: FileSystem, directory: Path) -> int:
+    """The first offset that is not deleted. Raises CorruptLog, OSError."""
+    return _read_offset(fs, directory / LOG_START)
+
+
 def _read_small_files(fs: FileSystem, directory: Path) -> _Known:
-    log_start = _read_offset(fs, directory / LOG_START)
+    log_start = read_log_start(fs, directory)
     compacted_end = _read_offset(fs, directory / COMPACTED)
     found = checkpoint.decode(fs.read_small(directory / CHECKPOINT) or b"")
     durable_end = decode_offset(fs.read_small(directory / DURABLE) or b"") or 0

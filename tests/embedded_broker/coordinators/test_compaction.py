@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass, field
+from random import Random
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -10,6 +12,7 @@ from kio.schema.errors import ErrorCode
 from embedded_broker.coordinators import compaction
 from embedded_broker.coordinators.offsets import Commit, Committer
 from embedded_broker.metadata.topic_names import OFFSETS_PARTITION, OFFSETS_TOPIC, TRANSACTION_TOPIC
+from embedded_broker.state.transactions import TopicPartition
 from tests.embedded_broker.coordinators.memory_host import MemoryHost, empty_disk
 
 P0 = ("t", 0)
@@ -59,25 +62,134 @@ def test_compaction_shortens_the_log_and_keeps_the_state() -> None:
     asyncio.run(run())
 
 
-def test_offsets_wait_while_some_are_pending_or_under_way() -> None:
+def test_a_snapshot_leaves_out_what_is_on_its_way_and_keeps_what_is_pending() -> None:
     async def run() -> None:
         host = MemoryHost(empty_disk())
         await host.start()
-        identity = await host.transactions.init_producer_id("id", 1_000, None)
-        producer = identity.producer_id, identity.epoch
-        await host.transactions.add_partitions("id", *producer, [OFFSETS_PARTITION])
-        assert host.groups.offsets.live() == []
+        offsets, log = host.groups.offsets, host.internal_log(OFFSETS_TOPIC)
+        producer = await _producer(host, "id")
+        assert (offsets.live(), offsets.needed_from()) == ([], None)
         committing = asyncio.ensure_future(commit(host, 1))
         await asyncio.sleep(0)
-        assert host.groups.offsets.live() is None
+        assert (offsets.live(), offsets.needed_from()) == ([], log.log_end - 1)
         await committing
-        live = host.groups.offsets.live()
-        assert live is not None
-        assert len(live) == 1
-        offsets = host.groups.offsets
+        assert [origin for _, _, origin in offsets.live()] == [log.log_end - 1]
+        assert offsets.needed_from() is None
         await offsets.commit_in_transaction(Committer("g"), host.groups.get("g"), *producer, [Commit(P0, 2, -1, "")])
-        assert host.groups.offsets.live() is None
+        assert [origin for _, _, origin in offsets.live()] == [log.log_end - 2]
+        assert offsets.needed_from() == log.log_end - 1
         await host.stop()
+
+    asyncio.run(run())
+
+
+async def _producer(host: MemoryHost, name: str) -> tuple[int, int]:
+    """A producer in a transaction that commits offsets."""
+    identity = await host.transactions.init_producer_id(name, 60_000, None)
+    producer = identity.producer_id, identity.epoch
+    assert await host.transactions.add_partitions(name, *producer, [OFFSETS_PARTITION]) is ErrorCode.none
+    return producer
+
+
+def test_transactions_that_always_overlap_do_not_hold_compaction_off() -> None:
+    """One is begun before the one before it ends, as several lanes do; nothing of any of them is lost."""
+
+    async def run() -> None:
+        host = MemoryHost(empty_disk())
+        await host.start()
+        offsets, ids = host.groups.offsets, ["a", "b"]
+        producers = {name: await _producer(host, name) for name in ids}
+        for number in range(200):
+            name = ids[number % 2]
+            commits = [Commit(("t", number % 2), number, -1, "")]
+            group = host.groups.get("g")
+            await offsets.commit_in_transaction(Committer("g"), group, *producers[name], commits)
+            host.compact()
+            await settle()
+            other = ids[(number + 1) % 2]
+            await host.transactions.end(other, *producers[other], True)
+            await host.transactions.add_partitions(other, *producers[other], [OFFSETS_PARTITION])
+        assert records(host, OFFSETS_TOPIC) < 60
+        expected = offsets.fetch("g", None, False)
+        await host.stop()
+        restarted = MemoryHost(host.what_survives(all_appended=True))
+        await restarted.start()
+        assert restarted.groups.offsets.fetch("g", None, False) == expected
+        await restarted.transactions.end("b", *producers["b"], True)
+        await settle()
+        assert restarted.groups.offsets.fetch("g", [("t", 1)], True)[("t", 1)].offset == 199
+        await restarted.stop()
+
+    asyncio.run(run())
+
+
+IDS, PARTITIONS = ("a", "b", "c"), [("t", index) for index in range(3)]
+
+
+@dataclass
+class Twin:
+    """One of two brokers that are asked for the same, of which one compacts its logs."""
+
+    host: MemoryHost
+    compacts: bool
+    producers: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    async def start(self) -> None:
+        if not self.compacts:
+            self.host.groups._compactor.check = lambda: None  # type: ignore[method-assign]
+        await self.host.start()
+
+    async def do(self, what: str, name: str, partition: TopicPartition, number: int) -> None:
+        offsets, group = self.host.groups.offsets, self.host.groups.get("g")
+        if name not in self.producers:
+            self.producers[name] = await _producer(self.host, name)
+        producer = self.producers[name]
+        if what == "commit":
+            await offsets.commit(Committer("g"), group, [Commit(partition, number, -1, "")])
+        elif what == "delete":
+            await offsets.delete("g", [partition])
+        elif what == "transact":
+            await offsets.commit_in_transaction(Committer("g"), group, *producer, [Commit(partition, number, -1, "")])
+        else:
+            await self.host.transactions.end(name, *producer, what == "end")
+            assert await self.host.transactions.add_partitions(name, *producer, [OFFSETS_PARTITION]) is ErrorCode.none
+
+    def seen(self) -> dict[TopicPartition, int]:
+        found = self.host.groups.offsets.fetch("g", PARTITIONS, False)
+        return {partition: each.offset for partition, each in found.items()}
+
+    async def restarted(self) -> Twin:
+        await self.host.stop()
+        again = Twin(MemoryHost(self.host.what_survives(all_appended=True)), self.compacts, self.producers)
+        await again.start()
+        return again
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_whatever_happens_a_compacted_log_says_the_same(seed: int) -> None:
+    """Plain and transactional commits, deletions, ends and restarts in any order, on a broker that compacts as often as
+    it can and on one that never does. Between the two compaction must make no difference that shows."""
+
+    async def run() -> None:
+        random = Random(seed)
+        twins = [Twin(MemoryHost(empty_disk()), compacts) for compacts in (True, False)]
+        for twin in twins:
+            await twin.start()
+        for number in range(150):
+            what = random.choice(("commit", "delete", "transact", "transact", "transact", "end", "abort", "restart"))
+            name, partition = random.choice(IDS), random.choice(PARTITIONS)
+            if what == "restart":
+                twins = [await twin.restarted() for twin in twins]
+            else:
+                for twin in twins:
+                    await twin.do(what, name, partition, number)
+            if random.random() < 0.7:
+                twins[0].host.groups._compactor.check()
+            await settle()
+            assert twins[0].seen() == twins[1].seen(), (number, what)
+        assert records(twins[0].host, OFFSETS_TOPIC) < records(twins[1].host, OFFSETS_TOPIC)
+        for twin in twins:
+            await twin.host.stop()
 
     asyncio.run(run())
 

@@ -82,7 +82,7 @@ def test_a_compacted_log_restores_the_same_state() -> None:
         live = host.groups._live()
         assert live is not None
         rebuilt = MemoryHost({**host.what_survives(all_appended=True)})
-        for key, value in live:
+        for key, value in live.records:
             found = group_log.decode(key, value, 0)
             assert found is not None
             rebuilt.groups._registry.replay(found, value)

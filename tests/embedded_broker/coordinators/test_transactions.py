@@ -113,7 +113,7 @@ async def crash_and_restart(
     await init(restarted)
     after = seen(restarted)
     assert all(not p.producers.open_transactions() for p in restarted.topics["t"].partitions)
-    assert not restarted.groups.offsets.state.has_pending()
+    assert restarted.groups.offsets.state.first_pending() is None
     assert not restarted.failures
     await restarted.stop()
     return answered, found, after
