@@ -49,9 +49,9 @@ class Disk(MemoryFileSystem):
             raise
 
     def recover(self, random: Random, power_lost: bool) -> None:
-        """Before a start: what a power cut has taken is gone, and so is what an fsync has failed to secure, as the
-        system drops such pages; after a mere kill all is as the process left it."""
-        if power_lost or self.has_failed:
+        """Before a start: what a power cut has taken is gone; after a mere kill all is as the process left it, also what
+        an fsync has failed to secure, which the next power cut will take."""
+        if power_lost:
             self.crash(random)
         else:
             self.process_gone()

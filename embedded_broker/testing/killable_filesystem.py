@@ -113,6 +113,11 @@ class KillableFile(RealFile):
         self._fs.check_alive()
         return super().read(at, size)
 
+    def write_again(self, at: int) -> None:
+        """See File."""
+        self._fs.check_alive()
+        super().write_again(at)
+
     def truncate(self, size: int) -> None:
         """See File."""
         self._fs.check_alive()

@@ -41,7 +41,7 @@ class Journal(MemoryFileSystem):
         if self.writes is not None:
             paths = [path for path, known in self._inodes.items() if known is inode]
             files = [
-                (path, bytes(each.data), each.synced, self._durable.get(path) is each)
+                (path, bytes(each.data), bytes(each.synced), self._durable.get(path) is each)
                 for path, each in self._inodes.items()
                 if path.name != "reserve"  # 4 MiB of zeros
             ]

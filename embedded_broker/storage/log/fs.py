@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 Data = bytes | bytearray | memoryview
+WRITE_AGAIN_BYTES = 1024 * 1024
 DISK_FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Error numbers that say that there is no disk space, and nothing else is wrong."""
 
@@ -39,6 +40,13 @@ class File(Protocol):
 
     def size(self) -> int:
         """Bytes in the file: those of all appends that did not raise."""
+
+    def write_again(self, at: int) -> None:
+        """Write what stands from byte `at` on once more, in its place, so that the next `sync` secures it.
+
+        After a failed sync the system may keep pages that are not on the disk and take them for clean: they can be
+        read, also by a later process, and no further sync would write them. Raises OSError.
+        """
 
     def modified_ms(self) -> int:
         """When it was written to last, in milliseconds since 1970; that stays over restarts. Raises OSError."""
@@ -143,6 +151,16 @@ class RealFile:
     def size(self) -> int:
         """See File."""
         return self._size
+
+    def write_again(self, at: int) -> None:
+        """See File."""
+        modified_ms = self.modified_ms()
+        while data := self.read(at, WRITE_AGAIN_BYTES):
+            written = os.pwrite(self._fd, data, at)
+            if written == 0:
+                raise OSError(errno.EIO, "nothing was written")
+            at += written
+        self.set_modified_ms(modified_ms)
 
     def modified_ms(self) -> int:
         """See File."""

@@ -23,10 +23,11 @@ class PowerCut(BaseException):
 @dataclass(slots=True, eq=False)
 class _Inode:
     """A file's content. `pending` are changes since the last sync, in order: (position, bytes), or (size, None) for a
-    cut."""
+    cut. What a failed sync was to secure is in neither `pending` nor `synced`, but can be read: the system keeps such
+    pages, takes them for clean, and loses them in a power cut."""
 
     data: bytearray = field(default_factory=bytearray)
-    synced: bytes = b""
+    synced: bytearray = field(default_factory=bytearray)
     pending: list[tuple[int, bytes | None]] = field(default_factory=list)
     modified_ms: int = 0
 
@@ -35,7 +36,12 @@ class _Inode:
         _apply(self.data, at, new)
 
     def sync(self) -> None:
-        self.synced, self.pending = bytes(self.data), []
+        for at, new in self.pending:
+            _apply(self.synced, at, new)
+        self.pending = []
+
+    def sync_failed(self) -> None:
+        self.pending = []
 
     def crash(self, random: Random | None) -> None:
         """Go back to what was synced; with `random`, each change since may have reached the disk, or a part of it."""
@@ -47,8 +53,7 @@ class _Inode:
                 _apply(image, at, new)
             elif fate == "part" and new is not None:
                 _apply(image, at, new[: random.randrange(len(new) + 1)])
-        self.data = image
-        self.sync()
+        self.data, self.synced, self.pending = image, bytearray(image), []
 
 
 def _apply(data: bytearray, at: int, new: bytes | None) -> None:
@@ -172,7 +177,7 @@ class MemoryFileSystem:
         """Flip a bit of what is stored, as a bad disk does."""
         inode = self._inodes[path]
         inode.data[at] ^= 0x01
-        inode.sync()
+        inode.synced, inode.pending = bytearray(inode.data), []
 
     def lock(self, directory: Path) -> Lock:
         """See FileSystem."""
@@ -277,6 +282,13 @@ class _MemoryFile:
         """See File."""
         return self._size
 
+    def write_again(self, at: int) -> None:
+        """See File."""
+        if data := bytes(self._inode.data[at : self._size]):
+            modified_ms = self._inode.modified_ms
+            self._fs.write("write", self._inode, at, data)
+            self._inode.modified_ms = modified_ms
+
     def modified_ms(self) -> int:
         """See File."""
         return self._inode.modified_ms
@@ -297,6 +309,7 @@ class _MemoryFile:
         try:
             self._fs.step("sync")
         except OSError as error:
+            self._inode.sync_failed()
             raise SyncFailed(self._path, error) from error
         self._inode.sync()
 

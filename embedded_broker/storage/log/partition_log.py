@@ -5,7 +5,7 @@ Invariants
 - What is below `durable_end` is on disk, with the names of its files; it is never cut.
 - Everything is called by one thread, except `flush` and `store_checkpoint`, which any other thread may call.
 - After a failed fsync it is unknown what is on disk (and a second fsync would report success): the log refuses
-  everything but reading. Opening it again finds out.
+  everything but reading. Opening it again writes what it finds above the durable end anew, before that counts.
 """
 
 from __future__ import annotations
@@ -80,11 +80,18 @@ class PartitionLog:
         """
         log = cls(fs, directory, segment_bytes, recover(fs, directory, on_batch, on_state))
         try:
+            log._write_again()
             log.flush()
         except OSError:
             log.close()
             raise
         return log
+
+    def _write_again(self) -> None:
+        """Let `flush` really bring to the disk what was found above the durable end. It was read from the page cache,
+        and the fsync that was to secure it may have failed, which was why the broker ended."""
+        for segment in self._unsynced:
+            segment.write_again(self.durable_end)
 
     @property
     def log_end(self) -> int:

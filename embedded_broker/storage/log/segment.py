@@ -364,6 +364,11 @@ class Segment:
         self._check(data, at, header.base_offset)
         return decode(data)
 
+    def write_again(self, offset: int) -> None:
+        """Write all batches from the one with `offset` on once more, in their places. Raises OSError, CorruptLog."""
+        if offset < self.end_offset:
+            self._file.write_again(0 if offset <= self.base_offset else self._position_of(offset)[0])
+
     def sync(self) -> None:
         """Make all appended bytes durable; from any thread. Raises SyncFailed."""
         self._file.sync()

@@ -112,6 +112,37 @@ def test_a_failed_fsync_is_never_forgotten() -> None:
     assert shown == written
 
 
+@pytest.mark.parametrize("segment_bytes", [1 << 20, 250])
+def test_what_a_failed_fsync_left_in_the_page_cache_is_written_again_before_it_counts(segment_bytes: int) -> None:
+    """It can be read after a restart, and another fsync says that all is well: but it is not on the disk."""
+    fs = MemoryFileSystem()
+    log, _ = opened(fs, Path("/p"), segment_bytes)
+    fill(log, 3)
+    log.flush()
+    fill(log, 3)
+    fs.fail("sync", errno.EIO, after=int(segment_bytes < 1 << 20))
+    with pytest.raises(OSError, match="fsync failed"):
+        log.flush()
+    fs.process_gone()
+    log, found = opened(fs, Path("/p"), segment_bytes)
+    assert log.log_end == 6
+    fill(log, 1)
+    log.flush()
+    fs.crash()
+    again, kept = opened(fs, Path("/p"), segment_bytes)
+    assert (again.log_end, kept[:6]) == (7, found)
+
+
+def test_what_is_durable_is_not_written_again() -> None:
+    fs = MemoryFileSystem()
+    log, _ = opened(fs, Path("/p"), 250)
+    fill(log, 5)
+    log.close()
+    before = fs.operations
+    opened(fs, Path("/p"), 250)
+    assert fs.operations == before
+
+
 @pytest.mark.parametrize("kind", ["sync_directory", "write"])
 def test_a_flush_that_could_not_do_all_of_it_says_so(kind: str) -> None:
     fs = MemoryFileSystem()
