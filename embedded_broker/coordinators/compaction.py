@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from embedded_broker.coordinators.background import Background
 from embedded_broker.coordinators.ports import Host
 from embedded_broker.storage.disk_space import suppress_disk_full
-from embedded_broker.wire.records import Record, encode
+from embedded_broker.wire.records import Record, encode, encode_with_headers
 
 Records = Sequence[tuple[bytes, bytes | None]]
 
@@ -100,8 +100,8 @@ class Compactor:
             log.append(encode(snapshot.records[first : first + BATCH_RECORDS], now_ms))
         for first in range(0, len(snapshot.placed), BATCH_RECORDS):
             some = snapshot.placed[first : first + BATCH_RECORDS]
-            headers = [((ORIGIN, origin.to_bytes(8, "big")),) for _, _, origin in some]
-            log.append(encode([(key, value) for key, value, _ in some], now_ms, headers))
+            placed = [(key, value, ((ORIGIN, origin.to_bytes(8, "big")),)) for key, value, origin in some]
+            log.append(encode_with_headers(placed, now_ms))
         self._live_count = len(snapshot.records) + len(snapshot.placed)
 
     async def _trim(self, offset: int) -> None:

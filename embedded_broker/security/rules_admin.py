@@ -312,9 +312,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
     "list_config_resources": (
         cluster(Operation.DESCRIBE_CONFIGS, lambda request, code: {"error_code": code, "config_resources": []}),
     ),
-    "elect_leaders": (
-        cluster(Operation.ALTER, _not_elected),
-    ),
+    "elect_leaders": (cluster(Operation.ALTER, _not_elected),),
     "alter_partition_reassignments": (
         cluster(Operation.ALTER, lambda request, code: {"error_code": code, "responses": []}),
     ),

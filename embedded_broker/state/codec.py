@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 from uuid import UUID
 
-
 STRING_BYTES_MAX = 2**15 - 1
 
 

@@ -315,8 +315,8 @@ def end_v2(
         now_ms: the broker's clock.
         allocate: gives a new producer id; called at most once, if the epochs are used up.
     """
-    # This is the owner, who has the answer to the last end already, while markers are being written. Kafka refuses it as
-    # fenced in this moment; there it is a millisecond.
+    # The owner, who has the answer to its last EndTxn already, while markers are being written. In Kafka, where that
+    # takes a millisecond, it is fenced.
     if transaction.state in PREPARED and identity_after_end(transaction) == (producer_id, epoch):
         return Refuse(ErrorCode.concurrent_transactions)
     has_bumped = transaction.client_version >= 2

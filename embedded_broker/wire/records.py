@@ -124,20 +124,28 @@ class _Cursor:
         return tuple(found)
 
 
-def encode(
-    records: Sequence[tuple[bytes | None, bytes | None]],
-    timestamp_ms: int,
-    headers: Sequence[Headers] = (),
-    **header: int,
-) -> bytearray:
+def encode(records: Sequence[tuple[bytes | None, bytes | None]], timestamp_ms: int, **header: int) -> bytearray:
     """An uncompressed batch of key-value records, all with one timestamp; `header` goes to `batch.seal`.
 
-    Offsets begin at 0; the log stamps them. `headers` are those of each record, if they have any.
+    Offsets begin at 0; the log stamps them.
     """
+    return _encode(records, [b"\x00"] * len(records), timestamp_ms, **header)
+
+
+def encode_with_headers(
+    records: Sequence[tuple[bytes | None, bytes | None, Headers]], timestamp_ms: int, **header: int
+) -> bytearray:
+    """As `encode`, of records with headers."""
+    pairs = [(key, value) for key, value, _ in records]
+    return _encode(pairs, [_headers(headers) for _, _, headers in records], timestamp_ms, **header)
+
+
+def _encode(
+    records: Sequence[tuple[bytes | None, bytes | None]], headers: Sequence[bytes], timestamp_ms: int, **header: int
+) -> bytearray:
     out = bytearray()
     for delta, (key, value) in enumerate(records):
-        tail = _headers(headers[delta]) if headers else b"\x00"
-        body = b"\x00" + varint(0) + varint(delta) + field(key) + field(value) + tail
+        body = b"\x00" + varint(0) + varint(delta) + field(key) + field(value) + headers[delta]
         out += varint(len(body)) + body
     return batches.seal(
         bytes(out), count=len(records), base_timestamp=timestamp_ms, max_timestamp=timestamp_ms, **header

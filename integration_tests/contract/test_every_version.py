@@ -107,9 +107,9 @@ async def _warm_up(address: str) -> None:
         for key_type, name, fields in ((0, "offset_delete", {"group_id": "warm"}), (1, "init_producer_id", init)):
             late = {ErrorCode.coordinator_not_available, ErrorCode.not_coordinator,
                     ErrorCode.coordinator_load_in_progress}  # fmt: skip
-            while (await client.call("find_coordinator", 2, key="warm", key_type=key_type)).error_code in late:
+            while (await client.call("find_coordinator", 2, key="warm", key_type=key_type)).error_code in late:  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
-            while (await client.call(name, 0, **fields)).error_code in late:
+            while (await client.call(name, 0, **fields)).error_code in late:  # noqa: ASYNC110 - nobody is told
                 await asyncio.sleep(0.1)
     client.writer.close()
 

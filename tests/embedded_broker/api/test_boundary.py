@@ -40,9 +40,7 @@ async def _ask(served: Served, frame: bytes, wait_s: float) -> bytes | None:
         client.writer.close()
 
 
-async def _ask_all(
-    served: Served, requests: list[tuple[str, Any]], wait_s: float
-) -> dict[str, bytes | None]:
+async def _ask_all(served: Served, requests: list[tuple[str, Any]], wait_s: float) -> dict[str, bytes | None]:
     answers: dict[str, bytes | None] = {}
     for first in range(0, len(requests), AT_ONCE):
         some = requests[first : first + AT_ONCE]
@@ -84,13 +82,12 @@ def test_no_handler_breaks_at_the_longest_string(tmp_path: Path) -> None:
 
     async def main() -> None:
         failures: list[dict[str, Any]] = []
-        settings = {"auto_create_topics": False}
-        async with serving(tmp_path, **settings) as served:
+        async with serving(tmp_path, auto_create_topics=False) as served:
             asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
             requests = [each for each in _each_string(STRING_BYTES_MAX, EVERY) if not each[0].startswith(LOGIN)]
             await _ask_all(served, requests, WAIT_S)
             assert ([str(each) for each in failures], served.broker.failed.done()) == ([], False)
-        async with serving(tmp_path, **settings) as served:
+        async with serving(tmp_path, auto_create_topics=False) as served:
             assert not served.broker.failed.done()
 
     asyncio.run(main())

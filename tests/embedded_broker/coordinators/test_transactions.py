@@ -387,7 +387,9 @@ def test_a_client_with_the_last_epoch_can_not_end_the_broker() -> None:
         producer_id, _ = await begin(host, b"1", timeout_ms=100)
         entry = host.transactions._entries["id"]
         entry.transaction = replace(entry.transaction, epoch=EPOCH_MAX - 1)
-        assert (await host.transactions.init_producer_id("id", 100, None)).error_code is ErrorCode.concurrent_transactions
+        assert (
+            await host.transactions.init_producer_id("id", 100, None)
+        ).error_code is ErrorCode.concurrent_transactions
         await completed(host)
         assert host.transactions.all()[0].epoch == EPOCH_MAX
         assert await host.transactions.add_partitions("id", producer_id, EPOCH_MAX, [P0]) is ErrorCode.producer_fenced

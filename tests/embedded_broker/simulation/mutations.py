@@ -13,7 +13,7 @@ from embedded_broker.api import produce
 from embedded_broker.coordinators import single_partition_commit
 from embedded_broker.coordinators.markers import MarkerWriter
 from embedded_broker.coordinators.offsets import OffsetManager
-from embedded_broker.coordinators.transactions import TransactionCoordinator
+from embedded_broker.coordinators.transactions import TransactionCoordinator, _record
 from embedded_broker.metadata.topics import Topics
 from embedded_broker.simulation.history import Kind
 from embedded_broker.simulation.schedule import WorkloadKind
@@ -136,7 +136,7 @@ def answer_the_commit_before_its_decision_is_on_disk(patch: Patch) -> None:
             return await make(self, entry, decision)
         entry.pending = decision.next
         entry.settled.clear()
-        self._background.spawn("hasty", (store or self._store)(entry, decision.next))
+        self._background.spawn("hasty", (store or self._store)(entry, decision.next, _record(decision.next)))
         return decision.next
 
     patch.setattr(TransactionCoordinator, "_make", hasty)
@@ -144,10 +144,10 @@ def answer_the_commit_before_its_decision_is_on_disk(patch: Patch) -> None:
 
 @mutation(Kind.TORN_TRANSACTION)
 def let_a_single_marker_decide_over_several_partitions(patch: Patch) -> None:
-    async def first_only(self: TransactionCoordinator, entry: Any, prepared: Any) -> None:
+    async def first_only(self: TransactionCoordinator, entry: Any, prepared: Any, record: Any) -> None:
         name = min(prepared.partitions)
         await self.markers.write_one(name, prepared.producer_id, prepared.epoch, True)
-        await self._store(entry, prepared)
+        await self._store(entry, prepared, record)
 
     patch.setattr(single_partition_commit, "applies_to", lambda topics, ending: True)
     patch.setattr(TransactionCoordinator, "_commit_single_partition", first_only)
@@ -157,7 +157,7 @@ def let_a_single_marker_decide_over_several_partitions(patch: Patch) -> None:
 def forget_prepared_transactions_at_a_restart(patch: Patch) -> None:
     async def start(self: TransactionCoordinator) -> None:
         for entry in self._entries.values():
-            self._watch(entry)
+            self._deadlines.watch(entry)
 
     patch.setattr(TransactionCoordinator, "start", start)
 
