@@ -102,6 +102,8 @@ class _Appending:
         if self._request.acks not in ACKS:
             return _refusal(data.index, ErrorCode.invalid_required_acks, f"acks={self._request.acks}")
         config = partition.config
+        if self._request.acks == -1 and config.insync_min > 1:
+            return _refusal(data.index, ErrorCode.not_enough_replicas, f"1 of {config.insync_min} replicas is in sync")
         try:
             if self._version < ZSTD_SINCE:
                 refuse_zstd(data.records)

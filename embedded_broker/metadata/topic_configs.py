@@ -2,7 +2,8 @@
 
 What they do here: cleanup.policy=delete with retention.ms and retention.bytes; cleanup.policy=compact with
 delete.retention.ms, {min,max}.compaction.lag.ms and min.cleanable.dirty.ratio, and then null keys are refused;
-segment.bytes, segment.ms, max.message.bytes, message.timestamp.*. The others are only stored.
+segment.bytes, segment.ms, max.message.bytes, message.timestamp.*, compression.type (at a level of the codec's own) and
+min.insync.replicas. The others are only stored.
 Defaults are those of org.apache.kafka.storage.internals.log.LogConfig.
 """
 
@@ -90,6 +91,12 @@ CONFIGS: Mapping[str, Config] = {
 }
 
 
+CODECS: Mapping[str, int | None] = {
+    "producer": None, "uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4
+}  # fmt: skip
+"""Values of compression.type, and how batches name them."""
+
+
 def check(name: str, value: str) -> None:
     """Raises InvalidConfig unless Kafka would take `value` for the topic config `name`."""
     config = CONFIGS.get(name)
@@ -161,6 +168,8 @@ def log_config(configs: Mapping[str, str]) -> LogConfig:
         segment_bytes=number(configs, "segment.bytes"),
         segment_ms=min(segment_ms, lag_ms_max) if compacts else segment_ms,  # LogConfig.maxSegmentMs
         message_bytes_max=number(configs, "max.message.bytes"),
+        compression=CODECS[value(configs, "compression.type")],
+        insync_min=number(configs, "min.insync.replicas"),
         log_append_time=value(configs, "message.timestamp.type") == "LogAppendTime",
         before_ms_max=number(configs, "message.timestamp.before.max.ms"),
         after_ms_max=number(configs, "message.timestamp.after.max.ms"),

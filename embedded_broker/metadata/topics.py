@@ -26,6 +26,8 @@ from embedded_broker.storage.log.fs import FileSystem, SyncFailed
 from embedded_broker.storage.log.segment import CorruptLog, OnBatch
 from embedded_broker.storage.partition import Partition
 
+MADE_AT_ONCE = 4
+"""Partitions that are made before others have their turn."""
 PREFIX = "topic:"
 
 
@@ -188,16 +190,26 @@ class Topics:
         try:
             for index in range(first, count):
                 made.append(write(partial(self._open, grown, index)))
+                if len(made) % MADE_AT_ONCE == 0:
+                    await asyncio.sleep(0)  # each takes some fsyncs
+        except (NoSpace, asyncio.CancelledError):
+            self._unmake(topic, made, count)
+            raise
+        try:
             await self._save(grown, count)
         except NoSpace:
-            for partition in made:
-                partition.log.close()
-            for index in range(first, min(first + len(made) + 1, count)):
-                with contextlib.suppress(OSError):  # else the next start removes it
-                    self._remove_left_over(self._path(topic, index))
+            self._unmake(topic, made, count)
             raise
         topic.growth = grown.growth
         return made
+
+    def _unmake(self, topic: Topic, made: list[Partition], count: int) -> None:
+        first = len(topic.partitions)
+        for partition in made:
+            partition.log.close()
+        for index in range(first, min(first + len(made) + 1, count)):
+            with contextlib.suppress(OSError):  # else the next start removes it
+                self._remove_left_over(self._path(topic, index))
 
     def _add(self, topic: Topic) -> None:
         self._by_name[topic.name] = topic

@@ -31,6 +31,7 @@ from embedded_broker.wire.batch import (
     read_header,
 )
 from embedded_broker.wire.compression import ZSTD, DecodedTooLarge
+from embedded_broker.wire.rebuild import recompressed
 from embedded_broker.wire.records import body_of, lengths, look_through
 
 DECODED_BYTES_MAX = 128 * 1024 * 1024
@@ -96,16 +97,15 @@ class BatchChecks:
             check_crc(records)
             body = body_of(header, records, AT_ONCE_BYTES_MAX)
         except DecodedTooLarge:
-            await self._check_large(header, records, config, now_ms, share)
+            return await self._check_large(header, records, config, now_ms, share)
         except CorruptBatch as error:
             raise BatchRejected(ErrorCode.corrupt_message, str(error)) from error
-        else:
-            await _check_body(header, body, config, now_ms, share)
-        return CheckedBatch(header, records)
+        await _check_body(header, body, config, now_ms, share)
+        return await self._as_configured(CheckedBatch(header, records), body, config)
 
     async def _check_large(
         self, header: BatchHeader, records: bytes | bytearray, config: LogConfig, now_ms: int, share: Share
-    ) -> None:
+    ) -> CheckedBatch:
         async with self._large:
             (body,) = await self._thread.all([partial(body_of, header, records, DECODED_BYTES_MAX)])
             if isinstance(body, CorruptBatch):
@@ -113,6 +113,17 @@ class BatchChecks:
             if isinstance(body, BaseException):
                 raise body
             await _check_body(header, body, config, now_ms, share)
+            return await self._as_configured(CheckedBatch(header, records), body, config)
+
+    async def _as_configured(self, batch: CheckedBatch, body: bytes | bytearray, config: LogConfig) -> CheckedBatch:
+        """With the topic's compression.type; compressing takes longer than all else, so a thread does it."""
+        codec = config.compression
+        if codec is None or codec == batch.header.compression:
+            return batch
+        (made,) = await self._thread.all([partial(recompressed, batch.header, body, codec)])
+        if isinstance(made, BaseException):
+            raise made
+        return CheckedBatch.of(made)
 
     def stop(self) -> None:
         """End the thread."""

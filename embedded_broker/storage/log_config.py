@@ -18,6 +18,10 @@ class LogConfig:
     segment_bytes: int = 1_073_741_824
     segment_ms: int = 604_800_000
     message_bytes_max: int = 1_048_588
+    compression: int | None = None
+    """Codec that batches are stored with, 0 for none; None: as they come."""
+    insync_min: int = 1
+    """How many replicas a write with acks=-1 must be on. Here there is one."""
     log_append_time: bool = False
     """Whether the records' time is that of the append."""
     before_ms_max: int = UNBOUNDED_MS

@@ -1,4 +1,5 @@
-"""A batch with some of its records left out, for compaction. Sans-I/O; Source: MemoryRecords.filterTo of Kafka.
+"""A batch with some of its records left out, for compaction, or with another compression, for the topics that ask for
+one. Sans-I/O; Source: MemoryRecords.filterTo and LogValidator of Kafka.
 
 What the batch says of its producer and of the offsets it spans stays as it was; records keep offset, timestamp, key,
 value and headers, and the batch its compression.
@@ -13,7 +14,15 @@ import cramjam
 from crc32c import crc32c
 
 from embedded_broker.wire import compression
-from embedded_broker.wire.batch import CRC_START, HEADER, HEADER_BYTES, LENGTH_OVERHEAD, BatchHeader
+from embedded_broker.wire.batch import (
+    COMPRESSION_MASK,
+    CRC_START,
+    HEADER,
+    HEADER_BYTES,
+    LENGTH_OVERHEAD,
+    BatchHeader,
+    Buffer,
+)
 from embedded_broker.wire.records import Record, field, varint
 
 DELETE_HORIZON = 0x40
@@ -44,15 +53,22 @@ def rebuild(header: BatchHeader, kept: Sequence[Record], horizon_ms: int | None 
     latest = header.max_timestamp
     if kept and not header.is_log_append_time:
         latest = max(record.timestamp_ms for record in kept)
-    batch = bytearray(HEADER_BYTES + len(body))
     changed = header._replace(
-        batch_length=len(batch) - LENGTH_OVERHEAD,
-        attributes=attributes,
-        base_timestamp=base_timestamp,
-        max_timestamp=latest,
-        record_count=len(kept),
+        attributes=attributes, base_timestamp=base_timestamp, max_timestamp=latest, record_count=len(kept)
     )
-    HEADER.pack_into(batch, 0, *changed)
+    return _sealed(changed, body)
+
+
+def recompressed(header: BatchHeader, body: Buffer, codec: int) -> bytes:
+    """The batch of `header`, whose decompressed records are `body`, with another codec; 0 is none."""
+    attributes = header.attributes & ~COMPRESSION_MASK | codec
+    return _sealed(header._replace(attributes=attributes), _COMPRESS[codec](bytes(body)) if codec else bytes(body))
+
+
+def _sealed(header: BatchHeader, body: bytes) -> bytes:
+    """A whole batch with its length and CRC."""
+    batch = bytearray(HEADER_BYTES + len(body))
+    HEADER.pack_into(batch, 0, *header._replace(batch_length=len(batch) - LENGTH_OVERHEAD))
     batch[HEADER_BYTES:] = body
     batch[17:21] = crc32c(memoryview(batch)[CRC_START:]).to_bytes(4, "big")
     return bytes(batch)

@@ -6,6 +6,7 @@ KIP-534.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -16,6 +17,7 @@ from embedded_broker.wire.rebuild import delete_horizon_ms, rebuild
 from embedded_broker.wire.records import Record, decode, marker_commits
 
 DIGEST_BYTES = 16
+log = logging.getLogger("embedded_broker")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,17 +99,19 @@ def latest_offsets(
             if header.is_control:
                 transactions.is_empty(header, marker_commits(view))
             elif not transactions.is_aborted(header):
-                for record in _decoded(segment, header, view):
+                for record in _decoded(segment, header, view) or ():
                     if record.key is not None:
                         latest[digest(record.key)] = record.offset
     return latest, count
 
 
-def _decoded(segment: Segment, header: BatchHeader, view: memoryview) -> list[Record]:
+def _decoded(segment: Segment, header: BatchHeader, view: memoryview) -> list[Record] | None:
+    """None if the records can't be read although the CRC is right: they came like that, and stay like that."""
     try:
         return decode(view)
     except CorruptBatch as error:
-        raise CorruptBatch(f"{segment.path}, batch at offset {header.base_offset}: {error}") from error
+        log.warning("%s, batch at offset %d stays whole: %s", segment.path, header.base_offset, error)
+        return None
 
 
 @dataclass(slots=True)
@@ -148,12 +152,14 @@ class Cleaner:
         aborted = self.transactions.is_aborted(header)
         horizon_ms = delete_horizon_ms(header)
         gone = horizon_ms is not None and self.now_ms >= horizon_ms
-        records = _decoded(segment, header, view)
+        records = [] if aborted else _decoded(segment, header, view)
+        if records is None:
+            return view
         kept = [] if aborted else [record for record in records if self._stays(record, gone)]
         if not kept:
             last = self.producers.get(header.producer_id)
             is_needed = last is not None and last.data_offset == header.last_offset
-            return None if not is_needed else (rebuild(header, []) if records else view)
+            return None if not is_needed else (rebuild(header, []) if header.record_count else view)
         if horizon_ms is None and any(record.value is None for record in kept):
             return rebuild(header, kept, self.now_ms + self.delete_retention_ms)
         return view if len(kept) == len(records) else rebuild(header, kept)

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.wire.batch import CONTROL, TRANSACTIONAL, seal
+from embedded_broker.wire.batch import CONTROL, HEADER_BYTES, TRANSACTIONAL, iter_batches, read_header, seal
+from embedded_broker.wire.rebuild import recompressed
 from embedded_broker.wire.records import decode, encode
 from tests.embedded_broker.served import Served, batch, fetch, produce, serving
 
@@ -166,5 +167,51 @@ def test_a_compacted_topic_takes_no_null_keys_and_old_records_can_be_refused(tmp
             old = batch(b"v", timestamp_ms=NOW_MS - 2 * HOUR_MS)
             assert (await _one(served, produce("fresh", old))).error_code is ErrorCode.invalid_timestamp
             assert (await _one(served, produce("fresh", batch(b"v", timestamp_ms=NOW_MS)))).error_code is ErrorCode.none
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("acks", [-1, 1, 0])
+def test_a_topic_that_wants_two_replicas_gets_none_with_all_acks(tmp_path: Path, acks: int) -> None:
+    """There is one broker, so min.insync.replicas=2 can't be had; only acks=-1 asks for it."""
+
+    async def main() -> None:
+        async with serving(tmp_path) as served:
+            await served.topic("t", min_insync_replicas="2")
+            partition = served.broker.topics.partition("t", 0)
+            assert partition is not None
+            if acks != 0:
+                answer = await _one(served, produce("t", GOOD, acks=acks))
+                expected = ErrorCode.not_enough_replicas if acks == -1 else ErrorCode.none
+                assert (answer.error_code, partition.log_end) == (expected, 0 if acks == -1 else 2)
+                return
+            client = await served.client()
+            client.send("produce", 9, **produce("t", GOOD, acks=0))
+            await client.call("api_versions", 0)
+            assert partition.log_end == 2
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(("name", "codec"), [("uncompressed", 0), ("gzip", 1), ("snappy", 2), ("lz4", 3), ("zstd", 4)])
+def test_a_topic_has_its_own_compression(tmp_path: Path, name: str, codec: int) -> None:
+    """Whatever the client's is; records, times and the producer's sequence stay as they came."""
+
+    async def main() -> None:
+        async with serving(tmp_path) as served:
+            await served.topic("t", compression_type=name)
+            client = await served.client()
+            ids = {"producer_id": 7, "producer_epoch": 0}
+            plain = batch(b"a" * 100, b"b" * 100, base_sequence=0, **ids)
+            header = read_header(batch(b"c" * 100, base_sequence=2, **ids))
+            body = batch(b"c" * 100, base_sequence=2, **ids)[HEADER_BYTES:]
+            for sent in (plain, recompressed(header, body, 1), plain):
+                assert (await _one(served, produce("t", sent))).error_code is ErrorCode.none
+            answer = await client.call("fetch", 11, **fetch("t", 0))
+            stored = list(iter_batches(answer.responses[0].partitions[0].records))
+            assert [each.compression for each, _ in stored] == [codec, codec]
+            records = [record for _, view in stored for record in decode(view)]
+            expected = [(0, b"a" * 100), (1, b"b" * 100), (2, b"c" * 100)]
+            assert [(record.offset, record.value) for record in records] == expected
 
     asyncio.run(main())

@@ -215,3 +215,21 @@ def test_auto_creation_needs_broker_and_client(tmp_path: Path) -> None:
             assert len((await ask(client, "t", True)).partitions) == 1
 
     asyncio.run(main())
+
+
+def test_others_have_their_turn_while_many_partitions_are_made(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with serving(tmp_path) as served:
+            one, other = await served.client(), await served.client()
+            wanted = {"name": "many", "num_partitions": 200, "replication_factor": 1}
+            one.send("create_topics", 7, topics=[wanted], timeout=60_000)
+            await asyncio.sleep(0.01)
+            answered = 0
+            creating = asyncio.ensure_future(one.receive())
+            while not creating.done():
+                await other.call("api_versions", 0)
+                answered += 1
+            assert (await creating).topics[0].error_code == 0
+            assert answered > 10
+
+    asyncio.run(main())

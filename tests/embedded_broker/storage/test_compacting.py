@@ -300,17 +300,21 @@ def test_an_fsync_that_fails_is_never_passed_over(after: int) -> None:
         Host(fs, partition).compact()
 
 
-def test_what_can_not_be_read_stops_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_can_not_be_read_stays_whole_and_the_rest_is_compacted(caplog: pytest.LogCaptureFixture) -> None:
     host = Host(fs := MemoryFileSystem(), opened(fs))
     broken = rebuild(read_header(encode([(b"a", b"1"), (b"b", b"1")], 1_000)), [Record(0, 1_000, b"a", b"1")])
     changed = bytearray(broken)
     changed[57:61] = (2).to_bytes(4, "big")  # two records, says the header, which has the right CRC then
     changed[17:21] = cleaner_crc(changed)
     host.partition.append(changed)
+    put(host.partition, (b"k", b"old"))
+    put(host.partition, (b"k", b"new"))
     fill(host.partition)
     host.compact()
-    assert "can't be compacted" in caplog.text
+    assert "batch at offset 0 stays whole" in caplog.text
     assert host.partition.stopped is None
+    headers = [read_header(view) for segment in host.partition.log.segments for _, view in segment.batches()]
+    assert [header.base_offset for header in headers][:2] == [0, 3]
 
 
 def cleaner_crc(batch: bytearray) -> bytes:
