@@ -104,7 +104,7 @@ class Embedded(_Process):
 
     def _command(self) -> list[str]:
         command = str(Path(sys.executable).with_name("eos-replicate"))
-        return [command, "broker", "--data-dir", str(self._data), "--listen", self.bootstrap]
+        return [command, "broker", "--no-auto-create", "--data-dir", str(self._data), "--listen", self.bootstrap]
 
     def start_again(self) -> float:
         """See Served. The first start, too."""

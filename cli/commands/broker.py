@@ -83,7 +83,7 @@ that was acknowledged.
     show_default=True,
     help="When data is forced to disk: before each acknowledgement, 5 times a second, or when the OS does it.",
 )
-@click.option("--auto-create/--no-auto-create", default=False, help="Create topics that clients ask for.")
+@click.option("--auto-create/--no-auto-create", default=True, help="Create topics that clients ask for, as Kafka does.")
 @click.option(
     "--config",
     "settings",

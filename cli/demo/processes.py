@@ -82,7 +82,7 @@ class BrokerProcess:
         self._child = self._start()
 
     def _start(self) -> Child:
-        arguments = ["cli.main", "broker", "--data-dir", str(self._data), "--listen", self.address]
+        arguments = ["cli.main", "broker", "--no-auto-create", "--data-dir", str(self._data), "--listen", self.address]
         return Child(arguments, self._log)
 
     def ready(self) -> None:

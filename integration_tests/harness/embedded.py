@@ -36,7 +36,7 @@ class EmbeddedBroker:
 
     def start(self) -> None:
         """See `BrokerHandle`."""
-        command = [sys.executable, "-m", "cli.main", "broker", "--data-dir", str(self._data)]
+        command = [sys.executable, "-m", "cli.main", "broker", "--no-auto-create", "--data-dir", str(self._data)]
         command += ["--listen", self.bootstrap, *self._options]
         command += [f"--config={name}={value}" for name, value in SHORT_SESSIONS.items()]
         with self._log.open("a") as log:

@@ -77,7 +77,15 @@ class Secured:
     def _start_embedded(self) -> None:
         users = self.directory / "users.txt"
         users.write_text("".join(f"{name}:{password}\n" for name, password in USERS.items()))
-        command = [sys.executable, "-m", "cli.main", "broker", "--data-dir", str(self.directory / "data")]
+        command = [
+            sys.executable,
+            "-m",
+            "cli.main",
+            "broker",
+            "--no-auto-create",
+            "--data-dir",
+            str(self.directory / "data"),
+        ]
         for protocol, address in self._listeners():
             command += ["--listen", f"{protocol}://{address}"]
         command += ["--tls-certificate", str(self._broker.certificate), "--tls-key", str(self._broker.key)]

@@ -54,3 +54,10 @@ def test_one_name_is_for_all_listeners_and_several_are_for_each() -> None:
     both = ("127.0.0.1:1", "127.0.0.1:2")
     assert [each.advertised_host for each in _listeners(both, ("a",), False)] == ["a", "a"]
     assert [each.advertised_host for each in _listeners(both, ("a", "b"), False)] == ["a", "b"]
+
+
+def test_topics_are_made_on_demand_unless_that_is_turned_off() -> None:
+    """As Kafka's default, and that of the pytest fixture."""
+    made = {option.name: option for option in broker.params}["auto_create"]
+    assert made.default is True
+    assert "--no-auto-create" in made.secondary_opts

@@ -18,7 +18,7 @@ class BrokerProcess:
 
     def start(self) -> None:
         """Return when it accepts connections."""
-        command = [sys.executable, "-m", "cli.main", "broker", "--data-dir", str(self.data_dir)]
+        command = [sys.executable, "-m", "cli.main", "broker", "--no-auto-create", "--data-dir", str(self.data_dir)]
         self.process = subprocess.Popen(
             [*command, "--listen", self.address, *self._options], stdout=subprocess.PIPE, text=True
         )
