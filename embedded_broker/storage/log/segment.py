@@ -132,11 +132,8 @@ class Segment:
             self._index = entries
 
     def largest_timestamp(self) -> int:
-        """The time from which the segment's age counts: its records' highest timestamp; if none has one (-1), when its
-        file was written to last. Milliseconds since 1970.
-
-        Source: org.apache.kafka.storage.internals.log.LogSegment.largestTimestamp. Raises CorruptLog.
-        """
+        """Its records' highest timestamp; if none has one (-1), when its file was written to last. Milliseconds since
+        1970. Source: org.apache.kafka.storage.internals.log.LogSegment.largestTimestamp. Raises CorruptLog."""
         return self.max_timestamp if self.max_timestamp >= 0 else self.modified_ms()
 
     def modified_ms(self) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.coordinators import background, group_registry, transactions
+from embedded_broker.coordinators import background, deadlines, group_registry
 from embedded_broker.security.acls import Operation, Resource
 from embedded_broker.storage import disk_space
 from embedded_broker.storage.disk_space import RESERVE_BYTES
@@ -36,7 +36,7 @@ SCRAM = {"name": "u", "mechanism": 1}
 @pytest.fixture(autouse=True)
 def _try_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk_space, "RETRY_MS", 2)
-    for module in (background, transactions, group_registry):
+    for module in (background, deadlines, group_registry):
         monkeypatch.setattr(module, "NO_SPACE_RETRY_MS", 2)
 
 

@@ -88,7 +88,8 @@ def test_records_without_a_timestamp_are_as_old_as_their_file(tmp_path: Path) ->
             assert keep_from(_partition(served), before_ms + 60_000) == 0
             assert keep_from(_partition(served), time.time_ns() // 1_000_000 + 60_001) == 2
             old_s = before_ms / 1000 - 61
-            os.utime(next((tmp_path / "partitions").glob("*/*.log")), (old_s, old_s))
+            for segment in _partition(served).log.segments:
+                os.utime(segment.path, (old_s, old_s))
             async with asyncio.timeout(5):
                 while _partition(served).log_start < 2:  # noqa: ASYNC110 - nobody is told
                     await asyncio.sleep(0.01)
