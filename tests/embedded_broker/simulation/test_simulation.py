@@ -24,7 +24,7 @@ FOUND_BY = {
     "end_when_the_disk_is_full": 68,
     "give_partitions_that_others_still_hold": 129,
     "go_on_after_an_fsync_has_failed": 72,
-    "let_a_single_marker_decide_over_several_partitions": 28,
+    "let_a_single_marker_decide_over_several_partitions": 48,
     "never_notice_that_there_is_disk_space_again": 36,
     "refuse_to_read_when_the_disk_is_full": 68,
     "show_what_is_not_on_disk_yet": 24,
