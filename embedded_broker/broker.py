@@ -147,6 +147,7 @@ class Broker:
             initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
             min_session_timeout_ms=config.group_session_timeout_ms_min,
             max_session_timeout_ms=config.group_session_timeout_ms_max,
+            members_max_bytes=config.group_members_bytes_max,
             offset_metadata_max_bytes=config.offset_metadata_bytes_max,
             offsets_retention_ms=config.offsets_retention_ms,
             consumer=ConsumerGroupConfig(

@@ -17,6 +17,8 @@ from embedded_broker.state.group_types import JoinRequest
 from embedded_broker.wire.responses import Answer
 
 MILLISECOND = timedelta(milliseconds=1)
+PREFIX_MAX = 250
+"""Of a member id: how much of the client's name is in it."""
 
 
 @api(11, "join_group", range(10))
@@ -39,7 +41,7 @@ async def handle(broker: HasGroups, conn: Client, request: Any, version: int) ->
             protocols=tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
             must_know_member_id=version >= 4,
             can_skip_assignment=version >= 9,
-            new_member_id=f"{instance_id or client_id}-{suffix}",
+            new_member_id=f"{(instance_id or client_id)[:PREFIX_MAX]}-{suffix}",
         )
 
     answer = await broker.groups.classic.join(request.group_id, make)

@@ -84,6 +84,8 @@ class BrokerConfig:
     group_session_timeout_ms_min: int = 6_000
     group_session_timeout_ms_max: int = 1_800_000
     group_initial_rebalance_delay_ms: int = 0
+    group_members_bytes_max: int = 64 * MIB
+    """What members of classic groups say of themselves, all together. Above it those with most leave."""
     group_consumer_session_timeout_ms: int = 45_000
     group_consumer_heartbeat_interval_ms: int = 5_000
 

@@ -7,15 +7,18 @@ when its leader's assignment arrives and when it becomes empty, so members keep 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from functools import partial
 
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.coordinators.background import Background
+from embedded_broker.coordinators.group_memory import MEMBER_BYTES_MAX, GroupMemory
 from embedded_broker.coordinators.group_registry import GroupRegistry
 from embedded_broker.coordinators.ports import GroupConfig, Host
 from embedded_broker.state import group_log
+from embedded_broker.state.group_members import MEMBER_BYTES, protocols_bytes
 from embedded_broker.state.group_types import (
     Cancel,
     Effect,
@@ -31,17 +34,21 @@ from embedded_broker.state.group_types import (
 )
 from embedded_broker.state.groups import Group
 
+log = logging.getLogger("embedded_broker")
+
 
 class ClassicGroups:
     """All groups of the classic protocol. Called on the event loop only."""
 
     def __init__(self, host: Host, background: Background, config: GroupConfig, registry: GroupRegistry) -> None:
         self._host, self._background, self._config, self._registry = host, background, config, registry
+        self.memory = GroupMemory(config.members_max_bytes)
 
     def resume(self) -> None:
         """Start the session timeout of every member found at recovery."""
         for group in self._registry.all():
             if isinstance(group, Group):
+                self.memory.note(group)
                 for member in group.members:
                     self._run(group, group.touch(member.member_id))
 
@@ -66,8 +73,22 @@ class ClassicGroups:
             group = self._registry.find_or_create_classic(group_id)
             if group is None:
                 return JoinAnswer(ErrorCode.inconsistent_group_protocol, request.member_id)
-        self._run(group, group.join(request))
+        size = MEMBER_BYTES + protocols_bytes(request.protocols)
+        if size > MEMBER_BYTES_MAX:
+            return JoinAnswer(ErrorCode.group_max_size_reached, request.member_id)
+        for crowded, member_id in self.memory.surplus(size):
+            self._remove(crowded, member_id)
+        if not self.memory.fits(size):
+            return JoinAnswer(ErrorCode.coordinator_not_available, request.member_id)
+        self._run_changed(group, group.join(request))
         return await ticket
+
+    def _remove(self, group: Group, member_id: str) -> None:
+        """As if the member had left; a request of it that waits is answered."""
+        log.warning("member %r of group %r is removed: members hold too much memory", member_id, group.group_id)
+        instance_id = group.members[member_id].instance_id if member_id in group.members else None
+        _, effects = group.leave([(member_id, instance_id)])
+        self._run_changed(group, effects)
 
     async def sync(self, group_id: str, make: Callable[[object], SyncRequest]) -> SyncAnswer:
         """SyncGroup; returns when the leader has brought the assignment.
@@ -82,7 +103,11 @@ class ClassicGroups:
         if group is None:
             return SyncAnswer(ErrorCode.unknown_member_id)
         ticket: asyncio.Future[SyncAnswer] = asyncio.get_running_loop().create_future()
-        self._run(group, group.sync(make(ticket)))
+        request = make(ticket)
+        if sum(map(len, request.assignment.values())) > MEMBER_BYTES_MAX:
+            # As Kafka when the group's record is larger than a batch may be.
+            return SyncAnswer(ErrorCode.unknown_server_error)
+        self._run(group, group.sync(request))
         return await ticket
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
@@ -104,7 +129,7 @@ class ClassicGroups:
         if group is None:
             return ErrorCode.none, [ErrorCode.unknown_member_id for _ in members]
         results, effects = group.leave(members)
-        self._run(group, effects)
+        self._run_changed(group, effects)
         return ErrorCode.none, results
 
     def touch(self, group_id: str, member_id: str) -> None:
@@ -112,6 +137,11 @@ class ClassicGroups:
         group = self._registry.classic(group_id)
         if group is not None and member_id in group.members:
             self._run(group, group.touch(member_id))
+
+    def _run_changed(self, group: Group, effects: list[Effect]) -> None:
+        """As `_run`, when members have come, gone or changed."""
+        self.memory.note(group)
+        self._run(group, effects)
 
     def _run(self, group: Group, effects: list[Effect]) -> None:
         """Run the effects of the state machine, in order."""
@@ -127,7 +157,7 @@ class ClassicGroups:
                 self._store(group, effect)
 
     def _expiry(self, group: Group, event: TimerEvent) -> Callable[[], None]:
-        return lambda: self._run(group, group.expired(event))
+        return lambda: self._run_changed(group, group.expired(event))
 
     def _store(self, group: Group, effect: Store) -> None:
         now_ms = self._host.clock.now_ms()
@@ -139,7 +169,7 @@ class ClassicGroups:
 
     async def _stored(self, group: Group, event: StoredEvent) -> None:
         await self._registry.durable()
-        self._run(group, group.stored(event))
+        self._run_changed(group, group.stored(event))
 
 
 def _answer(reply: Reply) -> None:

@@ -108,6 +108,8 @@ class GroupConfig:
     min_session_timeout_ms: int = 6_000
     max_session_timeout_ms: int = 1_800_000
     new_member_join_timeout_ms: int = 300_000
+    members_max_bytes: int = 64 * 1024 * 1024
+    """What members of classic groups may hold in memory, all together."""
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_ms: int = 7 * 24 * 3_600_000
     consumer: ConsumerGroupConfig = field(default_factory=ConsumerGroupConfig)

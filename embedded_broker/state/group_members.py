@@ -10,6 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 Protocols = Sequence[tuple[str, bytes]]
+MEMBER_BYTES = 1_024
+"""What a member, or an announced one, takes beside what it says."""
+
+
+def protocols_bytes(protocols: Protocols) -> int:
+    """What they take in memory."""
+    return sum(len(name) + len(metadata) + 100 for name, metadata in protocols)
 
 
 @dataclass(slots=True)
@@ -35,6 +42,11 @@ class Member:
     def is_waiting(self) -> bool:
         """Whether a pending request of the member proves that it is alive."""
         return not self.is_new and (self.joining is not None or self.syncing is not None)
+
+    @property
+    def size_bytes(self) -> int:
+        """What it takes in memory."""
+        return MEMBER_BYTES + protocols_bytes(self.protocols) + len(self.assignment)
 
     def metadata(self, protocol: str | None) -> bytes:
         """What the member said for a protocol; nothing if it doesn't know it."""
@@ -62,6 +74,15 @@ class Members:
 
     def __getitem__(self, member_id: str) -> Member:
         return self._by_id[member_id]
+
+    @property
+    def size_bytes(self) -> int:
+        """What all members take in memory, those announced included."""
+        return MEMBER_BYTES * len(self.pending) + sum(member.size_bytes for member in self._by_id.values())
+
+    def largest(self) -> Member:
+        """The member that takes most; there is one."""
+        return max(self._by_id.values(), key=lambda member: member.size_bytes)
 
     def with_instance(self, instance_id: str) -> str | None:
         """Member id of a static member."""
