@@ -32,6 +32,8 @@ from embedded_broker.storage.cleaner import Compaction
 from embedded_broker.storage.disk_space import DiskSpace
 from embedded_broker.storage.flush_scheduler import FlushScheduler
 from embedded_broker.storage.log.fs import FileSystem, Lock, RealFileSystem
+from embedded_broker.storage.log.open_files import OpenFiles
+from embedded_broker.storage.log.open_files import for_logs as open_files_for_logs
 from embedded_broker.storage.partition import Partition
 from embedded_broker.storage.retention import Retention
 from embedded_broker.storage.workers import Threads, Workers
@@ -69,7 +71,8 @@ class Broker:
     ) -> None:
         """Filesystem, clock, random ids and threads are injected, so that tests and simulations can control them."""
         self.config = config
-        self.fs: FileSystem = fs or RealFileSystem()
+        open_files = OpenFiles(open_files_for_logs())
+        self.fs: FileSystem = fs or RealFileSystem(open_files)
         self.clock: Clock = clock or SystemClock()
         self.new_uuid = new_uuid
         self.port = config.listening[0].port
@@ -77,7 +80,7 @@ class Broker:
             config.fsync, config.fsync_interval_ms, self.fail, config.scan_bytes_max, workers
         )
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
-        self.disk_space = DiskSpace(self.fs, config.data_dir, self.fail)
+        self.disk_space = DiskSpace(self.fs, config.data_dir, self.fail, open_files)
         self._lock: Lock
         self._retention: Retention
         self._metadata_log: Partition
@@ -89,7 +92,8 @@ class Broker:
         """Recover all state, and complete what a crash interrupted. Raises DataDirInUse, CorruptLog, OSError."""
         self._lock = self._lock_directory()
         self.disk_space.start()
-        self._recover_metadata()
+        with self.disk_space.open_files.for_itself():
+            self._recover_metadata()
         await self.metadata.start()
         self.security = Security(self.config, self.metadata)
         directory = self.config.data_dir / "partitions"
@@ -105,7 +109,8 @@ class Broker:
             self.new_uuid,
         )
         self._compose()
-        self.topics.recover({TRANSACTION_TOPIC: self.transactions.replay, OFFSETS_TOPIC: self.groups.replay})
+        with self.disk_space.open_files.for_itself():  # what is there is served
+            self.topics.recover({TRANSACTION_TOPIC: self.transactions.replay, OFFSETS_TOPIC: self.groups.replay})
         async with self.topics.changing:
             for name in sorted(INTERNAL):
                 if self.topics.get(name) is None:

@@ -102,6 +102,7 @@ def broker(
     _load()
     from embedded_broker.config.listeners import MECHANISMS
     from embedded_broker.config.settings import BrokerConfig, Fsync
+    from embedded_broker.storage.log.open_files import raise_limit
 
     config = BrokerConfig(
         data_dir,
@@ -118,6 +119,7 @@ def broker(
     )
     if config.tls is None and any(listener.protocol.is_encrypted for listener in config.listening):
         raise click.UsageError("a listener with TLS needs --tls-certificate and --tls-key")
+    raise_limit()
     return asyncio.run(_run(_configured(config, settings), as_json))
 
 

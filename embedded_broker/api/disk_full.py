@@ -16,7 +16,7 @@ from kio.schema.errors import ErrorCode
 Refusal = Callable[[Any, int], Mapping[str, Any]]
 
 COORDINATOR, STORAGE = ErrorCode.not_coordinator, ErrorCode.kafka_storage_error
-MESSAGE = "The disk is full."
+MESSAGE = "The disk is full, or no more files can be opened."
 REFUSAL: Mapping[str, Any] = {"error_code": STORAGE, "error_message": MESSAGE}
 """The fields of one resource in a response."""
 

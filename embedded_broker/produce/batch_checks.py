@@ -32,13 +32,15 @@ from embedded_broker.wire.batch import (
 )
 from embedded_broker.wire.compression import ZSTD, DecodedTooLarge
 from embedded_broker.wire.rebuild import recompressed
-from embedded_broker.wire.records import body_of, lengths, look_through
+from embedded_broker.wire.records import begins_at_base_timestamp, body_of, lengths, look_through
 
 DECODED_BYTES_MAX = 128 * 1024 * 1024
 AT_ONCE_BYTES_MAX = 1024 * 1024
 """What is decompressed on the event loop, in a millisecond or two: nearly all batches."""
 RECORD_ERRORS_MAX = 10_000
 NO_TIMESTAMP = -1
+SPREAD_MS_MAX = 3_600_000
+"""Between the first and the last record of a batch, without a closer look."""
 ATTRIBUTES_AT = 22  # their lower byte
 BATCH_STEPS, BYTES_A_STEP = 20, 2_000
 
@@ -100,8 +102,7 @@ class BatchChecks:
             return await self._check_large(header, records, config, now_ms, share)
         except CorruptBatch as error:
             raise BatchRejected(ErrorCode.corrupt_message, str(error)) from error
-        await _check_body(header, body, config, now_ms, share)
-        return await self._as_configured(CheckedBatch(header, records), body, config)
+        return await self._checked(header, records, body, config, now_ms, share)
 
     async def _check_large(
         self, header: BatchHeader, records: bytes | bytearray, config: LogConfig, now_ms: int, share: Share
@@ -112,8 +113,23 @@ class BatchChecks:
                 raise BatchRejected(ErrorCode.corrupt_message, str(body)) from body
             if isinstance(body, BaseException):
                 raise body
-            await _check_body(header, body, config, now_ms, share)
-            return await self._as_configured(CheckedBatch(header, records), body, config)
+            return await self._checked(header, records, body, config, now_ms, share)
+
+    async def _checked(
+        self,
+        header: BatchHeader,
+        records: bytes | bytearray,
+        body: bytes | bytearray,
+        config: LogConfig,
+        now_ms: int,
+        share: Share,
+    ) -> CheckedBatch:
+        """The batch with the largest timestamp that its records have."""
+        max_timestamp = await _check_body(header, body, config, now_ms, share)
+        batch = CheckedBatch(header, records)
+        if max_timestamp != header.max_timestamp:
+            batch = batch.with_max_timestamp(max_timestamp)
+        return await self._as_configured(batch, body, config)
 
     async def _as_configured(self, batch: CheckedBatch, body: bytes | bytearray, config: LogConfig) -> CheckedBatch:
         """With the topic's compression.type; compressing takes longer than all else, so a thread does it."""
@@ -169,29 +185,38 @@ def _check_header(header: BatchHeader, config: LogConfig) -> None:
 
 async def _check_body(
     header: BatchHeader, body: bytes | bytearray, config: LogConfig, now_ms: int, share: Share
-) -> None:
+) -> int:
+    """The highest timestamp of the records."""
     try:
         for steps in lengths(body, header.record_count):
             await share.spent(2 * steps)
-        await _check_records(header, body, config, now_ms, share)
+        return await _check_records(header, body, config, now_ms, share)
     except CorruptBatch as error:
         raise BatchRejected(ErrorCode.invalid_record, str(error)) from error
 
 
 async def _check_records(
     header: BatchHeader, body: bytes | bytearray, config: LogConfig, now_ms: int, share: Share
-) -> None:
-    """What the topic asks of keys and times; records are looked at only if one of them could be broken."""
+) -> int:
+    """What the topic asks of keys and times; records are looked at only if one of them could be broken.
+
+    Returns the highest timestamp: what the header says, unless that could be wrong and matter: segments are closed, and
+    kept, by it. Kafka always takes it from the records (LogValidator).
+    """
     bounded = not config.log_append_time
+    doubtful = bounded and not header.is_log_append_time and _is_doubtful(header, body)
     too_late = bounded and header.max_timestamp - now_ms > config.after_ms_max
     too_early = bounded and config.before_ms_max < UNBOUNDED_MS
-    if not (config.compacts or too_late or too_early):
-        return
+    if not (config.compacts or too_late or too_early or doubtful):
+        return header.max_timestamp
     error_code, found = ErrorCode.invalid_record, list[RecordError]()
     youngest_ms, oldest_ms = now_ms + config.after_ms_max, now_ms - config.before_ms_max
 
+    max_timestamp = NO_TIMESTAMP
+
     def visit(place: int, timestamp_ms: int, has_key: bool) -> None:
-        nonlocal error_code
+        nonlocal error_code, max_timestamp
+        max_timestamp = max(max_timestamp, timestamp_ms)
         if config.compacts and not has_key:
             broken = "a compacted topic takes no record without a key"
         elif bounded and timestamp_ms != NO_TIMESTAMP and not oldest_ms <= timestamp_ms <= youngest_ms:
@@ -203,6 +228,13 @@ async def _check_records(
             found.append(RecordError(place, broken))
 
     for steps in look_through(header, body, visit):
-        await share.spent(steps)
+        await share.spent(2 * steps)
     if found:
         raise BatchRejected(error_code, f"{len(found)} records break a rule: {found[0].message}", tuple(found))
+    return max_timestamp if doubtful else header.max_timestamp
+
+
+def _is_doubtful(header: BatchHeader, body: bytes | bytearray) -> bool:
+    """Whether the highest timestamp that the header claims isn't explained by its first record and a short while."""
+    spread_ms = header.max_timestamp - header.base_timestamp
+    return not 0 <= spread_ms <= SPREAD_MS_MAX or not begins_at_base_timestamp(body)

@@ -13,11 +13,13 @@ import asyncio
 import contextlib
 import errno
 import logging
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
 from embedded_broker.storage.log.fs import DISK_FULL_ERRNOS, FileSystem
+from embedded_broker.storage.log.open_files import OpenFiles, is_out_of_files
 
 T = TypeVar("T")
 RESERVE_BYTES = 4 * 1024 * 1024
@@ -26,7 +28,7 @@ log = logging.getLogger("embedded_broker")
 
 
 class NoSpace(OSError):
-    """The disk is full; nothing was changed."""
+    """The disk is full, or no file can be opened; nothing was changed."""
 
 
 def is_disk_full(error: OSError) -> bool:
@@ -47,8 +49,21 @@ def suppress_disk_full() -> Iterator[None]:
 class DiskSpace:
     """Disk space of one data directory. Called on the event loop only."""
 
-    def __init__(self, fs: FileSystem, directory: Path, on_failure: Callable[[OSError], None]) -> None:
-        """`on_failure` is called when a check for disk space fails with another error than that of a full disk."""
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: Path,
+        on_failure: Callable[[OSError], None],
+        open_files: OpenFiles | None = None,
+    ) -> None:
+        """
+        Args:
+            fs: where it is.
+            directory: of the data.
+            on_failure: called when a check for disk space fails with another error than that of a full disk.
+            open_files: those that logs hold.
+        """
+        self.open_files = open_files or OpenFiles(sys.maxsize)
         self._fs, self._on_failure = fs, on_failure
         self._reserve, self._probe = directory / "reserve", directory / "reserve.tmp"
         self._task: asyncio.Task[None] | None = None
@@ -83,8 +98,11 @@ class DiskSpace:
         Raises NoSpace, or what `write` raises.
         """
         try:
-            return write()
+            with self.open_files.for_itself():
+                return write()
         except OSError as error:
+            if is_out_of_files(error):
+                raise NoSpace(error.errno, str(error)) from error
             if not is_disk_full(error):
                 raise
             self.mark_full(error)
@@ -104,6 +122,8 @@ class DiskSpace:
         try:
             return write()
         except OSError as error:
+            if is_out_of_files(error):
+                raise NoSpace(error.errno, str(error)) from error
             if not is_disk_full(error):
                 raise
             self.mark_full(error)
@@ -131,6 +151,8 @@ class DiskSpace:
                 self._has_reserve = True
             self._fs.allocate(self._probe, RESERVE_BYTES)
         except OSError as error:
+            if is_out_of_files(error):
+                return False
             if not is_disk_full(error):
                 raise
             if not self._has_reserve:

@@ -22,6 +22,7 @@ HEADER = Struct(">qiibIhiqqqhii")
 HEADER_BYTES = HEADER.size  # 61
 LENGTH_OVERHEAD = 12  # base offset and length itself
 CRC_START = 21
+MAX_TIMESTAMP_AT = 35
 _STAMP = Struct(">qii")
 _CRC = Struct(">I")
 _INT64 = Struct(">q")
@@ -133,7 +134,7 @@ def stamp(batch: bytearray, base_offset: int, leader_epoch: int, append_time_ms:
     if append_time_ms is not None:
         attributes = int.from_bytes(batch[21:23], "big") | TIMESTAMP_TYPE
         batch[21:23] = attributes.to_bytes(2, "big")
-        _INT64.pack_into(batch, 35, append_time_ms)
+        _INT64.pack_into(batch, MAX_TIMESTAMP_AT, append_time_ms)
         _CRC.pack_into(batch, 17, crc32c(memoryview(batch)[CRC_START:]))
 
 
@@ -160,6 +161,13 @@ class CheckedBatch(NamedTuple):
             return CheckedBatch.of(data)
         header = self.header
         return CheckedBatch(BatchHeader(base_offset, header.batch_length, leader_epoch, *header[3:]), data)
+
+    def with_max_timestamp(self, timestamp_ms: int) -> CheckedBatch:
+        """A copy whose header says that this is the highest timestamp of its records."""
+        data = bytearray(self.data)
+        _INT64.pack_into(data, MAX_TIMESTAMP_AT, timestamp_ms)
+        _CRC.pack_into(data, 17, crc32c(memoryview(data)[CRC_START:]))
+        return CheckedBatch.of(data)
 
     def with_create_time(self) -> CheckedBatch:
         """A copy without LogAppendTime: the records' own times hold."""

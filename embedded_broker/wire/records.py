@@ -273,6 +273,14 @@ def decode_body(header: BatchHeader, data: bytes | bytearray) -> list[Record]:
     return records
 
 
+def begins_at_base_timestamp(data: bytes | bytearray) -> bool:
+    """Whether the first record has the batch's base timestamp, as producers write it. `data` has passed `lengths`."""
+    at = 0
+    while data[at] >= 0x80:  # its length, then a byte of attributes
+        at += 1
+    return data[at + 2] == 0
+
+
 def look_through(
     header: BatchHeader, data: bytes | bytearray, visit: Callable[[int, int, bool], object]
 ) -> Iterator[int]:

@@ -10,8 +10,11 @@ import contextlib
 import errno
 import fcntl
 import os
+import sys
 from pathlib import Path
 from typing import Protocol
+
+from embedded_broker.storage.log.open_files import OpenFiles
 
 Data = bytes | bytearray | memoryview
 WRITE_AGAIN_BYTES = 1024 * 1024
@@ -111,9 +114,15 @@ class FileSystem(Protocol):
 class RealFile:
     """A file of the operating system, unbuffered."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    def __init__(self, path: Path, open_files: OpenFiles | None = None) -> None:
+        open_files = open_files or OpenFiles(sys.maxsize)
+        self._path, self._open_files = path, open_files
+        open_files.take()
+        try:
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError:
+            open_files.give_back()
+            raise
         self._size = os.fstat(self._fd).st_size
         # Bytes of a failed append may stand behind `_size`. They must go before the next append: a shorter batch
         # would leave the rest of them behind itself, where recovery could take them for batches.
@@ -185,6 +194,7 @@ class RealFile:
     def close(self) -> None:
         """See File."""
         os.close(self._fd)
+        self._open_files.give_back()
 
 
 class RealLock:
@@ -207,6 +217,10 @@ class RealLock:
 class RealFileSystem:
     """The operating system's filesystem."""
 
+    def __init__(self, open_files: OpenFiles | None = None) -> None:
+        """`open_files`: how many may be open; by default as many as the system allows."""
+        self._open_files = open_files or OpenFiles(sys.maxsize)
+
     def lock(self, directory: Path) -> Lock:
         """See FileSystem."""
         directory.mkdir(parents=True, exist_ok=True)
@@ -214,7 +228,7 @@ class RealFileSystem:
 
     def open(self, path: Path) -> File:
         """See FileSystem."""
-        return RealFile(path)
+        return RealFile(path, self._open_files)
 
     def names(self, directory: Path) -> list[str]:
         """See FileSystem."""

@@ -22,9 +22,13 @@ from embedded_broker.storage.log.format import CHECKPOINT, CLEAN, COMPACTED, DUR
 from embedded_broker.storage.log.fs import DISK_FULL_ERRNOS, FileSystem
 from embedded_broker.storage.log.recovery import OnState, Recovered, recover, remove_segment
 from embedded_broker.storage.log.segment import OnBatch, Segment
-from embedded_broker.wire.batch import CheckedBatch
+from embedded_broker.wire.batch import BatchHeader, CheckedBatch
 
 SEGMENT_MS_MAX = 2**63 - 1
+SEGMENTS_MAX = 1_000
+"""A partition with so many closes them by size only, when they have CROWDED_SEGMENT_BYTES: timestamps, which clients
+choose, could let every batch begin one."""
+CROWDED_SEGMENT_BYTES = 64 * 1024 * 1024
 BATCH_SCAN_BYTES = 10_000  # a scan spends on each batch what it spends on that many bytes
 
 
@@ -123,14 +127,18 @@ class PartitionLog:
         size_bytes = len(batch.data)
         if header.base_offset != segment.end_offset or header.size_bytes != size_bytes:
             raise ValueError(f"batch of {size_bytes} bytes does not fit at {segment.end_offset}: {header}")
-        if segment.size_bytes and (
-            segment.size_bytes + size_bytes > self.segment_bytes
-            or header.max_timestamp - (segment.first_timestamp() or 0) > self.segment_ms
-        ):
+        if segment.size_bytes and self._is_complete(segment, header, size_bytes):
             segment = self._roll(segment.end_offset)
         segment.append(header, batch.data)
         self._appended_bytes += size_bytes
         self.scan_cost_bytes += size_bytes + BATCH_SCAN_BYTES
+
+    def _is_complete(self, segment: Segment, header: BatchHeader, size_bytes: int) -> bool:
+        """Whether a batch of that size begins a new segment. Each is an open file, so many small ones aren't made."""
+        if len(self.segments) >= SEGMENTS_MAX:
+            return segment.size_bytes + size_bytes > max(self.segment_bytes, CROWDED_SEGMENT_BYTES)
+        too_late = header.max_timestamp - (segment.first_timestamp() or 0) > self.segment_ms
+        return too_late or segment.size_bytes + size_bytes > self.segment_bytes
 
     def _roll(self, base_offset: int) -> Segment:
         """Begin a new segment. No fsync here: the next flush makes the old one, the name and the new one durable."""
