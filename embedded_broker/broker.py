@@ -30,6 +30,7 @@ from embedded_broker.security.compose import Security
 from embedded_broker.state.consumer_types import ConsumerGroupConfig
 from embedded_broker.storage.cleaner import Compaction
 from embedded_broker.storage.disk_space import DiskSpace
+from embedded_broker.storage.failures import is_disk_failure
 from embedded_broker.storage.flush_scheduler import FlushScheduler
 from embedded_broker.storage.log.fs import FileSystem, Lock, RealFileSystem
 from embedded_broker.storage.log.open_files import OpenFiles
@@ -80,6 +81,8 @@ class Broker:
             config.fsync, config.fsync_interval_ms, self.fail, config.scan_bytes_max, workers
         )
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+        self.errors = 0
+        """Exceptions that were not expected, and have not ended the broker."""
         self.disk_space = DiskSpace(self.fs, config.data_dir, self.fail, open_files)
         self._lock: Lock
         self._retention: Retention
@@ -189,12 +192,18 @@ class Broker:
                 partition.delete_before(offset)
 
     def fail(self, error: BaseException) -> None:
-        """Report a failure that the broker can't continue after: its owner awaits `failed` and stops it.
+        """Report an exception that no request is waiting for, or that isn't the request's fault.
 
-        Transactions and group changes that are durable are completed at the next start.
+        After one of the disk the broker can't continue: its owner awaits `failed` and stops it. Transactions and group
+        changes that are durable are completed at the next start. Any other is told and counted.
         """
-        if not self.failed.done():
-            self.failed.set_result(error)
+        if is_disk_failure(error):
+            if not self.failed.done():
+                self.failed.set_result(error)
+            return
+        self.errors += 1
+        context = {"message": f"an unexpected error, the {self.errors}. since the start", "exception": error}
+        asyncio.get_running_loop().call_exception_handler(context)
 
     async def stop(self) -> None:
         """Wait for writes in progress, then close all files."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Hashable
 from typing import Any, TypeVar
 
 from embedded_broker.storage.disk_space import NoSpace
+from embedded_broker.storage.failures import RETRY_MS, is_disk_failure
 
 T = TypeVar("T")
 NO_SPACE_RETRY_MS = 1_000
@@ -18,8 +19,9 @@ NO_SPACE_RETRY_MS = 1_000
 class Background:
     """Owns a coordinator's timers and tasks.
 
-    Invariant: every failure reaches `on_failure`. A full disk is not a failure of the broker: the caller gets the error
-    (`finish`), and work without a caller is retried until it is done (`retry_until_done`).
+    Invariant: every failure reaches `on_failure`, which ends the broker if it is the disk's. What fails for any other
+    reason is tried again later: timers, and work without a caller (`retry_until_done`). A full disk is not a failure:
+    the caller gets the error (`finish`), and work without a caller is retried until it is done.
     """
 
     def __init__(self, on_failure: Callable[[BaseException], None]) -> None:
@@ -35,9 +37,10 @@ class Background:
             del self._timers[key]
             try:
                 callback()
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - it goes to whoever decides
                 self._on_failure(error)
-                raise
+                if key not in self._timers:
+                    self.schedule(key, RETRY_MS, callback)
 
         self._timers[key] = asyncio.get_running_loop().call_later(max(delay_ms, 0) / 1000, fire)
 
@@ -68,11 +71,19 @@ class Background:
         return self.spawn(name, self.try_once(name, make))
 
     async def try_once(self, name: str, make: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run the first try in the caller; if the disk is full, `retry_until_done` goes on in the background."""
+        """Run the first try in the caller; if it fails, `retry_until_done` goes on in the background.
+
+        Raises what the disk does when it fails.
+        """
         try:
             await make()
         except NoSpace:
             self.schedule(object(), NO_SPACE_RETRY_MS, lambda: self.retry_until_done(name, make))
+        except Exception as error:
+            if is_disk_failure(error):
+                raise
+            self._on_failure(error)
+            self.schedule(object(), RETRY_MS, lambda: self.retry_until_done(name, make))
 
     async def stop(self) -> None:
         """Cancel all timers and wait for the tasks in progress, whose steps are being written."""

@@ -60,10 +60,12 @@ class Budget(Generic[H]):
 
     def _relieve(self) -> None:
         """Shed the largest holders until the budget is no longer full, unless bytes were freed meanwhile."""
-        if self.total_bytes >= self._relieved_bytes:
-            self._shed()
-        if self.full:
-            self._wait()
+        try:
+            if self.total_bytes >= self._relieved_bytes:
+                self._shed()
+        finally:  # whatever happens, the limit is enforced later
+            if self.full:
+                self._wait()
 
     def _shed(self) -> None:
         while self.full and self._held:

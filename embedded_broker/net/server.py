@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import resource
-import ssl
 import struct
 import sys
 import time
@@ -23,8 +22,7 @@ from embedded_broker.net.budget import Budget
 from embedded_broker.net.connection import Connection
 from embedded_broker.security.compose import tls_context
 from embedded_broker.security.session import API_VERSIONS, LOGIN, SASL_HANDSHAKE, LoginFailed
-from embedded_broker.storage.disk_space import NoSpace
-from embedded_broker.storage.partition import PartitionStopped
+from embedded_broker.storage.failures import is_disk_failure
 from embedded_broker.wire.framing import PREFIX, read_header
 from embedded_broker.wire.responses import Answer, Later
 
@@ -33,8 +31,6 @@ SWEEP_S_MAX = 10.0
 UNSENT_BYTES_MAX = 1024 * 1024
 READ_BYTES_MAX = 1024 * 1024
 """What is read from a socket at once: most requests then come in one piece."""
-OF_THE_CONNECTION = (ssl.SSLError, ConnectionError, NoSpace, PartitionStopped)
-"""Errors that concern only the connection or request: no file was changed."""
 
 
 class CloseConnection(Exception):
@@ -160,9 +156,12 @@ class Server:
     def _sweep_idle(self) -> None:
         """Close who has been silent for too long, now and then."""
         loop, idle_s = asyncio.get_running_loop(), self.config.connections_idle_ms / 1000
-        for connection in list(self._connections):
-            connection.expire(loop.time(), idle_s)
         self._sweep = loop.call_later(min(idle_s / 2, SWEEP_S_MAX), self._sweep_idle)
+        for connection in list(self._connections):
+            try:
+                connection.expire(loop.time(), idle_s)
+            except Exception as error:  # noqa: BLE001 - it is told, and the others still have their turn
+                self.broker.fail(error)
 
     async def dispatch(self, connection: Connection, frame: bytes) -> Awaitable[bytes | None] | bytes | None:
         """Handle one request: the response, a task that returns it, or None. Raises CloseConnection."""
@@ -259,16 +258,11 @@ class Server:
         if isinstance(error, CloseConnection):
             connection.refuse(str(error))
             return
-        if isinstance(error, OF_THE_CONNECTION):
+        if isinstance(error, OSError) and not is_disk_failure(error):
             connection.refuse(f"a request failed: {error}")
             return
         connection.close()
-        if isinstance(error, OSError) and not isinstance(error, TimeoutError):
-            self.broker.fail(error)
-            return
-        asyncio.get_running_loop().call_exception_handler(
-            {"message": f"a request of {connection.client_id!r} failed", "exception": error}
-        )
+        self.broker.fail(error)
 
     def log(self, line: str) -> None:
         """One line, with the time. What clients put into it stays on that line."""

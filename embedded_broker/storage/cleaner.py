@@ -64,9 +64,13 @@ class Compaction:
     async def run_once(self, partitions: Iterable[Partition]) -> None:
         """Clean those that are to be compacted and dirty enough. Raises OSError."""
         for partition in partitions:
-            is_cleanable = partition.config.compacts and not partition.internal and partition not in self._uncleanable
-            if is_cleanable and not self._disk_space.full:
-                await self.clean(partition)
+            await self.run_for(partition)
+
+    async def run_for(self, partition: Partition) -> None:
+        """Clean a partition if it is to be compacted and dirty enough. Raises OSError."""
+        is_cleanable = partition.config.compacts and not partition.internal and partition not in self._uncleanable
+        if is_cleanable and not self._disk_space.full:
+            await self.clean(partition)
 
     async def clean(self, partition: Partition) -> None:
         """Clean a partition if it is dirty enough. Raises OSError."""

@@ -53,7 +53,7 @@ class DiskSpace:
         self,
         fs: FileSystem,
         directory: Path,
-        on_failure: Callable[[OSError], None],
+        on_failure: Callable[[BaseException], None],
         open_files: OpenFiles | None = None,
     ) -> None:
         """
@@ -131,12 +131,12 @@ class DiskSpace:
 
     async def _watch(self) -> None:
         """Poll: the system doesn't notify when space has been freed."""
-        try:
-            while self.full:
-                await asyncio.sleep(RETRY_MS / 1000)
+        while self.full:
+            await asyncio.sleep(RETRY_MS / 1000)
+            try:
                 self.check()
-        except OSError as error:
-            self._on_failure(error)
+            except Exception as error:  # noqa: BLE001 - the broker decides whether it can go on
+                self._on_failure(error)
 
     def check(self) -> None:
         """Accept writes again if there is space for the reserve, and for the same amount beside it."""

@@ -5,7 +5,8 @@ files holds `exclusive`.
 
 Invariants
 - A high watermark never passes what has been fsynced (fsync `always`).
-- After a failed fsync nothing is known about the pages that were dirty: the broker must stop, and never retries.
+- After a failed fsync nothing is known about the pages that were dirty: the broker must stop, and never retries. If it
+  was not the disk that failed, its partition stops.
 - A checkpoint covers only what was fsynced: one that is due (`Checkpoints`) fsyncs its partition first. It is written
   concurrently with the rounds (a round with the same partition waits for that fsync); only the removal of files, and
   `stop`, wait for it. With fsync `never` these are the only fsyncs.
@@ -19,10 +20,12 @@ from collections.abc import Callable
 from embedded_broker.config.settings import Fsync
 from embedded_broker.storage.checkpoints import Checkpoints
 from embedded_broker.storage.disk_space import suppress_disk_full
+from embedded_broker.storage.failures import is_disk_failure
 from embedded_broker.storage.partition import Partition
 from embedded_broker.storage.workers import Threads, Workers
 
 THREADS = 4
+NO_THREAD_RETRY_S = 1.0
 LINGER_BYTES_MIN, LINGER_S, LINGER_WINDOW_S = 256 * 1024, 0.001, 0.02
 """A round of at least LINGER_BYTES_MIN for several waiting requests shows that producers are faster than the disk:
 rounds that begin within the next LINGER_WINDOW_S linger for LINGER_S, and so take more batches at once. An fsync costs
@@ -121,6 +124,8 @@ class FlushScheduler:
             while self._checkpoints.is_due:
                 async with self._writing:
                     await self._write_checkpoint()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the broker decides whether it can go on
+            self._on_failure(error)
         finally:
             self._checkpoint_task = None
 
@@ -133,11 +138,22 @@ class FlushScheduler:
                 elif asyncio.get_running_loop().time() < self._lingers_until_s:
                     await asyncio.sleep(LINGER_S)
                 await self._one_round()
+        except Exception as error:  # noqa: BLE001 - the next request begins another round
+            self._on_failure(error)
         finally:
             self._task = None
 
     async def _one_round(self) -> None:
         waiting, self._next = self._next, None
+        try:
+            await self._flush(waiting)
+        except BaseException as error:
+            if waiting is not None and not waiting.done():
+                waiting.set_exception(error if isinstance(error, Exception) else asyncio.CancelledError())
+                waiting.exception()
+            raise
+
+    async def _flush(self, waiting: asyncio.Future[None] | None) -> None:
         partitions, self._dirty = list(self._dirty), {}
         several, self._waiting = self._waiting > 1, 0
         assert waiting is not None
@@ -147,37 +163,42 @@ class FlushScheduler:
             size_bytes = sum(partition.log.unflushed_bytes for partition in live)
             try:
                 ends = await self._flushers.all([partition.log.flush for partition in live])
-            except RuntimeError as error:
+            except RuntimeError as error:  # the system has no thread: they stay dirty
+                self._dirty = {**dict.fromkeys(live), **self._dirty}
                 self._fail(waiting, error)
+                await asyncio.sleep(NO_THREAD_RETRY_S)
+                self._next = self._next or loop.create_future()
                 return
             if several and size_bytes >= LINGER_BYTES_MIN:
                 self._lingers_until_s = loop.time() + LINGER_WINDOW_S
             self.rounds += 1
             failures = [end for end in ends if isinstance(end, BaseException)]
-            if failures:
-                self._fail(waiting, failures[0])
+            if any(is_disk_failure(failure) for failure in failures):
+                self._fail(waiting, next(failure for failure in failures if is_disk_failure(failure)))
                 return
             for partition, end in zip(live, ends, strict=True):
-                assert isinstance(end, int)
-                partition.advance(end)
-            waiting.set_result(None)
-            self._note(live)
+                if isinstance(end, int):
+                    partition.advance(end)
+                else:  # it isn't known how far it is durable
+                    partition.stop(end)
+            if failures:
+                self._fail(waiting, failures[0])
+            else:
+                waiting.set_result(None)
+            self._note([partition for partition in live if partition.stopped is None])
 
     async def _write_checkpoint(self) -> None:
         """Write one partition's checkpoint if it is due. Hold `_writing`: no files may be removed meanwhile."""
         partition = self._checkpoints.due()
         if partition is None:
             return
-        try:
-            log, captured = partition.log, partition.capture()
-            written = (await self._writer.all([lambda: log.store_checkpoint(captured)]))[0]
-            with suppress_disk_full():
-                if isinstance(written, BaseException):
-                    raise written
-                log.checkpoint_stored(captured, written)
-                self._checkpoints.note(partition)  # a round that ended meanwhile has noted it as it was before
-        except Exception as error:  # noqa: BLE001 - whatever it is, the broker can't go on without knowing
-            self._on_failure(error)
+        log, captured = partition.log, partition.capture()
+        written = (await self._writer.all([lambda: log.store_checkpoint(captured)]))[0]
+        with suppress_disk_full():
+            if isinstance(written, BaseException):
+                raise written
+            log.checkpoint_stored(captured, written)
+            self._checkpoints.note(partition)  # a round that ended meanwhile has noted it as it was before
 
     def _fail(self, waiting: asyncio.Future[None], failure: BaseException) -> None:
         waiting.set_exception(failure)

@@ -128,7 +128,7 @@ class Partition:
         self.config = config
         self.log.segment_bytes, self.log.segment_ms = config.segment_bytes, config.segment_ms
 
-    def stop(self, error: Exception) -> None:
+    def stop(self, error: BaseException) -> None:
         """Serve nothing from now on; other partitions are not affected. Waiting fetches are woken."""
         if self.stopped is None:
             self.stopped = str(error)

@@ -27,7 +27,7 @@ class Retention:
         compaction: Compaction,
         flush_scheduler: FlushScheduler,
         clock: Clock,
-        on_failure: Callable[[OSError], None],
+        on_failure: Callable[[BaseException], None],
     ) -> None:
         """
         Args:
@@ -36,7 +36,7 @@ class Retention:
             compaction: done after the deletions.
             flush_scheduler: held while files are removed.
             clock: wall time.
-            on_failure: called when a file can't be removed or written; the broker must stop.
+            on_failure: called with what goes wrong: when a file can't be removed or written, the broker must stop.
         """
         self._config, self._partitions, self._compaction = config, partitions, compaction
         self._flush_scheduler, self._clock, self._on_failure = flush_scheduler, clock, on_failure
@@ -53,31 +53,37 @@ class Retention:
             await asyncio.wait([self._task])
 
     async def _run(self) -> None:
-        try:
-            while True:
-                await asyncio.sleep(self._config.retention_check_interval_ms / 1000)
-                await self.enforce()
-                await self._compaction.run_once(self._partitions())
-        except OSError as error:
-            self._on_failure(error)
+        while True:
+            await asyncio.sleep(self._config.retention_check_interval_ms / 1000)
+            for partition in self._partitions():
+                # One by one: what goes wrong with a partition must not keep the others from it.
+                for work in (self.enforce_one, self._compaction.run_for):
+                    try:
+                        await work(partition)
+                    except Exception as error:  # noqa: BLE001 - the broker decides whether it can go on
+                        self._on_failure(error)
 
     async def enforce(self) -> None:
         """Delete what has expired in all partitions, once. Raises OSError."""
-        now_ms = self._clock.now_ms()
         for partition in self._partitions():
-            partition.producers.expire(now_ms, self._config.producer_id_expiration_ms)
-            if partition.stopped is not None or partition.internal or not partition.config.deletes:
-                continue
-            try:
-                offset = keep_from(partition, now_ms)
-            except CorruptLog as error:
-                partition.stop(error)
-                continue
-            if offset > partition.log_start:
-                async with self._flush_scheduler.exclusive():
-                    if not partition.closed:
-                        with suppress_disk_full():  # retried when disk space has been freed
-                            partition.delete_before(offset)
+            await self.enforce_one(partition)
+
+    async def enforce_one(self, partition: Partition) -> None:
+        """Delete what has expired in a partition. Raises OSError."""
+        now_ms = self._clock.now_ms()
+        partition.producers.expire(now_ms, self._config.producer_id_expiration_ms)
+        if partition.stopped is not None or partition.internal or not partition.config.deletes:
+            return
+        try:
+            offset = keep_from(partition, now_ms)
+        except CorruptLog as error:
+            partition.stop(error)
+            return
+        if offset > partition.log_start:
+            async with self._flush_scheduler.exclusive():
+                if not partition.closed:
+                    with suppress_disk_full():  # retried when disk space has been freed
+                        partition.delete_before(offset)
 
 
 def keep_from(partition: Partition, now_ms: int) -> int:

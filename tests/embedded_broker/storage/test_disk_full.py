@@ -267,7 +267,7 @@ def test_a_reserve_of_which_a_power_cut_has_left_a_part_is_made_whole(tmp_path: 
 
 def test_other_errors_are_not_taken_for_a_full_disk(tmp_path: Path) -> None:
     async def main() -> None:
-        failures: list[OSError] = []
+        failures: list[BaseException] = []
         fs = MemoryFileSystem()
         disk = DiskSpace(fs, tmp_path, failures.append)
         disk.start()
