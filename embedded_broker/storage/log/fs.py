@@ -16,6 +16,8 @@ from typing import Protocol
 
 from embedded_broker.storage.log.open_files import OpenFiles
 
+FILE_MODE, DIRECTORY_MODE = 0o600, 0o700
+"""There are records, password hashes and ACLs in them."""
 Data = bytes | bytearray | memoryview
 WRITE_AGAIN_BYTES = 1024 * 1024
 DISK_FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -119,7 +121,7 @@ class RealFile:
         self._path, self._open_files = path, open_files
         open_files.take()
         try:
-            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         except OSError:
             open_files.give_back()
             raise
@@ -202,7 +204,7 @@ class RealLock:
 
     def __init__(self, path: Path) -> None:
         """Raises BlockingIOError if another process, or this one, holds it."""
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -214,6 +216,10 @@ class RealLock:
         os.close(self._fd)
 
 
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, FILE_MODE)
+
+
 class RealFileSystem:
     """The operating system's filesystem."""
 
@@ -223,7 +229,11 @@ class RealFileSystem:
 
     def lock(self, directory: Path) -> Lock:
         """See FileSystem."""
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)
+        mode = directory.stat().st_mode
+        if mode & 0o007:  # what older versions have written there can be read by all
+            with contextlib.suppress(PermissionError):
+                directory.chmod(mode & 0o770)
         return RealLock(directory / "lock")
 
     def open(self, path: Path) -> File:
@@ -236,9 +246,9 @@ class RealFileSystem:
             return sorted(os.listdir(directory))
         except FileNotFoundError:
             for missing in [parent for parent in directory.parents if not parent.exists()][::-1]:
-                missing.mkdir(exist_ok=True)
+                missing.mkdir(DIRECTORY_MODE, exist_ok=True)
                 self.sync_directory(missing.parent)
-            directory.mkdir()
+            directory.mkdir(DIRECTORY_MODE)
             return []
 
     def read_small(self, path: Path) -> bytes | None:
@@ -252,7 +262,7 @@ class RealFileSystem:
         """See FileSystem."""
         beside = path.with_name(f"{path.name}.tmp")
         try:
-            with open(beside, "wb") as file:
+            with open(beside, "wb", opener=_private) as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
@@ -265,7 +275,7 @@ class RealFileSystem:
 
     def overwrite(self, path: Path, data: bytes) -> None:
         """See FileSystem."""
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             os.pwrite(fd, data, 0)
         finally:
@@ -273,7 +283,7 @@ class RealFileSystem:
 
     def allocate(self, path: Path, size: int) -> None:
         """See FileSystem."""
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             os.posix_fallocate(fd, 0, size)
         finally:
