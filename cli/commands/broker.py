@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
-import resource
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -102,7 +102,6 @@ def broker(
     _load()
     from embedded_broker.config.listeners import MECHANISMS
     from embedded_broker.config.settings import BrokerConfig, Fsync
-    from embedded_broker.storage.log.open_files import raise_limit
 
     config = BrokerConfig(
         data_dir,
@@ -119,7 +118,6 @@ def broker(
     )
     if config.tls is None and any(listener.protocol.is_encrypted for listener in config.listening):
         raise click.UsageError("a listener with TLS needs --tls-certificate and --tls-key")
-    raise_limit()
     return asyncio.run(_run(_configured(config, settings), as_json))
 
 
@@ -187,6 +185,7 @@ async def _run(config: BrokerConfig, as_json: bool) -> int:
     """Serve until SIGTERM or SIGINT. A second one ends the process at once: what is acknowledged is on disk."""
     from embedded_broker.broker import Broker, DataDirInUse, serve
     from embedded_broker.security.users import BadUsers
+    from embedded_broker.storage.log.open_files import raise_limit
     from embedded_broker.storage.log.segment import CorruptLog
 
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
@@ -194,7 +193,8 @@ async def _run(config: BrokerConfig, as_json: bool) -> int:
         loop.add_signal_handler(name, lambda: os._exit(0) if stop.is_set() else stop.set())
     ready: asyncio.Future[list[Endpoint]] = loop.create_future()
     ready.add_done_callback(lambda done: _say(done.result(), as_json))
-    _allow_files()
+    raise_limit()
+    _log_beside()
     try:
         failure = await serve(Broker(config), ready, stop)
     except (DataDirInUse, BadUsers) as error:
@@ -207,12 +207,6 @@ async def _run(config: BrokerConfig, as_json: bool) -> int:
     return 0
 
 
-def _allow_files() -> None:
-    """Raise the limit of open files to the maximum allowed: connections and segments each take one."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
 def _say(endpoints: list[Endpoint], as_json: bool) -> None:
     addresses = [str(endpoint) for endpoint in endpoints]
     if as_json:
@@ -223,3 +217,12 @@ def _say(endpoints: list[Endpoint], as_json: bool) -> None:
 
 if __name__ == "__main__":
     broker()
+
+
+def _log_beside() -> None:
+    """Write warnings and errors to stderr without ever waiting for it."""
+    from embedded_broker.log_writer import LogHandler, LogWriter
+
+    handler = LogHandler(LogWriter())
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    logging.getLogger().addHandler(handler)

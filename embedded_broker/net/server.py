@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import resource
 import struct
-import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
@@ -18,6 +17,7 @@ from typing import Any, Protocol, TextIO
 from embedded_broker.api.ports import Parts
 from embedded_broker.api.registry import Api, load_all
 from embedded_broker.config.listeners import Endpoint, refuse_open
+from embedded_broker.log_writer import LogWriter
 from embedded_broker.net.budget import Budget
 from embedded_broker.net.connection import Connection
 from embedded_broker.security.compose import tls_context
@@ -70,7 +70,7 @@ class Server:
         """`log_to`: who connects and why they leave; stderr by default."""
         self.broker = broker
         self.config = broker.config
-        self._log_to = log_to
+        self._log = LogWriter(log_to)
         self.apis: Mapping[int, Api] = load_all()
         self.endpoints: list[Endpoint] = []
         self._servers: list[asyncio.Server] = []
@@ -115,6 +115,7 @@ class Server:
         for connection in list(self._connections):
             connection.close()
         await self._empty.wait()
+        self._log.close()
 
     def admit(self, connection: Connection) -> bool:
         """Register a new connection; returns False if there are `connections_max` already."""
@@ -265,10 +266,10 @@ class Server:
         self.broker.fail(error)
 
     def log(self, line: str) -> None:
-        """One line, with the time. What clients put into it stays on that line."""
+        """One line, with the time, if it can be written. What clients put into it stays on that line."""
         line = "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in line)
         now = time.gmtime(self.broker.clock.now_ms() / 1000)
-        print(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', now)} {line}", file=self._log_to or sys.stderr, flush=True)
+        self._log.write(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', now)} {line}")
 
 
 class _Pieces:

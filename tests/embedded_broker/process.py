@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import IO
 
 
 class BrokerProcess:
@@ -16,11 +17,11 @@ class BrokerProcess:
         self._options = options
         self.process: subprocess.Popen[str]
 
-    def start(self) -> None:
-        """Return when it accepts connections."""
+    def start(self, stderr: IO[bytes] | int | None = None) -> None:
+        """Return when it accepts connections. `stderr`: where its log goes, as in subprocess.Popen."""
         command = [sys.executable, "-m", "cli.main", "broker", "--no-auto-create", "--data-dir", str(self.data_dir)]
         self.process = subprocess.Popen(
-            [*command, "--listen", self.address, *self._options], stdout=subprocess.PIPE, text=True
+            [*command, "--listen", self.address, *self._options], stdout=subprocess.PIPE, stderr=stderr, text=True
         )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import resource
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -24,11 +24,11 @@ WEEK_MS = 7 * 86_400_000
 class LimitedProcess(BrokerProcess):
     """Under `ulimit -n`, hard and soft."""
 
-    def start(self) -> None:
+    def start(self, stderr: IO[bytes] | int | None = None) -> None:
         before = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (FILES, before[1]))
         try:
-            super().start()
+            super().start(stderr)
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
