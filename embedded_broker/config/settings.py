@@ -64,6 +64,10 @@ class BrokerConfig:
     requests_pending_max: int = 64
     """Pending requests of one connection; more stay in the socket."""
     connections_max: int = 4_096
+    connections_per_ip_max: int = 0
+    """Those of one address. 0: three quarters of all, so that there are some for others."""
+    first_request_deadline_ms: int = 30_000
+    """From the connection to its first whole request; where clients log in, `login_deadline_ms` counts."""
     connections_idle_ms: int = 600_000
     """Those on which nothing moves for so long are closed."""
     connections_reauth_ms_max: int = 0
@@ -93,3 +97,7 @@ class BrokerConfig:
     def listening(self) -> tuple[Listener, ...]:
         """At least one listener."""
         return self.listeners or (Listener(self.host, self.port),)
+
+    def connections_of_one_ip(self, connections_max: int) -> int:
+        """How many of `connections_max` one address may have."""
+        return self.connections_per_ip_max or connections_max - connections_max // 4

@@ -92,6 +92,7 @@ class Connection(asyncio.BufferedProtocol):
         self._writable.set()
         self._deadline: asyncio.TimerHandle | None = None
         self._login_deadline: asyncio.TimerHandle | None = None
+        self._first_deadline: asyncio.TimerHandle | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._later: set[asyncio.Task[bytes | None]] = set()
         self._paused = False
@@ -134,14 +135,15 @@ class Connection(asyncio.BufferedProtocol):
 
     def _limit(self) -> None:
         """Small limits until it is known who is there."""
+        config, loop = self._host.config, asyncio.get_running_loop()
         if self.session.is_ready and (self._tls is None or self._tls.is_established):
+            self._first_deadline = loop.call_later(
+                config.first_request_deadline_ms / 1000, self.refuse, "no request came"
+            )
             return
-        config = self._host.config
         self._framer.bytes_max = config.login_frame_bytes_max
         self._pending_max = config.login_requests_pending_max
-        self._login_deadline = asyncio.get_running_loop().call_later(
-            config.login_deadline_ms / 1000, self.refuse, "the login took too long"
-        )
+        self._login_deadline = loop.call_later(config.login_deadline_ms / 1000, self.refuse, "the login took too long")
 
     def _unlimit(self) -> None:
         """The client is known now."""
@@ -176,6 +178,9 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.write(self._tls.take() if self._tls else b"")  # the alert
             self.refuse(f"TLS: {error}", flush=True)
             return
+        if self._first_deadline is not None and self._frames:
+            self._first_deadline.cancel()
+            self._first_deadline = None
         self._account()
         self._go.set()
         self._watch_frame(begun=len(self._frames) > before)
@@ -338,7 +343,7 @@ class Connection(asyncio.BufferedProtocol):
     def _release(self) -> None:
         """Hold nothing any more, and do nothing any more. Durable steps go on (`Background.finish`)."""
         self.closed = True
-        for timer in (self._deadline, self._login_deadline):
+        for timer in (self._deadline, self._login_deadline, self._first_deadline):
             if timer is not None:
                 timer.cancel()
         current = asyncio.current_task()

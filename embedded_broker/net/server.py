@@ -10,6 +10,7 @@ import asyncio
 import resource
 import struct
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Protocol, TextIO
@@ -82,6 +83,8 @@ class Server:
         self.answers = Budget[Connection]("unread answers", config.answers_bytes_max, self._answers_full)
         self.connections_max = min(config.connections_max, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
         """Half of the files that may be open: the other half is the logs'."""
+        self.connections_per_ip_max = config.connections_of_one_ip(self.connections_max)
+        self._by_host: Counter[str] = Counter()
         self._empty = asyncio.Event()
         self._empty.set()
         self._sweep: asyncio.TimerHandle | None = None
@@ -118,10 +121,14 @@ class Server:
         self._log.close()
 
     def admit(self, connection: Connection) -> bool:
-        """Register a new connection; returns False if there are `connections_max` already."""
+        """Register a new connection; returns False if there are `connections_max` already, or enough of its address."""
         if len(self._connections) >= self.connections_max:
             self.log(f"{connection.session} refused: there are {self.connections_max} connections already")
             return False
+        if self._by_host[connection.client_host] >= self.connections_per_ip_max:
+            self.log(f"{connection.session} refused: its address has {self.connections_per_ip_max} connections already")
+            return False
+        self._by_host[connection.client_host] += 1
         self._connections.add(connection)
         self._empty.clear()
         if self.requests.full:
@@ -132,7 +139,10 @@ class Server:
         """A connection has closed."""
         if connection in self._connections:
             self.log(f"{connection.session} closed: {why}")
-        self._connections.discard(connection)
+            self._connections.discard(connection)
+            self._by_host[connection.client_host] -= 1
+            if not self._by_host[connection.client_host]:
+                del self._by_host[connection.client_host]
         if not self._connections:
             self._empty.set()
 
