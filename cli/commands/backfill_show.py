@@ -9,7 +9,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from cli.commands.backfill_watch import Watch, time_text
+from cli.commands.backfill_watch import Watch
+from cli.durations import time_text
 from replicator.config import Flow
 from replicator.jobs.backfill import BackfilledPartition, BackfillSummary
 from replicator.model.errors import Incident

@@ -20,6 +20,7 @@ from rich.text import Text
 
 from cli.captured import STDERR, stderr_lines
 from cli.commands.backfill_progress import Progress, Row
+from cli.durations import time_text
 from replicator.config import Flow
 from replicator.jobs.engine import PartitionProgress
 from replicator.jobs.range_copy import RangeDone
@@ -187,15 +188,6 @@ def size_text(size: float) -> str:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1000
     return f"{size:,.1f} {_SIZES[-1]}"
-
-
-def time_text(seconds: float) -> str:
-    """A duration in its two largest units."""
-    whole = round(seconds)
-    for unit, length, smaller, part in (("d", 86_400, "h", 3_600), ("h", 3_600, "min", 60), ("min", 60, "s", 1)):
-        if whole >= length:
-            return f"{whole // length} {unit} {whole % length // part} {smaller}"
-    return f"{whole} s"
 
 
 def console_for_progress() -> Console:

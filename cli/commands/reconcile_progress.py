@@ -9,7 +9,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from rich.console import Console
+from rich.markup import escape
 from rich.status import Status
+
+from cli.durations import time_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,19 +23,23 @@ LINE_S = 10.0
 
 
 class Tasks(NamedTuple):
-    """Spark's tasks of the step: how many have ended, of how many."""
+    """Spark's tasks of the step: how many have ended, of how many; and how many offsets all of them read, 0 where that
+    isn't known."""
 
     ended: int
     all: int
+    offsets: int = 0
 
 
 class Progress:
-    """Says which step runs, how much of it is done, and how long the rest may take. A context manager."""
+    """Says which step runs, how much of it is done, how fast, and how long the rest may take. A context manager."""
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
+    def __init__(self, console: Console, flow: str = "") -> None:
+        """`flow`: named in lines that have no terminal, and may stand in a log."""
+        self._console, self._flow = console, flow
         self._status: Status | None = console.status("") if console.is_terminal else None
-        self._step, self._began_s, self._said_s = "", time.monotonic(), 0.0
+        self._step, self._offsets, self._began_s, self._said_s = "", 0, time.monotonic(), 0.0
+        self._stages: tuple[int, ...] = ()
 
     def __enter__(self) -> Progress:
         if self._status is not None:
@@ -43,21 +50,26 @@ class Progress:
         if self._status is not None:
             self._status.stop()
 
-    def update(self, step: str) -> None:
-        """A step begins."""
-        self._step, self._began_s = step, time.monotonic()
+    def update(self, step: str, offsets: int = 0) -> None:
+        """A step begins, whose first tasks read so many offsets."""
+        self._step, self._offsets, self._began_s, self._stages = step, offsets, time.monotonic(), ()
         self._say(step, now=True)
 
-    def tell(self, tasks: Tasks) -> None:
-        """So much of the step's tasks has been done; a stage that begins later adds its own."""
+    def tell(self, stages: tuple[int, ...], ended: int, all_: int) -> None:
+        """So many tasks of the stages that run now have ended. Rate and rest are those of these stages."""
+        if self._stages and stages != self._stages:
+            self._began_s, self._offsets = time.monotonic(), 0  # later stages read what the first one has left
+        self._stages = stages
+        tasks = Tasks(ended, all_, self._offsets)
         self._say(f"{self._step}: {amount(tasks, time.monotonic() - self._began_s)}", now=False)
 
     def _say(self, text: str, *, now: bool) -> None:
         if self._status is not None:
-            self._status.update(text)
+            self._status.update(escape(text))
         elif now or time.monotonic() >= self._said_s + LINE_S:
             self._said_s = time.monotonic()
-            self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+            at = time.strftime("%H:%M:%S ") + (f"{self._flow}: " if self._flow else "")
+            self._console.print(at + text, markup=False, highlight=False, soft_wrap=True)
 
     @contextmanager
     def watching(self, spark: SparkSession) -> Iterator[None]:
@@ -83,14 +95,18 @@ class Progress:
             known = [stage for stage in stages if stage is not None]
             if known:
                 done = sum(stage.numCompletedTasks for stage in known)
-                self.tell(Tasks(done, sum(stage.numTasks for stage in known)))
+                running = tuple(sorted(stage.stageId for stage in known))
+                self.tell(running, done, sum(stage.numTasks for stage in known))
 
 
 def amount(tasks: Tasks, seconds: float) -> str:
-    """How much is done, and how long the rest may take at the rate so far."""
+    """How much is done, the rate so far, and how long the rest may take at it: tasks of one step are about equal."""
     text = f"{tasks.ended} of {tasks.all} tasks"
-    if not tasks.ended or tasks.ended >= tasks.all:
+    if not tasks.ended or tasks.ended > tasks.all or seconds <= 0:
         return text
-    left_s = seconds * (tasks.all - tasks.ended) / tasks.ended
-    minutes, rest_s = divmod(round(left_s), 60)
-    return f"{text}, about {f'{minutes} min ' if minutes else ''}{rest_s} s left"
+    rate = tasks.ended / seconds
+    said = f"{rate:,.1f} tasks/s" if rate >= 1 else f"{60 * rate:,.1f} tasks/min"
+    if tasks.offsets:
+        said = f"about {tasks.offsets * rate / tasks.all:,.0f} offsets/s"
+    left = f", about {time_text((tasks.all - tasks.ended) / rate)} left" if tasks.ended < tasks.all else ""
+    return f"{text}, {said}{left}"

@@ -14,7 +14,8 @@ from cli import main
 from cli.captured import stderr_lines
 from cli.commands import backfill_show, on_spark
 from cli.commands.backfill_progress import STALL_S, Progress
-from cli.commands.backfill_watch import LINE_S, Watch, line_of, notes, size_text, time_text
+from cli.commands.backfill_watch import LINE_S, Watch, line_of, notes, size_text
+from cli.durations import time_text
 from replicator import config
 from replicator.config import Flow
 from replicator.jobs.backfill import Backfill, BackfilledPartition, BackfillSummary

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from typing import Any, NamedTuple
 
 import pytest
@@ -16,18 +17,41 @@ from cli.commands.reconcile_progress import Progress, Tasks, amount
     ("tasks", "seconds", "expected"),
     [
         (Tasks(0, 40), 5.0, "0 of 40 tasks"),
-        (Tasks(10, 40), 5.0, "10 of 40 tasks, about 15 s left"),
-        (Tasks(1, 40), 5.0, "1 of 40 tasks, about 3 min 15 s left"),
-        (Tasks(40, 40), 5.0, "40 of 40 tasks"),
+        (Tasks(10, 40), 5.0, "10 of 40 tasks, 2.0 tasks/s, about 15 s left"),
+        (Tasks(1, 40), 5.0, "1 of 40 tasks, 12.0 tasks/min, about 3 min 15 s left"),
+        (Tasks(10, 40, 4_000_000), 5.0, "10 of 40 tasks, about 200,000 offsets/s, about 15 s left"),
+        (Tasks(40, 40), 5.0, "40 of 40 tasks, 8.0 tasks/s"),
     ],
 )
-def test_the_rest_is_estimated_by_the_rate_so_far(tasks: Tasks, seconds: float, expected: str) -> None:
+def test_rate_and_rest_follow_from_the_tasks_that_have_ended(tasks: Tasks, seconds: float, expected: str) -> None:
     assert amount(tasks, seconds) == expected
+
+
+def test_another_stage_has_a_rate_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now_s[0])
+    monkeypatch.setattr(reconcile_progress, "LINE_S", 0.0)
+    out = io.StringIO()
+    progress = Progress(Console(file=out), "f")
+    progress.update("reading", 1_000)
+    now_s[0] = 100.0
+    progress.tell((1,), 5, 10)
+    progress.tell((2,), 0, 4)
+    now_s[0] = 102.0
+    progress.tell((2,), 2, 4)
+    lines = [line.split(" ", 1)[1] for line in out.getvalue().splitlines()]
+    assert lines == [
+        "f: reading",
+        "f: reading: 5 of 10 tasks, about 5 offsets/s, about 1 min 40 s left",
+        "f: reading: 0 of 4 tasks",
+        "f: reading: 2 of 4 tasks, 1.0 tasks/s, about 2 s left",
+    ]
 
 
 class Stage(NamedTuple):
     """As Spark's status tracker tells of a stage."""
 
+    stageId: int
     numTasks: int
     numCompletedTasks: int
 
@@ -52,7 +76,7 @@ class Spark:
         if number == 2:
             return None
         self.done += 1
-        return Stage(100, self.done)
+        return Stage(number, 100, self.done)
 
 
 def test_without_a_terminal_each_step_and_now_and_then_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,9 +89,9 @@ def test_without_a_terminal_each_step_and_now_and_then_how_far_it_is(monkeypatch
             while spark.done < 20:
                 pass
         progress.update("writing report")
-    lines = out.getvalue().splitlines()
+    lines = [line.split(" ", 1)[1] for line in out.getvalue().splitlines()]
     assert lines[0] == "reading both sides of a flow with a long name"
     assert lines[-1] == "writing report"
     assert len(lines) < 20, "not at every look"
     assert lines[1].startswith("reading both sides of a flow with a long name: ")
-    assert " of 100 tasks, about " in lines[1]
+    assert re.search(r": \d+ of 100 tasks, [\d.]+ tasks/(s|min), about .+ left$", lines[1])
