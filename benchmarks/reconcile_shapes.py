@@ -97,7 +97,7 @@ def differences(source: Kafka, target: Kafka, records: int, directory: Path) -> 
     with session(SparkSettings(MASTER)) as spark:
         began = time.monotonic()
         taken = snapshot.take(flow, (), Window(), connect_timeout_ms=PATIENCE_MS)
-        outcome, _ = reconcile(spark, flow, taken, "full", lambda _: None)
+        outcome, _ = reconcile(spark, flow, taken, "full", lambda *_: None)
         elapsed = time.monotonic() - began
     found = Counter({name: count for name, count in outcome.totals().items() if name != "same"})
     if found != kinds:

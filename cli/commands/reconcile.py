@@ -6,11 +6,13 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from cli import __version__
 from cli.options import (
     config_option,
     console_for_people,
@@ -80,6 +82,9 @@ Exit codes:
     "--accept", type=click.Choice(["unproven"]), help="Exit with 0 where there is no difference and no proof either."
 )
 @click.option("--take-over", is_flag=True, help="With --repair apply: take the flow from a worker that holds it.")
+@click.option(
+    "--no-values", is_flag=True, help="Show no parts of values and headers of altered records; keys are shown."
+)
 @spark_options
 @json_option
 def reconcile(
@@ -94,6 +99,7 @@ def reconcile(
     wanted: Wanted | None,
     accept: str | None,
     take_over: bool,
+    no_values: bool,
     master: str | None,
     conf: tuple[str, ...],
     as_json: bool,
@@ -117,9 +123,11 @@ def reconcile(
     mode: Mode = "quick" if quick else "deep" if deep else "full"
     reconcile_repair.refuse(wanted, mode, window, take_over)
     repairing = reconcile_repair.Repairing(loaded, flow, wanted, take_over) if wanted else None
-    outcome = _run(loaded, flow, split(topics), window, mode, out, master, conf, repairing)
+    outcome = _run(loaded, flow, split(topics), window, mode, out, master, conf, repairing, values=not no_values)
     if as_json:
-        print_json(outcome.as_json())
+        from replicator.spark.reconcile.outcome_json import as_json as for_machines
+
+        print_json(for_machines(outcome))
     else:
         from cli.commands import reconcile_show
 
@@ -143,6 +151,8 @@ def _run(
     master: str | None,
     conf: tuple[str, ...],
     repairing: Repairing | None,
+    *,
+    values: bool,
 ) -> Outcome:
     """Everything that can be wrong without Spark is found before it starts; Spark's start takes seconds."""
     from rich.console import Console
@@ -169,7 +179,7 @@ def _run(
         java_client.properties(cluster)
     patience = patience_ms(flow)
     span = snapshot.Window(*window)
-    with Stopping() as stopping, Progress(Console(stderr=True)) as status:
+    with Stopping() as stopping, Progress(Console(stderr=True), flow.name) as status:
         status.update("asking both clusters")
         if repairing is not None:
             repairing.begin()
@@ -188,7 +198,8 @@ def _run(
                 failures.explained(flow, taken, connect_timeout_ms=patience),
                 status.watching(spark),
             ):
-                outcome, findings = compare(spark, flow, taken, mode, status.update)
+                outcome, findings = compare(spark, flow, taken, mode, status.update, values=values)
+                outcome = replace(outcome, tool_version=__version__)
                 if repairing is not None:
                     repairing.find(findings)
             if repairing is not None:

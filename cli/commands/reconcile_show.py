@@ -1,118 +1,172 @@
-"""What `reconcile` shows on the terminal."""
+"""What `reconcile` shows on the terminal; it fits into 80 columns."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import groupby, islice
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from replicator.spark.reconcile.outcome import DIFFERS, Example, Outcome, PartitionOutcome, key_text
-from replicator.spark.reconcile.report import MEANINGS
-from replicator.spark.reconcile.verdicts import LOSSES, REMOVED, UNPROVEN
+from replicator.spark.reconcile.excerpts import Excerpt, printable
+from replicator.spark.reconcile.headline import MEANINGS, counted, headline, label
+from replicator.spark.reconcile.next_steps import next_steps
+from replicator.spark.reconcile.outcome import Outcome, PartitionOutcome, Range, Verdict
+from replicator.spark.reconcile.page import key, offsets, step_title, tone
+from replicator.spark.reconcile.verdicts import REMOVED
 
-EXAMPLES_SHOWN, EXAMPLES_OF_A_KIND = 20, 3
-PARTITIONS_NAMED = 3
+PARTITIONS_SHOWN, FINDINGS_SHOWN, OF_A_KIND, ALTERED_SHOWN, NOT_COMPARED_SHOWN = 50, 20, 3, 3, 20
+PARTITIONS_NAMED, NAME_WIDTH = 3, 22
+_SIGNS: dict[Verdict, str] = {
+    "differs": "[red]≠ differs[/]",
+    "unproven": "[yellow]? unproven[/]",
+    "no_difference": "[cyan]○ no difference[/]",
+    "agrees": "[green]= agrees[/]",
+}
+_COLOURS = {"bad": "red", "open": "yellow", "removed": "cyan", "good": "green"}
 
 
 def show(console: Console, outcome: Outcome, out: str | None) -> None:
-    """A table of partitions, examples of differences, and the result in one line."""
-    at = datetime.fromtimestamp(outcome.snapshot_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-    table = Table(
-        box=SIMPLE_HEAD,
-        title=f"{outcome.flow}: {outcome.source} → {outcome.target} at {at} ({outcome.mode})",
-        title_justify="left",
-    )
-    table.add_column("topic and partition", overflow="fold")
-    for heading in ("source records", "target records", "position says", "same"):
-        table.add_column(heading, justify="right")
-    table.add_column("differences", overflow="fold")
-    topics: set[str] = set()
-    for partition in outcome.partitions:
-        if partition.source.topic not in topics:
-            topics.add(partition.source.topic)
-            table.add_row(escape(f"{partition.source.topic} → {partition.target.topic}"))
-        table.add_row(*_cells(partition))
-    for waiting in outcome.waiting:
-        table.add_row(escape(str(waiting)), "-", "-", "-", "-", "nothing copied yet")
-    for incident in outcome.not_compared:
-        at = f"{incident.topic}[{incident.partition}]"
-        table.add_row(escape(at), "-", "-", "-", "-", f"not compared: {incident.name}")
-    console.print(table)
-    _examples(console, outcome)
+    """Tables of partitions and findings, what to do next, and the result in one line, which comes last."""
+    _run(console, outcome)
+    _partitions(console, outcome)
+    _findings(console, outcome)
+    _altered(console, outcome)
+    _open_questions(console, outcome)
     for note, of in outcome.notes_said():
         named = ", ".join(map(str, of[:PARTITIONS_NAMED])) + (" and others" if len(of) > PARTITIONS_NAMED else "")
-        console.print(f"note on {named}: {note}" if of else f"note: {note}", markup=False, soft_wrap=True)
+        _line(console, f"note on {named}: {note}" if of else f"note: {note}")
+    for step in next_steps(outcome):
+        if step.action != "ignore":
+            console.print(f"[bold]{step.action}[/]: {escape(step_title(step))}. {escape(step.text)}.", soft_wrap=False)
     if out is not None:
-        console.print(f"report: {out.rstrip('/')}/report.html", markup=False, soft_wrap=True)
-    _result(console, outcome)
+        _line(console, f"report: {out.rstrip('/')}/report.html")
+    colour = _COLOURS[tone(outcome.verdict)]
+    console.print(f"[{colour}]{escape(headline(outcome))}[/]", soft_wrap=True)
 
 
-def _result(console: Console, outcome: Outcome) -> None:
-    totals = outcome.totals()
-    removed = _words(totals, REMOVED)
-    if removed:
-        console.print(f"no difference, removed by retention or compaction: {removed}", soft_wrap=True)
-    records = sum(partition.source_records for partition in outcome.partitions)
-    if outcome.agrees:
-        console.print(f"[green]both sides agree[/]: {records:,} records")
-    elif not outcome.differs:
-        open_questions = [f"{totals[UNPROVEN]:,} records"] if totals.get(UNPROVEN) else []
-        open_questions += [f"{len(outcome.not_compared)} partitions"] if outcome.not_compared else []
-        console.print(
-            f"[yellow]not proven[/]: no difference in {records:,} records, but nothing tells whether "
-            f"{' and '.join(open_questions)} agree",
-            soft_wrap=True,
-        )
-    else:
-        console.print(f"[red]the sides differ[/]: {_words(totals, (*LOSSES, DIFFERS)) or 'counts'}", soft_wrap=True)
+def _line(console: Console, text: str) -> None:
+    console.print(printable(text), markup=False, soft_wrap=True)
 
 
-def _words(counts: Mapping[str, int], names: Collection[str]) -> str:
-    return ", ".join(f"{counts[name]:,} {name}" for name in MEANINGS if name in names and counts.get(name))
+def _run(console: Console, outcome: Outcome) -> None:
+    at = datetime.fromtimestamp(outcome.snapshot_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    _line(console, f"{outcome.flow}: {outcome.source.name} → {outcome.target.name} at {at} ({outcome.mode})")
+    for cluster in (outcome.source, outcome.target):
+        _line(console, f"  {cluster.name}: {', '.join(cluster.addresses)}")
+    read = f"{counted(outcome.records_read, 'record')} of both sides read in {outcome.duration_ms / 1000:,.1f} s"
+    _line(console, f"  {read}; eos-replicate {outcome.tool_version}, Spark {outcome.spark_version}")
+
+
+def _partitions(console: Console, outcome: Outcome) -> None:
+    """Those that differ are shown first when there are more than can be shown."""
+    gravity = list(_SIGNS)
+    shown = sorted(outcome.partitions, key=lambda item: gravity.index(item.verdict))[:PARTITIONS_SHOWN]
+    in_order = sorted(shown, key=lambda item: item.source)
+    for topics, partitions in groupby(in_order, key=lambda item: (item.source.topic, item.target.topic)):
+        console.print()
+        _line(console, " → ".join(topics))
+        table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+        table.add_column("partition", justify="right")
+        table.add_column("verdict", no_wrap=True)
+        for heading in ("source\nrecords", "target\nrecords", "counted by\nposition", "position", "lag"):
+            table.add_column(heading, justify="right", overflow="fold")
+        for partition in partitions:
+            table.add_row(*_cells(partition))
+        console.print(table)
+    if len(outcome.partitions) > PARTITIONS_SHOWN:
+        left = counted(len(outcome.partitions) - PARTITIONS_SHOWN, "more partition")
+        _line(console, f"  and {left}; --json and --out have all of them")
 
 
 def _cells(partition: PartitionOutcome) -> list[str]:
-    found = [_words(partition.verdicts, MEANINGS)] if any(map(partition.verdicts.get, MEANINGS)) else []
-    if partition.chunks_unexplained:
-        found.append(f"{partition.chunks_differing} chunks differ")
-    colour = "green" if partition.agrees else "red" if partition.differs else "yellow"
     return [
-        f"  {partition.source.partition}",
+        str(partition.source.partition),
+        _SIGNS[partition.verdict],
         _count(partition.source_records, partition.source_counts_agree),
         _count(partition.target_records, partition.target_counts_agree),
         "-" if partition.position_records is None else f"{partition.position_records:,}",
-        f"{partition.same:,}",
-        f"[{colour}]{', '.join(found) or ('none' if partition.agrees else 'counts')}[/]",
+        str(partition.position),
+        f"{partition.lag:,}",
     ]
 
 
 def _count(records: int, agrees: bool) -> str:
-    return f"{records:,}" if agrees else f"[red]{records:,}[/]"
+    return f"{records:,}" if agrees else f"[red]{records:,}![/]"
 
 
-def _examples(console: Console, outcome: Outcome) -> None:
-    rows: list[tuple[PartitionOutcome, Example]] = []
+def _ranges(outcome: Outcome) -> Iterator[tuple[PartitionOutcome, Range]]:
+    """The first ones of each kind in each partition, but for what retention and compaction explain."""
     for partition in outcome.partitions:
-        for verdict in LOSSES:
-            of_a_kind = [item for item in partition.examples if item.verdict == verdict]
-            rows += [(partition, item) for item in of_a_kind[:EXAMPLES_OF_A_KIND]]
+        for kind in (name for name in MEANINGS if name not in REMOVED):
+            of_kind = (item for item in partition.ranges if item.verdict == kind)
+            yield from ((partition, item) for item in islice(of_kind, OF_A_KIND))
+
+
+def _findings(console: Console, outcome: Outcome) -> None:
+    rows = list(_ranges(outcome))
     if not rows:
         return
-    table = Table(box=SIMPLE_HEAD, title="examples", title_justify="left")
-    for heading in ("source", "verdict", "fields"):
-        table.add_column(heading, overflow="fold")
-    for heading in ("source offset", "target offset"):
-        table.add_column(heading, justify="right")
-    table.add_column("key", overflow="fold")
-    for partition, item in rows[:EXAMPLES_SHOWN]:
-        offsets = ["-" if offset is None else str(offset) for offset in (item.source_offset, item.target_offset)]
-        key = "null" if item.key is None else key_text(item.key) or ""
-        table.add_row(escape(str(partition.source)), item.verdict, item.fields, *offsets, escape(key))
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), title="findings", title_justify="left")
+    table.add_column("partition", overflow="fold", max_width=NAME_WIDTH)
+    table.add_column("verdict", no_wrap=True)
+    for heading in ("records", "source\noffsets", "target\noffsets"):
+        table.add_column(heading, justify="right", overflow="fold")
+    table.add_column("fields", overflow="fold")
+    table.add_column("first key", overflow="fold")
+    for partition, item in rows[:FINDINGS_SHOWN]:
+        verdict = f"[{_COLOURS[tone(item.verdict)]}]{label(item.verdict)}[/]"
+        spans = [offsets(span) for span in (item.source_offsets, item.target_offsets)]
+        fields = item.fields.replace(",", ", ")
+        cells = (f"{item.records:,}", *spans, fields, escape(key(item.key)))
+        table.add_row(escape(str(partition.source)), verdict, *cells)
     console.print(table)
-    more = sum(partition.differences for partition in outcome.partitions) - min(len(rows), EXAMPLES_SHOWN)
-    if more:
-        console.print(f"  and {more:,} more; --out writes a report of all")
+    shown = sum(item.records for _, item in rows[:FINDINGS_SHOWN])
+    more = sum(partition.differences + partition.unproven for partition in outcome.partitions) - shown
+    if more > 0:
+        _line(console, f"  and {counted(more, 'more record')}; --out writes a report of all")
+
+
+def _altered(console: Console, outcome: Outcome) -> None:
+    found = ((partition, item) for partition in outcome.partitions for item in partition.ranges if item.fields_of_first)
+    for partition, item in islice(found, ALTERED_SHOWN):
+        here, there = item.source_offsets, item.target_offsets
+        assert here is not None, "an altered record is on both sides"
+        assert there is not None
+        at = f"source offset {here[0]}, target offset {there[0]}"
+        _line(console, f"{partition.source} altered, {at}:")
+        table = Table.grid(padding=(0, 1))
+        for _ in range(3):
+            table.add_column(overflow="fold")
+        for pair in item.fields_of_first:
+            if not pair.same:
+                table.add_row(f"  {pair.name}", "source", _excerpt(pair.source))
+                table.add_row("", "target", _excerpt(pair.target))
+        console.print(table)
+
+
+def _excerpt(excerpt: Excerpt) -> str:
+    if excerpt.bytes is None:
+        return "[dim]null[/]"
+    before = ("…" if excerpt.cut_before else "") + excerpt.before
+    differing = excerpt.differing + ("…" if excerpt.cut_differing else "")
+    after = excerpt.after + ("…" if excerpt.cut_after else "")
+    size = f"[dim]({counted(excerpt.bytes, 'byte')}, SHA-256 {(excerpt.sha256 or '')[:12]}…)[/]"
+    return f"{escape(before)}[reverse]{escape(differing)}[/]{escape(after)}\n{size}"
+
+
+def _open_questions(console: Console, outcome: Outcome) -> None:
+    for partition in outcome.partitions[:PARTITIONS_SHOWN]:
+        for reason, records in partition.reasons.items():
+            _line(console, f"unproven: {partition.source}, {counted(records, 'record')}: {reason}")
+    for incident in outcome.not_compared[:NOT_COMPARED_SHOWN]:
+        at = f"{incident.topic}[{incident.partition}]"
+        _line(console, f"not compared: {at}, {incident.name}: {incident.detail}. {incident.advice}")
+    if len(outcome.not_compared) > NOT_COMPARED_SHOWN:
+        left = counted(len(outcome.not_compared) - NOT_COMPARED_SHOWN, "more partition")
+        _line(console, f"not compared: {left}; --json and --out have all of them")
+    for item in outcome.waiting[:NOT_COMPARED_SHOWN]:
+        _line(console, f"nothing copied yet: {item.source}, {counted(item.offsets[1] - item.offsets[0], 'offset')}")

@@ -19,6 +19,7 @@ TOPIC, PARTITIONS = "orders", 4
 FLOW, CARELESS = "demo", "careless"
 LIVE_SHARE = 50  # one in so many records is written while the live worker runs
 SPARK_S_MAX, CATCH_UP_S_MAX, POLL_S = 600.0, 60.0, 0.1
+DAMAGE_LISTED = 10  # of the findings that follow one another
 KILL = "before_end_txn@1=kill"  # every task's first attempt, just before its first commit
 Say = Callable[[str], None]
 
@@ -132,10 +133,11 @@ def _damage(found: dict[str, Any]) -> tuple[history.Damage, ...]:
     for partition in found["partitions"]:
         number = partition["source"]["partition"]
         planted = next(damage for damage in history.DAMAGE if damage.partition == number)
-        for example in partition["examples"]:
-            at = example["target_offset"] if example["source_offset"] is None else example["source_offset"]
-            near = planted.rank if abs(at - planted.rank) <= 1 else at
-            damage.add(history.Damage(example["verdict"], number, near))
+        for item in partition["ranges"]:
+            first = (item["source_offsets"] or item["target_offsets"])[0]
+            for at in range(first, first + min(item["records"], DAMAGE_LISTED)):
+                near = planted.rank if abs(at - planted.rank) <= 1 else at
+                damage.add(history.Damage(item["verdict"], number, near))
     return tuple(sorted(damage, key=lambda item: item.partition))
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
+from cli import main
 from integration_tests.harness.broker import BrokerHandle
+from integration_tests.harness.copying import Copying
 from integration_tests.harness.spark_cluster import SparkCluster
 from integration_tests.harness.spark_jobs import SparkProcess
 from integration_tests.spark.planted import Planted
@@ -20,6 +23,7 @@ from replicator.spark.session import SparkSettings, session
 
 Start = Callable[..., SparkProcess]
 Plant = Callable[..., Planted]
+Command = Callable[..., tuple[int, str]]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -55,6 +59,24 @@ def spark(with_java: None) -> Iterator[SparkSession]:
 def plant(source: BrokerHandle, target: BrokerHandle, tmp_path: Path) -> Plant:
     """Makes a flow's topic on both sides: records, and what stands where its copy should."""
     return lambda records, copies, **how: Planted(source, target, tmp_path, records, copies, **how)
+
+
+@pytest.fixture
+def command(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """Runs the command as on the command line, except that Spark is started already; exit code and what it said."""
+
+    @contextmanager
+    def running(chosen: SparkSettings) -> Iterator[SparkSession]:
+        yield spark
+
+    monkeypatch.setattr("replicator.spark.session.session", running)
+
+    def invoke(planted: Planted | Copying, *arguments: str) -> tuple[int, str]:
+        code = main.invoke(["reconcile", "-c", str(planted.file.path), *arguments])
+        said = capsys.readouterr()
+        return code, said.out + said.err
+
+    return invoke
 
 
 @pytest.fixture(scope="session")

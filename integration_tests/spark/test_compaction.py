@@ -29,12 +29,14 @@ def later(records: list[Content], value: bytes) -> list[Content]:
     return [Content(b"late", value, records[-1].timestamp_ms + 2 * SEGMENT_MS)]
 
 
-def wait_cleaned(bootstrap: str, topic: str) -> int:
+def wait_cleaned(bootstrap: str, topic: str, number: int = 0) -> int:
     """Until the broker has compacted the log; how many records it has then."""
     found: list[int] = []
 
     def cleaned() -> bool:
-        found[:] = [offset for record in clients.read(bootstrap, topic, 0) if (offset := record.offset()) is not None]
+        found[:] = [
+            offset for record in clients.read(bootstrap, topic, number) if (offset := record.offset()) is not None
+        ]
         return min(found) > 0
 
     wait_until(cleaned, "the log is compacted", lambda: f"{found[:5]}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
 from collections.abc import Iterator
@@ -17,7 +18,8 @@ from cli import main
 from cli.commands import reconcile_show
 from replicator.model.partition import Partition
 from replicator.spark.reconcile import snapshot
-from replicator.spark.reconcile.outcome import Example, Outcome, PartitionOutcome
+from replicator.spark.reconcile.outcome import Range
+from tests.replicator.spark.reconcile.sample_outcomes import ALTERED, HOSTILE, outcome, partition
 
 FILE = """\
 clusters:
@@ -98,7 +100,7 @@ def test_a_signal_stops_spark_and_is_an_interruption(
         tracker = SimpleNamespace(getActiveStageIds=lambda: [])
         yield SimpleNamespace(stop=stopped.set, sparkContext=SimpleNamespace(statusTracker=lambda: tracker))
 
-    def interrupted(*_: object) -> None:
+    def interrupted(*_: object, **__: object) -> None:
         os.kill(os.getpid(), signal.SIGINT)
         assert stopped.wait(10)
         raise AttributeError("what a stopped Spark says is not what happened")
@@ -116,22 +118,30 @@ def test_a_signal_stops_spark_and_is_an_interruption(
 
 
 def test_the_terminal_shows_differences_and_not_what_retention_removed(capsys: pytest.CaptureFixture[str]) -> None:
-    found = [Example(verdict, "", at, None, 0, b"k") for verdict in ("missing", "expired_on_target") for at in range(5)]
-    partition = PartitionOutcome(
-        source=Partition("orders", 3), target=Partition("a.orders", 3), source_offsets=(0, 90), target_offsets=(0, 90),
-        source_records=90, target_records=77, position_records=90, source_counts_agree=True, target_counts_agree=False,
-        chunks=1, chunks_differing=1, verdicts={"same": 77, "missing": 6, "expired_on_target": 7},
-        examples=tuple(found), notes=("a note",),
+    found = [
+        Range(verdict=verdict, records=2, source_offsets=(at, at + 1), key=HOSTILE)
+        for verdict in ("missing", "expired_on_target")
+        for at in range(0, 50, 10)
+    ]
+    damaged = partition(
+        source=Partition("orders", 3), target=Partition("a.orders", 3), source_records=90, target_records=77,
+        position_records=90, position=90, lag=12, target_counts_agree=False, chunks_differing=1,
+        verdicts={"same": 73, "missing": 10, "expired_on_target": 7}, ranges=tuple(found),
+        ranges_found={"missing": 5, "expired_on_target": 5}, notes=("a note \x1b[31m",),
     )  # fmt: skip
-    outcome = Outcome(
-        flow="f", source="a", target="b", mode="full", snapshot_ms=0, finished_ms=1, partitions=(partition,)
-    )
-    reconcile_show.show(Console(width=120), outcome, None)
+    reconcile_show.show(Console(width=80), outcome(damaged, ALTERED), None)
     said = capsys.readouterr().out
     assert "orders → a.orders" in said
-    assert said.count("orders[3]   missing") == 3
-    assert "and 3 more" in said
-    assert "note: a note" in said
-    assert "no difference, removed by retention or compaction: 7 expired_on_target" in said
-    assert "the sides differ: 6 missing" in said
-    assert "orders[3]   expired" not in said
+    assert len(re.findall(r"orders\[3\] +missing", said)) == 3
+    assert "and 4 more records" in said
+    assert "note on orders[3]: a note \\u001b[31m" in said
+    assert "\x1b" not in said
+    assert "\x00" not in said
+    assert not re.search(r"orders\[3\] +expired", said)
+    assert "t[1] altered, source offset 7, target offset 8:" in said
+    assert re.search(r"  headers +source h=\"1\" *\n +\(5 bytes, SHA-256 .*\n +target null", said)
+    assert "repair: 10 records missing." in said
+    last = said.splitlines()[-1]
+    assert last.startswith("The sides differ: 10 missing, 1 altered. 12 source offsets behind the positions")
+    for line in said.splitlines():
+        assert len(line) <= 80 or line.startswith(("note", "The sides", "  b: ", "  a: ")), line

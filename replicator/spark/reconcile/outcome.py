@@ -3,30 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from replicator.model.errors import Incident
 from replicator.model.partition import Partition
+from replicator.spark.reconcile.excerpts import FieldPair
+from replicator.spark.reconcile.pairs import Waiting
 from replicator.spark.reconcile.verdicts import LOSSES, REMOVED, SAME, UNPROVEN
 
 Mode = Literal["quick", "full", "deep"]
+Verdict = Literal["differs", "unproven", "no_difference", "agrees"]
+"""On a partition or on all of them. `no_difference`: none was found, but some records could not be compared, because
+retention or compaction removed them or because they are not copied yet, or there were none at all."""
 DIFFERS = "differs"
 """Records of the source in chunks that differ; the quick pass does not say which of them."""
 BUCKETS = 100
 """Parts of a partition that the report's chart tells apart."""
 
 
-@dataclass(frozen=True, slots=True)
-class Example:
-    """One finding, for people. `key` is its beginning."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """Findings of one kind on records that follow one another without a gap.
+
+    Offsets are those of the first and of the last record, on the side or sides that have them. `timestamps_ms`: the
+    earliest and the latest one. `key`: of the first record, its beginning. `reason`: why they are unproven.
+    `fields_of_first`: of altered records, the first one's fields side by side.
+    """
 
     verdict: str
-    fields: str
-    source_offset: int | None
-    target_offset: int | None
-    timestamp_ms: int | None
-    key: bytes | None
+    records: int
+    fields: str = ""
+    reason: str = ""
+    source_offsets: tuple[int, int] | None = None
+    target_offsets: tuple[int, int] | None = None
+    timestamps_ms: tuple[int, int] | None = None
+    key: bytes | None = None
+    fields_of_first: tuple[FieldPair, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFacts:
+    """A cluster by its name in the flow file, its own id, and the addresses at which it was asked."""
+
+    name: str
+    id: str = ""
+    addresses: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +56,10 @@ class PartitionOutcome:
     """One partition. `verdicts` counts records of the source (extra and doubled ones: of the target).
 
     `position_records` is what the position says; None where it says nothing about the compared range, or retention or
-    compaction has taken records on both sides. `places` counts findings by verdict in BUCKETS parts of the partition.
+    compaction has taken records on both sides. `position` is the source offset up to which the flow has copied, `lag`
+    how many committed source offsets stood behind it. `opened`: records of both sides that were read again and compared
+    one by one. `reasons` counts unproven records by why they are. `places` counts findings by verdict in BUCKETS parts
+    of the partition. `ranges` are the first findings of each verdict, `ranges_found` says how many there are.
     """
 
     source: Partition
@@ -44,13 +69,18 @@ class PartitionOutcome:
     source_records: int
     target_records: int
     position_records: int | None
+    position: int = 0
+    lag: int = 0
     source_counts_agree: bool
     target_counts_agree: bool
     chunks: int
     chunks_differing: int
     verdicts: Mapping[str, int]
+    opened: int = 0
+    reasons: Mapping[str, int] = field(default_factory=dict)
     places: Mapping[str, list[int]] = field(default_factory=dict)
-    examples: tuple[Example, ...] = ()
+    ranges: tuple[Range, ...] = ()
+    ranges_found: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     @property
@@ -84,6 +114,13 @@ class PartitionOutcome:
         return bool(self.differences) or self.chunks_unexplained or not self.counts_agree
 
     @property
+    def verdict(self) -> Verdict:
+        """In one word."""
+        if self.differs or self.unproven:
+            return "differs" if self.differs else "unproven"
+        return "no_difference" if self.removed or not self.same else "agrees"
+
+    @property
     def counts_agree(self) -> bool:
         """Whether the position counted as many records as either side has."""
         return self.source_counts_agree and self.target_counts_agree
@@ -97,17 +134,23 @@ class PartitionOutcome:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """All partitions. `waiting` has none of its records copied yet; of `not_compared` the position belongs to another
-    topic. Times in ms since 1970. `repair`: see `missing`."""
+    topic. Times in ms since 1970; `window`: only records from the first time to before the second one. `tool_version`,
+    `spark_version`: what has compared. `values`: whether fields of altered records may be shown. `repair`: see
+    `missing`."""
 
     flow: str
-    source: str
-    target: str
+    source: ClusterFacts
+    target: ClusterFacts
     mode: Mode
     snapshot_ms: int
     finished_ms: int
     partitions: tuple[PartitionOutcome, ...]
-    waiting: tuple[Partition, ...] = ()
+    waiting: tuple[Waiting, ...] = ()
     not_compared: tuple[Incident, ...] = ()
+    window: tuple[int | None, int | None] = (None, None)
+    tool_version: str = ""
+    spark_version: str = ""
+    values: bool = True
     notes: tuple[str, ...] = ()
     repair: Mapping[str, Any] | None = None
 
@@ -126,6 +169,44 @@ class Outcome:
         """Whether it isn't known of records, or of whole partitions, that they agree."""
         return bool(self.not_compared) or any(partition.unproven for partition in self.partitions)
 
+    @property
+    def verdict(self) -> Verdict:
+        """In one word; `agrees` only where every record of both sides was compared."""
+        if self.differs or self.unproven:
+            return "differs" if self.differs else "unproven"
+        whole = self.same and not self.to_begin and not any(partition.removed for partition in self.partitions)
+        return "agrees" if whole else "no_difference"
+
+    @property
+    def same(self) -> int:
+        """Records that both sides have alike."""
+        return sum(partition.same for partition in self.partitions)
+
+    @property
+    def windowed(self) -> bool:
+        """Whether only a window of time was compared."""
+        return self.window != (None, None)
+
+    @property
+    def to_begin(self) -> tuple[Waiting, ...]:
+        """Those of `waiting` that have something to copy."""
+        return tuple(item for item in self.waiting if item.offsets[0] < item.offsets[1])
+
+    @property
+    def lag(self) -> int:
+        """Source offsets behind the positions."""
+        return sum(partition.lag for partition in self.partitions)
+
+    @property
+    def records_read(self) -> int:
+        """Records of both sides, each counted once."""
+        return sum(partition.source_records + partition.target_records for partition in self.partitions)
+
+    @property
+    def duration_ms(self) -> int:
+        """From the snapshot to the last finding."""
+        return max(0, self.finished_ms - self.snapshot_ms)
+
     def totals(self) -> dict[str, int]:
         """Records by verdict over all partitions."""
         found: dict[str, int] = {}
@@ -137,29 +218,14 @@ class Outcome:
     def notes_said(self) -> list[tuple[str, list[Partition]]]:
         """Each note once, with the source partitions of which it is true; none: of all."""
         found: dict[str, list[Partition]] = {note: [] for note in self.notes}
-        found |= {str(incident): [Partition(incident.topic, incident.partition)] for incident in self.not_compared}
         for partition in self.partitions:
             for note in partition.notes:
                 found.setdefault(note, []).append(partition.source)
         return [(note, [] if len(of) == len(self.partitions) else of) for note, of in found.items()]
 
-    def as_json(self) -> dict[str, Any]:
-        """The same for machines. Places are sparse (bucket → records); keys are text where they are UTF-8, else hex."""
-        found = asdict(replace(self, not_compared=()))
-        found["not_compared"] = [incident.facts for incident in self.not_compared]
-        for partition, row in zip(self.partitions, found["partitions"], strict=True):
-            row |= {"source": _named(partition.source), "target": _named(partition.target), "agrees": partition.agrees}
-            row["places"] = {
-                name: {str(bucket): records for bucket, records in enumerate(counts) if records}
-                for name, counts in partition.places.items()
-            }
-            row["examples"] = [{**asdict(item), "key": key_text(item.key)} for item in partition.examples]
-        waiting = [_named(at) for at in self.waiting]
-        return {**found, "waiting": waiting, "agrees": self.agrees, "totals": self.totals()}
-
 
 def key_text(key: bytes | None) -> str | None:
-    """A key as people read it."""
+    """A key for machines: text where it is printable UTF-8, else hexadecimal."""
     if key is None:
         return None
     try:
@@ -167,7 +233,3 @@ def key_text(key: bytes | None) -> str | None:
     except UnicodeDecodeError:
         return "0x" + key.hex()
     return text if text.isprintable() else "0x" + key.hex()
-
-
-def _named(at: Partition) -> dict[str, Any]:
-    return {"topic": at.topic, "partition": at.partition}

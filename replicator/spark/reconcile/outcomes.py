@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from replicator.spark.reconcile import verdicts
-from replicator.spark.reconcile.outcome import DIFFERS, Example, PartitionOutcome
+from replicator.spark.reconcile.outcome import DIFFERS, PartitionOutcome
 from replicator.spark.reconcile.passes import ToOpen
+from replicator.spark.reconcile.resolve import BY_RETENTION
 from replicator.spark.reconcile.retention import Heads
-from replicator.spark.reconcile.summary import Count, First
+from replicator.spark.reconcile.summary import Count, First, Ranges
 
 GUESSED = (
     "more records differ here in a row than are compared with one another at a time, and none of them says where to "
@@ -25,7 +26,8 @@ def partition_outcome(
     item: ToOpen,
     firsts: Mapping[str, First],
     counts: Mapping[str, Count],
-    examples: tuple[Example, ...],
+    ranges: Ranges,
+    reasons: Mapping[str, int],
     removed: Heads | None,
 ) -> PartitionOutcome:
     """What became of one partition.
@@ -33,16 +35,21 @@ def partition_outcome(
     Args:
         firsts: verdicts on the opened records, before anything was explained.
         counts: verdicts in the end, besides the records that are the same.
+        ranges: those of the findings that are told.
+        reasons: why findings are unproven, and of how many records.
         removed: what retention explains; None where nothing was opened.
     """
     pair, aligned = item.compared.pair, item.compared.aligned
     source, target = aligned.source.records, aligned.target.records
     same = aligned.matched_records + (firsts[verdicts.SAME].records if verdicts.SAME in firsts else 0)
     found = {name: count.records for name, count in counts.items()}
+    why = dict(reasons)
     proven = removed is None or removed.proven
     for name, records in ((verdicts.EXPIRED, item.source_skipped), (verdicts.NEVER_MINE, item.target_skipped)):
         if records:
-            name = name if proven else verdicts.UNPROVEN
+            if not proven:
+                name = verdicts.UNPROVEN
+                why[BY_RETENTION] = why.get(BY_RETENTION, 0) + records
             found[name] = found.get(name, 0) + records
     closed_source, closed_target = _closed(item)
     if closed_source or closed_target:
@@ -52,7 +59,9 @@ def partition_outcome(
     of_target = same + item.target_skipped + closed_target + sum(count.of_target for count in counts.values())
     for counted, compared in ((source, of_source), (target, of_target)):
         if counted != compared:
-            notes.append(CHANGED.format(counted, compared))
+            changed = CHANGED.format(counted, compared)
+            notes.append(changed)
+            why[changed] = why.get(changed, 0) + abs(counted - compared)
             found[verdicts.UNPROVEN] = found.get(verdicts.UNPROVEN, 0) + abs(counted - compared)
     source_known = pair.count is not None and not pair.source_cut and not pair.source_compacted
     target_known = pair.count is not None and not pair.target_cut and not pair.target_compacted
@@ -64,6 +73,8 @@ def partition_outcome(
         source_records=source,
         target_records=target,
         position_records=pair.count if source_known or target_known else None,
+        position=pair.source_copied_end,
+        lag=max(0, pair.source_log_end - pair.source_copied_end),
         source_counts_agree=not source_known or source == pair.count,
         target_counts_agree=not target_known or target == pair.count,
         chunks=max(len(aligned.source.chunks), len(aligned.target.chunks)),
@@ -72,9 +83,21 @@ def partition_outcome(
             sum(gap.target[1] - gap.target[0] for gap in aligned.gaps),
         ),
         verdicts={verdicts.SAME: same, **found},
+        opened=_opened(item),
+        reasons=why,
         places={name: count.places for name, count in counts.items()},
-        examples=examples,
+        ranges=ranges.first,
+        ranges_found=ranges.found,
         notes=tuple(notes),
+    )
+
+
+def _opened(item: ToOpen) -> int:
+    """Records of both sides in the gaps that were opened."""
+    source, target = item.compared.aligned.source.ranks, item.compared.aligned.target.ranks
+    return sum(
+        source[gap.source[1]] - source[gap.source[0]] + target[gap.target[1]] - target[gap.target[0]]
+        for gap in item.gaps
     )
 
 

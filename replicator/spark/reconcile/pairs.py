@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from replicator.config import Delivery, Flow
 from replicator.kafka.admin import TopicInfo
@@ -18,6 +19,13 @@ Offsets = tuple[int, int]
 """[first, end)"""
 _OTHER_DATA = ("source_cluster_changed", "source_topic_changed", "source_topic_recreated", "target_topic_recreated")
 """Contradictions between a position and its clusters after which a comparison would mean nothing."""
+
+
+class Waiting(NamedTuple):
+    """A source partition that the flow has not begun to copy, and the offsets [first, end) that it has."""
+
+    source: Partition
+    offsets: Offsets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,21 +5,23 @@
 3 open      records of the gaps, compared one by one                          (opened_chunks, verdicts)
 4 explain   what retention and compaction removed, what moved, what is there twice          (retention, resolve)
 5 count     every record of both sides has exactly one verdict                              (outcomes)
+6 show      findings as ranges, altered records side by side                                (summary, altered)
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from replicator.config import Flow
 from replicator.model.partition import Partition
-from replicator.spark.reconcile import evidence, outcomes, resolve, summary, verdicts
+from replicator.spark.reconcile import altered, evidence, outcomes, resolve, summary, verdicts
 from replicator.spark.reconcile.opened_chunks import FOUND
-from replicator.spark.reconcile.outcome import Example, Mode, Outcome
+from replicator.spark.reconcile.outcome import ClusterFacts, Mode, Outcome, PartitionOutcome
 from replicator.spark.reconcile.pairs import Pair
 from replicator.spark.reconcile.passes import Compared, Passes, ToOpen
 from replicator.spark.reconcile.retention import Heads, heads
@@ -32,22 +34,32 @@ are shuffled."""
 HEAD_TIMES, HEAD_RECORDS = 2, 4_096
 """Where a head was cut, so many times as many records as the other side has before the first common one are compared
 with those, and so many more."""
-Say = Callable[[str], None]
 
 
-def reconcile(spark: SparkSession, flow: Flow, snapshot: Snapshot, mode: Mode, say: Say) -> tuple[Outcome, DataFrame]:
+class Say(Protocol):
+    """Told in a few words which step begins, and how many offsets its tasks read, where that is known."""
+
+    def __call__(self, step: str, offsets: int = 0, /) -> object:
+        """A step begins."""
+
+
+def reconcile(
+    spark: SparkSession, flow: Flow, snapshot: Snapshot, mode: Mode, say: Say, *, values: bool = True
+) -> tuple[Outcome, DataFrame]:
     """Compares both sides of `snapshot`.
 
     Args:
         mode: quick: which chunks differ, not which records; only the heads of partitions that retention has cut are
             opened. full: which records, and how. deep: as full, and records are told apart by 128 bits of digest.
         say: told in a few words what begins.
+        values: whether the outcome may hold parts of the fields of altered records.
 
     Returns:
         The outcome, and all findings besides the records that are the same (persisted until Spark stops).
     """
     passes = Passes(spark, flow, snapshot.pairs, deep=mode == "deep")
-    aligned = passes.digests(say)
+    offsets = iter([_offsets_of_first_read(snapshot.pairs)])
+    aligned = passes.digests(lambda step: say(step, next(offsets, 0)))
     pairs = after_reading(flow, snapshot.pairs)
     compared = [Compared(pair, found) for pair, found in zip(pairs, aligned, strict=True)]
     wanted = {item.pair.source: _to_open(item, mode) for item in compared}
@@ -56,36 +68,77 @@ def reconcile(spark: SparkSession, flow: Flow, snapshot: Snapshot, mode: Mode, s
     removed: dict[Pair, Heads] = {}
     findings = None
     if differ:
-        say(f"opening {sum(len(item.gaps) for item in differ)} stretches that differ")
+        say(f"opening {sum(len(item.gaps) for item in differ):,} stretches that differ")
         opened = passes.opened(differ).persist()
         firsts = summary.firsts(opened)
         found, removed = _resolved(flow, passes, differ, opened, firsts)
         findings = found.persist()
-    counts: summary.Counts = {}
-    examples: dict[Partition, tuple[Example, ...]] = {}
-    if findings is not None:
-        counts, examples = summary.counts(findings, compared), summary.examples(findings)
+    partitions = _summed(spark, flow, list(wanted.values()), findings, firsts, removed, say, values=values)
     outcome = Outcome(
         flow=flow.name,
-        source=flow.source.name,
-        target=flow.target.name,
+        source=ClusterFacts(flow.source.name, snapshot.cluster_ids[0], flow.source.bootstrap_servers),
+        target=ClusterFacts(flow.target.name, snapshot.cluster_ids[1], flow.target.bootstrap_servers),
         mode=mode,
         snapshot_ms=snapshot.taken_ms,
         finished_ms=time.time_ns() // 1_000_000,
-        partitions=tuple(
-            outcomes.partition_outcome(
-                wanted[item.pair.source],
-                firsts.get(item.pair.source, {}),
-                counts.get(item.pair.source, {}),
-                examples.get(item.pair.source, ()),
-                removed.get(item.pair),
-            )
-            for item in compared
-        ),
+        partitions=partitions,
         waiting=snapshot.waiting,
         not_compared=snapshot.not_compared,
+        window=(snapshot.window.from_ms, snapshot.window.to_ms),
+        spark_version=spark.version,
+        values=values,
     )
     return outcome, spark.createDataFrame([], FOUND) if findings is None else findings
+
+
+def _offsets_of_first_read(pairs: Sequence[Pair]) -> int:
+    """Offsets of both sides that the first read passes: of partitions that were neither cut nor compacted, if there are
+    any. What must be read again is another stage, whose offsets aren't known before."""
+    whole = [
+        pair
+        for pair in pairs
+        if not (pair.source_cut or pair.target_cut or pair.source_compacted or pair.target_compacted)
+    ]
+    return sum(end - first for pair in whole or pairs for first, end in (pair.source_range, pair.target_range))
+
+
+def _summed(
+    spark: SparkSession,
+    flow: Flow,
+    wanted: Sequence[ToOpen],
+    findings: DataFrame | None,
+    firsts: summary.Firsts,
+    removed: Mapping[Pair, Heads],
+    say: Say,
+    *,
+    values: bool,
+) -> tuple[PartitionOutcome, ...]:
+    """What became of each partition, with what a reader is shown of its findings."""
+    counts: summary.Counts = {}
+    ranges: dict[Partition, summary.Ranges] = {}
+    reasons: dict[Partition, dict[str, int]] = {}
+    if findings is not None:
+        say("summing up what was found")
+        compared = [item.compared for item in wanted]
+        counts, ranges = summary.counts(findings, compared), summary.ranges(findings)
+        found = {name for of_partition in counts.values() for name in of_partition}
+        if verdicts.UNPROVEN in found:
+            reasons = summary.reasons(findings)
+        if verdicts.ALTERED in found and values:
+            say("reading some of the altered records again")
+            ranges = altered.with_fields(spark, flow, [item.pair for item in compared], ranges)
+    return tuple(
+        outcomes.partition_outcome(
+            item,
+            firsts.get(at, {}),
+            counts.get(at, {}),
+            ranges.get(at, summary.Ranges((), {})),
+            reasons.get(at, {}),
+            removed.get(item.compared.pair),
+        )
+        for item in wanted
+        for at in [item.compared.pair.source]
+    )
 
 
 def _to_open(item: Compared, mode: Mode) -> ToOpen:

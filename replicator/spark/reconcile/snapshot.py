@@ -21,7 +21,7 @@ from replicator.kafka.topic_reader import TopicReader
 from replicator.model import names
 from replicator.model.errors import ConfigError, Incident, Retriable, TopicMissing
 from replicator.model.partition import Committed, Partition
-from replicator.spark.reconcile.pairs import Pair, PairFacts, pairs_of, position_of, without_position
+from replicator.spark.reconcile.pairs import Pair, PairFacts, Waiting, pairs_of, position_of, without_position
 
 TIME_MS_MAX = (1 << 63) // 1000 - 1
 AGAIN_S = 0.1  # between the first two tries, where a cluster doesn't answer for a moment
@@ -41,12 +41,15 @@ class Window:
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """What to compare. `waiting` are source partitions that the flow has not begun to copy, `not_compared` says which
-    others can't be compared, and why: the position is gone, or was written for another topic."""
+    others can't be compared, and why: the position is gone, or was written for another topic. `cluster_ids`: of the
+    source and of the target, as they say."""
 
     pairs: tuple[Pair, ...]
-    waiting: tuple[Partition, ...]
+    waiting: tuple[Waiting, ...]
     taken_ms: int
     not_compared: tuple[Incident, ...] = ()
+    window: Window = Window()
+    cluster_ids: tuple[str, str] = ("", "")
 
 
 def take(flow: Flow, topics: Collection[str], window: Window, *, connect_timeout_ms: int) -> Snapshot:
@@ -65,7 +68,7 @@ def take(flow: Flow, topics: Collection[str], window: Window, *, connect_timeout
     if others:
         raise ConfigError(f"flow {flow.name} does not copy topic {', '.join(others)}")
     with ControlPlane(flow, connect_timeout_ms=connect_timeout_ms) as clusters:
-        here, _ = clusters.connect()
+        here, there = clusters.connect()
         found: list[Snapshot] = []
         failed: list[Retriable] = []
 
@@ -80,7 +83,7 @@ def take(flow: Flow, topics: Collection[str], window: Window, *, connect_timeout
 
         if not clusters.target.until(taken, AGAIN_S):
             raise failed[-1]
-        return found[0]
+        return replace(found[0], cluster_ids=(here.cluster_id, there.cluster_id))
 
 
 def _taken(
@@ -150,9 +153,14 @@ def _taken(
         )
     pairs, not_compared = pairs_of(flow, facts)
     left_out = {Partition(it.topic, it.partition) for it in (*unclear, *far.values())}
-    waiting = tuple(sorted(wanted.keys() - copied.keys() - left_out))
+    waiting = _waiting(clusters, wanted.keys() - copied.keys() - left_out)
     without = (*not_compared, *unclear, *far.values())
-    return Snapshot(_cut_to(flow, pairs, window), waiting, time.time_ns() // 1_000_000, without)
+    return Snapshot(_cut_to(flow, pairs, window), waiting, time.time_ns() // 1_000_000, without, window)
+
+
+def _waiting(clusters: ControlPlane, ats: Collection[Partition]) -> tuple[Waiting, ...]:
+    first, end = (clusters.source.offsets(ats, end=end, committed_only=end) for end in (False, True))
+    return tuple(Waiting(at, (first[at], max(first[at], end[at]))) for at in sorted(ats))
 
 
 def _beyond_time(clusters: ControlPlane, copied: Mapping[Partition, Partition]) -> dict[Partition, Incident]:

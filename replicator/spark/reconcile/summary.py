@@ -1,20 +1,23 @@
-"""Small summaries of all findings, made by Spark: counts, where they lie, and a few to look at."""
+"""Small summaries of all findings, made by Spark: counts, where they lie, ranges of them, and why some are unproven."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as F
 
 from replicator.model.partition import Partition
-from replicator.spark.reconcile import transforms
-from replicator.spark.reconcile.outcome import BUCKETS, Example
+from replicator.spark.reconcile import transforms, verdicts
+from replicator.spark.reconcile.outcome import BUCKETS, Range
 from replicator.spark.reconcile.passes import Compared
 
-EXAMPLES_MAX = 10
-"""Examples of each verdict in each partition."""
+RANGES_OF_VERDICT, RANGES_MAX = 20, 5_000
+"""Ranges of each verdict in each partition that are told, and of all; the driver and the page hold them."""
+REASONS_MAX = 5
+"""Reasons that are told for each partition; those with most records."""
+OTHER_REASONS = "other reasons (findings.parquet has them)"
 
 
 class First(NamedTuple):
@@ -68,26 +71,99 @@ def counts(findings: DataFrame, compared: Iterable[Compared]) -> Counts:
     )
     found: dict[Partition, dict[str, Count]] = {}
     for topic, partition, verdict, at, records, of_source, of_target in rows:
-        verdicts = found.setdefault(Partition(topic, partition), {})
-        before = verdicts.get(verdict, Count(0, 0, 0, [0] * BUCKETS))
+        of_partition = found.setdefault(Partition(topic, partition), {})
+        before = of_partition.get(verdict, Count(0, 0, 0, [0] * BUCKETS))
         before.places[at] = records
-        verdicts[verdict] = Count(
+        of_partition[verdict] = Count(
             before.records + records, before.of_source + of_source, before.of_target + of_target, before.places
         )
     return found
 
 
-def examples(findings: DataFrame) -> dict[Partition, tuple[Example, ...]]:
-    """The first EXAMPLES_MAX findings of each verdict in each partition, in order of their place."""
+class Ranges(NamedTuple):
+    """The first ranges of a partition, and how many of each verdict there are."""
+
+    first: tuple[Range, ...]
+    found: Mapping[str, int]
+
+
+def ranges(findings: DataFrame) -> dict[Partition, Ranges]:
+    """Findings that follow one another as ranges: the first RANGES_OF_VERDICT of each verdict in each partition, and of
+    all partitions RANGES_MAX at most, where the first ones of each come first."""
+    of_verdict = ["topic", "partition", "verdict"]
+    order = Window.partitionBy(*of_verdict).orderBy("place", "shift")
+    all_ = Window.partitionBy(*of_verdict)
+    joined = _joined(findings).withColumns(
+        {"nth": F.row_number().over(order), "found": F.count(F.lit(1)).over(all_)},
+    )
+    rows = joined.where(F.col("nth") <= RANGES_OF_VERDICT).orderBy("nth", *of_verdict).limit(RANGES_MAX).collect()
+    first: dict[Partition, list[Range]] = {}
+    found: dict[Partition, dict[str, int]] = {}
+    for row in sorted(rows, key=lambda row: (row["topic"], row["partition"], row["place"])):
+        at = Partition(row["topic"], row["partition"])
+        first.setdefault(at, []).append(_range(row))
+        found.setdefault(at, {})[row["verdict"]] = row["found"]
+    return {at: Ranges(tuple(items), found[at]) for at, items in first.items()}
+
+
+def _joined(findings: DataFrame) -> DataFrame:
+    """One row for findings of one kind whose ranks follow one another, on both sides where both have the record."""
     place = F.coalesce("source_rank", "target_rank")
-    order = Window.partitionBy("topic", "partition", "verdict").orderBy(place)
-    first = findings.withColumn("place", place).withColumn("row", F.row_number().over(order))
-    rows = first.where(F.col("row") <= EXAMPLES_MAX).orderBy("topic", "partition", "place").collect()
-    found: dict[Partition, list[Example]] = {}
-    for row in rows:
-        key = None if row["key"] is None else bytes(row["key"])
-        example = Example(
-            row["verdict"], row["fields"], row["source_offset"], row["target_offset"], row["timestamp_ms"], key
+    with_shift = findings.withColumns(
+        {
+            "place": place,
+            "shift": F.coalesce(F.col("target_rank") - F.col("source_rank"), F.lit(0)),
+            "of_source": F.isnotnull("source_rank"),
+        }
+    )
+    kind = ["topic", "partition", "verdict", "fields", "reason", "of_source", "shift"]
+    order = Window.partitionBy(*kind).orderBy("place")
+    return (
+        with_shift.withColumn("island", F.col("place") - F.row_number().over(order))
+        .groupBy(*kind, "island")
+        .agg(
+            F.min("place").alias("place"),
+            F.sum("records").alias("records"),
+            *(
+                end(name).alias(f"{end.__name__}_{name}")
+                for name in ("source_offset", "target_offset", "timestamp_ms")
+                for end in (F.min, F.max)
+            ),
+            F.min_by("key", "place").alias("key"),
         )
-        found.setdefault(Partition(row["topic"], row["partition"]), []).append(example)
-    return {at: tuple(items) for at, items in found.items()}
+    )
+
+
+def _range(row: Row) -> Range:
+    spans = [
+        None if row[f"min_{name}"] is None else (row[f"min_{name}"], row[f"max_{name}"])
+        for name in ("source_offset", "target_offset", "timestamp_ms")
+    ]
+    return Range(
+        verdict=row["verdict"],
+        records=row["records"],
+        fields=row["fields"],
+        reason=row["reason"],
+        source_offsets=spans[0],
+        target_offsets=spans[1],
+        timestamps_ms=spans[2],
+        key=None if row["key"] is None else bytes(row["key"]),
+    )
+
+
+def reasons(findings: DataFrame) -> dict[Partition, dict[str, int]]:
+    """Why records are unproven, by partition: REASONS_MAX reasons at most, and how many records have others."""
+    of_reason = (
+        findings.where(F.col("verdict") == verdicts.UNPROVEN)
+        .groupBy("topic", "partition", "reason")
+        .agg(F.sum("records").alias("records"))
+    )
+    order = Window.partitionBy("topic", "partition").orderBy(F.desc("records"), "reason")
+    told = F.when(F.row_number().over(order) <= REASONS_MAX, F.col("reason")).otherwise(F.lit(OTHER_REASONS))
+    rows = (
+        of_reason.withColumn("told", told).groupBy("topic", "partition", "told").agg(F.sum("records").alias("records"))
+    )
+    found: dict[Partition, dict[str, int]] = {}
+    for row in rows.orderBy("topic", "partition", F.desc("records"), "told").collect():
+        found.setdefault(Partition(row["topic"], row["partition"]), {})[row["told"]] = row["records"]
+    return found

@@ -71,7 +71,7 @@ def test_no_verdict_is_wrong(spark: SparkSession, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(reconcile, "HEAD_RECORDS", heads)
     monkeypatch.setattr(alignment, "MEAN_MIN", mean)
     taken = Snapshot(tuple(each.pair for each in drawn.values()), (), 0)
-    outcome, _ = reconcile.reconcile(spark, FLOW, taken, "full", lambda _: None)
+    outcome, _ = reconcile.reconcile(spark, FLOW, taken, "full", lambda *_: None)
     wrong = {}
     for found in outcome.partitions:
         expected = drawn[found.source].expected

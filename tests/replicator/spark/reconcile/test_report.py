@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
+from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -13,46 +17,17 @@ from pyspark.sql import SparkSession
 from replicator.model.errors import ConfigError, Incident
 from replicator.model.partition import Partition
 from replicator.spark import directories
-from replicator.spark.reconcile import opened_chunks, report
-from replicator.spark.reconcile.outcome import BUCKETS, Example, Outcome, PartitionOutcome
+from replicator.spark.reconcile import headline, next_steps, opened_chunks, page, report, verdicts
+from replicator.spark.reconcile.outcome import Range
+from replicator.spark.reconcile.outcome_json import as_json
+from replicator.spark.reconcile.pairs import Waiting
 from replicator.spark.reconcile.verdicts import Finding
+from tests.replicator.spark.reconcile.sample_outcomes import ALTERED, DAMAGED, outcome, partition
 
-
-def outcome(*partitions: PartitionOutcome) -> Outcome:
-    return Outcome(
-        flow="f", source="a", target="b", mode="full", snapshot_ms=0, finished_ms=1, partitions=partitions,
-        waiting=(Partition("t", 9),),
-    )  # fmt: skip
-
-
-def partition(**changes: object) -> PartitionOutcome:
-    fields: dict[str, object] = {
-        "source": Partition("t", 0),
-        "target": Partition("a.t", 0),
-        "source_offsets": (0, 10),
-        "target_offsets": (0, 12),
-        "source_records": 10,
-        "target_records": 10,
-        "position_records": 10,
-        "source_counts_agree": True,
-        "target_counts_agree": True,
-        "chunks": 1,
-        "chunks_differing": 0,
-        "verdicts": {"same": 10},
-        **changes,
-    }
-    return PartitionOutcome(**fields)  # type: ignore[arg-type]
-
-
-DAMAGED = partition(
-    chunks_differing=1,
-    verdicts={"same": 8, "missing": 2, "expired_on_target": 3},
-    places={"missing": [0, 2, *[0] * (BUCKETS - 2)], "expired_on_target": [3, *[0] * (BUCKETS - 1)]},
-    examples=(
-        Example("missing", "", 4, None, 1_700_000_000_123, b"<b>&"),
-        Example("missing", "", 5, None, -1, b"\xff\x00"),
-    ),
-    notes=("a note",),
+OPERATIONS = Path(__file__).parents[4] / "docs/operations.md"
+GONE = Incident("target_topic_deleted", "it is gone", topic="t", partition=7)
+OPEN = partition(
+    verdicts={"same": 9, "unproven": 1}, chunks_differing=1, reasons={"compaction emptied fewer offsets": 1}
 )
 
 
@@ -62,38 +37,203 @@ def test_agreement_is_counts_and_records() -> None:
     assert not partition(verdicts={"same": 9, "doubled": 1}, chunks_differing=1).agrees
     assert not partition(chunks_differing=1).agrees, "a difference that nobody can name is one"
     removed = partition(verdicts={"same": 9, "compacted_on_target": 1}, chunks_differing=1)
-    assert (removed.agrees, removed.removed) == (True, 1)
+    assert (removed.agrees, removed.removed, removed.verdict) == (True, 1, "no_difference")
     assert (outcome(partition()).agrees, outcome(partition(), DAMAGED).agrees) == (True, False)
 
 
+@pytest.mark.parametrize(
+    ("found", "verdict", "said"),
+    [
+        (outcome(partition()), "agrees", "Both sides agree: 10 records."),
+        (
+            outcome(partition(lag=1)),
+            "agrees",
+            "Both sides agree up to the positions: 10 records. 1 source offset behind the positions is not copied yet.",
+        ),
+        (
+            outcome(partition(verdicts={"same": 1, "expired_on_target": 9_000})),
+            "no_difference",
+            "No difference was found in the 1 record that both sides still have; "
+            "retention or compaction removed 9,000 records from one side.",
+        ),
+        (
+            outcome(partition(verdicts={"same": 0, "expired_on_target": 10})),
+            "no_difference",
+            "No difference was found in what is left: no record is on both sides; "
+            "retention or compaction removed 10 records from one side.",
+        ),
+        (outcome(partition(verdicts={"same": 0})), "no_difference", "There was no record to compare."),
+        (
+            outcome(partition(), waiting=(Waiting(Partition("t", 1), (0, 5)),)),
+            "no_difference",
+            "No difference was found in 10 records. The flow has not begun to copy 1 partition.",
+        ),
+        (
+            outcome(partition(), waiting=(Waiting(Partition("t", 1), (5, 5)),)),
+            "agrees",
+            "Both sides agree: 10 records.",
+        ),
+        (
+            outcome(OPEN, not_compared=(GONE,)),
+            "unproven",
+            "Not proven: 9 records are the same, but no evidence decides on 1 record and 1 partition that can't be "
+            "compared.",
+        ),
+        (
+            outcome(DAMAGED, OPEN),
+            "differs",
+            "The sides differ: 2 missing. No evidence decides on 1 record.",
+        ),
+        (
+            outcome(partition(source_counts_agree=False)),
+            "differs",
+            "The sides differ: in 1 partition the position counts other records than there are.",
+        ),
+        (outcome(partition(), window=(0, None)), "agrees", "Both sides agree in the window of time: 10 records."),
+    ],
+)
+def test_the_headline_is_true(found: object, verdict: str, said: str) -> None:
+    assert (found.verdict, headline.headline(found)) == (verdict, said)  # type: ignore[attr-defined, arg-type]
+
+
+def test_the_headline_says_agree_only_where_everything_was_compared() -> None:
+    states = [
+        partition(verdicts={"same": same, **({name: 1} if name else {})}, lag=lag)
+        for same in (0, 9)
+        for name in ("", *headline.MEANINGS)
+        for lag in (0, 3)
+    ]
+    waits = (), (Waiting(Partition("t", 9), (0, 1)),)
+    for one in states:
+        for waiting in waits:
+            for without in ((), (GONE,)):
+                found = outcome(one, partition(), waiting=waiting, not_compared=without)
+                whole = one.verdicts.keys() == {"same"} and not waiting and not without
+                shown = page.html(found)
+                title = re.search("<title>(.*)</title>", shown)
+                assert title
+                assert ("agree" in headline.headline(found)) == ("agree" in title[1]) == whole
+
+
 def test_what_is_unproven_is_neither_agreement_nor_a_difference() -> None:
-    open_question = partition(verdicts={"same": 9, "unproven": 1}, chunks_differing=1)
-    gone = Incident("target_topic_deleted", "it is gone", topic="t", partition=7)
-    for found in (outcome(open_question), replace(outcome(partition()), not_compared=(gone,))):
+    for found in (outcome(OPEN), outcome(partition(), not_compared=(GONE,))):
         assert (found.agrees, found.differs, found.unproven) == (False, False, True)
-        page = report.html(found)
-        assert "agree" not in page.split("<title>")[1].split("</title>")[0]
-        assert "No difference was found, but agreement isn't proven" in page
-    assert "not compared: target_topic_deleted" in page
+    shown = page.html(outcome(OPEN, not_compared=(GONE,)))
+    assert "1 unproven</span> compaction emptied fewer offsets." in shown
+    assert "<code>target_topic_deleted</code>: it is gone" in shown
+    assert GONE.advice.split("'")[0] in shown
+
+
+class _Page(HTMLParser):
+    """Collects what a page consists of."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: Counter[str] = Counter()
+        self.attributes: list[tuple[str, str, str]] = []
+        self.ids: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        self.ids += [value for name, value in attrs if name == "id" and value]
+
+
+def test_the_page_stands_alone_and_obeys_nothing_of_a_record() -> None:
+    text = page.html(outcome(DAMAGED, ALTERED))
+    found = _Page(text)
+    assert not found.tags.keys() & {"script", "link", "img", "iframe", "object", "base", "form"}
+    links = [value for _, name, value in found.attributes if name in ("href", "src", "xlink:href", "action", "data")]
+    assert links
+    assert all(link.startswith("#") and link[1:] in found.ids for link in links)
+    assert not [name for _, name, _ in found.attributes if name.startswith("on")]
+    assert not re.search(r"@import|url\(|https?:", text)
+    assert "&lt;script&gt;" in text
+    assert [character for character in text if not character.isprintable() and character != "\n"] == []
+    assert len(found.ids) == len(set(found.ids))
+    assert len(text) < 40_000, "of a value of 5,000 bytes only an excerpt is shown"
+
+
+def test_every_table_has_a_caption_and_says_what_its_headings_belong_to() -> None:
+    found = _Page(page.html(outcome(DAMAGED, ALTERED, OPEN, not_compared=(GONE,))))
+    assert found.tags["table"] == found.tags["caption"] >= 6
+    scopes = [value for tag, name, value in found.attributes if (tag, name) == ("th", "scope")]
+    assert len(scopes) == found.tags["th"]
+    assert set(scopes) == {"col", "row"}
 
 
 def test_the_page_says_what_was_found() -> None:
-    page = report.html(outcome(partition(), DAMAGED))
-    assert "The sides differ in 2 records; 20 were compared." in page
-    assert "Note on t[0]: a note" in page
-    assert '<a href="#p1">0</a>' in page
-    assert page.count("t → a.t") == 1
-    assert '<h2 id="p1">' in page
-    assert "&lt;b&gt;&amp;" in page
-    assert "<b>&" not in page
-    assert "0xff00" in page
-    assert "2023-11-14 22:13:20.123Z" in page
-    assert 'x="1" width="1"' in page
-    assert "2 missing" in page
-    assert "nothing copied yet" in page
-    assert "<script" not in page
-    assert "http" not in page
-    assert "Both sides agree: 10 records." in report.html(outcome(partition()))
+    text = page.html(outcome(partition(), DAMAGED, ALTERED))
+    for said in (
+        "The sides differ: 2 missing, 1 altered.",
+        "60 records of both sides read in 1 min 2 s",
+        "a.example:9092</code>, <code>a2.example:9092",
+        "<code>id-b</code>",
+        "eos-replicate 1.2.3, Spark 4.5.6",
+        '<a href="#p1">t[0]</a>',
+        '<h2 id="p1">t[0] → a.t[0]',
+        f"{page.offsets((4, 5))}",
+        "2023-11-14 22:13:20.123Z",
+        "t[0]: a note.",
+        'x="1" y="0" width="1" height="12"',
+        "2 records missing</span> <b>repair</b>",
+        "3 records expired on target</span> <b>ignore</b>",
+    ):
+        assert said in text, said
+    assert "No partitions" not in text
+
+
+def test_altered_fields_stand_side_by_side() -> None:
+    text = page.html(outcome(ALTERED))
+    assert "source offset 7, target offset 8: value, headers differ." in text
+    assert "<code>… xxxxxxxxxxxxxxxxxxxxxxxx<mark>&lt;script&gt;alert(&#34;k&#34;)" in text
+    assert "<mark>h=&#34;1&#34;</mark>" in text
+    assert text.count(">null</span>") == 1, "no headers on the target"
+    assert text.count("5,000 bytes") == 1
+    assert "left out" not in text
+    without = page.html(outcome(replace(ALTERED, ranges=()), values=False))
+    assert "left out (--no-values)" in without
+
+
+def test_a_large_result_stays_small_and_says_where_the_rest_is() -> None:
+    ranges = [Range(verdict="missing", records=1, source_offsets=(n, n)) for n in range(20)]
+    many = [
+        replace(DAMAGED, source=Partition("t", n), ranges=tuple(ranges), ranges_found={"missing": 1_432})
+        for n in range(150)
+    ]
+    same = [replace(partition(), source=Partition("t", n)) for n in range(150, 900)]
+    text = page.html(outcome(*same, *many))
+    assert "20 of 1,432 rows “missing” are shown." in text
+    assert "topic = 't' AND partition = 0" in text
+    assert "400 more partitions are not shown:\n400 “both sides agree”. report.json has all of them." in text
+    assert "50 more partitions with findings are in report.json, and every finding in findings.parquet." in text
+    assert text.index(">t[149]<") < text.index(">t[150]<"), "those that differ come first"
+    assert "t[500]" not in text
+    assert len(text) < 2_500_000
+
+
+def test_every_verdict_has_a_sign_a_colour_and_something_to_do() -> None:
+    for name in headline.MEANINGS:
+        found = outcome(partition(verdicts={"same": 1, name: 2}))
+        (step,) = (step for step in next_steps.next_steps(found) if step.of == "records")
+        assert (step.kind, step.count) == (name, 2)
+        expected = "removed" if name in verdicts.REMOVED else "open" if name == "unproven" else "bad"
+        assert (page.tone(name), step.action == "ignore") == (expected, name in verdicts.REMOVED)
+        assert page.SYMBOLS[name]
+        assert page.step_title(step) in page.html(found)
+
+
+def test_what_a_repair_has_done_changes_what_is_to_be_done() -> None:
+    def action(found: object) -> str:
+        return next(step.action for step in next_steps.next_steps(found) if step.kind == "missing")  # type: ignore[arg-type]
+
+    row = {"source": {"topic": "t", "partition": 0}, "missing": 2, "stays": {}, "refused": None, "incident": None}
+    plan = {"applied": False, "partitions": [{**row, "copied": None}], "notes": []}
+    done = {"applied": True, "partitions": [{**row, "copied": 2}], "notes": []}
+    assert action(outcome(DAMAGED)) == action(outcome(DAMAGED, repair=plan)) == "repair"
+    assert action(outcome(DAMAGED, repair=done)) == "run again"
+    assert "Nothing was changed: this is the plan." in page.html(outcome(DAMAGED, repair=plan))
 
 
 def test_a_note_is_said_once() -> None:
@@ -102,18 +242,44 @@ def test_a_note_is_said_once() -> None:
 
 
 def test_the_chart_shows_the_gravest_verdict_of_each_place() -> None:
-    assert [mark[:2] for mark in report.strip(DAMAGED)] == [(0, "expired_on_target"), (1, "missing")]
+    marks = [(mark.bucket, mark.verdict) for mark in page.strip(DAMAGED)]
+    assert marks == [(0, "expired_on_target"), (1, "missing")]
 
 
 def test_json_is_for_machines() -> None:
-    found = json.loads(json.dumps(outcome(DAMAGED).as_json()))
-    assert found["agrees"] is False
-    assert found["totals"] == {"same": 8, "missing": 2, "expired_on_target": 3}
-    (row,) = found["partitions"]
+    found = json.loads(json.dumps(as_json(outcome(DAMAGED, ALTERED, waiting=(Waiting(Partition("t", 9), (3, 4)),)))))
+    assert (found["verdict"], found["agrees"], found["duration_ms"]) == ("differs", False, 62_500)
+    assert found["headline"].startswith("The sides differ: 2 missing, 1 altered.")
+    assert found["source"] == {"name": "a", "id": "id-a", "bootstrap_servers": ["a.example:9092", "a2.example:9092"]}
+    assert found["totals"] == {"same": 17, "missing": 2, "expired_on_target": 3, "altered": 1}
+    row, other = found["partitions"]
     assert row["source"] == {"topic": "t", "partition": 0}
     assert row["places"] == {"missing": {"1": 2}, "expired_on_target": {"0": 3}}
-    assert [item["key"] for item in row["examples"]] == ["<b>&", "0xff00"]
-    assert found["waiting"] == [{"topic": "t", "partition": 9}]
+    assert [item["source_offsets"] for item in row["ranges"]] == [[4, 5]]
+    assert row["ranges"][0]["key"].startswith("0x3c7363"), "it isn't printable"
+    assert other["ranges"][0]["fields"] == ["value", "headers"]
+    assert [pair["same"] for pair in other["ranges"][0]["fields_of_first"]] == [True, False, False, True]
+    assert found["waiting"] == [{"topic": "t", "partition": 9, "source_offsets": [3, 4]}]
+
+
+def keys(value: object) -> Iterator[str]:
+    """Names of all keys in a JSON document, but for those that are data."""
+    if isinstance(value, dict):
+        for name, item in value.items():
+            yield name
+            if name not in ("totals", "verdicts", "unproven_reasons", "places", "ranges_found", "repair"):
+                yield from keys(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from keys(item)
+
+
+def test_the_keys_of_the_json_are_documented() -> None:
+    found = as_json(
+        outcome(DAMAGED, ALTERED, waiting=(Waiting(Partition("t", 9), (3, 4)),), not_compared=(GONE,), notes=("n",))
+    )
+    documented = OPERATIONS.read_text().partition("### The report")[2].partition("\n### ")[0]
+    assert sorted({name for name in keys(found) if f"`{name}`" not in documented}) == []
 
 
 @pytest.mark.parametrize("hadoop", [False, True])

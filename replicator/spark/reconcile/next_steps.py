@@ -1,0 +1,111 @@
+"""What to do about each kind of finding: repair, decide, or nothing. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from replicator.spark.reconcile import verdicts
+from replicator.spark.reconcile.outcome import DIFFERS, Outcome
+
+Action = Literal["repair", "decide", "run again", "wait", "ignore"]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """About so many records (`kind` is their verdict), or so many partitions, where `of` says so."""
+
+    action: Action
+    kind: str
+    count: int
+    of: Literal["records", "partitions"]
+    text: str
+
+
+_STAYS = "A Kafka log can only be appended to, so this can't be repaired in place"
+_TEXTS: dict[str, tuple[Action, str]] = {
+    verdicts.MISSING: (
+        "repair",
+        "Run the same command with --repair plan, which changes nothing, then with --repair apply (and another --out). "
+        "The records are copied from the source again, as long as it has them",
+    ),
+    verdicts.ALTERED: (
+        "decide",
+        "Look at the fields side by side to find out what rewrites records: another producer, a proxy, a topic config "
+        f"such as message.timestamp.type. {_STAYS}; copy the topic by another flow to a new target topic",
+    ),
+    verdicts.EXTRA: (
+        "decide",
+        "Somebody else writes into the target topic: find out who has the right to, and take it away. "
+        f"{_STAYS}; either readers can live with these records, or copy the topic to a new target topic",
+    ),
+    verdicts.DOUBLED: (
+        "decide",
+        "Look whether somebody else copies the topic, or whether this flow once ran with at_least_once. "
+        f"{_STAYS}; either readers can live with these records, or copy the topic to a new target topic",
+    ),
+    verdicts.REORDERED: (
+        "decide",
+        "After a repair this is to be expected: what was copied again stands behind all others. Otherwise decide "
+        f"whether readers depend on the order. {_STAYS}; copy the topic to a new target topic",
+    ),
+    DIFFERS: ("run again", "Run the same command without --quick: it names the records"),
+    verdicts.UNPROVEN: (
+        "decide",
+        "Read the reasons. Where another copy of these records exists, compare with it. If the reasons are those that "
+        "you expect, --accept unproven makes the exit code 0 as long as there is no difference",
+    ),
+    verdicts.EXPIRED: ("ignore", "Retention did what the target topic's configs say"),
+    verdicts.NEVER_MINE: ("ignore", "Retention did what the source topic's configs say"),
+    verdicts.COMPACTED: ("ignore", "Log compaction did what the target topic's configs say"),
+    verdicts.COMPACTED_SOURCE: ("ignore", "Log compaction did what the source topic's configs say"),
+}
+_WINDOW = (
+    "Run it without --from and --to, to see whether they stand outside the window. If they are missing there, too: "
+)
+_COPIED = "They were copied again. Run reconcile without --repair to see what is left"
+COUNTS, CHUNKS = "counts", "chunks"
+NOT_COMPARED, NOT_BEGUN, LAG = "not_compared", "not_begun", "lag"
+
+
+def next_steps(outcome: Outcome) -> tuple[Step, ...]:
+    """One for each kind of finding that there is, those that need somebody first."""
+    totals = outcome.totals()
+    steps = [_step(outcome, kind, totals[kind]) for kind in _TEXTS if totals.get(kind)]
+    partitions = (
+        ("decide", COUNTS, sum(not partition.counts_agree for partition in outcome.partitions), _COUNTS),
+        ("run again", CHUNKS, sum(partition.chunks_unexplained for partition in outcome.partitions), _CHUNKS),
+        ("decide", NOT_COMPARED, len(outcome.not_compared), "Follow the advice that is given for each of them"),
+        ("wait", NOT_BEGUN, len(outcome.to_begin), "Run the flow; they are compared once it has a position there"),
+        ("wait", LAG, sum(partition.lag > 0 for partition in outcome.partitions), _LAG),
+    )
+    steps += [Step(action, kind, count, "partitions", text) for action, kind, count, text in partitions if count]  # type: ignore[arg-type]
+    order: tuple[Action, ...] = ("repair", "decide", "run again", "wait", "ignore")
+    return tuple(sorted(steps, key=lambda step: order.index(step.action)))
+
+
+_COUNTS = (
+    "Missing, extra or doubled records explain it where there are as many; otherwise somebody has changed the position "
+    "or the log"
+)
+_CHUNKS = "Digests differ, but no record does: the log changed while it was read"
+_LAG = (
+    "Records behind the positions were not compared; the flow copies them when it runs. eos-replicate status shows "
+    "the lag"
+)
+
+
+def _step(outcome: Outcome, kind: str, records: int) -> Step:
+    action, text = _TEXTS[kind]
+    if kind == verdicts.MISSING:
+        if outcome.repair is not None and outcome.repair["applied"]:
+            copied = sum(row["copied"] or 0 for row in outcome.repair["partitions"])
+            action, text = ("run again", _COPIED) if copied == records else ("repair", f"{copied:,} {_AGAIN}")
+        elif outcome.windowed:
+            text = _WINDOW + text
+    return Step(action, kind, records, "records", text)
+
+
+_AGAIN = (
+    "of them were copied again; the table of the repair says what stopped the others. " + _TEXTS[verdicts.MISSING][1]
+)

@@ -1,0 +1,185 @@
+"""report.html: one self-contained page for people. No scripts, nothing loaded from elsewhere.
+
+What is shown of a large result is bounded, and says how much more there is and where. Everything that comes from a
+cluster is escaped twice: control characters here, HTML by jinja2.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from replicator.spark.reconcile import headline, verdicts
+from replicator.spark.reconcile.excerpts import printable, text_of
+from replicator.spark.reconcile.headline import MEANINGS, TITLES, label
+from replicator.spark.reconcile.next_steps import COUNTS, LAG, NOT_BEGUN, NOT_COMPARED, Step, next_steps
+from replicator.spark.reconcile.outcome import BUCKETS, DIFFERS, Outcome, PartitionOutcome
+
+ROWS_SHOWN, SECTIONS_SHOWN = 500, 100
+"""Rows of the table of partitions, and partitions whose findings are shown."""
+TIME_MS_MAX = 253_402_300_800_000
+"""The year 10000, which Python's calendar doesn't know."""
+SYMBOLS = {
+    verdicts.SAME: "=",
+    verdicts.MISSING: "−",  # noqa: RUF001  a minus sign is as wide as a plus sign
+    verdicts.ALTERED: "≠",
+    verdicts.EXTRA: "+",
+    verdicts.DOUBLED: "2×",  # noqa: RUF001
+    verdicts.REORDERED: "↕",
+    DIFFERS: "≠",
+    verdicts.UNPROVEN: "?",
+    verdicts.EXPIRED: "○",
+    verdicts.NEVER_MINE: "○",
+    verdicts.COMPACTED: "○",
+    verdicts.COMPACTED_SOURCE: "○",
+    "agrees": "=",
+    "no_difference": "○",
+}
+"""Colours alone say nothing: each verdict has a sign, too."""
+_GRAVITY = ("differs", "unproven", "no_difference", "agrees")
+_KINDS = {
+    **MEANINGS,
+    COUNTS: "the position counts other records than a side has",
+    NOT_COMPARED: "they can't be compared",
+    NOT_BEGUN: "nothing was copied yet",
+    LAG: "the source has gone on",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A place in a partition's chart: its gravest verdict, and words for all of them."""
+
+    bucket: int
+    verdict: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A partition whose findings are shown. `cut`: verdict → (ranges shown, ranges that there are)."""
+
+    number: int
+    partition: PartitionOutcome
+    marks: list[Mark]
+    cut: dict[str, tuple[int, int]]
+
+
+def html(outcome: Outcome) -> str:
+    """The page."""
+    loader = PackageLoader("replicator.spark.reconcile", "templates")
+    environment = Environment(
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= {
+        "number": _number,
+        "time": time_text,
+        "key": key,
+        "label": label,
+        "tone": tone,
+        "symbol": lambda verdict: SYMBOLS.get(verdict, "≠"),
+        "printable": printable,
+        "counted": headline.counted,
+        "findings": headline.findings,
+        "offsets": offsets,
+    }
+    totals = outcome.totals()
+    rows = sorted(enumerate(outcome.partitions), key=lambda row: _GRAVITY.index(row[1].verdict))
+    sections = [section(number, partition) for number, partition in rows if _worth_a_look(partition)]
+    return environment.get_template("report.html.j2").render(
+        outcome=outcome,
+        title=TITLES[outcome.verdict],
+        headline=headline.headline(outcome),
+        totals=totals,
+        kinds={name: text for name, text in MEANINGS.items() if totals.get(name)},
+        of_partitions=Counter(name for partition in outcome.partitions for name in partition.verdicts),
+        actions={step.kind: step.action for step in next_steps(outcome)},
+        steps=next_steps(outcome),
+        step_title=step_title,
+        rows=rows[:ROWS_SHOWN],
+        rows_left=Counter(TITLES[partition.verdict] for _, partition in rows[ROWS_SHOWN:]),
+        sections=sections[:SECTIONS_SHOWN],
+        sections_left=len(sections) - SECTIONS_SHOWN,
+        numbers={item.number for item in sections[:SECTIONS_SHOWN]},
+        duration=_duration(outcome.duration_ms),
+        opened=sum(partition.opened for partition in outcome.partitions),
+        buckets=BUCKETS,
+        titles=TITLES,
+    )
+
+
+def section(number: int, partition: PartitionOutcome) -> Section:
+    """What the page shows of one partition."""
+    shown = Counter(item.verdict for item in partition.ranges)
+    cut = {
+        name: (shown[name], partition.ranges_found[name])
+        for name in MEANINGS
+        if partition.ranges_found.get(name, 0) > shown[name]
+    }
+    return Section(number, partition, list(strip(partition)), cut)
+
+
+def _worth_a_look(partition: PartitionOutcome) -> bool:
+    return not partition.agrees or bool(partition.removed)
+
+
+def strip(partition: PartitionOutcome) -> Iterator[Mark]:
+    """Marks of a partition's chart."""
+    for bucket in range(BUCKETS):
+        here = [(name, partition.places[name][bucket]) for name in MEANINGS if name in partition.places]
+        found = {name: records for name, records in here if records}
+        if found:
+            words = f"{bucket * 100 // BUCKETS} % of the partition: {headline.words(found)}"
+            yield Mark(bucket, next(iter(found)), words)
+
+
+def step_title(step: Step) -> str:
+    """`6 records missing`, `2 partitions: they can't be compared`."""
+    many = headline.counted(step.count, step.of.removesuffix("s"))
+    if step.of == "partitions":
+        return f"{many}: {_KINDS.get(step.kind, label(step.kind))}"
+    return f"{many} {label(step.kind)}"
+
+
+def tone(verdict: str) -> str:
+    """Which colour: bad, open, removed or good."""
+    if verdict in (*verdicts.REMOVED, "no_difference", LAG, NOT_BEGUN):
+        return "removed"
+    if verdict in (verdicts.SAME, "agrees"):
+        return "good"
+    return "open" if verdict in (verdicts.UNPROVEN, NOT_COMPARED) else "bad"
+
+
+def offsets(span: tuple[int, int] | None) -> str:
+    """The first and the last offset, without separators: they are copied into other tools."""
+    if span is None:
+        return "–"  # noqa: RUF001
+    return str(span[0]) if span[0] == span[1] else f"{span[0]}–{span[1]}"  # noqa: RUF001
+
+
+def _number(value: int | None) -> str:
+    return "–" if value is None else f"{value:,}"  # noqa: RUF001
+
+
+def time_text(milliseconds: int | None) -> str:
+    """A time in UTC; the number, where the calendar has no such time."""
+    if milliseconds is None or not 0 <= milliseconds < TIME_MS_MAX:
+        return "–" if milliseconds is None else str(milliseconds)  # noqa: RUF001
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + "Z"
+
+
+def key(key: bytes | None) -> str:
+    """A key's beginning for people."""
+    return "null" if key is None else text_of(key) or "(empty)"
+
+
+def _duration(milliseconds: int) -> str:
+    seconds = milliseconds / 1000
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"

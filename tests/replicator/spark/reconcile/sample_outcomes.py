@@ -1,0 +1,83 @@
+"""Outcomes as a reconciliation gives them, for what shows them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from replicator.model.partition import Partition
+from replicator.spark.reconcile.excerpts import Fields, side_by_side
+from replicator.spark.reconcile.outcome import BUCKETS, ClusterFacts, Outcome, PartitionOutcome, Range
+
+HOSTILE = b'<script>alert("k")</script>\x1b[31m\x00\xe2\x80\xae'
+"""Markup, a terminal's escape sequence, a null byte, and a character that turns the direction of what follows."""
+
+
+def outcome(*partitions: PartitionOutcome, **changes: Any) -> Outcome:
+    """All of 20 records read, in full mode, from clusters a and b."""
+    fields: dict[str, Any] = {
+        "flow": "f",
+        "source": ClusterFacts("a", "id-a", ("a.example:9092", "a2.example:9092")),
+        "target": ClusterFacts("b", "id-b", ("b.example:9092",)),
+        "mode": "full",
+        "snapshot_ms": 1_700_000_000_000,
+        "finished_ms": 1_700_000_062_500,
+        "partitions": partitions,
+        "tool_version": "1.2.3",
+        "spark_version": "4.5.6",
+        **changes,
+    }
+    return Outcome(**fields)
+
+
+def partition(**changes: Any) -> PartitionOutcome:
+    """One of 10 records that are the same."""
+    fields: dict[str, Any] = {
+        "source": Partition("t", 0),
+        "target": Partition("a.t", 0),
+        "source_offsets": (0, 10),
+        "target_offsets": (0, 12),
+        "source_records": 10,
+        "target_records": 10,
+        "position_records": 10,
+        "position": 10,
+        "source_counts_agree": True,
+        "target_counts_agree": True,
+        "chunks": 1,
+        "chunks_differing": 0,
+        "verdicts": {"same": 10},
+        **changes,
+    }
+    return PartitionOutcome(**fields)
+
+
+DAMAGED = partition(
+    chunks_differing=1,
+    verdicts={"same": 8, "missing": 2, "expired_on_target": 3},
+    places={"missing": [0, 2, *[0] * (BUCKETS - 2)], "expired_on_target": [3, *[0] * (BUCKETS - 1)]},
+    ranges=(
+        Range(verdict="missing", records=2, source_offsets=(4, 5), timestamps_ms=(-1, 1_700_000_000_123), key=HOSTILE),
+    ),
+    ranges_found={"missing": 1},
+    notes=("a note",),
+)
+ALTERED = partition(
+    source=Partition("t", 1),
+    target=Partition("a.t", 1),
+    chunks_differing=1,
+    verdicts={"same": 9, "altered": 1},
+    ranges=(
+        Range(
+            verdict="altered",
+            records=1,
+            fields="value,headers",
+            source_offsets=(7, 7),
+            target_offsets=(8, 8),
+            timestamps_ms=(5, 5),
+            key=b"k",
+            fields_of_first=side_by_side(
+                Fields(b"k", b"x" * 5_000 + HOSTILE, [("h", b"1")], 5), Fields(b"k", b"x" * 5_000, None, 5)
+            ),
+        ),
+    ),
+    ranges_found={"altered": 1},
+)
