@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 import sysconfig
@@ -16,11 +15,10 @@ from pathlib import Path
 import pytest
 
 from cli import __version__
-from integration_tests.harness import clients
+from integration_tests.harness import clients, environments
 
 pytestmark = pytest.mark.slow  # builds it, and makes an environment
 
-ROOT = Path(__file__).parents[1]
 SITE = Path(sysconfig.get_path("purelib"))
 PACKAGES = ("replicator", "embedded_broker", "cli")
 DIST_INFO = f"eos_replicate-{__version__}.dist-info"
@@ -37,11 +35,7 @@ flows:
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built from this tree by the backend that pyproject.toml names; nothing is downloaded."""
-    directory = tmp_path_factory.mktemp("dist")
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(directory)]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=DONE_S_MAX)
-    (built,) = directory.iterdir()
-    return built
+    return environments.wheel(tmp_path_factory.mktemp("dist"))
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +45,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     venv.create(directory)
     paths = {"base": str(directory), "platbase": str(directory)}
     site = Path(sysconfig.get_path("purelib", "venv", vars=paths))
-    for name in re.findall(r"^([a-z0-9-]+)==", (ROOT / "constraints-run.txt").read_text(), re.MULTILINE):
+    for name in environments.pinned("constraints-run.txt"):
         files = metadata.distribution(name).files
         assert files, name
         for part in {file.parts[0] for file in files} - {"..", "__pycache__"}:

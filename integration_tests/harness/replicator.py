@@ -67,6 +67,11 @@ class FlowFile:
         }
         self.path.write_text(yaml.safe_dump({"clusters": clusters, "flows": flows}, sort_keys=False))
 
+    def log_in(self, source: Login) -> None:
+        """Write the file with other properties for the source."""
+        self._clusters["here"] = _properties(source)
+        self.write()
+
     def include(self, other: FlowFile) -> None:
         """Take in another file's flow, behind those that are here, between the same clusters."""
         self._others.append(other)
