@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import logging
 import os
-import subprocess
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from replicator.model.errors import ConfigError, Unreachable
-from replicator.spark import connector, defaults, java
+from replicator.spark import connector, defaults, gateway, java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 LOG_BYTES_MAX = 8 * 1024 * 1024
 _TAIL_LINES = 12
-_STOP_S_MAX = 20
+_KILLED = re.compile(r"Application has been killed\. Reason: (.+)")
 _LOG4J = """\
 rootLogger.level = warn
 rootLogger.appenderRef.file.ref = file
@@ -144,42 +144,17 @@ def session(
         downloads = connector.to_download(conf)
         if downloads:
             say(downloads)
-        with _jvm(conf, directory) as gateway:
-            spark = _started(conf, gateway, directory)
+        with ExitStack() as running:
             try:
-                yield spark
-            finally:
-                _stop(spark)
+                started = running.enter_context(gateway.jvm(conf, directory))
+            except Unreachable as error:
+                raise Unreachable(f"{error}{_tail(directory)}") from error
+            spark = _started(conf, started, directory)
+            running.callback(_stop, spark)
+            yield spark
 
 
-@contextmanager
-def _jvm(conf: Mapping[str, str], directory: Path) -> Iterator[Any]:
-    """Spark's JVM; ends with the block, or with this process, whichever comes first."""
-    from pyspark import SparkConf, SparkContext
-    from pyspark.errors import PySparkRuntimeError
-    from pyspark.java_gateway import launch_gateway
-
-    spark_conf = SparkConf(loadDefaults=False).setAll(list(conf.items()))
-    with (directory / "launch.log").open("wb") as log:
-        try:
-            gateway = launch_gateway(spark_conf, {"stdout": log, "stderr": subprocess.STDOUT})  # type: ignore[no-untyped-call]
-        except PySparkRuntimeError as error:
-            raise Unreachable(f"Spark did not start{_tail(directory)}") from error
-    try:
-        yield gateway
-    finally:
-        SparkContext._gateway = SparkContext._jvm = None  # the next session starts a JVM with its own properties
-        gateway.shutdown()
-        process = gateway.proc
-        process.stdin.close()  # what the JVM waits for in order to leave
-        try:
-            process.wait(_STOP_S_MAX)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def _started(conf: Mapping[str, str], gateway: Any, directory: Path) -> SparkSession:
+def _started(conf: Mapping[str, str], started: Any, directory: Path) -> SparkSession:
     from py4j.protocol import Py4JJavaError
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkException
@@ -188,15 +163,15 @@ def _started(conf: Mapping[str, str], gateway: Any, directory: Path) -> SparkSes
     try:
         # The JVM's own properties too: spark-submit has put there where it downloaded the connector to, and executors
         # on other hosts are sent what `spark.jars` names.
-        spark_conf = SparkConf(loadDefaults=True, _jvm=gateway.jvm).setAll(list(conf.items()))
-        context = SparkContext(conf=spark_conf, gateway=gateway)
+        spark_conf = SparkConf(loadDefaults=True, _jvm=started.jvm).setAll(list(conf.items()))
+        context = SparkContext(conf=spark_conf, gateway=started)
         # Only spark-submit heeds this property; without it tasks would run on whatever python3 is on PATH.
         context.pythonExec = conf.get("spark.pyspark.python", context.pythonExec)
         # It would print a traceback when the JVM ends before us; nothing here uses accumulators.
         context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
         return SparkSession(context)
     except Py4JJavaError as error:
-        reason = str(error.java_exception.toString()).partition("\n")[0]
+        reason = _killed(directory) or str(error.java_exception.toString()).partition("\n")[0]
         raise Unreachable(f"Spark (master {conf['spark.master']}) did not start: {reason}{_tail(directory)}") from error
     except PySparkException as error:
         raise Unreachable(f"Spark (master {conf['spark.master']}) did not start: {error}{_tail(directory)}") from error
@@ -214,6 +189,13 @@ def _stop(spark: SparkSession) -> None:
         spark.stop()
     except (Py4JError, OSError):  # the JVM has ended before us: a signal went to the whole process group, or it crashed
         spark.sparkContext.stop()  # what is left of it in this process
+
+
+def _killed(directory: Path) -> str:
+    """Why the master ended the application, or couldn't be reached: Spark then only says that it was stopped."""
+    log = directory / "spark.log"
+    said = _KILLED.findall(log.read_text(errors="replace")) if log.exists() else []
+    return str(said[-1]) if said else ""
 
 
 def _tail(directory: Path) -> str:

@@ -12,6 +12,8 @@ from replicator.model.errors import ConfigError
 from replicator.spark import java
 from replicator.spark.session import SparkSettings, session
 
+SECRET = "not for \\ all=eyes: äöü"
+
 
 @pytest.fixture(scope="package")  # there is one Spark in a process at a time, and others follow
 def spark() -> Iterator[SparkSession]:
@@ -22,5 +24,6 @@ def spark() -> Iterator[SparkSession]:
         if os.environ.get("EOS_REQUIRE_JAVA") == "1":
             pytest.fail(str(error))
         pytest.skip(str(error))
-    with session(SparkSettings("local[2,4]", {"spark.sql.shuffle.partitions": "2"}), kafka=False) as running:
+    conf = {"spark.sql.shuffle.partitions": "2", "spark.test.secret": SECRET}
+    with session(SparkSettings("local[2,4]", conf), kafka=False) as running:
         yield running

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 from pathlib import Path
 
 import pyspark
 import pytest
+from pyspark.sql import SparkSession
 
 from replicator import config
 from replicator.config import SparkSection
 from replicator.model.errors import ConfigError
-from replicator.spark import connector, session
+from replicator.spark import connector, gateway, session
 from replicator.spark.session import SparkSettings
+from tests.replicator.spark.conftest import SECRET
 
 FITS = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
 FILE = """\
@@ -144,3 +148,26 @@ def test_the_end_of_spark_s_log_is_told_without_frames(tmp_path: Path) -> None:
         "  java.io.IOException: refused",
         "  10:00:01 ERROR A: gone",
     ]
+
+
+def test_the_jvm_gets_all_properties_as_they_are() -> None:
+    """Read by Java's own rules, as far as Python knows them: what is escaped comes back."""
+    conf = {"spark.a": "C:\\x=1 #2!", "spark.b": "", "spark.c": "-Dx=y -Dz='a b'", "spark.d": "one\ntwo\tthree"}
+    lines = gateway.properties_text(conf).splitlines()
+    assert len(lines) == len(conf)
+    assert lines[0] == r"spark.a=C\:\\x\=1 \#2\!"
+    assert lines[3] == r"spark.d=one\ntwo\tthree"
+
+
+def test_no_property_stands_in_the_command_line_of_the_jvm(spark: SparkSession) -> None:
+    """All users of a machine can read that."""
+    context = spark.sparkContext
+    said = Path(f"/proc/{context._gateway.proc.pid}/cmdline").read_bytes()  # type: ignore[union-attr]
+    assert b"SparkSubmit" in said
+    assert b"spark.test.secret" not in said
+    assert SECRET.encode() not in said
+    assert context.getConf().get("spark.test.secret") == SECRET
+    assert context._jvm.System.getProperty("spark.test.secret") == SECRET  # type: ignore[union-attr]
+    file = re.search(rb"[^\0]+/spark\.properties", said)
+    assert file is not None
+    assert os.stat(Path(file[0].decode()).parent).st_mode & 0o077 == 0
