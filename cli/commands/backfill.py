@@ -144,7 +144,7 @@ def _run(
 
     if out is not None:
         range_ledger.check(out)
-    watch = Watch(flow, console_for_progress())
+    watch, write = Watch(flow, console_for_progress()), on_spark.to_stderr
     with Stopping(watch.leave) as stopping, watch:
         logs.configure("text", "warning")
         job = Backfill(flow, loaded, request, watch, structlog.get_logger())
@@ -152,7 +152,7 @@ def _run(
         if not job.check():
             return job.finish(), watch
         watch.doing("starting Spark")
-        with on_spark.engine(chosen, "text", "warning", on_spark.to_stderr) as (spark, engine):
+        with on_spark.engine(chosen, flow, "text", "warning", write, write) as (spark, engine):
             if out is not None and (to := directories.directory(out, spark)) is not None:
                 watch.ledger = range_ledger.RangeLedger(out, to)
 

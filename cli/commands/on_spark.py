@@ -12,7 +12,7 @@ import click
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from replicator.config import SparkSection
+    from replicator.config import Flow, SparkSection
     from replicator.spark.engine import SparkEngine
     from replicator.spark.session import SparkSettings
 
@@ -30,21 +30,31 @@ def checked(section: SparkSection, master: str | None, conf: Sequence[str]) -> S
 
 @contextmanager
 def engine(
-    chosen: SparkSettings, log_format: str, level: str, write: Callable[[str], object]
+    chosen: SparkSettings,
+    flow: Flow,
+    log_format: str,
+    level: str,
+    write: Callable[[str], object],
+    say: Callable[[str], object],
 ) -> Iterator[tuple[SparkSession, SparkEngine]]:
-    """Spark, and an engine whose tasks are known to run. Log lines of tasks on this machine go to `write`.
+    """Spark, and an engine whose tasks are known to run.
+
+    Args:
+        flow: whose clients the tasks have.
+        write: takes the log lines of tasks on this machine.
+        say: takes a line for people when there are no executors, in a thread of its own.
 
     Raises ConfigError, Unreachable.
     """
     from replicator import failpoints
-    from replicator.spark import session, task_log
+    from replicator.spark import executors, session, task_log
     from replicator.spark.engine import SparkEngine
 
     local = task_log.forwarded(log_format, level, write)
     logs = local if chosen.local else nullcontext(task_log.TaskLog("json", "info"))
     failpoint = os.environ.get(failpoints.VARIABLE, "")
-    with session.session(chosen, kafka=False) as spark, logs as log, SparkEngine(spark, log, failpoint) as running:
-        running.check()
+    with session.session(chosen, kafka=False) as spark, logs as log, SparkEngine(spark, log, failpoint, say) as running:
+        running.check(files=() if chosen.local else executors.files_of(flow))
         yield spark, running
 
 

@@ -165,7 +165,7 @@ def _run(
     java.check(os.environ)
     chosen = session.settings(loaded.spark, master, conf)
     connector.with_connector({**session.configured(), **chosen.conf})
-    from replicator.spark import directories, failures
+    from replicator.spark import directories, executors, failures
     from replicator.spark.engine import SparkEngine
     from replicator.spark.reconcile import report, snapshot
     from replicator.spark.reconcile.reconcile import reconcile as compare
@@ -188,8 +188,8 @@ def _run(
         with session.session(chosen) as spark:
             if not chosen.local:
                 status.update("looking at the executors")
-                with SparkEngine(spark, TaskLog("json", "info")) as executors:
-                    executors.check(["replicator.spark.reconcile.passes"])
+                with SparkEngine(spark, TaskLog("json", "info"), say=status.update) as engine:
+                    engine.check(["replicator.spark.reconcile.passes"], executors.files_of(flow))
             if repairing is not None:
                 repairing.begin()
             taken = snapshot.take(flow, topics, span, connect_timeout_ms=patience)

@@ -100,8 +100,13 @@ def _on_spark(
     settings = on_spark.checked(loaded.spark, *spark)
     log = structlog.get_logger().bind(flow=flow.name)
     job = Continuous(flow, loaded, log, take_over=take_over)
+
+    def say(line: str) -> None:
+        log.warning("executors", detail=line)
+
     try:
-        with Stopping() as stopping, on_spark.engine(settings, *log_options, on_spark.to_stderr) as (_, engine):
+        running = on_spark.engine(settings, flow, *log_options, on_spark.to_stderr, say)
+        with Stopping() as stopping, running as (_, engine):
             log.info("spark_started", master=settings.master, slots=engine.slots)
 
             def stop() -> None:

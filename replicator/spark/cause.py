@@ -7,10 +7,19 @@ import re
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
+from replicator.model.errors import ConfigError
+
+PACKAGE = "eos-replicate"
+ADVICE = (
+    f"install the same {PACKAGE}[spark] and Python on every executor, or ship them with spark.archives, and name that "
+    "Python with spark.pyspark.python"
+)
 FAILURES = (Py4JError, PySparkException, OSError, EOFError)
 """What an action raises: the job failed (the first two), or the JVM is gone (py4j lets socket errors through)."""
 
 _LINE_MAX = 500
+_UNFIT = ("ModuleNotFoundError", "ImportError", "PYTHON_VERSION_MISMATCH")
+_NO_PYTHON = re.compile(r'Cannot run program "[^"]*"')
 _CALLING = "An error occurred while calling "
 _LOST_TASK = re.compile(r"most recent failure: Lost task [\d.]+ in stage [\d.]+ \(TID \d+\) \(([^)]*)\): (.*)")
 _ADVICE = re.compile(r" Consider setting '?spark\..*")
@@ -41,3 +50,20 @@ def raised_in_task(error: Exception) -> str | None:
     python, _, _ = trace.partition("\n\tat ")
     lines = [line for line in python.splitlines() if line and not line[0].isspace()]
     return lines[-1][:_LINE_MAX] if lines else None
+
+
+def unfit(error: Exception) -> ConfigError | None:
+    """What to do about executors that can't run this program; None where that isn't why a job failed."""
+    no_python = _NO_PYTHON.search(str(error))
+    if no_python is not None:
+        return ConfigError(f"the executors cannot start Python: {no_python[0]}{_place(error)}; {ADVICE}")
+    raised = raised_in_task(error)
+    if raised is not None and any(word in raised for word in _UNFIT):
+        return ConfigError(f"the executors cannot run this program: {raised}{_place(error)}; {ADVICE}")
+    return None
+
+
+def _place(error: Exception) -> str:
+    """Which executor it was that failed last, if Spark says so."""
+    lost = _LOST_TASK.search(str(error))
+    return f" (on {lost[1]})" if lost is not None else ""

@@ -12,16 +12,12 @@ from __future__ import annotations
 
 import gc
 import queue
-import re
-import socket
-import sys
 import threading
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache, partial
-from importlib import import_module, metadata
 from types import TracebackType
 from typing import TypeVar
 
@@ -31,19 +27,14 @@ from pyspark.sql import SparkSession
 from replicator import failpoints
 from replicator.jobs.engine import Cancelled, EngineGone
 from replicator.jobs.range_copy import RangeDone, RangeTask, copy_range
-from replicator.model.errors import ConfigError, Fatal, Unreachable
-from replicator.spark import task_log
-from replicator.spark.cause import FAILURES, raised_in_task, root
+from replicator.model.errors import Fatal, Unreachable
+from replicator.spark import executors, task_log
+from replicator.spark.cause import FAILURES, raised_in_task, root, unfit
+from replicator.spark.executors import ExecutorWatch
 from replicator.spark.task_log import TaskLog
 
-_PACKAGE = "eos-replicate"
-_ADVICE = (
-    f"install the same {_PACKAGE} and Python on every executor, or ship them with spark.archives, and name that Python "
-    "with spark.pyspark.python"
-)
 _TASKS_MAX = 4_096  # at the same time: each has a thread here that waits for it
-_UNFIT = ("ModuleNotFoundError", "ImportError", "PYTHON_VERSION_MISMATCH")
-_NO_PYTHON = re.compile(r'Cannot run program "[^"]*"')
+_LOOKS_MAX = 3  # executors may come while others are looked at
 T = TypeVar("T")
 U = TypeVar("U")
 
@@ -51,8 +42,18 @@ U = TypeVar("U")
 class SparkEngine:
     """Implements `jobs.engine.Engine`. Closed at the end: `with SparkEngine(…) as engine`."""
 
-    def __init__(self, spark: SparkSession, log: TaskLog, failpoint_spec: str = "") -> None:
-        """`failpoint_spec` is what EOS_FAILPOINTS says; only the first attempt at a task looks at it."""
+    def __init__(
+        self,
+        spark: SparkSession,
+        log: TaskLog,
+        failpoint_spec: str = "",
+        say: Callable[[str], object] = lambda line: None,
+    ) -> None:
+        """
+        Args:
+            failpoint_spec: what EOS_FAILPOINTS says; only the first attempt at a task looks at it.
+            say: takes a line for people when tasks wait and there is no executor, in a thread of its own.
+        """
         self._context, self._log, self._failpoint_spec = spark.sparkContext, log, failpoint_spec
         self._group = _new_group()
         self._cancelled, self._slots = False, 1
@@ -61,15 +62,20 @@ class SparkEngine:
         # so another thread cancels, told by the one kind of queue that a handler may put into.
         self._requests: queue.SimpleQueue[str] = queue.SimpleQueue()  # groups to cancel; "" ends the thread
         self._canceller = threading.Thread(target=self._cancel_when_asked, name="spark-cancel", daemon=True)
+        self._local = str(self._context.master).startswith("local")  # executors are in the driver's own process then
+        self._watch = ExecutorWatch(self._context, say)
 
     def __enter__(self) -> SparkEngine:
         self._canceller.start()
+        if not self._local:
+            self._watch.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._submitting.shutdown(wait=False, cancel_futures=True)
         self._requests.put("")
         self._canceller.join()
+        self._watch.close()
 
     @property
     def slots(self) -> int:
@@ -84,16 +90,23 @@ class SparkEngine:
             self._slots = max(1, self._context.defaultParallelism // cores) + more
         return self._slots
 
-    def check(self, modules: Sequence[str] = ()) -> None:
+    def check(self, modules: Sequence[str] = (), files: Sequence[str] = ()) -> None:
         """Find out whether tasks can run, before anything depends on them. Waits for the first executors.
 
-        Raises ConfigError when the executors lack this package or one of `modules`, or have another version of it or of
-        Python; otherwise what a future of `submit` does.
+        Those that come later are not looked at: what they lack ends the task that meets it, with the same error.
+
+        Raises ConfigError when an executor lacks this package, one of `modules` or `files`, or has another version of
+        the package or of Python; otherwise what a future of `submit` does.
         """
-        ours, look = _version(), partial(_installed, tuple(modules))
-        for host, theirs in self.each(look, range(self.slots), "looking at the executors"):
-            if theirs != ours:
-                raise ConfigError(f"{_PACKAGE} is {ours} here and {theirs} on executor {host}; {_ADVICE}")
+        look, met = partial(executors.look, tuple(modules), tuple(files)), set[tuple[str, int]]()
+        for _ in range(_LOOKS_MAX):
+            # In another thread, as all tasks: a signal that interrupted a call to the JVM would break its connection.
+            answer = self._submitting.submit(self.each, look, range(self.slots), "looking at the executors")
+            for found in answer.result():
+                executors.judge(found)
+                met.add((found.host, found.process))
+            if self._local or len(met) >= self._watch.executors():
+                return
 
     def submit(self, task: RangeTask) -> Future[RangeDone]:
         """Run one task; see `Engine.submit`. The future raises Fatal for a bug in it, too."""
@@ -126,8 +139,9 @@ class SparkEngine:
         if self._cancelled:
             raise Cancelled
         try:
-            self._context.setJobGroup(group, what, interruptOnCancel=True)
-            return self._context.parallelize(tasks, len(tasks)).map(run).collect()
+            with self._watch.waiting(len(tasks)):
+                self._context.setJobGroup(group, what, interruptOnCancel=True)
+                return self._context.parallelize(tasks, len(tasks)).map(run).collect()
         except FAILURES as error:
             if self._cancelled:
                 raise Cancelled from error
@@ -165,29 +179,12 @@ def _freeze() -> None:
     gc.freeze()
 
 
-def _installed(modules: Sequence[str], _: int) -> tuple[str, str]:
-    """An executor's host and the version that it has; unpickling this function imports what every task needs."""
-    for name in modules:
-        import_module(name)
-    return socket.gethostname(), _version()
-
-
-def _version() -> str:
-    python = ".".join(map(str, sys.version_info[:2]))
-    try:
-        return f"{metadata.version(_PACKAGE)} on Python {python}"
-    except metadata.PackageNotFoundError:
-        return f"of an unknown version on Python {python}"
-
-
 def _reason(error: Exception) -> Exception:
     """The error that tells what to do about a job that failed."""
-    no_python = _NO_PYTHON.search(str(error))
-    if no_python is not None:
-        return ConfigError(f"the executors cannot start Python: {no_python[0]}; {_ADVICE}")
+    wrong = unfit(error)
+    if wrong is not None:
+        return wrong
     raised = raised_in_task(error)
-    if raised is not None and any(word in raised for word in _UNFIT):
-        return ConfigError(f"the executors cannot run this program: {raised}; {_ADVICE}")
     if raised is not None:
         return Fatal(f"a task failed with a bug: {raised}")
     return Unreachable(f"Spark failed: {root(error)}")

@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from replicator.config import Flow
 from replicator.flow.topics import ControlPlane
 from replicator.model.errors import Incident, ReplicatorError, Unreachable
-from replicator.spark.cause import root
+from replicator.spark.cause import root, unfit
 from replicator.spark.reconcile.snapshot import Snapshot
 
 
@@ -20,13 +20,16 @@ def explained(flow: Flow, snapshot: Snapshot, *, connect_timeout_ms: int) -> Ite
     """Turns a failed Spark job into the error that explains it.
 
     Raises:
+        ConfigError: an executor can't run this program, such as one that came after the others were looked at.
         Incident: a topic is gone.
         Unreachable, NotAllowed: a cluster does not answer any more, or Spark failed for a reason of its own.
     """
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        raise _reason(flow, snapshot, connect_timeout_ms) or Unreachable(f"Spark failed: {root(error)}") from error
+        raise (
+            unfit(error) or _reason(flow, snapshot, connect_timeout_ms) or Unreachable(f"Spark failed: {root(error)}")
+        ) from error
 
 
 def _reason(flow: Flow, snapshot: Snapshot, connect_timeout_ms: int) -> ReplicatorError | None:
