@@ -30,7 +30,7 @@ from replicator.jobs.range_copy import RangeDone, RangeTask, copy_range
 from replicator.model.errors import Fatal, Unreachable
 from replicator.spark import executors, task_log
 from replicator.spark.cause import FAILURES, raised_in_task, root, unfit
-from replicator.spark.executors import ExecutorWatch
+from replicator.spark.executors import ExecutorState, ExecutorWatch
 from replicator.spark.task_log import TaskLog
 
 _TASKS_MAX = 4_096  # at the same time: each has a thread here that waits for it
@@ -98,11 +98,11 @@ class SparkEngine:
         Raises ConfigError when an executor lacks this package, one of `modules` or `files`, or has another version of
         the package or of Python; otherwise what a future of `submit` does.
         """
-        look, met = partial(executors.look, tuple(modules), tuple(files)), set[tuple[str, int]]()
+        look, met = executors.looker((__name__, *modules), tuple(files)), set[tuple[str, int]]()
         for _ in range(_LOOKS_MAX):
             # In another thread, as all tasks: a signal that interrupted a call to the JVM would break its connection.
             answer = self._submitting.submit(self.each, look, range(self.slots), "looking at the executors")
-            for found in answer.result():
+            for found in map(ExecutorState._make, answer.result()):
                 executors.judge(found)
                 met.add((found.host, found.process))
             if self._local or len(met) >= self._watch.executors():

@@ -5,17 +5,14 @@ Used by `engine`. What an executor lacks is told with what an operator does abou
 
 from __future__ import annotations
 
-import os
 import re
-import socket
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from importlib import import_module, metadata
-from typing import Any
+from importlib import metadata
+from typing import Any, NamedTuple
 
 from pyspark import SparkContext
 
@@ -31,9 +28,8 @@ _NO_FILE = "probe"  # librdkafka looks for one itself
 _FILES_ADVICE = "put them there under the same path, or give their content instead (ssl.ca.pem: file:…)"
 
 
-@dataclass(frozen=True, slots=True)
-class ExecutorState:
-    """What one task found where it ran. Can be pickled. `process`: the parent of Python workers, one per executor."""
+class ExecutorState(NamedTuple):
+    """What one task found where it ran. `process`: the parent of Python workers, one for each executor."""
 
     host: str
     process: int
@@ -41,17 +37,37 @@ class ExecutorState:
     lacking: tuple[str, ...]
 
 
-def look(modules: Sequence[str], files: Sequence[str], _: int) -> ExecutorState:
-    """Runs in a task; unpickling it imports what every task needs.
+Looker = Callable[[int], tuple[str, int, str, tuple[str, ...]]]
+
+
+def looker(modules: Sequence[str], files: Sequence[str]) -> Looker:
+    """What a task is to run; it answers the fields of `ExecutorState`.
+
+    Pickled by its value: where it runs there may be another version of this module, or none, and that is to be told.
 
     Args:
-        modules: are imported.
+        modules: are imported where the version is the driver's.
         files: paths that must exist.
     """
-    for name in modules:
-        import_module(name)
-    lacking = tuple(path for path in files if not os.path.exists(path))
-    return ExecutorState(socket.gethostname(), os.getppid(), version(), lacking)
+    ours, package = version(), PACKAGE
+
+    def look(_: int) -> tuple[str, int, str, tuple[str, ...]]:
+        import os
+        import socket
+        import sys
+        from importlib import import_module, metadata
+
+        python = ".".join(map(str, sys.version_info[:2]))
+        try:
+            there = f"{metadata.version(package)} on Python {python}"
+        except metadata.PackageNotFoundError:
+            there = f"not installed on Python {python}"
+        for name in modules if there == ours else ():
+            import_module(name)
+        lacking = tuple(path for path in files if not os.path.exists(path))
+        return socket.gethostname(), os.getppid(), there, lacking
+
+    return look
 
 
 def version() -> str:
@@ -60,7 +76,7 @@ def version() -> str:
     try:
         return f"{metadata.version(PACKAGE)} on Python {python}"
     except metadata.PackageNotFoundError:
-        return f"of an unknown version on Python {python}"
+        return f"not installed on Python {python}"
 
 
 def judge(found: ExecutorState) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
+import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from pyspark import cloudpickle
 
 from replicator import config
 from replicator.model.errors import ConfigError
@@ -48,7 +52,7 @@ def test_files_that_properties_name_are_looked_for(tmp_path: Path) -> None:
     assert executors.files_of(flow) == ("/etc/a.crt", "/etc/a.pem")
     there = tmp_path / "there"
     there.touch()
-    seen = executors.look(["json"], [str(there), str(tmp_path / "not")], 0)
+    seen = ExecutorState._make(executors.looker(["json"], [str(there), str(tmp_path / "not")])(0))
     assert seen.lacking == (str(tmp_path / "not"),)
     with pytest.raises(ConfigError, match=rf"executor {seen.host} has no .*/not, which .*ssl.ca.pem"):
         executors.judge(seen)
@@ -58,3 +62,11 @@ def test_another_version_is_named_with_its_host() -> None:
     executors.judge(ExecutorState("w", 1, executors.version(), ()))
     with pytest.raises(ConfigError, match=r"is .* here and 9 on Python 3 on executor w; install the same eos-repl"):
         executors.judge(ExecutorState("w", 1, "9 on Python 3", ()))
+
+
+def test_what_looks_at_an_executor_needs_nothing_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pickled as Spark does, and loaded where this module isn't."""
+    pickled = cloudpickle.dumps(executors.looker(["replicator.no_such_module"], []))  # type: ignore[no-untyped-call]
+    monkeypatch.setitem(sys.modules, "replicator.spark.executors", None)
+    monkeypatch.setattr(metadata, "version", lambda name: "9")
+    assert pickle.loads(pickled)(0)[2].startswith("9 on Python ")
