@@ -38,14 +38,13 @@ def pinned(constraints: str) -> list[str]:
     return _PINNED.findall((ROOT / constraints).read_text())
 
 
-def install(directory: Path, built: Path, constraints: str, without: frozenset[str] = frozenset()) -> None:
+def install(directory: Path, built: Path, constraints: str) -> None:
     """Make an environment that may be mounted anywhere where the same Python is under the same path.
 
     Args:
         directory: which doesn't exist yet.
         built: see `wheel`.
         constraints: the list of the packages that it has besides.
-        without: packages that are left out.
     """
     paths = {"base": str(directory), "platbase": str(directory)}
     site = Path(sysconfig.get_path("purelib", "venv", vars=paths))
@@ -56,13 +55,20 @@ def install(directory: Path, built: Path, constraints: str, without: frozenset[s
     (directory / "pyvenv.cfg").write_text(f"home = {base.parent}\ninclude-system-site-packages = false\n")
     (programs / "python").symlink_to(base)
     for name in pinned(constraints):
-        if name not in without:
-            _link(name, site)
+        _link(name, site)
     with zipfile.ZipFile(built) as archive:
         archive.extractall(site)
         own = {name.split("/")[0] for name in archive.namelist()}
     for name in own:
         compileall.compile_dir(site / name, quiet=2)
+
+
+def make_older(directory: Path, version: str, without: str) -> None:
+    """Make an environment look like one of an older version, which had no directory `without` yet."""
+    site = directory / "lib" / PYTHON / "site-packages"
+    (about,) = site.glob("eos_replicate-*.dist-info/METADATA")
+    about.write_text(re.sub(r"^Version: .*$", f"Version: {version}", about.read_text(), count=1, flags=re.MULTILINE))
+    shutil.rmtree(site / without)
 
 
 def _link(name: str, site: Path) -> None:

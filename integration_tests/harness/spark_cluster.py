@@ -20,9 +20,10 @@ from integration_tests.harness.processes import processes
 READY_S_MAX = 60.0
 POLL_S = 0.05
 EXECUTOR = b"org.apache.spark.executor.CoarseGrainedExecutorBackend"
-WHOLE, LEAN, UNEQUAL = "/opt/eos", "/opt/lean", "/opt/unequal"
-"""Environments on workers: as docs/operations.md says; one without the packages for Spark; and one that is whole on the
-first worker only."""
+WHOLE, LEAN, UNEQUAL, OLD = "/opt/eos", "/opt/lean", "/opt/unequal", "/opt/old"
+"""Environments on workers: as docs/operations.md says; one without the packages for Spark; one that is whole on the
+first worker only; and one of an older version, which lacks what is newer."""
+OLD_VERSION, NEWER = "0.0.1", "replicator/spark"
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # they live for minutes: compiling well would not pay
 SCRATCH, WORK = "/var/spark/local", "/var/spark/work"
 
@@ -34,17 +35,19 @@ class SparkCluster:
         """`directory` gets the machines, and the logs, those of the executors too."""
         self.master = f"spark://127.0.0.1:{free_port()}"
         self._directory = directory
-        whole, lean = directory / "whole", directory / "lean"
+        whole, lean, old = directory / "whole", directory / "lean", directory / "old"
         built = environments.wheel(directory)
         environments.install(whole, built, "constraints-spark.txt")
         environments.install(lean, built, "constraints-run.txt")
+        environments.install(old, built, "constraints-run.txt")
+        environments.make_older(old, OLD_VERSION, without=NEWER)
         self._at_master = Machine(directory / "master", "master", "127.0.0.1", {WHOLE: whole})
         self.workers = [
             Machine(
                 directory / f"worker{number}",
                 f"worker{number}",
                 f"127.0.0.{number + 1}",
-                {WHOLE: whole, LEAN: lean, UNEQUAL: lean if number else whole},
+                {WHOLE: whole, LEAN: lean, UNEQUAL: lean if number else whole, OLD: old},
                 (SCRATCH, WORK),
             )
             for number in range(workers)
@@ -64,6 +67,7 @@ class SparkCluster:
             "spark.executor.memory": "512m",
             "spark.executor.cores": "2",
             "spark.executor.extraJavaOptions": QUICK,
+            "spark.sql.shuffle.partitions": "4",
             "spark.pyspark.python": f"{environment}/bin/python",
         }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,8 +13,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cli import main
+from integration_tests.harness import machines
 from integration_tests.harness.broker import BrokerHandle
 from integration_tests.harness.copying import Copying
+from integration_tests.harness.processes import alive, wait_until
 from integration_tests.harness.spark_cluster import SparkCluster
 from integration_tests.harness.spark_jobs import SparkProcess
 from integration_tests.spark.planted import Planted
@@ -81,7 +84,13 @@ def command(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest
 
 @pytest.fixture(scope="session")
 def cluster(with_java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
-    """A standalone cluster with two executors for each application, shared by both kinds of broker."""
+    """A standalone cluster with two executors for each application, shared by both kinds of broker. Where there can't
+    be machines for it tests are skipped; EOS_REQUIRE_JAVA=1 makes that fail."""
+    problem = machines.problem(tmp_path_factory.mktemp("machine") / "probe")
+    if problem is not None:
+        if os.environ.get("EOS_REQUIRE_JAVA") == "1":
+            pytest.fail(problem)
+        pytest.skip(problem)
     with SparkCluster(tmp_path_factory.mktemp("spark")) as running:
         yield running
 
@@ -98,3 +107,15 @@ def start(with_java: None) -> Iterator[Start]:
     yield begin
     for process in started:
         process.close()
+
+
+def committed_rounds(job: SparkProcess) -> int:
+    """How many rounds with records `run --runner spark` has committed."""
+    events = (json.loads(line) for line in job.said().splitlines() if line.startswith("{") and line.endswith("}"))
+    return sum(event["event"] == "committed" and "round" in event and event["records"] > 0 for event in events)
+
+
+def wait_rounds(job: SparkProcess, count: int) -> None:
+    """Wait until so many rounds with records were committed."""
+    wait_until(lambda: committed_rounds(job) >= count or not alive(job.pid), f"{count} rounds", job.said)
+    assert alive(job.pid), job.said()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from contextlib import suppress
@@ -14,8 +13,7 @@ from integration_tests.conftest import MakeCopying
 from integration_tests.harness.copying import Copying
 from integration_tests.harness.processes import alive, processes, python_workers, wait_until
 from integration_tests.harness.spark_cluster import SparkCluster
-from integration_tests.harness.spark_jobs import SparkProcess
-from integration_tests.spark.conftest import Start
+from integration_tests.spark.conftest import Start, wait_rounds
 
 BACKLOG = 1_000
 STILL_S = 12.0
@@ -144,14 +142,3 @@ def test_a_flow_stays_on_spark_and_goes_anywhere(make_copying: MakeCopying, star
         assert "Traceback" not in second.said()
         worker = copying.running()
     copying.finish(worker)
-
-
-def wait_rounds(job: SparkProcess, count: int) -> None:
-    """Wait until so many rounds with records were committed."""
-
-    def committed() -> int:
-        events = (json.loads(line) for line in job.said().splitlines() if line.startswith("{") and line.endswith("}"))
-        return sum(event["event"] == "committed" and "round" in event and event["records"] > 0 for event in events)
-
-    wait_until(lambda: committed() >= count or not alive(job.pid), f"{count} rounds", job.said)
-    assert alive(job.pid), job.said()
