@@ -52,6 +52,8 @@ _DEFAULTS = {
 }
 _STEADY = "-XX:+UseSerialGC -XX:MaxNewSize=128m"
 """Garbage is collected early: else the JVM's memory grows with what is read, up to its maximum, whatever it needs."""
+_FEW_SLOTS = {"spark.sql.shuffle.partitions": str(max(8, 2 * (os.cpu_count() or 1)))}
+"""Where Spark runs here: each task of a shuffle makes as many files, and what is shuffled is what differs."""
 _LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
@@ -104,7 +106,8 @@ def properties(chosen: SparkSettings, directory: Path, *, kafka: bool = True) ->
     both. Raises ConfigError, see `connector`.
     """
     options = f"-Dlog4j2.configurationFile={directory / 'log4j2.properties'}"
-    conf = {**_DEFAULTS, **configured(), **(_LOCAL if chosen.local else {})}
+    here = chosen.local
+    conf = {**_DEFAULTS, **(_FEW_SLOTS if here else {}), **configured(), **(_LOCAL if here else {})}
     conf |= {**chosen.conf, "spark.master": chosen.master}
     if chosen.local:
         conf.setdefault("spark.pyspark.python", sys.executable)

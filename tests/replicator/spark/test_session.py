@@ -62,6 +62,8 @@ def test_defaults_give_way(tmp_path: Path) -> None:
     assert theirs["spark.driver.extraJavaOptions"].endswith(" -Xss2m")
     assert "spark.pyspark.python" not in theirs, "a path of this machine says nothing about executors elsewhere"
     assert "spark.driver.host" not in theirs
+    assert int(ours["spark.sql.shuffle.partitions"]) < 200
+    assert "spark.sql.shuffle.partitions" not in theirs
 
 
 @pytest.mark.parametrize(
