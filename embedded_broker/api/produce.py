@@ -54,21 +54,21 @@ async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Ans
         verify = await verifier(broker, request, version)
     except NoSpace:
         verify = _unverified
-    appending = _Appending(broker, request, version, verify)
+    appends = _Appends(broker, request, version, verify)
     try:
-        answers = await appending.all()
+        answers = await appends.all()
     except (Exception, asyncio.CancelledError):  # as when the client leaves: what it has appended must become visible
-        _flush_unanswered(broker, appending.dirty)
+        _flush_unanswered(broker, appends.dirty)
         raise
     if request.acks == 0:
-        _flush_unanswered(broker, appending.dirty)
+        _flush_unanswered(broker, appends.dirty)
         if any("error_code" in each for answer in answers for each in answer["partition_responses"]):
             conn.refuse("a batch with acks=0 was not accepted")
         return None
-    return Later(_when_durable(broker, {"responses": answers}, appending.dirty))
+    return Later(_when_durable(broker, {"responses": answers}, appends.dirty))
 
 
-class _Appending:
+class _Appends:
     """Appends the batches of one request; `dirty` are the partitions that have got one."""
 
     def __init__(self, broker: Needs, request: Any, version: int, verify: Verify) -> None:
