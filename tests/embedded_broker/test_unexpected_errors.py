@@ -41,7 +41,7 @@ SCHEDULED = {
     "net/budget.py": "budget",
     "coordinators/background.py": "every timer and task of the coordinators",
     "coordinators/compaction.py": "cut of an internal log",
-    "coordinators/transactions.py": "time-out of a transaction",
+    "coordinators/deadlines.py": "time-out of a transaction",
     "api/produce.py": "a flush that nobody waits for",
     "storage/disk_space.py": "disk space",
     "storage/flush_scheduler.py": "round, checkpoint",
