@@ -82,8 +82,15 @@ SPARK_ON_KAFKA = (
 In `make test` they run on real Kafka only, the other tests of Spark on the embedded broker only."""
 SPARK_LONG = (
     "spark/test_backfill.py::test_a_flow_stays_on_spark_and_goes_anywhere*",
+    "spark/test_cluster.py::test_a_cluster_without_room_*",
+    "spark/test_cluster.py::test_damage_is_found_*",
+    "spark/test_cluster.py::test_secrets_go_*",
+    "spark/test_cluster.py::test_what_executors_lack_*",
     "spark/test_compaction.py::test_what_compaction_removed_from_the_source*",
     "spark/test_compaction.py::test_where_fewer_offsets_are_empty*",
+    "spark/test_report.py::test_a_clean_run_*",
+    "spark/test_report.py::test_compaction_*",
+    "spark/test_report.py::test_values_are_left_out_*",
     "spark/test_reconcile.py::test_only_a_window_of_time*",
     "spark/test_reconcile.py::test_the_other_passes_agree_with_it*",
     "spark/test_reconcile.py::test_what_is_missing_is_planned_and_copied_again*",
