@@ -15,7 +15,10 @@ from collections.abc import Iterable, Sequence
 Pairs = list[tuple[int, int]]
 
 EDITS_MAX = 2_000
-"""With more differences than these, a stretch without any element of its own is matched position by position."""
+"""So many differences of a stretch without any element of its own are found exactly."""
+NEIGHBOURS = (4, 16, 64, 256)
+"""With more differences, an element is told from others like it by so many that follow; where that tells none apart,
+the stretch is matched position by position."""
 
 
 def rising(pairs: Iterable[tuple[int, int]]) -> Pairs:
@@ -60,8 +63,14 @@ def matched(left: Sequence[int], right: Sequence[int]) -> Pairs:
             continue
         chain = _unique(left, right, low, high, low_right, high_right)
         if not chain:
-            found += _repeats(left, right, low, high, low_right, high_right)
-            continue
+            repeats = _repeats(left, right, low, high, low_right, high_right)
+            if repeats is not None:
+                found += repeats
+                continue
+            chain = _by_neighbours(left, right, low, high, low_right, high_right)
+            if not chain:
+                found += _same_places(left, right, low, high, low_right, high_right)
+                continue
         found += chain
         for here, there in [*chain, (high, high_right)]:
             todo.append((low, here, low_right, there))
@@ -83,15 +92,44 @@ def _unique(left: Sequence[int], right: Sequence[int], low: int, high: int, low_
     )
 
 
-def _repeats(left: Sequence[int], right: Sequence[int], low: int, high: int, low_right: int, high_right: int) -> Pairs:
-    """Only repeated elements: the longest common subsequence, or the same position where that is too much."""
+def _repeats(
+    left: Sequence[int], right: Sequence[int], low: int, high: int, low_right: int, high_right: int
+) -> Pairs | None:
+    """Only repeated elements: the longest common subsequence; None where that is too much to find out."""
     ours, theirs = left[low:high], right[low_right:high_right]
     if not set(ours) & set(theirs):
         return []
     found = _shortest_edit(ours, theirs)
-    if found is None:
-        found = [(step, step) for step in range(min(len(ours), len(theirs))) if ours[step] == theirs[step]]
-    return [(low + here, low_right + there) for here, there in found]
+    return None if found is None else [(low + here, low_right + there) for here, there in found]
+
+
+def _by_neighbours(
+    left: Sequence[int], right: Sequence[int], low: int, high: int, low_right: int, high_right: int
+) -> Pairs:
+    """Elements that are followed by the same ones, once on either side, as the longest rising chain."""
+    ours, theirs = left[low:high], right[low_right:high_right]
+    for many in NEIGHBOURS:
+        chain = once(_with_following(ours, many), _with_following(theirs, many))
+        if chain:
+            return [(low + here, low_right + there) for here, there in chain]
+    return []
+
+
+def _same_places(
+    left: Sequence[int], right: Sequence[int], low: int, high: int, low_right: int, high_right: int
+) -> Pairs:
+    steps = range(min(high - low, high_right - low_right))
+    return [(low + step, low_right + step) for step in steps if left[low + step] == right[low_right + step]]
+
+
+def _with_following(elements: Sequence[int], many: int) -> list[int]:
+    """One number for each element and `many - 1` behind it, where there are so many."""
+    found: list[int] = list(elements)
+    width = 1
+    while width < many:
+        found = [hash((one, other)) for one, other in zip(found, found[width:], strict=False)]
+        width *= 2
+    return found
 
 
 def _shortest_edit(left: Sequence[int], right: Sequence[int]) -> Pairs | None:

@@ -33,6 +33,22 @@ def test_what_was_taken_out_is_all_that_has_no_pair(left: list[int], data: st.Da
     assert matched(right, left) == list(zip(range(len(kept)), kept, strict=True))
 
 
+@pytest.mark.parametrize("values", [2, 50])
+def test_with_many_differences_repeated_elements_are_told_apart_by_what_follows(values: int) -> None:
+    drawn = random.Random(1)
+    left = [drawn.randrange(values) for _ in range(8_000)]
+    right = [*left[:1_000], *left[2_050:4_000], *left[5_050:]]
+    assert len(left) - len(right) > sequences.EDITS_MAX
+    assert len(matched(left, right)) == len(matched(right, left)) == len(right)
+
+
+def test_what_nothing_tells_apart_is_matched_where_it_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sequences, "EDITS_MAX", 2)
+    left, right = [0, 1] * 9, [1, 1, 0, 0] * 4
+    assert matched(left, right) == [(1, 1), (2, 2), (5, 5), (6, 6), (9, 9), (10, 10), (13, 13), (14, 14)]
+    assert matched([0, 1] * 9, [1, 0] * 7) == []
+
+
 @given(st.permutations(range(9)))
 def test_the_chain_is_the_longest_that_rises(order: list[int]) -> None:
     chain = rising(enumerate(order))
