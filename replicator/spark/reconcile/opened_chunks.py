@@ -37,13 +37,14 @@ class Stretch(NamedTuple):
 
 class GapSides(NamedTuple):
     """A gap, by both sides. Records below a rank of `source_skipped` or `target_skipped` are left out. `from_end`: of
-    several equal records the last ones correspond."""
+    several equal records the last ones correspond. `compacted`: a side's topic is."""
 
     source: Stretch
     target: Stretch
     source_skipped: int
     target_skipped: int
     from_end: bool
+    compacted: bool = False
 
 
 Gaps = Mapping[Partition, list[GapSides]]
@@ -121,7 +122,7 @@ def findings(sides: DataFrame, gaps: Gaps) -> DataFrame:
         here = _records(table, True, gap.source.rank, gap.source_skipped)
         there = _records(table, False, gap.target.rank, gap.target_skipped)
         edges = (gap.source.before, gap.source.after), (gap.target.before, gap.target.after)
-        found = verdicts.compare(here, there, edges, from_end=gap.from_end)
+        found = verdicts.compare(here, there, edges, from_end=gap.from_end, compacted=gap.compacted)
         return arrow.table([(topic, partition, *item) for item in found], FOUND_TYPES)
 
     return sides.groupBy("topic", "partition", "gap").applyInArrow(compare, FOUND)

@@ -244,7 +244,8 @@ def _side_of(pieces: Mapping[Partition, Iterable[Piece]]) -> dict[Partition, Sid
 def _gap_sides(item: ToOpen, gap: Gap) -> GapSides:
     source, target = item.compared.aligned.source, item.compared.aligned.target
     stretches = _stretch(source, gap.source), _stretch(target, gap.target)
-    return GapSides(*stretches, item.source_skipped, item.target_skipped, item.from_end)
+    compacted = item.compared.pair.source_compacted or item.compared.pair.target_compacted
+    return GapSides(*stretches, item.source_skipped, item.target_skipped, item.from_end, compacted)
 
 
 def _stretch(side: Side, numbers: tuple[int, int]) -> Stretch:

@@ -157,7 +157,8 @@ def _to_open(item: Compared, mode: Mode) -> ToOpen:
         ]
     if mode == "quick":
         gaps = [gap for gap in gaps if cut and gap.source[1] <= aligned.head_end[0]]
-    return ToOpen(item, gaps, *skipped, from_end=cut)
+    # What goes from the head, and what a cleaner takes of equal records, are the earlier ones.
+    return ToOpen(item, gaps, *skipped, from_end=cut or pair.source_compacted or pair.target_compacted)
 
 
 def _from(numbers: tuple[int, int], first: int) -> tuple[int, int]:

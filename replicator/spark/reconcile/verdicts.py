@@ -80,7 +80,12 @@ NO_EDGES: Edges = ((-1, -1), (-1, -1))
 
 
 def compare(
-    source: Sequence[Record], target: Sequence[Record], edges: Edges = NO_EDGES, *, from_end: bool = False
+    source: Sequence[Record],
+    target: Sequence[Record],
+    edges: Edges = NO_EDGES,
+    *,
+    from_end: bool = False,
+    compacted: bool = False,
 ) -> list[Finding]:
     """Verdicts on all records of a stretch that both sides should have alike.
 
@@ -89,6 +94,8 @@ def compare(
 
     Args:
         from_end: of several equal records the last ones correspond, as where the head of a side was cut off.
+        compacted: a cleaner takes a record because a later one has its key: a common key alone then does not make two
+            records one that was altered.
     """
     source, target = sorted(source), sorted(target)
     pairs = _pairs([record.digest for record in source], [record.digest for record in target], from_end)
@@ -118,7 +125,7 @@ def compare(
         _around([target[there].offset for _, there in pairs], edges[1]),
     )
     for gap in sorted({*lacking, *added}):
-        for finding in _gap(lacking[gap], added[gap]):
+        for finding in _gap(lacking[gap], added[gap], compacted):
             if finding.verdict in (MISSING, EXTRA):
                 after, before = around[finding.verdict == MISSING][gap : gap + 2]
                 finding = finding._replace(other_after=after, other_before=before)
@@ -189,9 +196,9 @@ def _moved(gone: Sequence[tuple[int, Record]], come: Sequence[tuple[int, Record]
     return away, here
 
 
-def _gap(lacking: Sequence[Record], added: Sequence[Record]) -> Iterator[Finding]:
+def _gap(lacking: Sequence[Record], added: Sequence[Record], compacted: bool) -> Iterator[Finding]:
     """Pairs up what an alteration may have made of one another, in order; the rest is missing or extra."""
-    pairs = dict(_alike(lacking, added))
+    pairs = dict(_alike(lacking, added, compacted))
     altered = set(pairs.values())
     for index, was in enumerate(lacking):
         if index in pairs:
@@ -202,14 +209,16 @@ def _gap(lacking: Sequence[Record], added: Sequence[Record]) -> Iterator[Finding
     yield from (on_target(EXTRA, record) for index, record in enumerate(added) if index not in altered)
 
 
-def _alike(lacking: Sequence[Record], added: Sequence[Record]) -> Iterator[tuple[int, int]]:
+def _alike(lacking: Sequence[Record], added: Sequence[Record], compacted: bool) -> Iterator[tuple[int, int]]:
     """Index pairs in order that together share the most fields; by position where that is too much to find out."""
     rows, columns = len(lacking), len(added)
     if rows * columns > PAIRS_MAX:
-        yield from ((index, index) for index in range(min(rows, columns)) if _shared(lacking[index], added[index]))
+        yield from (
+            (index, index) for index in range(min(rows, columns)) if _shared(lacking[index], added[index], compacted)
+        )
         return
     best = [[0] * (columns + 1) for _ in range(rows + 1)]
-    shared = [[_shared(was, now) for now in added] for was in lacking]
+    shared = [[_shared(was, now, compacted) for now in added] for was in lacking]
     for row in range(rows - 1, -1, -1):
         for column in range(columns - 1, -1, -1):
             pair = shared[row][column]
@@ -226,13 +235,14 @@ def _alike(lacking: Sequence[Record], added: Sequence[Record]) -> Iterator[tuple
             row, column = row + 1, column + 1
 
 
-def _shared(was: Record, now: Record) -> int:
-    """How much they share of what tells records apart; absent keys and headers do not."""
+def _shared(was: Record, now: Record, compacted: bool) -> int:
+    """How much they share of what tells records apart; absent keys and headers do not, nor keys where there may be many
+    records of each."""
     value = was.value_hash is not None and was.value_hash == now.value_hash
     key = was.key_hash is not None and was.key_hash == now.key_hash
     headers = was.headers_hash is not None and was.headers_hash == now.headers_hash
     time = was.timestamp_ms == now.timestamp_ms
-    return 4 * value + 2 * (key + time) + headers if value or key or time else 0
+    return 4 * value + 2 * (key + time) + headers if value or time or (key and not compacted) else 0
 
 
 def _changed(was: Record, now: Record) -> list[str]:

@@ -101,6 +101,15 @@ def test_an_altered_record_names_its_fields(now: Content, fields: str) -> None:
     assert (finding.source_offset, finding.target_offset) == (20, 40)
 
 
+def test_in_a_compacted_topic_a_common_key_alone_makes_no_alteration() -> None:
+    """Of both records the other side may have been compacted away, and each of them may be lost."""
+    was, now = side([Content("k", "v1", 1000)]), side([Content("k", "v2", 2000)])
+    assert [item.verdict for item in verdicts.compare(was, now)] == ["altered"]
+    assert [item.verdict for item in verdicts.compare(was, now, compacted=True)] == ["missing", "extra"]
+    now = side([Content("k", "v2", 1000)])
+    assert [item.verdict for item in verdicts.compare(was, now, compacted=True)] == ["altered"]
+
+
 def test_swapped_records_are_one_reordering() -> None:
     records = many(100)
     swapped = [*records[:10], records[11], records[10], *records[12:]]
