@@ -2,13 +2,15 @@
 
 A record that one side lacks, of a topic that is compacted there, and whose key has a later record, was taken by
 compaction, or is lost. Between its neighbours the other side's log tells: without an offset that is empty nothing was
-compacted there, and the record is lost. With fewer of them than records are missing there, nothing tells which.
+compacted there, and the record is lost. With fewer of them than records are missing there, nothing tells which. Where
+the two sides hold records in different orders, its copy may have stood elsewhere: then only a log without any empty
+offset shows a loss.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -30,6 +32,9 @@ _PLACE = (*PARTITION, "verdict", "other_after", "other_before")
 _JUDGED = "topic string, partition int, verdict string, other_after long, other_before long, judged string, why string"
 _JUDGED_TYPES = arrow.types(_JUDGED)
 _FEWER = "compaction emptied {} offsets where {} records are missing, so that some of them may be lost"
+_ELSEWHERE = (
+    "compaction emptied no offset between the records beside it, but others, and records stand in another order here"
+)
 
 
 class Judged(NamedTuple):
@@ -47,20 +52,22 @@ class Place(NamedTuple):
     records: int
 
 
-def settled(findings: DataFrame, flow: Flow, pairs: Sequence[Pair]) -> DataFrame:
+def settled(findings: DataFrame, flow: Flow, pairs: Sequence[Pair], reordered: Collection[Partition]) -> DataFrame:
     """The findings with compaction proven, refuted or left unproven. One task reads the log of one partition.
 
     Args:
         findings: those that compaction may explain among them; their `reason` says what they are if it doesn't.
+        reordered: source partitions whose records stand in another order on the target.
     """
-    by_source = {pair.source: pair for pair in pairs}
+    by_source, elsewhere = {pair.source: pair for pair in pairs}, frozenset(reordered)
 
     def judge(key: tuple[Any, ...], table: pa.Table) -> pa.Table:
         topic, partition, verdict = (value.as_py() for value in key)
         pair = by_source[Partition(topic, partition)]
         columns = (table.column(name).to_pylist() for name in ("other_after", "other_before", "missing"))
         places = [Place(*row) for row in zip(*columns, strict=True)]
-        judged = judged_places(_reader(flow, pair, verdict), places, _range(pair, verdict))
+        read, whole = _reader(flow, pair, verdict), _range(pair, verdict)
+        judged = judged_places(read, places, whole, in_order=pair.source not in elsewhere)
         rows = [
             (topic, partition, verdict, place.after, place.before, *found)
             for place, found in zip(places, judged, strict=True)
@@ -101,15 +108,19 @@ def _range(pair: Pair, verdict: str) -> Span:
     return pair.target_range if verdict == verdicts.COMPACTED else pair.source_range
 
 
-def judged_places(read: Read, places: Sequence[Place], whole: Span) -> list[Judged]:
+def judged_places(read: Read, places: Sequence[Place], whole: Span, *, in_order: bool = True) -> list[Judged]:
     """What the log says of each place. Pure but for `read`; an error of the cluster leaves them unproven.
 
     Args:
         whole: offsets [first, end) that were compared.
+        in_order: no record is known to stand elsewhere than between its neighbours of the other side.
     """
     spans = [_span(place, whole) for place in places]
     try:
-        found, unknown = _all_holes(read, spans)
+        if in_order:
+            found, unknown = _all_holes(read, spans)
+        else:
+            found, unknown = _all_holes(read, [whole])
     except ReplicatorError as error:
         return [Judged(verdicts.UNPROVEN, f"the log's batches can't be read: {error}")] * len(places)
     holes = _Counted(found)
@@ -118,18 +129,19 @@ def judged_places(read: Read, places: Sequence[Place], whole: Span) -> list[Judg
             place,
             holes.below(span[1]) - holes.below(span[0]),
             next((why for at, why in unknown if _touch(at, span)), ""),
+            elsewhere=not in_order and bool(found),
         )
         for place, span in zip(places, spans, strict=True)
     ]
 
 
-def _judged(place: Place, empty: int, unknown: str) -> Judged:
+def _judged(place: Place, empty: int, unknown: str, *, elsewhere: bool) -> Judged:
     if empty >= place.records:
         return Judged(verdicts.COMPACTED)
     if unknown:
         return Judged(verdicts.UNPROVEN, f"of some offsets nothing can be told: they are {unknown}")
     if not empty:
-        return Judged(verdicts.MISSING)
+        return Judged(verdicts.UNPROVEN, _ELSEWHERE) if elsewhere else Judged(verdicts.MISSING)
     return Judged(verdicts.UNPROVEN, _FEWER.format(empty, place.records))
 
 

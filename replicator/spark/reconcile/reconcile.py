@@ -219,7 +219,10 @@ def _resolved(
     if source is not None or target is not None:
         found = resolve.explained(found, places, source, target, few=open_questions <= FEW_MAX)
     if compacted:
-        found = evidence.settled(found.persist(), flow, compacted)
+        found = found.persist()
+        moved = found.where(F.col("verdict") == verdicts.REORDERED).select("topic", "partition").distinct().collect()
+        reordered = {at for at, kinds in firsts.items() if verdicts.REORDERED in kinds}
+        found = evidence.settled(found, flow, compacted, reordered | {Partition(*row) for row in moved})
     return settled.unionByName(found), removed
 
 

@@ -76,6 +76,15 @@ def test_what_the_log_cannot_tell_is_unproven_unless_enough_is_known() -> None:
     assert "below the log start" in found[0].why
 
 
+def test_a_record_that_may_have_stood_elsewhere_is_lost_only_where_nothing_was_compacted() -> None:
+    places = [Place(30, 49, 1), Place(19, 30, 10), Place(40, 41, 1)]
+    found = judged_places(Log(EMPTY), places, WHOLE, in_order=False)
+    assert [item.verdict for item in found] == [verdicts.UNPROVEN, verdicts.COMPACTED, verdicts.UNPROVEN]
+    assert "another order" in found[0].why
+    found = judged_places(Log([]), places, WHOLE, in_order=False)
+    assert {item.verdict for item in found} == {verdicts.MISSING}
+
+
 def test_a_log_that_cannot_be_read_proves_nothing() -> None:
     def read(_: Sequence[Span]) -> Sequence[tuple[Sequence[Span], str]]:
         raise Unreachable("cluster 'b': no answer")
