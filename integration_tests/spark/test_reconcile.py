@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from cli import main
 from integration_tests.harness import clients
@@ -19,6 +19,7 @@ from integration_tests.spark.conftest import Command, Plant
 from integration_tests.spark.planted import EPOCH_MS, Content, mixed, produce
 from integration_tests.spark.reconciling import COLUMNS, run
 from replicator import config
+from replicator.spark.reconcile.passes import Passes, ToOpen
 from replicator.spark.reconcile.reconcile import reconcile
 from replicator.spark.reconcile.snapshot import Window
 
@@ -310,6 +311,27 @@ def test_what_goes_while_it_is_read_is_bounded_or_named(
     assert code == 4, said
     assert re.search(f"topic_gone.*has no topic {planted.copy}", said)
     assert set(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_what_goes_between_two_reads_is_not_called_a_difference(
+    spark: SparkSession, plant: Plant, monkeypatch: pytest.MonkeyPatch, side: str
+) -> None:
+    """A stretch is opened because of one record; when it is read again, one side has nothing of it any more."""
+    records = mixed(2_000)
+    planted = plant([records], [[*records[:50], *records[51:]]])
+    bootstrap, topic = (planted.source, planted.topic) if side == "source" else (planted.target, planted.copy)
+    opened = Passes.opened
+
+    def opening(passes: Passes, wanted: Sequence[ToOpen]) -> DataFrame:
+        clients.delete_records(bootstrap, topic, 0, 1_000)
+        return opened(passes, wanted)
+
+    monkeypatch.setattr(Passes, "opened", opening)
+    outcome, found = run(spark, planted.flow)
+    assert {item[0] for item in found} == {"unproven"}
+    assert "the log changed while it was read" in outcome.partitions[0].notes[-1]
+    assert not outcome.agrees
 
 
 def test_a_flow_that_never_ran_has_nothing_to_compare(

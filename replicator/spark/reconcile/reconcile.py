@@ -71,7 +71,9 @@ def reconcile(
         say(f"opening {sum(len(item.gaps) for item in differ):,} stretches that differ")
         opened = passes.opened(differ).persist()
         firsts = summary.firsts(opened)
-        found, removed = _resolved(flow, passes, differ, opened, firsts)
+        # Asked once more: what went before a gap was opened was not seen there.
+        now = after_reading(flow, [item.compared.pair for item in differ])
+        found, removed = _resolved(flow, passes, differ, opened, firsts, {pair.source: pair for pair in now})
         findings = found.persist()
     partitions = _summed(spark, flow, list(wanted.values()), findings, firsts, removed, say, values=values)
     outcome = Outcome(
@@ -177,9 +179,15 @@ def _skipped(item: Compared, removed: Heads) -> tuple[int, int]:
 
 
 def _resolved(
-    flow: Flow, passes: Passes, differ: Sequence[ToOpen], opened: DataFrame, firsts: summary.Firsts
+    flow: Flow,
+    passes: Passes,
+    differ: Sequence[ToOpen],
+    opened: DataFrame,
+    firsts: summary.Firsts,
+    now: Mapping[Partition, Pair],
 ) -> tuple[DataFrame, dict[Pair, Heads]]:
-    """The findings with missing and extra records looked for beyond their gap, and what retention explains."""
+    """The findings with missing and extra records looked for beyond their gap, and what retention explains. `now`: the
+    pairs with the beginnings of their logs after the last read."""
     differing = opened.where(F.col("verdict") != verdicts.SAME)
     open_questions = sum(
         first.records
@@ -201,7 +209,7 @@ def _resolved(
     }
     if not open_questions:
         return differing, removed
-    rows = [_place(pair, common[pair], heads_) for pair, heads_ in removed.items()]
+    rows = [_place(now[pair.source], common[pair], heads_) for pair, heads_ in removed.items()]
     places = passes.spark.createDataFrame(rows, resolve.PLACES)
     seen = resolve.expired(differing, places)
     settled = seen.where(~F.col("verdict").isin(*_UNSETTLED))
@@ -223,7 +231,7 @@ def _resolved(
         moved = found.where(F.col("verdict") == verdicts.REORDERED).select("topic", "partition").distinct().collect()
         reordered = {at for at, kinds in firsts.items() if verdicts.REORDERED in kinds}
         found = evidence.settled(found, flow, compacted, reordered | {Partition(*row) for row in moved})
-    return settled.unionByName(found), removed
+    return resolve.removed_meanwhile(settled.unionByName(found), places), removed
 
 
 def _first_common(item: ToOpen, firsts: summary.Firsts) -> tuple[int, int] | None:
@@ -272,4 +280,17 @@ def _place(pair: Pair, common: tuple[int, int] | None, removed: Heads) -> tuple[
     """A row of `resolve.PLACES`."""
     compacted = pair.source_compacted, pair.target_compacted
     ranks = common if common is not None else (None, None)
-    return *pair.source, *ranks, removed.source, removed.target, removed.proven, *compacted, pair.source_copied_end
+    gone = [
+        start if start > first else 0
+        for start, first in ((pair.source_start, pair.source_range[0]), (pair.target_start, pair.target_range[0]))
+    ]
+    return (
+        *pair.source,
+        *ranks,
+        removed.source,
+        removed.target,
+        removed.proven,
+        *compacted,
+        pair.source_copied_end,
+        *gone,
+    )

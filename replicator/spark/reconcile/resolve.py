@@ -18,12 +18,14 @@ from replicator.spark.reconcile.transforms import PARTITION
 
 PLACES = (
     "topic string, partition int, head_source long, head_target long, expired_source long, expired_target long, "
-    "proven boolean, source_compacted boolean, target_compacted boolean, source_copied_end long"
+    "proven boolean, source_compacted boolean, target_compacted boolean, source_copied_end long, source_gone long, "
+    "target_gone long"
 )
 """What is known of a partition: ranks of the first record that both sides have (null: none); below which ranks of
 either side retention has removed the other side's record, and whether that is proven (`retention.Heads`); whose topic
-is compacted; and the position."""
+is compacted; the position; and below which offset records of either side went while they were read (0: none did)."""
 BY_RETENTION = "retention may have removed its copy, and no count says whether it did"
+MEANWHILE = "retention removed records here while they were read, and its copy may have been one of them"
 _FIRST = ("records", "fields", "timestamp_ms", "digest", "key_hash", "tombstone", "key", "other_after", "other_before")
 
 
@@ -51,6 +53,25 @@ def expired(findings: DataFrame, places: DataFrame) -> DataFrame:
         .otherwise(F.col("verdict"))
     )
     reason = F.when(either & ~proven, F.lit(BY_RETENTION)).otherwise(F.col("reason"))
+    return found.withColumns({"verdict": verdict, "reason": reason}).select(findings.columns)
+
+
+def removed_meanwhile(findings: DataFrame, places: DataFrame) -> DataFrame:
+    """Leaves unproven what only one side has, where the other one lost records while both were read.
+
+    What a task has not read yet goes first: then even behind a common record one may be gone that nobody saw, and
+    numbers from the first read say nothing about it.
+
+    Args:
+        findings: verdicts in the end.
+        places: schema PLACES, one row for each partition.
+    """
+    found = findings.join(F.broadcast(places), list(PARTITION))
+    behind = F.col("other_after") + 1
+    here = (_extra() | (F.col("verdict") == verdicts.DOUBLED)) & (behind < F.col("source_gone"))
+    unseen = here | (_missing() & (behind < F.col("target_gone")))
+    verdict = F.when(unseen, F.lit(verdicts.UNPROVEN)).otherwise(F.col("verdict"))
+    reason = F.when(unseen, F.lit(MEANWHILE)).otherwise(F.col("reason"))
     return found.withColumns({"verdict": verdict, "reason": reason}).select(findings.columns)
 
 

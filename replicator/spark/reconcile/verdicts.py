@@ -110,6 +110,10 @@ def compare(
     away, here = set(moved_away), set(moved_here)
     lacking: dict[int, list[Record]] = defaultdict(list)
     added: dict[int, list[Record]] = defaultdict(list)
+    around = (
+        _around([source[index].offset for index, _ in pairs], edges[0]),
+        _around([target[index].offset for _, index in pairs], edges[1]),
+    )
     for gap, record in gone:
         if record not in away:
             lacking[gap].append(record)
@@ -117,13 +121,10 @@ def compare(
         if record in here:
             continue
         if record.digest in digests:
-            findings.append(on_target(DOUBLED, record))
+            after, before = around[0][gap : gap + 2]
+            findings.append(on_target(DOUBLED, record)._replace(other_after=after, other_before=before))
         else:
             added[gap].append(record)
-    around = (
-        _around([source[here].offset for here, _ in pairs], edges[0]),
-        _around([target[there].offset for _, there in pairs], edges[1]),
-    )
     for gap in sorted({*lacking, *added}):
         for finding in _gap(lacking[gap], added[gap], compacted):
             if finding.verdict in (MISSING, EXTRA):

@@ -8,7 +8,7 @@ from chispa import assert_df_equality
 from pyspark.sql import DataFrame, SparkSession
 
 from replicator.spark.reconcile import resolve, transforms, verdicts
-from replicator.spark.reconcile.resolve import expired, explained, moved
+from replicator.spark.reconcile.resolve import expired, explained, moved, removed_meanwhile
 from replicator.spark.reconcile.verdicts import Finding
 
 SCHEMA = f"topic string, partition int, {transforms.FINDING}"
@@ -52,7 +52,9 @@ def test_retention_explains_only_what_stands_before_the_common_part(spark: Spark
         (5, 5, 3, 3, True),
         (5, 5, 5, 5, False),
     ]
-    places = spark.createDataFrame([("t", n, *row, False, False, 0) for n, row in enumerate(known)], resolve.PLACES)
+    places = spark.createDataFrame(
+        [("t", n, *row, False, False, 0, 0, 0) for n, row in enumerate(known)], resolve.PLACES
+    )
     rows = [
         (missing(4), verdicts.EXPIRED),
         (missing(5), verdicts.MISSING),
@@ -73,6 +75,33 @@ def test_retention_explains_only_what_stands_before_the_common_part(spark: Spark
     same(spark, found, expected)
 
 
+def test_what_went_while_it_was_read_leaves_unproven_what_stood_beside_it(spark: SparkSession) -> None:
+    """Below offset 50 records went: of the source of partition 0, and of the target of partition 1."""
+    gone = [(50, 0), (0, 50)]
+    places = spark.createDataFrame(
+        [("t", n, 0, 0, 0, 0, True, False, False, 0, *both) for n, both in enumerate(gone)], resolve.PLACES
+    )
+    rows = [
+        (_behind(extra(9), 48), True),
+        (_behind(extra(9), 49), False),  # it would stand behind a record that is still there
+        (_behind(extra(9, verdict=verdicts.DOUBLED), 48), True),
+        (_behind(missing(9), 48), False),
+        (_behind(missing(9, partition=1), 48), True),
+        (_behind(missing(9, partition=1), -1), True),
+        (_behind(missing(9, partition=1), 49), False),
+        (_behind(extra(9, partition=1), -1), False),
+        (_behind(missing(9, partition=1, verdict=verdicts.EXPIRED), -1), False),
+    ]
+    found = removed_meanwhile(frame(spark, (row for row, _ in rows)), places)
+    unproven = verdicts.UNPROVEN
+    same(spark, found, ((*row[:2], unproven, *row[3:-1], resolve.MEANWHILE) if open_ else row for row, open_ in rows))
+
+
+def _behind(row: Row, offset: int) -> Row:
+    """The row of a record that would stand behind this offset of the other side."""
+    return (*row[:-3], offset, *row[-2:])
+
+
 def test_missing_and_extra_records_with_one_digest_have_moved(spark: SparkSession) -> None:
     others = [missing(4, 2), extra(5, 2, partition=1), missing(1, 3, verdict=verdicts.EXPIRED)]
     others += [missing(2, 3, verdict=verdicts.EXPIRED), extra(9, 3)]
@@ -85,7 +114,7 @@ def test_what_is_found_elsewhere_explains_it(spark: SparkSession) -> None:
     """The position stands at source offset 60."""
     compacted = [(False, False), (True, True)]
     places = spark.createDataFrame(
-        [("t", n, 0, 0, 0, 0, True, *both, 60) for n, both in enumerate(compacted)], resolve.PLACES
+        [("t", n, 0, 0, 0, 0, True, *both, 60, 0, 0) for n, both in enumerate(compacted)], resolve.PLACES
     )
     source = [("t", 1, 31, 100, 7), ("t", 0, 31, 1, 7), ("t", 1, 50, 5, 9), ("t", 1, 12, 101, 11), ("t", 1, 70, 6, 12)]
     target = [("t", 1, 61, 200, 8), ("t", 1, 20, 201, 10)]
@@ -113,7 +142,7 @@ def test_what_is_found_elsewhere_explains_it(spark: SparkSession) -> None:
 
 def test_records_that_are_identical_are_interchangeable(spark: SparkSession) -> None:
     """Of two in a row compaction keeps the second; which one is called missing or extra is nobody's choice."""
-    places = spark.createDataFrame([("t", 0, 0, 0, 0, 0, True, True, True, 1000)], resolve.PLACES)
+    places = spark.createDataFrame([("t", 0, 0, 0, 0, 0, True, True, True, 1000, 0, 0)], resolve.PLACES)
     source = [("t", 0, 10, 1, 7), ("t", 0, 20, 1, 7), ("t", 0, 30, 2, 8), ("t", 0, 40, 3, 8), ("t", 0, 50, 2, 8)]
     target = [("t", 0, 20, 1, 7), ("t", 0, 30, 2, 8), ("t", 0, 40, 3, 8)]
     rows = [

@@ -74,6 +74,8 @@ def test_one_doubled_record_is_reported_as_one() -> None:
     assert finding.verdict == "doubled"
     assert finding.source_offset is None
     assert finding.target_offset in (800, 802)
+    assert finding.other_after in (399, 400)
+    assert finding.other_before == finding.other_after + 1
 
 
 def test_a_record_from_elsewhere_is_extra() -> None:
