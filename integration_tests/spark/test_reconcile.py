@@ -323,11 +323,11 @@ def test_what_goes_between_two_reads_is_not_called_a_difference(
     bootstrap, topic = (planted.source, planted.topic) if side == "source" else (planted.target, planted.copy)
     opened = Passes.opened
 
-    def opening(passes: Passes, wanted: Sequence[ToOpen]) -> DataFrame:
+    def open_after(passes: Passes, wanted: Sequence[ToOpen]) -> DataFrame:
         clients.delete_records(bootstrap, topic, 0, 1_000)
         return opened(passes, wanted)
 
-    monkeypatch.setattr(Passes, "opened", opening)
+    monkeypatch.setattr(Passes, "opened", open_after)
     outcome, found = run(spark, planted.flow)
     assert {item[0] for item in found} == {"unproven"}
     assert "the log changed while it was read" in outcome.partitions[0].notes[-1]
