@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import click
 
 from cli import __version__
+from cli.leaving import Leaving
 
 LAZY: dict[str, tuple[str, str]] = {
     "run": ("cli.commands.run:run", "Copy topics until stopped."),
@@ -96,8 +97,9 @@ def invoke(arguments: Sequence[str]) -> int:
 
 def entry() -> None:
     """The console script. A crash within a library written in C shows where each thread was."""
+    leaving = Leaving()
     faulthandler.enable()
-    sys.exit(invoke(sys.argv[1:]))
+    leaving.exit(invoke(sys.argv[1:]))
 
 
 def _failed(error: Exception) -> int:
