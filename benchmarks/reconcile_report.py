@@ -11,6 +11,10 @@ from benchmarks import report
 RESULTS = report.RESULTS / "reconcile"
 BEGIN, END = "<!-- reconcile: python -m benchmarks.reconcile_report -->\n", "<!-- end of reconcile -->\n"
 RATIO_MAX = 1.3
+SHAPES = report.RESULTS / "reconcile_shapes"
+SHAPES_BEGIN = "<!-- reconcile shapes: python -m benchmarks.reconcile_report -->\n"
+SHAPES_END = "<!-- end of reconcile shapes -->\n"
+RATE_MIN, DIFFERENCES_S_MAX = 1.2, 30
 
 
 def section(results: dict[str, Any]) -> str:
@@ -33,6 +37,34 @@ def section(results: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def shapes_section(results: dict[str, Any]) -> str:
+    """Markdown of one results file of `benchmarks.reconcile_shapes`."""
+    machine, settings, medians = results["machine"], results["settings"], results["median"]
+    lines = [
+        f"{settings['started'][:10]}: {machine['cpu']}, {machine['cores']} cores; pyspark {settings['pyspark']} on "
+        f"{settings['master']}, {machine['kafka']}; median of {settings['runs']}.",
+        "",
+        "| | one task | several tasks | ratio | aim |",
+        "|---|---|---|---|---|",
+    ]
+    for key, title, aim in (
+        ("one_side", f"one side of a partition of {settings['records']:,} records, s", f"at least {RATE_MIN}"),
+        ("both_sides", "both sides of it, which are two tasks in any case, s", ""),
+    ):
+        one, several = medians[f"{key}_one_task_s"], medians[f"{key}_several_tasks_s"]
+        lines.append(f"| {title} | {one:.1f} | {several:.1f} | {one / several:.2f} | {aim} |")
+    lines.append(
+        f"| full pass over {settings['small']:,} records with {settings['differences']:,} differences, s | | "
+        f"{medians['differences_s']:.1f} | | at most {DIFFERENCES_S_MAX} |"
+    )
+    return "\n".join(lines) + "\n"
+
+
+def shapes_written(document: str, results: dict[str, Any]) -> str:
+    """The document with these figures replaced. Raises ValueError without the two markers."""
+    return report.between(document, SHAPES_BEGIN, SHAPES_END, shapes_section(results))
+
+
 def written(document: str, results: dict[str, Any]) -> str:
     """The document with these figures replaced. Raises ValueError without the two markers."""
     return report.between(document, BEGIN, END, section(results))
@@ -42,6 +74,7 @@ def written(document: str, results: dict[str, Any]) -> str:
 def main() -> None:
     """Write the newest results into docs/performance.md."""
     report.update(RESULTS, written, "python -m benchmarks.reconcile")
+    report.update(SHAPES, shapes_written, "python -m benchmarks.reconcile_shapes")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 """`python -m benchmarks.reconcile_shapes`: reconciliation of one large partition, and of a topic with many differences.
 
-One partition: the quick pass with several tasks beside the same with one, in turn, in one session of Spark, after a
-round of each that is not counted. Differences: the full pass over a small topic, 1 % of whose records are missing,
-doubled, altered or foreign on the target, in a session that has run nothing before; its start is not counted.
+One partition: several tasks beside one, for the digest of the source alone and for the quick pass over both sides, in
+turn, in one session of Spark, after a round of each that is not counted. Differences: the full pass over a small topic,
+1 % of whose records are missing, doubled, altered or foreign on the target, in a session that has run nothing before;
+its start is not counted.
 """
 
 from __future__ import annotations
@@ -12,14 +13,16 @@ import random
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 
 import click
+from pyspark.sql import SparkSession
 from rich.console import Console
 
 from benchmarks.__main__ import RESULTS, machine
@@ -27,7 +30,7 @@ from benchmarks.clusters import Kafka
 from benchmarks.reconcile import MASTER, PATIENCE_MS, copied, quick_pass
 from integration_tests.spark.planted import Content, Planted, mixed
 from replicator.config import Flow
-from replicator.spark.reconcile import passes, snapshot
+from replicator.spark.reconcile import passes, snapshot, whole_partitions
 from replicator.spark.reconcile.reconcile import reconcile
 from replicator.spark.reconcile.snapshot import Window
 from replicator.spark.session import SparkSettings, session
@@ -51,20 +54,41 @@ def _one_task() -> Iterator[None]:
 
 
 def one_partition(flow: Flow, records: int, runs: int, console: Console) -> Figures:
-    """Seconds of the quick pass with several tasks and with one."""
-    found: Figures = {"several_tasks_s": [], "one_task_s": []}
+    """Seconds with several tasks and with one, for one side alone and for the quick pass, which has one task for each
+    side at the same time even if it divides nothing."""
+    found: Figures = {}
     with session(SparkSettings(MASTER)) as spark:
+        measures: dict[str, Callable[[], float]] = {
+            "one_side": partial(_one_side, spark, flow, records),
+            "both_sides": partial(quick_pass, spark, flow, records),
+        }
         for number in range(runs + 1):
-            for name in list(found) if number % 2 == 0 else reversed(list(found)):
-                if name == "one_task_s":
-                    with _one_task():
-                        seconds = quick_pass(spark, flow, records)
-                else:
-                    seconds = quick_pass(spark, flow, records)
-                console.print(f"round {number}", name, round(seconds, 2), "" if number else "(not counted)")
-                if number:
-                    found[name].append(seconds)
+            for name, measure in measures.items():
+                several, one = f"{name}_several_tasks_s", f"{name}_one_task_s"
+                for key in (several, one) if number % 2 == 0 else (one, several):
+                    with _one_task() if key == one else nullcontext():
+                        seconds = measure()
+                    console.print(f"round {number}", key, round(seconds, 2), "" if number else "(not counted)")
+                    if number:
+                        found.setdefault(key, []).append(seconds)
     return found
+
+
+def _one_side(spark: SparkSession, flow: Flow, records: int) -> float:
+    """Seconds for the digest of the whole source."""
+    began = time.monotonic()
+    taken = snapshot.take(flow, (), Window(), connect_timeout_ms=PATIENCE_MS)
+    ranges = {pair.source: pair.source_range for pair in taken.pairs}
+    read = passes.Passes(spark, flow, taken.pairs, deep=False).records(
+        True, ranges, tasks=passes.tasks(ranges.values())
+    )
+    assert read is not None
+    found = whole_partitions.ranges(read, ["digest"], of_source=True).toArrow()
+    elapsed = time.monotonic() - began
+    pieces = whole_partitions.pieces(found, of_source=True)
+    if sum(piece.records for of_partition in pieces.values() for piece in of_partition) != records:
+        raise RuntimeError("not all records were read")
+    return elapsed
 
 
 def damaged(records: list[Content], chance: random.Random) -> tuple[list[Content], Counter[str]]:

@@ -78,17 +78,8 @@ class Planted:
         clients.create_topic(self.target, self.copy, len(records), dict(configs))
         produce(self.source, self.topic, records)
         produce(self.target, self.copy, copies)
-        self._open(len(records))
+        open_flow(self.flow, self.target, {self.topic: len(records)})
         self.commit([len(side) for side in records], [len(side) for side in copies])
-
-    def _open(self, partitions: int) -> None:
-        """The flow's own topics, as a flow without claims has left them at a clean stop."""
-        flow = self.flow
-        control, listing = names.control_topic(flow.name), {self.topic: partitions}
-        for spec in internal_topics(flow):
-            clients.create_topic(self.target, spec.name, spec.partitions, spec.configs)
-        opened = Generation(1, Phase.OPEN, flow.lanes, partitions=listing)
-        clients.put(clients.producer(self.target), control, opened.encode(), key=opened.key)
 
     @property
     def flow(self) -> Flow:
@@ -119,6 +110,14 @@ class Planted:
         client = clients.consumer(self.target, group_id=f"eos-replicate.{flow.name}")
         client.commit(offsets=offsets, asynchronous=False)
         client.close()
+
+
+def open_flow(flow: Flow, target: str, listing: Mapping[str, int]) -> None:
+    """The flow's own topics, as a flow without claims has left them at a clean stop. `listing`: partitions by topic."""
+    for spec in internal_topics(flow):
+        clients.create_topic(target, spec.name, spec.partitions, spec.configs)
+    opened = Generation(1, Phase.OPEN, flow.lanes, partitions=dict(listing))
+    clients.put(clients.producer(target), names.control_topic(flow.name), opened.encode(), key=opened.key)
 
 
 def produce(bootstrap: str, topic: str, sides: Sequence[Sequence[Content]]) -> None:

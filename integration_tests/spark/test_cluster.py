@@ -119,7 +119,9 @@ def test_what_executors_lack_is_named_before_anything_is_read_or_changed(
     assert clients.topics(copying.target) == before
 
     assert start("backfill", copying.file, *cluster.options(LEAN), "--json").succeeded()["done"]
-    lacking = start("reconcile", copying.file, *cluster.options(UNEQUAL))
+    # Executors that register later aren't looked at: so Spark is told to wait for both.
+    both = conf_options({"spark.cores.max": "4", "spark.scheduler.minRegisteredResourcesRatio": "1"})
+    lacking = start("reconcile", copying.file, *cluster.options(UNEQUAL), *both)
     assert lacking.wait_exit() == 2, lacking.said()
     assert "No module named 'numpy' (on 127.0.0.2 executor" in lacking.said()
     assert "install the same eos-replicate[spark]" in lacking.said()

@@ -45,3 +45,11 @@ def test_the_document_shows_the_newest_results() -> None:
     document = report.DOCUMENT.read_text()
     shown = reconcile_report.written(document, json.loads(path.read_text()))
     assert shown == document, "run python -m benchmarks.reconcile_report"
+
+
+def test_the_newest_figures_of_shapes_are_in_the_document() -> None:
+    document = report.DOCUMENT.read_text()
+    path = report.newest(reconcile_report.SHAPES)
+    assert path is not None
+    shown = reconcile_report.shapes_written(document, json.loads(path.read_text()))
+    assert shown == document, "run python -m benchmarks.reconcile_report"

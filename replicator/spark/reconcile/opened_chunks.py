@@ -37,7 +37,8 @@ class Stretch(NamedTuple):
 
 class GapSides(NamedTuple):
     """A gap, by both sides. Records below a rank of `source_skipped` or `target_skipped` are left out. `from_end`: of
-    several equal records the last ones correspond. `compacted`: a side's topic is."""
+    several equal records the last ones correspond. `compacted`: a side's topic is. `head_cut`: it is at the beginning,
+    and the head of a side was cut."""
 
     source: Stretch
     target: Stretch
@@ -45,6 +46,7 @@ class GapSides(NamedTuple):
     target_skipped: int
     from_end: bool
     compacted: bool = False
+    head_cut: bool = False
 
 
 Gaps = Mapping[Partition, list[GapSides]]
@@ -122,7 +124,9 @@ def findings(sides: DataFrame, gaps: Gaps) -> DataFrame:
         here = _records(table, True, gap.source.rank, gap.source_skipped)
         there = _records(table, False, gap.target.rank, gap.target_skipped)
         edges = (gap.source.before, gap.source.after), (gap.target.before, gap.target.after)
-        found = verdicts.compare(here, there, edges, from_end=gap.from_end, compacted=gap.compacted)
+        found = verdicts.compare(
+            here, there, edges, from_end=gap.from_end, compacted=gap.compacted, head_cut=gap.head_cut
+        )
         return arrow.table([(topic, partition, *item) for item in found], FOUND_TYPES)
 
     return sides.groupBy("topic", "partition", "gap").applyInArrow(compare, FOUND)

@@ -24,7 +24,7 @@ from replicator.spark.reconcile.cutting import Cutter, Piece
 from replicator.spark.reconcile.opened_chunks import GapSides, Stretch, partition_of
 from replicator.spark.reconcile.pairs import Offsets, Pair
 
-TASK_RECORDS = 500_000
+TASK_RECORDS = 2_000_000
 """A partition with more offsets than these is read by several tasks."""
 READS_MAX = 8
 """Into how many ranges of offsets the gaps of a partition are put together: each range is a task of its own, and what
@@ -126,7 +126,7 @@ class Passes:
                 (pair.source if of_source else pair.target): pair.source_range if of_source else pair.target_range
                 for pair in pairs
             }
-            read = self.records(of_source, ranges, tasks=_tasks(ranges.values()))
+            read = self.records(of_source, ranges, tasks=tasks(ranges.values()))
             if read is not None:
                 frames.append(summed(read, of_source))
         both = kafka.union(frames)
@@ -173,7 +173,7 @@ class Passes:
             else (pair.target_range[0], pair.target_log_end)
             for at, pair in own.items()
         }
-        read = self.records(of_source, ranges, tasks=_tasks(ranges.values()))
+        read = self.records(of_source, ranges, tasks=tasks(ranges.values()))
         if read is None:
             return None
         topics = self.spark.createDataFrame(
@@ -188,7 +188,7 @@ def _may_be_alike(pair: Pair) -> bool:
     return not (pair.source_cut or pair.target_cut or pair.source_compacted or pair.target_compacted)
 
 
-def _tasks(ranges: Iterable[Offsets]) -> int:
+def tasks(ranges: Iterable[Offsets]) -> int:
     """At least so many tasks for one side; Spark gives large ranges more of them."""
     return sum(max(1, -(-(end - first) // TASK_RECORDS)) for first, end in ranges if first < end)
 
@@ -244,8 +244,15 @@ def _side_of(pieces: Mapping[Partition, Iterable[Piece]]) -> dict[Partition, Sid
 def _gap_sides(item: ToOpen, gap: Gap) -> GapSides:
     source, target = item.compared.aligned.source, item.compared.aligned.target
     stretches = _stretch(source, gap.source), _stretch(target, gap.target)
-    compacted = item.compared.pair.source_compacted or item.compared.pair.target_compacted
-    return GapSides(*stretches, item.source_skipped, item.target_skipped, item.from_end, compacted)
+    pair = item.compared.pair
+    return GapSides(
+        *stretches,
+        item.source_skipped,
+        item.target_skipped,
+        item.from_end,
+        compacted=pair.source_compacted or pair.target_compacted,
+        head_cut=(pair.source_cut or pair.target_cut) and gap.source[1] <= item.compared.aligned.head_end[0],
+    )
 
 
 def _stretch(side: Side, numbers: tuple[int, int]) -> Stretch:

@@ -24,13 +24,15 @@ from replicator.spark.reconcile.opened_chunks import FOUND
 from replicator.spark.reconcile.outcome import ClusterFacts, Mode, Outcome, PartitionOutcome
 from replicator.spark.reconcile.pairs import Pair
 from replicator.spark.reconcile.passes import Compared, Passes, ToOpen
-from replicator.spark.reconcile.retention import Heads, heads
+from replicator.spark.reconcile.retention import Heads, OneSided, heads
 from replicator.spark.reconcile.snapshot import Snapshot, after_reading
 
-_UNSETTLED = (verdicts.MISSING, verdicts.EXTRA)
+_ONE_SIDED = (verdicts.MISSING, verdicts.EXTRA, verdicts.DOUBLED)
 FEW_MAX = 250_000
 """Missing and extra records that are sent to every executor; with more, the records among which they are looked for
 are shuffled."""
+ALL = 1 << 62
+"""Behind every rank."""
 HEAD_TIMES, HEAD_RECORDS = 2, 4_096
 """Where a head was cut, so many times as many records as the other side has before the first common one are compared
 with those, and so many more."""
@@ -146,9 +148,8 @@ def _summed(
 def _to_open(item: Compared, mode: Mode) -> ToOpen:
     """What to look at of one pair. In the quick pass only heads: else retention would look like a difference."""
     aligned, pair = item.aligned, item.pair
-    removed = heads(pair, aligned.source.records, aligned.target.records)
     cut = pair.source_cut or pair.target_cut
-    skipped = _skipped(item, removed) if cut else (0, 0)
+    skipped = _skipped(item) if cut else (0, 0)
     gaps = aligned.gaps
     if cut:
         first, target_first = aligned.source.holding(skipped[0]), aligned.target.holding(skipped[1])
@@ -167,11 +168,14 @@ def _from(numbers: tuple[int, int], first: int) -> tuple[int, int]:
     return min(max(numbers[0], first), numbers[1]), numbers[1]
 
 
-def _skipped(item: Compared, removed: Heads) -> tuple[int, int]:
+def _skipped(item: Compared) -> tuple[int, int]:
     """Below which ranks of either side the copies of records need not be looked for: retention has removed them, or may
     have, and the other side has too few records before the first common one that could be theirs."""
     source_end = item.aligned.source.ranks[item.aligned.head_end[0]]
     target_end = item.aligned.target.ranks[item.aligned.head_end[1]]
+    # At most the smaller number of records can be in both heads.
+    at_least = OneSided(max(0, source_end - target_end), max(0, target_end - source_end))
+    removed = heads(item.pair, item.aligned.source.records, at_least)
     return (
         min(removed.source, max(0, source_end - HEAD_TIMES * target_end - HEAD_RECORDS)),
         min(removed.target, max(0, target_end - HEAD_TIMES * source_end - HEAD_RECORDS)),
@@ -190,36 +194,31 @@ def _resolved(
     pairs with the beginnings of their logs after the last read."""
     differing = opened.where(F.col("verdict") != verdicts.SAME)
     open_questions = sum(
-        first.records
-        for found in firsts.values()
-        for name, first in found.items()
-        if name in (*_UNSETTLED, verdicts.DOUBLED)
+        first.records for found in firsts.values() for name, first in found.items() if name in _ONE_SIDED
     )
     common = {item.compared.pair: _first_common(item, firsts) for item in differ}
-    behind = _behind(passes.spark, differ, common, opened, firsts)
+    one_sided = _one_sided(passes.spark, differ, common, opened, firsts)
     removed = {
-        item.compared.pair: heads(
-            item.compared.pair,
-            item.compared.aligned.source.records,
-            item.compared.aligned.target.records,
-            foreign=behind.get((item.compared.pair.source, False), 0),
-            lost=behind.get((item.compared.pair.source, True), 0),
-        )
+        pair: heads(pair, item.compared.aligned.source.records, one_sided.get(pair.source, OneSided()))
         for item in differ
+        for pair in [item.compared.pair]
     }
     if not open_questions:
         return differing, removed
-    rows = [_place(now[pair.source], common[pair], heads_) for pair, heads_ in removed.items()]
+    rows = [
+        _place(now[pair.source], common[pair], heads_, one_sided.get(pair.source, OneSided()))
+        for pair, heads_ in removed.items()
+    ]
     places = passes.spark.createDataFrame(rows, resolve.PLACES)
     seen = resolve.expired(differing, places)
-    settled = seen.where(~F.col("verdict").isin(*_UNSETTLED))
-    found = resolve.moved(seen.where(F.col("verdict").isin(*_UNSETTLED)))
+    settled = seen.where(~F.col("verdict").isin(*_ONE_SIDED))
+    found = resolve.moved(seen.where(F.col("verdict").isin(*_ONE_SIDED)))
     pairs = [item.compared.pair for item in differ]
     compacted = [
         pair
         for pair in pairs
         if (pair.target_compacted and verdicts.MISSING in firsts.get(pair.source, {}))
-        or (pair.source_compacted and verdicts.EXTRA in firsts.get(pair.source, {}))
+        or (pair.source_compacted and firsts.get(pair.source, {}).keys() & {verdicts.EXTRA, verdicts.DOUBLED})
     ]
     grown = [pair for pair in pairs if verdicts.EXTRA in firsts.get(pair.source, {})]
     source = passes.named(dict.fromkeys([*compacted, *grown]), of_source=True)
@@ -247,37 +246,43 @@ def _first_common(item: ToOpen, firsts: summary.Firsts) -> tuple[int, int] | Non
     return min(known, default=None)
 
 
-def _behind(
+def _one_sided(
     spark: SparkSession,
     differ: Sequence[ToOpen],
     common: Mapping[Pair, tuple[int, int] | None],
     opened: DataFrame,
     firsts: summary.Firsts,
-) -> dict[tuple[Partition, bool], int]:
-    """Records behind the first common one that only one side has, where the target's head was cut; by partition, and
-    whether it is the source that has them: they must not count as removed by retention, or as copies that it left."""
-    one_sided = {verdicts.EXTRA, verdicts.DOUBLED, verdicts.MISSING}
+) -> dict[Partition, OneSided]:
+    """What only one side has of partitions whose heads were cut. A record that stands elsewhere on the other side is
+    none of it, wherever the two stand."""
+    cut = [item for item in differ if item.compared.pair.source_cut or item.compared.pair.target_cut]
+    found = {item.compared.pair.source: OneSided(item.source_skipped, item.target_skipped) for item in cut}
     asked = [
-        (*item.compared.pair.source, *at)
-        for item in differ
-        if item.compared.pair.target_cut
-        and (at := common[item.compared.pair]) is not None
-        and firsts.get(item.compared.pair.source, {}).keys() & one_sided
+        (*pair.source, *(common[pair] or (None, None)))
+        for item in cut
+        for pair in [item.compared.pair]
+        if firsts.get(pair.source, {}).keys() & {*_ONE_SIDED}
     ]
     if not asked:
-        return {}
-    ranks = spark.createDataFrame(asked, "topic string, partition int, head_source long, head_target long")
-    found = opened.where(F.col("verdict").isin(*one_sided)).join(F.broadcast(ranks), ["topic", "partition"])
-    inside = found.where(
-        (F.col("source_rank") >= F.col("head_source")) | (F.col("target_rank") >= F.col("head_target"))
+        return found
+    heads_ = spark.createDataFrame(asked, "topic string, partition int, head_source long, head_target long")
+    ranks = F.broadcast(heads_)
+    mine = opened.where(F.col("verdict").isin(*_ONE_SIDED)).join(ranks, ["topic", "partition"], "left_semi")
+    left = resolve.moved(mine).where(F.col("verdict").isin(*_ONE_SIDED)).join(ranks, ["topic", "partition"])
+    counts = left.groupBy("topic", "partition").agg(
+        F.count_if(resolve.before("source_rank", "head_source")).alias("source"),
+        F.count_if(resolve.before("target_rank", "head_target")).alias("target"),
+        F.count_if(F.col("source_rank") >= F.col("head_source")).alias("missing"),
     )
-    left = resolve.moved(inside.select(opened.columns)).where(F.col("verdict").isin(*one_sided))
-    rows = left.groupBy("topic", "partition", F.isnotnull("source_rank")).count().collect()
-    return {(Partition(topic, number), of_source): count for topic, number, of_source, count in rows}
+    for row in counts.collect():
+        at = Partition(row["topic"], row["partition"])
+        skipped = found[at]
+        found[at] = OneSided(skipped.source + row["source"], skipped.target + row["target"], row["missing"])
+    return found
 
 
-def _place(pair: Pair, common: tuple[int, int] | None, removed: Heads) -> tuple[object, ...]:
-    """A row of `resolve.PLACES`."""
+def _place(pair: Pair, common: tuple[int, int] | None, removed: Heads, found: OneSided) -> tuple[object, ...]:
+    """A row of `resolve.PLACES`. Where retention explains all of a head, it does so whatever else stands between."""
     compacted = pair.source_compacted, pair.target_compacted
     ranks = common if common is not None else (None, None)
     gone = [
@@ -287,8 +292,10 @@ def _place(pair: Pair, common: tuple[int, int] | None, removed: Heads) -> tuple[
     return (
         *pair.source,
         *ranks,
-        removed.source,
-        removed.target,
+        *(
+            ALL if number and number >= of else number
+            for number, of in ((removed.source, found.source), (removed.target, found.target))
+        ),
         removed.proven,
         *compacted,
         pair.source_copied_end,

@@ -37,12 +37,10 @@ def expired(findings: DataFrame, places: DataFrame) -> DataFrame:
         places: schema PLACES, one row for each partition.
     """
     found = findings.join(F.broadcast(places), list(PARTITION))
-    removed_there = (
-        _missing() & _before("source_rank", "head_source") & (F.col("source_rank") < F.col("expired_source"))
-    )
+    removed_there = _missing() & before("source_rank", "head_source") & (F.col("source_rank") < F.col("expired_source"))
     removed_here = (
-        (_extra() | (F.col("verdict") == verdicts.DOUBLED))
-        & _before("target_rank", "head_target")
+        (_extra() | _doubled())
+        & before("target_rank", "head_target")
         & (F.col("target_rank") < F.col("expired_target"))
     )
     either, proven = removed_there | removed_here, F.col("proven")
@@ -68,7 +66,7 @@ def removed_meanwhile(findings: DataFrame, places: DataFrame) -> DataFrame:
     """
     found = findings.join(F.broadcast(places), list(PARTITION))
     behind = F.col("other_after") + 1
-    here = (_extra() | (F.col("verdict") == verdicts.DOUBLED)) & (behind < F.col("source_gone"))
+    here = (_extra() | _doubled()) & (behind < F.col("source_gone"))
     unseen = here | (_missing() & (behind < F.col("target_gone")))
     verdict = F.when(unseen, F.lit(verdicts.UNPROVEN)).otherwise(F.col("verdict"))
     reason = F.when(unseen, F.lit(MEANWHILE)).otherwise(F.col("reason"))
@@ -133,7 +131,7 @@ def explained(
         there = source.select(*PARTITION, "digest").join(small(wanted), [*PARTITION, "digest"], "left_semi").distinct()
         found = found.join(there.withColumn("equal", F.lit(True)), [*PARTITION, "digest"], "left")
         equal = F.coalesce("equal", F.lit(False))
-    gone, never = F.col("target_compacted") & _missing(), F.col("source_compacted") & _extra()
+    gone, never = F.col("target_compacted") & _missing(), F.col("source_compacted") & (_extra() | _doubled())
     verdict = (
         F.when(gone & (_cleaned_there() | _last_equals("target")), F.lit(verdicts.COMPACTED))
         .when(never & (_cleaned_here() | _last_equals("source")), F.lit(verdicts.COMPACTED_SOURCE))
@@ -145,7 +143,10 @@ def explained(
     after = F.when(anywhere, F.lit(-1)).otherwise(F.col("other_after"))
     otherwise = (
         F.when(verdict == verdicts.COMPACTED, F.lit(verdicts.MISSING))
-        .when(verdict == verdicts.COMPACTED_SOURCE, F.when(equal, F.lit(verdicts.DOUBLED)).otherwise(verdicts.EXTRA))
+        .when(
+            verdict == verdicts.COMPACTED_SOURCE,
+            F.when(equal | _doubled(), F.lit(verdicts.DOUBLED)).otherwise(verdicts.EXTRA),
+        )
         .otherwise(F.col("reason"))
     )
     return found.withColumns({"verdict": verdict, "other_after": after, "reason": otherwise}).select(findings.columns)
@@ -163,19 +164,26 @@ def _extra() -> Column:
     return F.col("verdict") == verdicts.EXTRA
 
 
-def _before(rank: str, head: str) -> Column:
-    return F.isnull(head) | (F.col(rank) < F.col(head))
+def _doubled() -> Column:
+    return F.col("verdict") == verdicts.DOUBLED
+
+
+def before(rank: str, head: str) -> Column:
+    """Whether a record stands before the first one that both sides have; its side is the one of `rank`."""
+    return F.isnotnull(rank) & (F.isnull(head) | (F.col(rank) < F.col(head)))
 
 
 def _open_question() -> Column:
-    return (_missing() & F.col("target_compacted")) | (_extra() & F.col("source_compacted"))
+    return (_missing() & F.col("target_compacted")) | ((_extra() | _doubled()) & F.col("source_compacted"))
 
 
 def _cleaned_there() -> Column:
-    """Whether compaction may have removed a missing record from the target: a later record of its key was copied; or it
-    is a tombstone, and the key is gone there; or it has no key, which no compacted topic keeps."""
+    """Whether compaction may have removed a missing record from the target: a later record of its key was copied, or
+    stands there behind its place, whoever wrote it; or it is a tombstone, and the key is gone there; or it has no key,
+    which no compacted topic keeps."""
     later = F.col("source_last_copied") > F.col("source_offset")
-    return _any(later, F.col("tombstone") & F.isnull("target_last"), F.isnull("key_hash"))
+    there = F.col("target_last") > F.col("other_after")
+    return _any(later, there, F.col("tombstone") & F.isnull("target_last"), F.isnull("key_hash"))
 
 
 def _cleaned_here() -> Column:

@@ -3,12 +3,16 @@
 A position counts the records that the flow has committed on the target (`count`), and its claim says where the flow
 began on both sides. Retention and DeleteRecords remove records from the beginning of a log only. So, of a flow of
 exactly_once whose topics are not compacted:
-- gone from the source's beginning: count - records that the source still has, at most source offsets before its start;
-- gone from the target's beginning: count - records of the flow that the target still has - those that are missing
-  behind the first common record, at most target offsets between where the flow began and the log's start.
-Both are numbers, not bounds, as long as offsets permit them. Everything else that one side lacks is a loss. Where the
-count says nothing, or more than offsets permit, only the bounds by offsets are left, in which commit markers make room:
-what only they permit is *unproven*.
+- From a log that has its beginning nothing was removed. What the other side has before the first common record and this
+  one lacks is a loss or a surplus.
+- Gone from the source's beginning are count - records that the source still has, at most as many as offsets are gone.
+  So many of the target's first records are not the source's any more.
+- What the source has before the first common record, and what is gone from its own beginning, is gone from the target's
+  too, as long as so many offsets are gone there: what is missing behind the first common record isn't among it.
+- Where both logs were cut, and both have records before the first common one, either log may begin later: those of one
+  side are removed from the other one, and those of the other side are a loss or a surplus. Nothing tells which.
+Where the count says nothing, or more than offsets permit, only the bounds by offsets are left, in which commit markers
+make room: what only they permit is *unproven*.
 """
 
 from __future__ import annotations
@@ -16,6 +20,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from replicator.spark.reconcile.pairs import Pair
+
+
+@dataclass(frozen=True, slots=True)
+class OneSided:
+    """Records that only one side has: before the first common record of the `source` and of the `target`, and behind it
+    those that the target lacks (`missing`)."""
+
+    source: int = 0
+    target: int = 0
+    missing: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,20 +42,26 @@ class Heads:
     proven: bool
 
 
-def heads(pair: Pair, source_records: int, target_records: int, *, foreign: int = 0, lost: int = 0) -> Heads:
+def heads(pair: Pair, source_records: int, found: OneSided) -> Heads:
     """What retention explains.
 
     Args:
-        source_records, target_records: of the compared ranges.
-        foreign: records among the target's that the flow has not written.
-        lost: records that the target lacks behind the first one that both sides have.
+        source_records: of the compared range.
+        found: as far as it is known; at least so many.
     """
-    there_max = max(0, pair.target_removed_max) if pair.target_cut else 0
-    here_max = max(0, pair.source_removed_max) if pair.source_cut else 0
+    there_max = pair.target_removed_max if pair.target_cut else 0
+    here_max = pair.source_removed_max if pair.source_cut else 0
     if pair.count is None or pair.source_compacted or pair.target_compacted or not pair.exactly_once:
         return Heads(there_max, here_max, proven=not (there_max or here_max))
-    here = max(0, pair.count - source_records) if here_max else 0
-    there = max(0, pair.count - (target_records - foreign) - lost) if there_max else 0
-    proven = here <= here_max and there <= there_max
-    here, there = min(here, here_max), min(there, there_max)
-    return Heads(max(0, there - here), max(0, here - there), proven)
+    gone = pair.count - source_records  # below zero: the flow has not written so many of those that the source has
+    here = max(0, gone) if here_max else 0
+    never_written = max(0, -gone - found.missing)
+    lacking, surplus = max(0, found.source - never_written), min(found.target, here)
+    if there_max and here_max and lacking and found.target:
+        return Heads(min(lacking, there_max), min(surplus, here_max), proven=False)
+    there = max(0, here + lacking - surplus) if there_max else 0
+    return Heads(
+        min(lacking, there_max) if there_max else 0,
+        min(surplus, here_max),
+        proven=here <= here_max and there <= there_max,
+    )

@@ -86,6 +86,7 @@ def compare(
     *,
     from_end: bool = False,
     compacted: bool = False,
+    head_cut: bool = False,
 ) -> list[Finding]:
     """Verdicts on all records of a stretch that both sides should have alike.
 
@@ -96,6 +97,8 @@ def compare(
         from_end: of several equal records the last ones correspond, as where the head of a side was cut off.
         compacted: a cleaner takes a record because a later one has its key: a common key alone then does not make two
             records one that was altered.
+        head_cut: the stretch is at the beginning, and records were removed from there: so it is with common keys before
+            the first match.
     """
     source, target = sorted(source), sorted(target)
     pairs = _pairs([record.digest for record in source], [record.digest for record in target], from_end)
@@ -126,7 +129,7 @@ def compare(
         else:
             added[gap].append(record)
     for gap in sorted({*lacking, *added}):
-        for finding in _gap(lacking[gap], added[gap], compacted):
+        for finding in _gap(lacking[gap], added[gap], compacted or (head_cut and not gap)):
             if finding.verdict in (MISSING, EXTRA):
                 after, before = around[finding.verdict == MISSING][gap : gap + 2]
                 finding = finding._replace(other_after=after, other_before=before)
@@ -143,7 +146,21 @@ def _pairs(source: list[int], target: list[int], from_end: bool) -> Pairs:
     if not from_end:
         return matched(source, target)
     last, last_target = len(source) - 1, len(target) - 1
-    return [(last - here, last_target - there) for here, there in reversed(matched(source[::-1], target[::-1]))]
+    found = [(last - here, last_target - there) for here, there in reversed(matched(source[::-1], target[::-1]))]
+    return _latest(found, source, target)
+
+
+def _latest(pairs: Pairs, source: Sequence[int], target: Sequence[int]) -> Pairs:
+    """The same pairs, each of the last records before the next pair that are equal to it: stretches are matched at both
+    of their ends, and there the first of several may have been taken."""
+    found: Pairs = []
+    end, target_end = len(source), len(target)
+    for here, there in reversed(pairs):
+        digest = source[here]
+        end = next(index for index in range(end - 1, here - 1, -1) if source[index] == digest)
+        target_end = next(index for index in range(target_end - 1, there - 1, -1) if target[index] == digest)
+        found.append((end, target_end))
+    return found[::-1]
 
 
 def on_source(verdict: str, record: Record) -> Finding:
@@ -197,9 +214,9 @@ def _moved(gone: Sequence[tuple[int, Record]], come: Sequence[tuple[int, Record]
     return away, here
 
 
-def _gap(lacking: Sequence[Record], added: Sequence[Record], compacted: bool) -> Iterator[Finding]:
+def _gap(lacking: Sequence[Record], added: Sequence[Record], keys_repeat: bool) -> Iterator[Finding]:
     """Pairs up what an alteration may have made of one another, in order; the rest is missing or extra."""
-    pairs = dict(_alike(lacking, added, compacted))
+    pairs = dict(_alike(lacking, added, keys_repeat))
     altered = set(pairs.values())
     for index, was in enumerate(lacking):
         if index in pairs:
@@ -210,16 +227,16 @@ def _gap(lacking: Sequence[Record], added: Sequence[Record], compacted: bool) ->
     yield from (on_target(EXTRA, record) for index, record in enumerate(added) if index not in altered)
 
 
-def _alike(lacking: Sequence[Record], added: Sequence[Record], compacted: bool) -> Iterator[tuple[int, int]]:
+def _alike(lacking: Sequence[Record], added: Sequence[Record], keys_repeat: bool) -> Iterator[tuple[int, int]]:
     """Index pairs in order that together share the most fields; by position where that is too much to find out."""
     rows, columns = len(lacking), len(added)
     if rows * columns > PAIRS_MAX:
         yield from (
-            (index, index) for index in range(min(rows, columns)) if _shared(lacking[index], added[index], compacted)
+            (index, index) for index in range(min(rows, columns)) if _shared(lacking[index], added[index], keys_repeat)
         )
         return
     best = [[0] * (columns + 1) for _ in range(rows + 1)]
-    shared = [[_shared(was, now, compacted) for now in added] for was in lacking]
+    shared = [[_shared(was, now, keys_repeat) for now in added] for was in lacking]
     for row in range(rows - 1, -1, -1):
         for column in range(columns - 1, -1, -1):
             pair = shared[row][column]
@@ -236,14 +253,14 @@ def _alike(lacking: Sequence[Record], added: Sequence[Record], compacted: bool) 
             row, column = row + 1, column + 1
 
 
-def _shared(was: Record, now: Record, compacted: bool) -> int:
+def _shared(was: Record, now: Record, keys_repeat: bool) -> int:
     """How much they share of what tells records apart; absent keys and headers do not, nor keys where there may be many
     records of each."""
     value = was.value_hash is not None and was.value_hash == now.value_hash
     key = was.key_hash is not None and was.key_hash == now.key_hash
     headers = was.headers_hash is not None and was.headers_hash == now.headers_hash
     time = was.timestamp_ms == now.timestamp_ms
-    return 4 * value + 2 * (key + time) + headers if value or time or (key and not compacted) else 0
+    return 4 * value + 2 * (key + time) + headers if value or time or (key and not keys_repeat) else 0
 
 
 def _changed(was: Record, now: Record) -> list[str]:

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from replicator.model.partition import Partition
 from replicator.spark.reconcile.cutting import BASES, PRIME, Piece
 
-_TABLE_BITS = 11
+_TABLE_BITS = 12
 _TABLE = 1 << _TABLE_BITS
 TASK_RECORDS_MAX = _TABLE * _TABLE
 """So many powers are known; `passes` gives a task far fewer records."""

@@ -124,7 +124,9 @@ def test_what_is_found_elsewhere_explains_it(spark: SparkSession) -> None:
         (missing(4, partition=1), verdicts.MISSING),  # it is the last of its key
         (missing(5, key=12, partition=1), verdicts.MISSING),  # what follows in its key was not copied yet
         (missing(5, key=9, tombstone=True, partition=1), verdicts.COMPACTED),  # a tombstone that went after the rest
-        (missing(5, key=10, tombstone=True, partition=1), verdicts.MISSING),  # the target still has what it deletes
+        (_behind(missing(5, key=10, tombstone=True, partition=1), 20), verdicts.MISSING),  # what it deletes is there
+        (_behind(missing(5, key=8, partition=1), 60), verdicts.COMPACTED),  # the target has a later one, anybody's
+        (_behind(missing(5, key=8, partition=1), 61), verdicts.MISSING),
         (missing(5, key=None, partition=1), verdicts.COMPACTED),  # a compacted topic keeps nothing without a key
         (missing(5, key=None), verdicts.MISSING),
         (extra(3, 2, key=8, partition=1), verdicts.COMPACTED_SOURCE),
@@ -140,6 +142,15 @@ def test_what_is_found_elsewhere_explains_it(spark: SparkSession) -> None:
     same(spark, explained(findings, places, None, None), _alone(rows))
 
 
+def test_a_cleaner_may_have_taken_what_a_doubled_record_was_copied_from(spark: SparkSession) -> None:
+    """It equals another source record of its stretch; the source has a later one of the key behind offset 20."""
+    places = spark.createDataFrame([("t", 0, 0, 0, 0, 0, True, True, False, 1000, 0, 0)], resolve.PLACES)
+    source = spark.createDataFrame([("t", 0, 10, 1, 7), ("t", 0, 30, 2, 7)], SIDE)
+    before, after = (_behind(extra(3, verdict=verdicts.DOUBLED), offset) for offset in (20, 30))
+    found = explained(frame(spark, [before, after]), places, source, None)
+    same(spark, found, [judged(before, verdicts.COMPACTED_SOURCE, verdicts.DOUBLED), after])
+
+
 def test_records_that_are_identical_are_interchangeable(spark: SparkSession) -> None:
     """Of two in a row compaction keeps the second; which one is called missing or extra is nobody's choice."""
     places = spark.createDataFrame([("t", 0, 0, 0, 0, 0, True, True, True, 1000, 0, 0)], resolve.PLACES)
@@ -147,7 +158,7 @@ def test_records_that_are_identical_are_interchangeable(spark: SparkSession) -> 
     target = [("t", 0, 20, 1, 7), ("t", 0, 30, 2, 8), ("t", 0, 40, 3, 8)]
     rows = [
         (missing(2, 1), verdicts.COMPACTED),  # the last of its key; the target's last of that key equals it
-        (missing(5, 2, key=8), verdicts.MISSING),  # the target's last of the key is another one
+        (_behind(missing(5, 2, key=8), 40), verdicts.MISSING),  # the target's last of the key is another one
     ]
     findings = frame(spark, (row for row, _ in rows))
     sides = spark.createDataFrame(source, SIDE), spark.createDataFrame(target, SIDE)

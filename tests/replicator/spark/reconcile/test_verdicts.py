@@ -112,6 +112,29 @@ def test_in_a_compacted_topic_a_common_key_alone_makes_no_alteration() -> None:
     assert [item.verdict for item in verdicts.compare(was, now, compacted=True)] == ["altered"]
 
 
+def test_where_a_head_was_cut_a_common_key_alone_makes_no_alteration_before_the_first_match() -> None:
+    """The one may be older than all that the other side still has, and the other one a loss or somebody else's."""
+    was, now, both = Content("k", "v1", 1000), Content("k", "v2", 2000), Content("x", "x", 3000)
+
+    def compared(source: list[Content], target: list[Content]) -> list[str]:
+        return [item.verdict for item in verdicts.compare(side(source), side(target), head_cut=True)]
+
+    assert compared([was, both], [now, both]) == ["same", "missing", "extra"]
+    assert compared([was, both], [Content("k", "v2", 1000), both]) == ["same", "altered"]
+    assert compared([both, was], [both, now]) == ["same", "altered"]
+
+
+def test_where_a_head_was_cut_the_earlier_ones_of_equal_records_are_gone() -> None:
+    """Also where the first ones of both sides are equal, and something else differs behind them."""
+    twice, end = Content("x", "x", 1), Content("z", "z", 9)
+    source = side([twice, twice, Content("a", "a", 5), end])
+    target = side([twice, Content("b", "b", 6), end])
+    findings = verdicts.compare(source, target, from_end=True)
+    assert {item.source_offset for item in findings if item.verdict == verdicts.MISSING} == {0, 2}
+    findings = verdicts.compare(target, source, from_end=True)
+    assert {(item.verdict, item.target_offset) for item in findings} >= {("doubled", 0), ("extra", 2)}
+
+
 def test_swapped_records_are_one_reordering() -> None:
     records = many(100)
     swapped = [*records[:10], records[11], records[10], *records[12:]]
