@@ -23,10 +23,7 @@ from embedded_broker.wire.records import Record, encode, encode_with_headers
 
 Records = Sequence[tuple[bytes, bytes | None]]
 
-RECORDS_DEAD_MAX = 50_000
-CHECK_INTERVAL_MS = 1_000
 RETRY_INTERVAL_MS = 250
-BATCH_RECORDS = 500
 ORIGIN = b"eos.origin"
 """Header of a repeated record: where it stood, 8 bytes. Kafka's own readers of these topics look at no header."""
 
@@ -69,15 +66,18 @@ class Compactor:
             needed_from: the first offset that must stay beside a snapshot taken now; None if there is none.
         """
         self._host, self._background, self._topic = host, background, topic
+        self._thresholds = host.thresholds
         self._live, self._needed_from = live, needed_from
         self._live_count = 0
+        self._is_trimming = False
 
     def check(self) -> None:
         """Compact if most of what can go is dead; called again by itself."""
-        interval_ms = CHECK_INTERVAL_MS
+        interval_ms = self._thresholds.compaction_interval_ms
         log = self._host.internal_log(self._topic)
         can_go = self._cut(log.log_end) - log.log_start
-        if self._host.has_disk_space and can_go >= 2 * self._live_count + RECORDS_DEAD_MAX:
+        is_idle = self._host.has_disk_space and not self._is_trimming
+        if is_idle and can_go >= 2 * self._live_count + self._thresholds.dead_records_max:
             snapshot = self._live()
             if snapshot is None:
                 interval_ms = RETRY_INTERVAL_MS
@@ -85,6 +85,7 @@ class Compactor:
                 with suppress_disk_full():  # what has been written again says the same as what it repeats
                     cut = self._cut(log.log_end)
                     self._rewrite(snapshot)
+                    self._is_trimming = True  # a slow disk must not be given the same again before it is done
                     self._background.spawn(f"compact {self._topic}", self._trim(cut))
         self._background.schedule(("compact", self._topic), interval_ms, self.check)
 
@@ -95,17 +96,20 @@ class Compactor:
 
     def _rewrite(self, snapshot: Snapshot) -> None:
         log = self._host.internal_log(self._topic)
-        now_ms = self._host.clock.now_ms()
-        for first in range(0, len(snapshot.records), BATCH_RECORDS):
-            log.append(encode(snapshot.records[first : first + BATCH_RECORDS], now_ms))
-        for first in range(0, len(snapshot.placed), BATCH_RECORDS):
-            some = snapshot.placed[first : first + BATCH_RECORDS]
+        now_ms, count = self._host.clock.now_ms(), self._thresholds.snapshot_batch_records
+        for first in range(0, len(snapshot.records), count):
+            log.append(encode(snapshot.records[first : first + count], now_ms))
+        for first in range(0, len(snapshot.placed), count):
+            some = snapshot.placed[first : first + count]
             placed = [(key, value, ((ORIGIN, origin.to_bytes(8, "big")),)) for key, value, origin in some]
             log.append(encode_with_headers(placed, now_ms))
         self._live_count = len(snapshot.records) + len(snapshot.placed)
 
     async def _trim(self, offset: int) -> None:
         log = self._host.internal_log(self._topic)
-        await self._host.durable(log)
-        with suppress_disk_full():
-            await self._host.trim(log, offset)
+        try:
+            await self._host.durable(log)
+            with suppress_disk_full():
+                await self._host.trim(log, offset)
+        finally:
+            self._is_trimming = False

@@ -27,8 +27,6 @@ from embedded_broker.state.transactions import TopicPartition
 from embedded_broker.wire.batch import BatchHeader, Buffer
 from embedded_broker.wire.records import decode, marker_commits
 
-SWEEP_INTERVAL_MS = 600_000
-
 
 class GroupCoordinator:
     """All groups of the broker. Called on the event loop only."""
@@ -72,7 +70,7 @@ class GroupCoordinator:
             self._registry.find_or_create(group_id)
         self.classic.resume()
         self.consumer.resume()
-        self._background.schedule("sweep", SWEEP_INTERVAL_MS, self._sweep)
+        self._background.schedule("sweep", self._host.thresholds.groups_sweep_interval_ms, self._sweep)
         self._compactor.check()
 
     async def stop(self) -> None:
@@ -133,7 +131,7 @@ class GroupCoordinator:
             partitions = self._expiry.expired(group, now_ms)
             if partitions or self._expiry.is_over(group):
                 self._background.retry_until_done(f"expire {group.group_id}", partial(self._expire, group, partitions))
-        self._background.schedule("sweep", SWEEP_INTERVAL_MS, self._sweep)
+        self._background.schedule("sweep", self._host.thresholds.groups_sweep_interval_ms, self._sweep)
 
     async def _expire(self, group: AnyGroup, partitions: list[TopicPartition]) -> None:
         await self.offsets.delete(group.group_id, partitions)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 from uuid import UUID
 
+from embedded_broker.config.thresholds import Thresholds
 from embedded_broker.state.consumer_types import ConsumerGroupConfig
 from embedded_broker.state.producers import PartitionProducers
 
@@ -63,6 +64,8 @@ class Host(Protocol):
     def clock(self) -> Clock: ...
     @property
     def topics(self) -> Topics: ...
+    @property
+    def thresholds(self) -> Thresholds: ...
 
     def new_uuid(self) -> UUID:
         """A random one."""

@@ -9,9 +9,6 @@ from embedded_broker.metadata.topic_names import TRANSACTION_TOPIC
 from embedded_broker.state.transaction_log import ProducerIdsRecord, encode_producer_ids
 from embedded_broker.wire.records import encode
 
-BLOCK_SIZE = 1_000
-REMAINING_MIN = 500
-
 
 class NoProducerId(Exception):
     """More ids are asked for at once than are reserved; the next block is on its way to the disk."""
@@ -21,10 +18,12 @@ class ProducerIds:
     """Reserves ids in blocks, as Kafka's `ProducerIdManager`; what a crash leaves unused of a block is lost."""
 
     def __init__(self, host: Host) -> None:
-        self._host = host
+        self._host, self._thresholds = host, host.thresholds
         self._next = 0
         # Invariant: a durable record says that ids below this one may be in use. Only ids below it are handed out.
         self._reserved_end = 0
+        # Where the reservation on its way to the disk ends.
+        self._pending_end = 0
         self._reserving = asyncio.Lock()
 
     def replay(self, record: ProducerIdsRecord) -> None:
@@ -33,12 +32,13 @@ class ProducerIds:
 
     async def ensure(self) -> None:
         """Wait until `allocate` can be expected to succeed."""
-        if self._reserved_end - self._next >= REMAINING_MIN:
+        left_min = self._thresholds.producer_ids_left_min
+        if self._reserved_end - self._next >= left_min:
             return
         async with self._reserving:
-            if self._reserved_end - self._next >= REMAINING_MIN:
+            if self._reserved_end - self._next >= left_min:
                 return
-            end = self._reserved_end + BLOCK_SIZE
+            end = self._pending_end = self._reserved_end + self._thresholds.producer_ids_block
             log = self._host.internal_log(TRANSACTION_TOPIC)
             log.append(encode([encode_producer_ids(end)], self._host.clock.now_ms()))
             await self._host.durable(log)
@@ -48,7 +48,7 @@ class ProducerIds:
         """An id never used before.
 
         Raises:
-            NoProducerId: `ensure` was not awaited, or hundreds of producers came in between.
+            NoProducerId: `ensure` was not awaited, or many producers came in between.
         """
         if self._next >= self._reserved_end:
             raise NoProducerId(f"no producer id below {self._reserved_end} is left")
@@ -56,5 +56,6 @@ class ProducerIds:
         return self._next - 1
 
     def snapshot(self) -> tuple[bytes, bytes]:
-        """The record that keeps this reservation when the log is compacted."""
-        return encode_producer_ids(self._reserved_end)
+        """The record that keeps this reservation when the log is compacted. It holds for the one on its way to the
+        disk, too: the record of that one stands before the snapshot, and goes."""
+        return encode_producer_ids(max(self._reserved_end, self._pending_end))

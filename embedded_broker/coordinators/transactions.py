@@ -44,7 +44,6 @@ from embedded_broker.storage.disk_space import NoSpace, suppress_disk_full
 from embedded_broker.wire.batch import BatchHeader, Buffer
 from embedded_broker.wire.records import decode, encode
 
-SWEEP_INTERVAL_MS = 3_600_000
 ENDING_PATIENCE_S = 0.1
 """How long the next transaction waits for the last one's markers. In Kafka only batches of transaction version 2 wait
 (`add.partitions.to.txn.retry.backoff.max.ms`), not those who add partitions by request."""
@@ -109,7 +108,7 @@ class TransactionCoordinator:
         await try_once("hanging transactions", self._end_hanging)
         for entry in self._entries.values():
             self._deadlines.watch(entry)
-        self._background.schedule("sweep", SWEEP_INTERVAL_MS, self._sweep)
+        self._background.schedule("sweep", self._host.thresholds.transactions_sweep_interval_ms, self._sweep)
         self._compactor.check()
 
     async def _end_hanging(self) -> None:
@@ -367,7 +366,7 @@ class TransactionCoordinator:
                     log = self._host.internal_log(TRANSACTION_TOPIC)
                     log.append(encode([(transaction_log.encode_key(transactional_id), None)], now_ms))
                     del self._entries[transactional_id]
-        self._background.schedule("sweep", SWEEP_INTERVAL_MS, self._sweep)
+        self._background.schedule("sweep", self._host.thresholds.transactions_sweep_interval_ms, self._sweep)
 
 
 def _is_not_the_owner(decision: Decision) -> bool:

@@ -5,25 +5,27 @@ Used by `FlushScheduler`.
 
 from __future__ import annotations
 
+from embedded_broker.config.thresholds import DEFAULTS
 from embedded_broker.storage.partition import Partition
-
-WORTH = 16
-"""A checkpoint must save this many times its own size."""
 
 
 class Checkpoints:
     """Keeps the bytes that a start would have to scan, by partition and in total."""
 
-    def __init__(self, scan_bytes_max: int) -> None:
-        """`scan_bytes_max`: over all partitions together."""
-        self._scan_bytes_max = scan_bytes_max
+    def __init__(self, scan_bytes_max: int, worth: int = DEFAULTS.checkpoint_worth) -> None:
+        """
+        Args:
+            scan_bytes_max: over all partitions together.
+            worth: a checkpoint must save this many times its own size.
+        """
+        self._scan_bytes_max, self._worth = scan_bytes_max, worth
         # Invariant: `_total` is the sum of the values.
         self._behind: dict[Partition, int] = {}
         self._total = 0
 
     def note(self, partition: Partition) -> None:
         """Update the bytes of a partition that has grown."""
-        behind = max(partition.log.scan_cost_bytes - WORTH * partition.log.checkpoint_bytes, 0)
+        behind = max(partition.log.scan_cost_bytes - self._worth * partition.log.checkpoint_bytes, 0)
         self._total += behind - self._behind.get(partition, 0)
         self._behind[partition] = behind
 

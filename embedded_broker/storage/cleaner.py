@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from embedded_broker.clock import Clock
+from embedded_broker.config.thresholds import DEFAULTS, Thresholds
 from embedded_broker.storage.disk_space import DiskSpace, suppress_disk_full
 from embedded_broker.storage.flush_scheduler import FlushScheduler
 from embedded_broker.storage.log.cleaning import Aborted, Cleaner, Last, Transactions, latest_offsets
@@ -23,8 +24,6 @@ from embedded_broker.storage.log.segment import CorruptLog, Segment
 from embedded_broker.storage.partition import Partition
 from embedded_broker.wire.batch import CorruptBatch, read_header
 
-KEYS_MAX = 1_000_000
-"""In memory at a time, some 100 bytes each; a log with more takes several passes."""
 Group = tuple[list[Segment], Segment]
 """Consecutive segments, and the new one that replaces them."""
 log = logging.getLogger("embedded_broker")
@@ -57,7 +56,15 @@ class Result:
 class Compaction:
     """Compacts partitions of topics with cleanup.policy=compact."""
 
-    def __init__(self, fs: FileSystem, flush_scheduler: FlushScheduler, disk_space: DiskSpace, clock: Clock) -> None:
+    def __init__(
+        self,
+        fs: FileSystem,
+        flush_scheduler: FlushScheduler,
+        disk_space: DiskSpace,
+        clock: Clock,
+        thresholds: Thresholds = DEFAULTS,
+    ) -> None:
+        self._keys_max = thresholds.cleaner_keys_max
         self._fs, self._flush_scheduler, self._disk_space, self._clock = fs, flush_scheduler, disk_space, clock
         self._uncleanable: set[Partition] = set()
 
@@ -86,7 +93,7 @@ class Compaction:
             segment.hold()
         try:
             with suppress_disk_full():
-                result = await asyncio.to_thread(write_clean, self._fs, partition.log, job)
+                result = await asyncio.to_thread(write_clean, self._fs, partition.log, job, self._keys_max)
                 async with self._flush_scheduler.exclusive():
                     partition.exchange(result.groups, result.clean_end, result.markers_gone)
         except CorruptBatch as error:
@@ -136,13 +143,13 @@ def find_job(partition: Partition, now_ms: int) -> Job | None:
     )
 
 
-def write_clean(fs: FileSystem, partition_log: PartitionLog, job: Job) -> Result:
+def write_clean(fs: FileSystem, partition_log: PartitionLog, job: Job, keys_max: int) -> Result:
     """Write new segments beside the old ones. Called in a thread.
 
     Raises CorruptBatch when records can't be read though the CRC is right; CorruptLog; OSError.
     """
     partition_log.flush()  # what is replaced must not be younger than what replaces it
-    latest, count = latest_offsets(job.dirty, job.aborted, KEYS_MAX)
+    latest, count = latest_offsets(job.dirty, job.aborted, keys_max)
     rest = job.dirty[count:]
     clean_end = rest[0].base_offset if rest else job.end_offset
     transactions = Transactions(job.aborted)
@@ -176,7 +183,7 @@ class _Writer:
             return
         name = segment_name(segment.base_offset) + CLEANED_SUFFIX
         self._fs.remove(self._log.directory / name)  # of a pass that has failed
-        new = Segment(self._fs, self._log.directory, segment.base_offset, self._gaps_below, name)
+        new = Segment(self._fs, self._log.directory, segment.base_offset, self._gaps_below, name, self._log.thresholds)
         self.groups.append(([segment], new))
         self._changed.append(False)
 

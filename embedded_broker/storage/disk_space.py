@@ -18,11 +18,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
+from embedded_broker.config.thresholds import DEFAULTS, Thresholds
 from embedded_broker.storage.log.fs import DISK_FULL_ERRNOS, FileSystem
 from embedded_broker.storage.log.open_files import OpenFiles, is_out_of_files
 
 T = TypeVar("T")
-RESERVE_BYTES = 4 * 1024 * 1024
 RETRY_MS = 1_000
 log = logging.getLogger("embedded_broker")
 
@@ -55,6 +55,7 @@ class DiskSpace:
         directory: Path,
         on_failure: Callable[[BaseException], None],
         open_files: OpenFiles | None = None,
+        thresholds: Thresholds = DEFAULTS,
     ) -> None:
         """
         Args:
@@ -62,7 +63,9 @@ class DiskSpace:
             directory: of the data.
             on_failure: called when a check for disk space fails with another error than that of a full disk.
             open_files: those that logs hold.
+            thresholds: say how large the reserve is.
         """
+        self._reserve_bytes = thresholds.reserve_bytes
         self.open_files = open_files or OpenFiles(sys.maxsize)
         self._fs, self._on_failure = fs, on_failure
         self._reserve, self._probe = directory / "reserve", directory / "reserve.tmp"
@@ -75,7 +78,7 @@ class DiskSpace:
         """Allocate the reserve if it is missing. With the reserve in place a start on a full disk is possible."""
         found = self._fs.read_small(self._reserve)
         # After a power cut the file may exist with none or a part of its bytes allocated.
-        self._has_reserve = found is not None and len(found) >= RESERVE_BYTES
+        self._has_reserve = found is not None and len(found) >= self._reserve_bytes
         if not self._has_reserve and not self._try_to_allocate():
             self.mark_full(NoSpace(errno.ENOSPC, "no space for the reserve"))
 
@@ -147,9 +150,9 @@ class DiskSpace:
     def _try_to_allocate(self) -> bool:
         try:
             if not self._has_reserve:
-                self._fs.allocate(self._reserve, RESERVE_BYTES)
+                self._fs.allocate(self._reserve, self._reserve_bytes)
                 self._has_reserve = True
-            self._fs.allocate(self._probe, RESERVE_BYTES)
+            self._fs.allocate(self._probe, self._reserve_bytes)
         except OSError as error:
             if is_out_of_files(error):
                 return False

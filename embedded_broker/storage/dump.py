@@ -28,7 +28,7 @@ from embedded_broker.storage.log.format import (
     base_offset_of,
     decode_offset,
 )
-from embedded_broker.storage.log.segment import walk
+from embedded_broker.storage.log.walking import walk
 from embedded_broker.wire.batch import BatchHeader, CorruptBatch
 from embedded_broker.wire.rebuild import delete_horizon_ms
 from embedded_broker.wire.records import Record, decode, marker_commits

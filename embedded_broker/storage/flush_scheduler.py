@@ -18,6 +18,7 @@ import asyncio
 from collections.abc import Callable
 
 from embedded_broker.config.settings import Fsync
+from embedded_broker.config.thresholds import DEFAULTS, Thresholds
 from embedded_broker.storage.checkpoints import Checkpoints
 from embedded_broker.storage.disk_space import suppress_disk_full
 from embedded_broker.storage.failures import is_disk_failure
@@ -26,11 +27,11 @@ from embedded_broker.storage.workers import Threads, Workers
 
 THREADS = 4
 NO_THREAD_RETRY_S = 1.0
-LINGER_BYTES_MIN, LINGER_S, LINGER_WINDOW_S = 256 * 1024, 0.001, 0.02
-"""A round of at least LINGER_BYTES_MIN for several waiting requests shows that producers are faster than the disk:
-rounds that begin within the next LINGER_WINDOW_S linger for LINGER_S, and so take more batches at once. An fsync costs
-several times as much as one more batch in it; but a producer with five requests in flight slows down when these take
-6 to 10 ms or more."""
+LINGER_S, LINGER_WINDOW_S = 0.001, 0.02
+"""A round of at least `Thresholds.linger_bytes_min` for several waiting requests shows that producers are faster than
+the disk: rounds that begin within the next LINGER_WINDOW_S linger for LINGER_S, and so take more batches at once. An
+fsync costs several times as much as one more batch in it; but a producer with five requests in flight slows down when
+these take 6 to 10 ms or more."""
 
 
 class BothLocks:
@@ -65,6 +66,7 @@ class FlushScheduler:
         on_failure: Callable[[BaseException], None],
         scan_bytes_max: int,
         workers: Callable[[int, str], Workers] = Threads,
+        thresholds: Thresholds = DEFAULTS,
     ) -> None:
         """
         Args:
@@ -74,7 +76,9 @@ class FlushScheduler:
                 error, too.
             scan_bytes_max: checkpoints are written when a start would have to scan more than that.
             workers: makes a pool of threads for blocking calls, given their number and a name.
+            thresholds: of lingering and of checkpoints.
         """
+        self._linger_bytes_min = thresholds.linger_bytes_min
         self._fsync, self._interval_s, self._on_failure = fsync, interval_ms / 1000, on_failure
         self._dirty: dict[Partition, None] = {}  # an ordered set, so that simulated runs are deterministic
         self._next: asyncio.Future[None] | None = None
@@ -83,7 +87,7 @@ class FlushScheduler:
         self._task: asyncio.Task[None] | None = None
         self._flushers, self._writer = workers(THREADS, "fsync"), workers(1, "checkpoint")
         self._round, self._writing = asyncio.Lock(), asyncio.Lock()  # held through a round; through a checkpoint
-        self._checkpoints = Checkpoints(scan_bytes_max)
+        self._checkpoints = Checkpoints(scan_bytes_max, thresholds.checkpoint_worth)
         self._checkpoint_task: asyncio.Task[None] | None = None
         self.rounds = 0
 
@@ -169,7 +173,7 @@ class FlushScheduler:
                 await asyncio.sleep(NO_THREAD_RETRY_S)
                 self._next = self._next or loop.create_future()
                 return
-            if several and size_bytes >= LINGER_BYTES_MIN:
+            if several and size_bytes >= self._linger_bytes_min:
                 self._lingers_until_s = loop.time() + LINGER_WINDOW_S
             self.rounds += 1
             failures = [end for end in ends if isinstance(end, BaseException)]

@@ -17,6 +17,7 @@ from typing import Protocol, TypeVar
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.config.thresholds import DEFAULTS, Thresholds
 from embedded_broker.state.producers import PartitionProducers
 from embedded_broker.storage.disk_space import DiskSpace, suppress_disk_full
 from embedded_broker.storage.log.backlog import Backlog
@@ -29,9 +30,6 @@ from embedded_broker.storage.log.stopped_log import StoppedLog
 from embedded_broker.storage.log_config import LogConfig
 from embedded_broker.wire.batch import BatchHeader, CheckedBatch, iter_batches
 from embedded_broker.wire.records import marker_commits
-
-CLOSE_CHECKPOINT_BYTES = 1024 * 1024
-
 
 T = TypeVar("T")
 log = logging.getLogger("embedded_broker")
@@ -82,6 +80,7 @@ class Partition:
         internal: bool = False,
         now_ms: int | None = None,
         on_batch: OnBatch | None = None,
+        thresholds: Thresholds = DEFAULTS,
     ) -> Partition:
         """Recover from `directory`. Raises CorruptLog or OSError.
 
@@ -97,6 +96,7 @@ class Partition:
             now_ms: from where the expiry of producers that are found in the log counts.
             on_batch: is shown every batch in order, from the log start on. So the whole log is read, whatever a
                 checkpoint says.
+            thresholds: of its log.
         """
         partition = cls(topic, index, leader_epoch, disk_space, internal)
         log_start = 0 if on_batch is None else read_log_start(fs, directory)
@@ -108,7 +108,7 @@ class Partition:
                 on_batch(header, batch)
 
         on_state = partition._restore if on_batch is None else None
-        partition.log = PartitionLog.open(fs, directory, segment_bytes, replay, on_state)
+        partition.log = PartitionLog.open(fs, directory, segment_bytes, replay, on_state, thresholds)
         partition._forget_before_start()
         partition.high_watermark = partition.log.log_end
         return partition
@@ -346,7 +346,7 @@ class Partition:
         """Flush and close the files, with a checkpoint if there would be much to read at the next start."""
         self.closed = True
         sound = self.stopped is None and not self.log.has_failed
-        if sound and self.log.scan_cost_bytes >= CLOSE_CHECKPOINT_BYTES:
+        if sound and self.log.scan_cost_bytes >= self.log.thresholds.close_checkpoint_bytes:
             with suppress_disk_full():
                 self.log.write_checkpoint(self.capture())
         self.log.close()

@@ -80,7 +80,7 @@ class Disk(MemoryFileSystem):
 
     def put(self, path: Path, data: bytes) -> None:
         """One file."""
-        self._inodes[path] = self._durable[path] = _Inode(bytearray(data), bytearray(data))
+        self._durable[path] = self.put_inode(path, _Inode(bytearray(data), bytearray(data)))
         self._directories.update(path.parents)
 
 

@@ -14,8 +14,8 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker.broker import Broker
 from embedded_broker.config.settings import BrokerConfig
+from embedded_broker.config.thresholds import Thresholds
 from embedded_broker.net.server import Server
-from embedded_broker.storage import checkpoints
 from embedded_broker.storage.log.memory_fs import MemoryFileSystem
 from embedded_broker.wire.batch import TRANSACTIONAL, iter_batches
 from embedded_broker.wire.records import decode
@@ -50,9 +50,9 @@ class DyingDisk(MemoryFileSystem):
         if self.operations_left < 0:
             raise OSError(EIO, "no power")
 
-    def step(self, kind: str) -> None:
+    def step(self, *kinds: str) -> None:
         self._live()
-        super().step(kind)
+        super().step(*kinds)
 
     def write(self, kind: str, inode: Any, at: int, data: bytes) -> None:
         self._live()
@@ -179,13 +179,10 @@ async def _visible(client: Client, partition: int) -> list[bytes]:
 
 
 @pytest.mark.parametrize("seed", range(budget(25, 400)))
-def test_what_was_acknowledged_survives_and_transactions_are_whole(
-    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_acknowledged_survives_and_transactions_are_whole(tmp_path: Path, seed: int) -> None:
     config = BrokerConfig(tmp_path, port=0)
     if seed % 2:  # a checkpoint every other round
-        config = replace(config, scan_bytes_max=50_000)
-        monkeypatch.setattr(checkpoints, "WORTH", 0)
+        config = replace(config, scan_bytes_max=50_000, thresholds=Thresholds(checkpoint_worth=0))
 
     async def main() -> None:
         fs, random, outcome = DyingDisk(), Random(seed), Outcome()

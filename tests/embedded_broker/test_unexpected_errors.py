@@ -16,7 +16,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api import produce as produce_api
-from embedded_broker.coordinators import background, compaction, groups, transactions
+from embedded_broker.config.thresholds import Thresholds
+from embedded_broker.coordinators import background
 from embedded_broker.coordinators.compaction import Compactor
 from embedded_broker.coordinators.expiry import Expiry
 from embedded_broker.net import server
@@ -34,6 +35,9 @@ from tests.embedded_broker.served import Served, batch, fetch, produce, serving
 
 PACKAGE = Path(server.__file__).parents[1]
 QUICK_MS = 20
+QUICK = Thresholds(
+    groups_sweep_interval_ms=QUICK_MS, transactions_sweep_interval_ms=QUICK_MS, compaction_interval_ms=QUICK_MS
+)
 CALLS = {"create_task", "ensure_future", "call_later", "call_at", "call_soon", "call_soon_threadsafe", "spawn"}
 SCHEDULED = {
     "net/connection.py": "handler, and deadlines, which only close their connection",
@@ -116,9 +120,6 @@ ROWS: dict[str, tuple[Any, str, Callable[[Served], Awaitable[None]]]] = {
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """All intervals are short."""
     for module, name in (
-        (groups, "SWEEP_INTERVAL_MS"),
-        (transactions, "SWEEP_INTERVAL_MS"),
-        (compaction, "CHECK_INTERVAL_MS"),
         (background, "RETRY_MS"),
         (disk_space, "RETRY_MS"),
     ):
@@ -147,6 +148,7 @@ def test_whatever_fails_unexpectedly_is_told_and_tried_again(
             "retention_check_interval_ms": QUICK_MS,
             "scan_bytes_max": 0,
             "buffered_bytes_max": 1_000,
+            "thresholds": QUICK,
         }
         async with serving(tmp_path, **settings) as served:
             await served.topic("t", cleanup_policy="compact")

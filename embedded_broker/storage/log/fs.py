@@ -11,6 +11,8 @@ import errno
 import fcntl
 import os
 import sys
+import threading
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
@@ -111,6 +113,9 @@ class FileSystem(Protocol):
 
     def sync_directory(self, path: Path) -> None:
         """Must not return until names created, replaced or removed in it are durable. Raises SyncFailed."""
+
+    def mutex(self) -> AbstractContextManager[object]:
+        """A lock between threads, under which files may be synced: where syncs are simulated, it is, too."""
 
 
 class RealFile:
@@ -311,3 +316,7 @@ class RealFileSystem:
             raise SyncFailed(path, error) from error
         finally:
             os.close(fd)
+
+    def mutex(self) -> AbstractContextManager[object]:
+        """See FileSystem."""
+        return threading.Lock()

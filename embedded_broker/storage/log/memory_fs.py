@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -30,18 +32,23 @@ class _Inode:
     synced: bytearray = field(default_factory=bytearray)
     pending: list[tuple[int, bytes | None]] = field(default_factory=list)
     modified_ms: int = 0
+    changes: int = 0
+    """How many there have been; `pending` are the last of them."""
 
     def change(self, at: int, new: bytes | None) -> None:
+        self.changes += 1
         self.pending.append((at, new))
         _apply(self.data, at, new)
 
-    def sync(self) -> None:
-        for at, new in self.pending:
+    def sync(self, changes: int) -> None:
+        """The first `changes` are on the disk: those before the sync began."""
+        for at, new in self.sync_failed(changes):
             _apply(self.synced, at, new)
-        self.pending = []
 
-    def sync_failed(self) -> None:
-        self.pending = []
+    def sync_failed(self, changes: int) -> list[tuple[int, bytes | None]]:
+        count = max(len(self.pending) - (self.changes - changes), 0)
+        done, self.pending = self.pending[:count], self.pending[count:]
+        return done
 
     def crash(self, random: Random | None) -> None:
         """Go back to what was synced; with `random`, each change since may have reached the disk, or a part of it."""
@@ -77,9 +84,10 @@ class _Fault:
 class MemoryFileSystem:
     """Implements FileSystem.
 
-    Kinds of operations: append, truncate, sync, create, write, rename, remove, sync_directory. Reads (`read` of an open
-    file, `read_small`) can fail, too, but don't count: nothing can be lost at them. A crash
-    keeps the object usable: it is the disk after the restart. Files opened before belong to the past.
+    Kinds of operations: append, truncate, sync (`sync_data`, if not of `write_atomically`), create, write, rename,
+    remove, sync_directory. Reads (`read` of an open file, `read_small`) can fail, too, but don't count: nothing can be
+    lost at them. A crash keeps the object usable: it is the disk after the restart. Files opened before belong to the
+    past.
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -90,10 +98,13 @@ class MemoryFileSystem:
         self.size_bytes_max: int | None = None
         """How much all files may hold together."""
         self._inodes: dict[Path, _Inode] = {}
+        self._children: dict[Path, dict[Path, None]] = {}  # by directory: all files that it has, or has had
         self._directories: set[Path] = set()
         self._durable: dict[Path, _Inode] = {}  # names as of the last sync of their directories
         self._faults: list[_Fault] = []
         self._locks: dict[Path, _MemoryLock] = {}
+        self._directory_syncs = 0
+        self._synced_since: dict[Path, int] = {}  # number of the last sync of a directory that has ended well
 
     def fail(self, kind: str, error_number: int, *, after: int = 0, bytes_written: int = 0) -> None:
         """Let an operation raise OSError.
@@ -110,11 +121,18 @@ class MemoryFileSystem:
         """Raise PowerCut after that many more operations of any kind; then call `crash`."""
         self._faults.append(_Fault("", after, PowerCut(), 0))
 
-    def step(self, kind: str) -> None:
+    def step(self, *kinds: str) -> None:
         """Count an operation about to be done; raises what was asked for, before anything is done."""
-        fault = self._strike(kind)
+        fault = self._strike(*kinds)
         if fault is not None:
             raise fault.error
+
+    def while_syncing(self) -> None:
+        """Between the beginning of a sync and its end. What is changed meanwhile is not secured by it."""
+
+    def mutex(self) -> AbstractContextManager[object]:
+        """See FileSystem."""
+        return threading.Lock()
 
     def before_read(self, kind: str) -> None:
         """About to read; raises what was asked for."""
@@ -122,9 +140,9 @@ class MemoryFileSystem:
         if fault is not None:
             raise fault.error
 
-    def _strike(self, kind: str) -> _Fault | None:
+    def _strike(self, *kinds: str) -> _Fault | None:
         self.operations += 1
-        return self._struck(("", kind))
+        return self._struck(("", *kinds))
 
     def _struck(self, kinds: tuple[str, ...]) -> _Fault | None:
         for fault in self._faults:
@@ -179,6 +197,12 @@ class MemoryFileSystem:
         inode.data[at] ^= 0x01
         inode.synced, inode.pending = bytearray(inode.data), []
 
+    def put_inode(self, path: Path, inode: _Inode) -> _Inode:
+        """Give a file a name, not durably."""
+        self._children.setdefault(path.parent, {})[path] = None
+        self._inodes[path] = inode
+        return inode
+
     def lock(self, directory: Path) -> Lock:
         """See FileSystem."""
         if directory in self._locks:
@@ -190,13 +214,14 @@ class MemoryFileSystem:
         """See FileSystem."""
         if path not in self._inodes:
             self.step("create")
-            self._inodes[path] = _Inode(modified_ms=self.clock.now_ms())
+            self.put_inode(path, _Inode(modified_ms=self.clock.now_ms()))
         return _MemoryFile(self, self._inodes[path], path)
 
     def names(self, directory: Path) -> list[str]:
         """See FileSystem."""
         self._directories.add(directory)
-        return sorted(path.name for path in [*self._inodes, *self._directories] if path.parent == directory)
+        files = (path for path in self._children.get(directory, ()) if path in self._inodes)
+        return sorted(path.name for path in (*files, *(each for each in self._directories if each.parent == directory)))
 
     def read_small(self, path: Path) -> bytes | None:
         """See FileSystem."""
@@ -208,24 +233,25 @@ class MemoryFileSystem:
         """See FileSystem."""
         inode = _Inode()
         self.write("write", inode, 0, data)
+        self.while_syncing()
         self.step("sync")
-        inode.sync()
+        inode.sync(inode.changes)
         self.step("rename")
-        self._inodes[path] = inode
+        self.put_inode(path, inode)
         self.sync_directory(path.parent)
 
     def overwrite(self, path: Path, data: bytes) -> None:
         """See FileSystem."""
-        self.write("write", self._inodes.setdefault(path, _Inode()), 0, data)
+        self.write("write", self._inodes.get(path) or self.put_inode(path, _Inode()), 0, data)
 
     def allocate(self, path: Path, size: int) -> None:
         """See FileSystem."""
-        self.write("write", self._inodes.setdefault(path, _Inode()), 0, bytes(size))
+        self.write("write", self._inodes.get(path) or self.put_inode(path, _Inode()), 0, bytes(size))
 
     def rename(self, path: Path, to: Path) -> None:
         """See FileSystem."""
         self.step("rename")
-        self._inodes[to] = self._inodes.pop(path)
+        self.put_inode(to, self._inodes.pop(path))
 
     def remove(self, path: Path) -> None:
         """See FileSystem."""
@@ -239,12 +265,20 @@ class MemoryFileSystem:
 
     def sync_directory(self, path: Path) -> None:
         """See FileSystem."""
+        self._directory_syncs += 1
+        number = self._directory_syncs
+        children = self._children.setdefault(path, {})
+        names = {name: self._inodes[name] for name in children if name in self._inodes}
+        self.while_syncing()
         try:
             self.step("sync_directory")
         except OSError as error:
             raise SyncFailed(path, error) from error
-        self._durable = {name: inode for name, inode in list(self._durable.items()) if name.parent != path}
-        self._durable.update({name: inode for name, inode in list(self._inodes.items()) if name.parent == path})
+        if number > self._synced_since.get(path, 0):  # else one that began later has ended before
+            self._synced_since[path] = number
+            for name in children:
+                self._durable.pop(name, None)
+            self._durable.update(names)
 
 
 class _MemoryLock:
@@ -306,12 +340,14 @@ class _MemoryFile:
 
     def sync(self) -> None:
         """See File."""
+        changes = self._inode.changes
+        self._fs.while_syncing()
         try:
-            self._fs.step("sync")
+            self._fs.step("sync", "sync_data")
         except OSError as error:
-            self._inode.sync_failed()
+            self._inode.sync_failed(changes)
             raise SyncFailed(self._path, error) from error
-        self._inode.sync()
+        self._inode.sync(changes)
 
     def close(self) -> None:
         """See File."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 
+from embedded_broker.config.thresholds import DEFAULTS, Thresholds
 from embedded_broker.storage.log import checkpoint
 from embedded_broker.storage.log.checkpoint import Checkpoint, State
 from embedded_broker.storage.log.format import CHECKPOINT, CLEAN, COMPACTED, DURABLE, LOG_START, encode_offset
@@ -25,10 +26,6 @@ from embedded_broker.storage.log.segment import OnBatch, Segment
 from embedded_broker.wire.batch import BatchHeader, CheckedBatch
 
 SEGMENT_MS_MAX = 2**63 - 1
-SEGMENTS_MAX = 1_000
-"""A partition with so many closes them by size only, when they have CROWDED_SEGMENT_BYTES: timestamps, which clients
-choose, could let every batch begin one."""
-CROWDED_SEGMENT_BYTES = 64 * 1024 * 1024
 BATCH_SCAN_BYTES = 10_000  # a scan spends on each batch what it spends on that many bytes
 
 
@@ -46,16 +43,23 @@ class PartitionLog:
     """The log of one partition. Create it with `PartitionLog.open`."""
 
     def __init__(
-        self, fs: FileSystem, directory: Path, segment_bytes: int, found: Recovered, open_first: bool = True
+        self,
+        fs: FileSystem,
+        directory: Path,
+        segment_bytes: int,
+        found: Recovered,
+        open_first: bool = True,
+        thresholds: Thresholds = DEFAULTS,
     ) -> None:
         """`segment_bytes` may be changed at any time; it holds for the next append.
 
         With `open_first` a log without segments gets one: there is always one to append to.
         """
-        self._fs, self.directory = fs, directory
+        self._fs, self.directory, self.thresholds = fs, directory, thresholds
         self._durable_path = directory / DURABLE
         self.segment_bytes = segment_bytes
-        first = [Segment(fs, directory, found.log_start)] if open_first and not found.segments else []
+        is_new = open_first and not found.segments
+        first = [Segment(fs, directory, found.log_start, thresholds=thresholds)] if is_new else []
         segments = self.segments = found.segments + first
         self.log_start = found.log_start
         durable = self.durable_end = found.durable_end
@@ -67,7 +71,7 @@ class PartitionLog:
         self.scan_cost_bytes = found.scanned_bytes  # what a start after a kill would have to go through now
         self._appended_bytes = self._flushed_bytes = 0  # since it was opened
         self._failure: OSError | None = None
-        self._flushing = Lock()  # held through an fsync: files are closed and removed only under it
+        self._flushing = fs.mutex()  # held through an fsync: files are closed and removed only under it
         # Segments with bytes that may not be durable, in order; the last segment is always among them. With
         # `segments`' end it is read by `flush` and changed by a roll, under `_rolling`.
         self._unsynced = [segment for segment in segments[:-1] if segment.end_offset > durable] + segments[-1:]
@@ -75,14 +79,21 @@ class PartitionLog:
 
     @classmethod
     def open(
-        cls, fs: FileSystem, directory: Path, segment_bytes: int, on_batch: OnBatch, on_state: OnState | None = None
+        cls,
+        fs: FileSystem,
+        directory: Path,
+        segment_bytes: int,
+        on_batch: OnBatch,
+        on_state: OnState | None = None,
+        thresholds: Thresholds = DEFAULTS,
     ) -> PartitionLog:
         """Recover the log in `directory`, calling `on_batch` for every batch in order. All of it is durable then.
 
         With `on_state` it starts from the checkpoint, if there is one: that is called first, and `on_batch` for the
         batches behind the checkpoint only. Raises CorruptLog when bytes that were durable are unsound; OSError.
         """
-        log = cls(fs, directory, segment_bytes, recover(fs, directory, on_batch, on_state))
+        found = recover(fs, directory, on_batch, on_state, thresholds)
+        log = cls(fs, directory, segment_bytes, found, thresholds=thresholds)
         try:
             log._write_again()
             log.flush()
@@ -135,14 +146,14 @@ class PartitionLog:
 
     def _is_complete(self, segment: Segment, header: BatchHeader, size_bytes: int) -> bool:
         """Whether a batch of that size begins a new segment. Each is an open file, so many small ones aren't made."""
-        if len(self.segments) >= SEGMENTS_MAX:
-            return segment.size_bytes + size_bytes > max(self.segment_bytes, CROWDED_SEGMENT_BYTES)
+        if len(self.segments) >= self.thresholds.segments_max:
+            return segment.size_bytes + size_bytes > max(self.segment_bytes, self.thresholds.crowded_segment_bytes)
         too_late = header.max_timestamp - (segment.first_timestamp() or 0) > self.segment_ms
         return too_late or segment.size_bytes + size_bytes > self.segment_bytes
 
     def _roll(self, base_offset: int) -> Segment:
         """Begin a new segment. No fsync here: the next flush makes the old one, the name and the new one durable."""
-        segment = Segment(self._fs, self.directory, base_offset)
+        segment = Segment(self._fs, self.directory, base_offset, thresholds=self.thresholds)
         with self._rolling:
             self.segments.append(segment)
             self._unsynced.append(segment)

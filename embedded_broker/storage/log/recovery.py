@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from embedded_broker.config.thresholds import DEFAULTS, Thresholds
 from embedded_broker.storage.log import checkpoint
 from embedded_broker.storage.log.checkpoint import Checkpoint, State
 from embedded_broker.storage.log.format import (
@@ -59,7 +60,13 @@ class _Known:
     checkpoint: Checkpoint | None
 
 
-def recover(fs: FileSystem, directory: Path, on_batch: OnBatch, on_state: OnState | None = None) -> Recovered:
+def recover(
+    fs: FileSystem,
+    directory: Path,
+    on_batch: OnBatch,
+    on_state: OnState | None = None,
+    thresholds: Thresholds = DEFAULTS,
+) -> Recovered:
     """Bring a directory in order, calling `on_batch` for every batch that stays.
 
     With `on_state`, a sound checkpoint is given to it first; then batches below the checkpoint are neither shown nor,
@@ -86,7 +93,7 @@ def recover(fs: FileSystem, directory: Path, on_batch: OnBatch, on_state: OnStat
         on_state(used.state)
     segments: list[Segment] = []
     try:
-        scanned_bytes = _scan(fs, directory, bases, known, used, on_batch, segments)
+        scanned_bytes = _scan(fs, directory, bases, known, used, on_batch, segments, thresholds)
     except BaseException:
         for segment in segments:
             segment.close()
@@ -131,6 +138,7 @@ def _scan(
     used: Checkpoint | None,
     on_batch: OnBatch,
     segments: list[Segment],
+    thresholds: Thresholds,
 ) -> int:
     """Open and scan segments in order into `segments`; at the first unsound byte, cut it and all that follows.
 
@@ -147,7 +155,7 @@ def _scan(
             _refuse_below(durable_end, end, directory / segment_name(base), 0, f"offset {end} should be here")
             _cut(fs, directory, bases[number:])
             return scanned_bytes
-        segment = Segment(fs, directory, base, known.compacted_end)
+        segment = Segment(fs, directory, base, known.compacted_end, thresholds=thresholds)
         segments.append(segment)
         segment.is_named = base < durable_end
         if base < below:

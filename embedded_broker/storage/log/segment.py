@@ -10,14 +10,15 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from struct import Struct, error
-from typing import Protocol
 
 from crc32c import crc32c
 
+from embedded_broker.config.thresholds import DEFAULTS, Thresholds
 from embedded_broker.storage.log import index
 from embedded_broker.storage.log.format import index_name, segment_name
 from embedded_broker.storage.log.fs import FileSystem
 from embedded_broker.storage.log.index import SparseIndex, Summary
+from embedded_broker.storage.log.walking import Readable, walk
 from embedded_broker.wire.batch import (
     CRC_START,
     HEADER_BYTES,
@@ -26,14 +27,10 @@ from embedded_broker.wire.batch import (
     BatchHeader,
     CorruptBatch,
     UnsupportedMagic,
-    check_crc,
     read_header,
 )
 from embedded_broker.wire.records import Record, decode
 
-INDEX_BYTES = 4096
-SCAN_BYTES = 4 * 1024 * 1024
-_START = Struct(">qi")  # base offset and length, the first 12 bytes of a batch
 _PLACE = Struct(">qi4xb6xi")  # base offset, length, magic, last offset delta: the first 27 bytes
 _CRC = Struct(">I")  # at byte 17
 OnBatch = Callable[[BatchHeader, memoryview], None]
@@ -43,56 +40,28 @@ class CorruptLog(Exception):
     """Bytes that were durable are wrong, missing, or can't be read now: the partition must not be served."""
 
 
-class Readable(Protocol):
-    """As much of a file as reading needs."""
-
-    def read(self, at: int, size: int) -> bytes:
-        """See fs.File."""
-
-    def size(self) -> int:
-        """See fs.File."""
-
-
-def walk(file: Readable, at: int = 0) -> Iterator[tuple[BatchHeader | None, memoryview, str]]:
-    """Sound batches from byte `at`; last, if there is one, the first that isn't, as (None, nothing, why).
-
-    Sound is a batch by itself; whether its offsets follow those before it is for the caller to see. Raises OSError.
-    """
-    size, data, start = file.size(), memoryview(b""), 0
-    while at < size:
-        if at + HEADER_BYTES > start + len(data):
-            data, start = memoryview(file.read(at, SCAN_BYTES)), at
-        try:
-            header = read_header(data, at - start)
-            if header.size_bytes > size - at:
-                raise CorruptBatch(f"a batch of {header.size_bytes} bytes in {size - at}")
-            if at + header.size_bytes > start + len(data):
-                data, start = memoryview(file.read(at, max(SCAN_BYTES, header.size_bytes))), at
-            view = data[at - start : at - start + header.size_bytes]
-            check_crc(view)
-        except (CorruptBatch, UnsupportedMagic) as error:
-            yield None, memoryview(b""), str(error)
-            return
-        yield header, view, ""
-        at += header.size_bytes
-
-
 class Segment:
     """Appends and reads in one file. Whatever can't be read is CorruptLog, so that it stops the partition only.
 
-    Index: entry i is a batch (its base offset and position). A batch that begins INDEX_BYTES or more behind the last
-    entry becomes an entry, so between two entries all batches *begin* within INDEX_BYTES of the first of the two, and
-    batches larger than INDEX_BYTES are found without reading.
+    Index: entry i is a batch (its base offset and position). A batch that begins `index_bytes` or more behind the last
+    entry becomes an entry, so between two entries all batches *begin* within `index_bytes` of the first of the two, and
+    larger batches are found without reading.
     """
 
     def __init__(
-        self, fs: FileSystem, directory: Path, base_offset: int, gaps_below: int = 0, name: str | None = None
+        self,
+        fs: FileSystem,
+        directory: Path,
+        base_offset: int,
+        gaps_below: int = 0,
+        name: str | None = None,
+        thresholds: Thresholds = DEFAULTS,
     ) -> None:
         """Open or create the file (called `name`, for a while), which is not read yet. Raises OSError.
 
         Offsets up to `gaps_below` may be missing before a batch: compaction has been there.
         """
-        self.gaps_below = gaps_below
+        self.gaps_below, self._thresholds = gaps_below, thresholds
         self.base_offset = self.end_offset = base_offset  # end_offset: the offset after the last batch
         self.path = directory / (name or segment_name(base_offset))
         self.max_timestamp = -1
@@ -167,7 +136,7 @@ class Segment:
         Returns what is wrong with the first unsound batch, which stands at `sound_bytes`; None when all are sound.
         Raises CorruptLog when the disk doesn't give the bytes: they may be sound, so they must not be cut.
         """
-        for header, view, wrong in walk(_Checked(self, self._file), self.sound_bytes):
+        for header, view, wrong in walk(_Checked(self, self._file), self.sound_bytes, self._thresholds.scan_bytes):
             if header is None:
                 return wrong
             base = header.base_offset
@@ -182,7 +151,7 @@ class Segment:
     def batches(self) -> Iterator[tuple[BatchHeader, memoryview]]:
         """All batches in order, checked. Raises CorruptLog at one that isn't sound."""
         at = 0
-        for header, view, wrong in walk(_Checked(self, self._file)):
+        for header, view, wrong in walk(_Checked(self, self._file), 0, self._thresholds.scan_bytes):
             if header is None:
                 raise self._corrupt(at, wrong)
             yield header, view
@@ -216,7 +185,7 @@ class Segment:
         positions = self._index.positions
         if position == 0:
             self._first_timestamp = header.max_timestamp
-        if not positions or position - positions[-1] >= INDEX_BYTES:
+        if not positions or position - positions[-1] >= self._thresholds.index_bytes:
             self._index.add(header.base_offset, position, self.max_timestamp)
         self.end_offset = header.last_offset + 1
         if header.max_timestamp > self.max_timestamp:
@@ -272,7 +241,7 @@ class Segment:
     def position_of(self, offset: int) -> int:
         """Where the first batch begins that ends at or after `offset`; the end of the file if there is none.
 
-        Reads INDEX_BYTES at most. Raises CorruptLog.
+        Reads `index_bytes` at most. Raises CorruptLog.
         """
         return self._position_of(offset)[0] if offset < self.end_offset else self._file.size()
 
@@ -286,7 +255,7 @@ class Segment:
         if expected >= offset:
             return start, expected
         stop = self._entry_end(entry) - start
-        block, at = self.read_bytes(start, INDEX_BYTES + HEADER_BYTES), 0
+        block, at = self.read_bytes(start, self._thresholds.index_bytes + HEADER_BYTES), 0
         while at < stop:
             base, end, last_delta = self._place(block, at, start, expected)
             if base + last_delta >= offset:
@@ -306,7 +275,7 @@ class Segment:
             return begin
         start = max(self._index.positions[entry], begin)
         stop, limit, at = self._entry_end(entry) - start, limit - start, 0
-        block = self.read_bytes(start, INDEX_BYTES + HEADER_BYTES)
+        block = self.read_bytes(start, self._thresholds.index_bytes + HEADER_BYTES)
         while at < stop:
             base, end, _ = self._place(block, at, start)
             if base >= up_to or (end > limit and start + at > begin):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import cast
+from typing import ClassVar, cast
 from uuid import UUID, uuid4, uuid5
 
+from embedded_broker.config.thresholds import Thresholds
 from embedded_broker.coordinators.compose import compose
 from embedded_broker.coordinators.groups import GroupCoordinator
 from embedded_broker.coordinators.ports import GroupConfig, Host, TransactionConfig
@@ -113,6 +114,7 @@ class MemoryHost:
     transactions_config: TransactionConfig = field(default_factory=TransactionConfig)
 
     has_disk_space = True
+    thresholds: ClassVar[Thresholds] = Thresholds()
     new_uuid = staticmethod(uuid4)
 
     def __post_init__(self) -> None:

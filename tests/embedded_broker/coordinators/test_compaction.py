@@ -9,18 +9,18 @@ from random import Random
 import pytest
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.coordinators import compaction
+from embedded_broker.config.thresholds import Thresholds
 from embedded_broker.coordinators.offsets import Commit, Committer
 from embedded_broker.metadata.topic_names import OFFSETS_PARTITION, OFFSETS_TOPIC, TRANSACTION_TOPIC
 from embedded_broker.state.transactions import TopicPartition
-from tests.embedded_broker.coordinators.memory_host import MemoryHost, empty_disk
+from tests.embedded_broker.coordinators.memory_host import MemoryHost, MemoryPartition, empty_disk
 
 P0 = ("t", 0)
 
 
 @pytest.fixture(autouse=True)
 def _few_dead_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compaction, "RECORDS_DEAD_MAX", 20)
+    monkeypatch.setattr(MemoryHost, "thresholds", Thresholds(dead_records_max=20))
 
 
 async def commit(host: MemoryHost, offset: int) -> None:
@@ -58,6 +58,34 @@ def test_compaction_shortens_the_log_and_keeps_the_state() -> None:
         other = await restarted.transactions.init_producer_id(None, 0, None)
         assert other.producer_id >= 1_000
         await restarted.stop()
+
+    asyncio.run(run())
+
+
+def test_while_the_disk_is_slow_nothing_is_written_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        host = MemoryHost(empty_disk())
+        await host.start()
+        for n in range(100):
+            await commit(host, n)
+        disk, durable = asyncio.Event(), host.durable
+
+        async def slow(partition: MemoryPartition) -> None:
+            await disk.wait()
+            await durable(partition)
+
+        monkeypatch.setattr(host, "durable", slow)
+        log = host.internal_log(OFFSETS_TOPIC)
+        lengths = []
+        for _ in range(3):
+            host.compact()
+            await settle()
+            lengths.append(log.log_end)
+        assert lengths == [101] * 3
+        disk.set()
+        await settle()
+        assert records(host, OFFSETS_TOPIC) == 1
+        await host.stop()
 
     asyncio.run(run())
 
@@ -210,6 +238,30 @@ def test_a_step_on_its_way_to_the_disk_is_not_undone() -> None:
         await restarted.start()
         again = await restarted.transactions.init_producer_id("id", 1_000, None)
         assert again.epoch == identity.epoch + 1
+        await host.stop()
+        await restarted.stop()
+
+    asyncio.run(run())
+
+
+def test_a_reservation_of_producer_ids_on_its_way_to_the_disk_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    thresholds = Thresholds(dead_records_max=3, producer_ids_block=2, producer_ids_left_min=2)
+    monkeypatch.setattr(MemoryHost, "thresholds", thresholds)
+
+    async def run() -> None:
+        host = MemoryHost(empty_disk())
+        await host.start()
+        given = [(await host.transactions.init_producer_id(None, 0, None)).producer_id for _ in range(7)]
+        asking = asyncio.ensure_future(host.transactions.init_producer_id(None, 0, None))
+        await asyncio.sleep(0)
+        host.compact()
+        await settle()
+        given += [(await asking).producer_id]
+        given += [(await host.transactions.init_producer_id(None, 0, None)).producer_id]
+        restarted = MemoryHost(host.what_survives(all_appended=False))
+        await restarted.start()
+        again = await restarted.transactions.init_producer_id(None, 0, None)
+        assert again.producer_id > max(given)
         await host.stop()
         await restarted.stop()
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.coordinators import compaction
+from embedded_broker.config.thresholds import Thresholds
 from embedded_broker.state.consumer_groups import ConsumerGroup
 from tests.embedded_broker.coordinators.members import join
 from tests.embedded_broker.coordinators.memory_host import NEVER, Crashed, MemoryHost, empty_disk
@@ -60,7 +60,7 @@ async def run_until_crash(host: MemoryHost, members: list[Member]) -> None:
 def test_members_continue_from_their_last_response_after_a_crash(
     all_appended: bool, dead_records_max: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compaction, "RECORDS_DEAD_MAX", dead_records_max)
+    monkeypatch.setattr(MemoryHost, "thresholds", Thresholds(dead_records_max=dead_records_max))
 
     async def events() -> int:
         host = MemoryHost(empty_disk())

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.coordinators import compaction
+from embedded_broker.config.thresholds import Thresholds
 from embedded_broker.metadata.topic_names import OFFSETS_PARTITION, TRANSACTION_TOPIC
 from embedded_broker.state import transaction_log
 from embedded_broker.state.transactions import TxnState
@@ -80,7 +80,7 @@ def test_after_a_crash_at_any_step_it_is_committed_or_not(
     all_appended: bool, again: str, dead_records_max: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And what its client, or a successor, asks for after the crash doesn't change what has been decided."""
-    monkeypatch.setattr(compaction, "RECORDS_DEAD_MAX", dead_records_max)
+    monkeypatch.setattr(MemoryHost, "thresholds", Thresholds(dead_records_max=dead_records_max))
 
     async def run(crash_at: int) -> bool:
         answered, host = await crash_and_restart(crash_at, all_appended)
@@ -277,7 +277,7 @@ def test_the_log_is_compacted_while_the_marker_is_on_its_way(
     compact_after: int, all_appended: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Then the decision is written all the same; whatever of both a crash leaves says one thing."""
-    monkeypatch.setattr(compaction, "RECORDS_DEAD_MAX", 0)
+    monkeypatch.setattr(MemoryHost, "thresholds", Thresholds(dead_records_max=0))
 
     async def run(crash_after: int) -> bool:
         host, producer = await begun()

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.coordinators import compaction
+from embedded_broker.config.thresholds import Thresholds
 from embedded_broker.coordinators.ports import TransactionConfig
 from embedded_broker.metadata.topic_names import OFFSETS_TOPIC
 from embedded_broker.produce.transaction_verification import verification_error
@@ -73,7 +73,7 @@ def events_of_a_whole_run() -> int:
 def test_after_a_crash_at_any_step_transactions_are_whole(
     all_appended: bool, dead_records_max: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compaction, "RECORDS_DEAD_MAX", dead_records_max)
+    monkeypatch.setattr(MemoryHost, "thresholds", Thresholds(dead_records_max=dead_records_max))
     total = events_of_a_whole_run()
     assert total > 40
     reached = set()

@@ -13,9 +13,9 @@ from typing import Any, cast
 
 import pytest
 
+from embedded_broker.config.thresholds import DEFAULTS, Thresholds
 from embedded_broker.metadata.topic_configs import log_config
 from embedded_broker.state.producers import Duplicate
-from embedded_broker.storage import cleaner
 from embedded_broker.storage.cleaner import Compaction, find_job
 from embedded_broker.storage.disk_space import DiskSpace
 from embedded_broker.storage.flush_scheduler import FlushScheduler
@@ -45,10 +45,13 @@ class Host:
     fs: MemoryFileSystem
     partition: Partition
     clock: Clock = field(default_factory=Clock)
+    thresholds: Thresholds = DEFAULTS
     flush_scheduler: Any = field(default_factory=lambda: cast(FlushScheduler, Exclusive()))
 
     def compact(self) -> None:
-        compaction = Compaction(self.fs, self.flush_scheduler, DiskSpace(self.fs, P, print), self.clock)
+        compaction = Compaction(
+            self.fs, self.flush_scheduler, DiskSpace(self.fs, P, print), self.clock, self.thresholds
+        )
         asyncio.run(compaction.clean(self.partition))
 
 
@@ -260,9 +263,9 @@ def test_a_partition_is_compacted_when_it_is_dirty_enough(monkeypatch: pytest.Mo
     assert find_job(host.partition, now) is not None
 
 
-def test_more_keys_than_fit_take_several_passes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cleaner, "KEYS_MAX", 3)
+def test_more_keys_than_fit_take_several_passes() -> None:
     host = Host(fs := MemoryFileSystem(), opened(fs, **{"min.cleanable.dirty.ratio": "0"}))
+    host.thresholds = Thresholds(cleaner_keys_max=3)
     for number in range(60):
         put(host.partition, (b"%d" % (number % 20), b"%d" % number * 20))
     fill(host.partition)

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.config.thresholds import DEFAULTS
 from embedded_broker.storage import disk_space
 from embedded_broker.storage.disk_space import DiskSpace, NoSpace
 from embedded_broker.storage.log.fs import RealFileSystem
@@ -247,13 +248,13 @@ def test_a_start_on_a_full_disk_serves_reads(tmp_path: Path) -> None:
 def test_the_reserve_of_the_real_filesystem_takes_up_disk_space(tmp_path: Path) -> None:
     async def main() -> None:
         DiskSpace(RealFileSystem(), tmp_path, lambda _: None).start()
-        assert os.stat(tmp_path / "reserve").st_blocks * 512 >= disk_space.RESERVE_BYTES
+        assert os.stat(tmp_path / "reserve").st_blocks * 512 >= DEFAULTS.reserve_bytes
         assert os.listdir(tmp_path) == ["reserve"]
 
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("left_bytes", [0, disk_space.RESERVE_BYTES - 1])
+@pytest.mark.parametrize("left_bytes", [0, DEFAULTS.reserve_bytes - 1])
 def test_a_reserve_of_which_a_power_cut_has_left_a_part_is_made_whole(tmp_path: Path, left_bytes: int) -> None:
     fs = MemoryFileSystem()
     fs.allocate(tmp_path / "reserve", left_bytes)
@@ -262,7 +263,7 @@ def test_a_reserve_of_which_a_power_cut_has_left_a_part_is_made_whole(tmp_path: 
         DiskSpace(fs, tmp_path, lambda _: None).start()
 
     asyncio.run(run())
-    assert fs.size_bytes == disk_space.RESERVE_BYTES
+    assert fs.size_bytes == DEFAULTS.reserve_bytes
 
 
 def test_other_errors_are_not_taken_for_a_full_disk(tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.config.thresholds import DEFAULTS
 from embedded_broker.coordinators import background, deadlines, group_registry
 from embedded_broker.security.acls import Operation, Resource
 from embedded_broker.storage import disk_space
-from embedded_broker.storage.disk_space import RESERVE_BYTES
 from embedded_broker.storage.log.memory_fs import MemoryFileSystem, _Inode
 from embedded_broker.wire.batch import TRANSACTIONAL
 from tests.embedded_broker.security.denials import creation
@@ -50,7 +50,7 @@ class FillingFileSystem(MemoryFileSystem):
         if kind == "append":
             self.appends_left -= 1
             if self.appends_left == 0:
-                self.size_bytes_max = self.size_bytes - RESERVE_BYTES
+                self.size_bytes_max = self.size_bytes - DEFAULTS.reserve_bytes
 
 
 def _config(kind: int, name: str, key: str, value: str) -> dict[str, Any]:
@@ -186,7 +186,7 @@ async def _cut(directory: Path, appends: int) -> tuple[list[str], int]:
         run = Run(served, await served.client(), fs)
         fs.appends_left = appends
         if appends == 0:
-            fs.size_bytes_max = fs.size_bytes - RESERVE_BYTES
+            fs.size_bytes_max = fs.size_bytes - DEFAULTS.reserve_bytes
         await _all(run)
         made = appends - fs.appends_left
         await run.free()
@@ -240,7 +240,7 @@ def test_a_transaction_past_its_time_is_aborted_once_there_is_disk_space(tmp_pat
             ids = {"producer_id": claim[0], "producer_epoch": claim[1]}
             data = batch(b"in tx", attributes=TRANSACTIONAL, base_sequence=0, **ids)
             await client.call("produce", 9, **produce("t", data, transactional_id="tx"))
-            fs.size_bytes_max = fs.size_bytes - RESERVE_BYTES
+            fs.size_bytes_max = fs.size_bytes - DEFAULTS.reserve_bytes
             await asyncio.sleep(0.1)  # past the deadline, some tries
             assert not served.broker.has_disk_space
             partition = served.broker.topics.partition("t", 0)
@@ -265,7 +265,7 @@ def test_a_classic_group_waits_for_disk_space(tmp_path: Path) -> None:
                     "rebalance_timeout": 6_000, "protocols": [{"name": "range", "metadata": b"x"}]}  # fmt: skip
             joined = await client.call("join_group", 3, **join)
             assert joined.error_code is NONE
-            fs.size_bytes_max = fs.size_bytes - RESERVE_BYTES
+            fs.size_bytes_max = fs.size_bytes - DEFAULTS.reserve_bytes
             mine = {"group_id": "g", "generation_id": joined.generation_id, "member_id": joined.member_id}
             given = [{"member_id": joined.member_id, "assignment": b"all"}]
             client.send("sync_group", 2, **mine, assignments=given)

@@ -10,13 +10,14 @@ from random import Random
 import pytest
 
 from embedded_broker.config.settings import Fsync
+from embedded_broker.config.thresholds import DEFAULTS
 from embedded_broker.simulation.loop import SimulatedLoop, SimulatedThreads
-from embedded_broker.storage.flush_scheduler import LINGER_BYTES_MIN, LINGER_S, LINGER_WINDOW_S, FlushScheduler
+from embedded_broker.storage.flush_scheduler import LINGER_S, LINGER_WINDOW_S, FlushScheduler
 from embedded_broker.storage.log.memory_fs import MemoryFileSystem
 from embedded_broker.storage.partition import Partition
 from tests.embedded_broker.served import batch
 
-LARGE, SMALL = LINGER_BYTES_MIN // 2, 100
+LARGE, SMALL = DEFAULTS.linger_bytes_min // 2, 100
 
 
 class Scene:

@@ -12,7 +12,7 @@ import pytest
 
 from embedded_broker.broker import Broker, DataDirInUse
 from embedded_broker.config.settings import BrokerConfig, Fsync
-from embedded_broker.metadata import metadata_log
+from embedded_broker.config.thresholds import Thresholds
 from embedded_broker.storage.partition import Partition
 from embedded_broker.storage.retention import keep_from
 from embedded_broker.wire.batch import TRANSACTIONAL
@@ -185,11 +185,11 @@ def test_the_task_enforces_retention(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_the_metadata_log_is_rewritten_when_it_is_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metadata_log, "RECORDS_BEFORE_REWRITE", 20)
+def test_the_metadata_log_is_rewritten_when_it_is_long(tmp_path: Path) -> None:
+    thresholds = Thresholds(metadata_dead_records_max=20)
 
     async def main() -> None:
-        async with serving(tmp_path) as served:
+        async with serving(tmp_path, thresholds=thresholds) as served:
             await served.topic("t")
             topic = served.broker.topics.get("t")
             assert topic is not None
@@ -197,10 +197,10 @@ def test_the_metadata_log_is_rewritten_when_it_is_long(tmp_path: Path, monkeypat
                 for number in range(40):
                     await served.broker.topics.configure(topic, {"retention.ms": str(number)})
             cluster_id = served.broker.metadata.cluster_id
-        async with serving(tmp_path) as served:
+        async with serving(tmp_path, thresholds=thresholds) as served:
             log = served.broker._metadata_log
             assert log.log_end - log.log_start < 10
-        async with serving(tmp_path) as served:
+        async with serving(tmp_path, thresholds=thresholds) as served:
             topic = served.broker.topics.get("t")
             assert topic is not None
             assert topic.configs == {"retention.ms": "39"}

@@ -11,7 +11,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from embedded_broker import broker as broker_module
-from embedded_broker.storage.log import partition_log
+from embedded_broker.config.thresholds import Thresholds
 from embedded_broker.wire.batch import seal
 from embedded_broker.wire.records import encode
 from tests.embedded_broker.process import BrokerProcess
@@ -137,11 +137,9 @@ def test_segments_are_closed_by_the_records_timestamps_not_by_what_the_header_cl
     asyncio.run(main())
 
 
-def test_a_partition_has_a_bounded_number_of_small_segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partition_log, "SEGMENTS_MAX", 5, raising=False)
-
+def test_a_partition_has_a_bounded_number_of_small_segments(tmp_path: Path) -> None:
     async def main() -> None:
-        async with serving(tmp_path) as served:
+        async with serving(tmp_path, thresholds=Thresholds(segments_max=5)) as served:
             await served.topic("t")
             client = await served.client()
             for number in range(20):

@@ -25,9 +25,9 @@ class SlowFileSystem(MemoryFileSystem):
         super().__init__()
         self.syncing, self.go_on = threading.Event(), threading.Event()
 
-    def step(self, kind: str) -> None:
-        super().step(kind)
-        if kind == "sync":
+    def step(self, *kinds: str) -> None:
+        super().step(*kinds)
+        if "sync" in kinds:
             self.syncing.set()
             assert self.go_on.wait(10)
 
