@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kio.schema.errors import ErrorCode
+
 from embedded_broker.simulation.classic_member import ClassicMember
 from embedded_broker.simulation.group_history import GroupHistory
 from embedded_broker.simulation.history import Kind, Topic
@@ -15,7 +17,7 @@ from embedded_broker.simulation.producers import IdempotentProducer
 from embedded_broker.simulation.readers import ask_offsets
 from embedded_broker.simulation.world import Logs, World
 
-SHARED = Topic("shared", 4)
+SHARED, KEPT = Topic("shared", 4), Topic("kept", 1)
 MEMBERS = 3
 FAULTS_S = 8.0
 PAUSE_S_MAX = 2.0
@@ -26,7 +28,7 @@ STABLE_WITHIN_S = 40.0
 class GroupWorkload:
     """The workload of members of two groups."""
 
-    topics = (SHARED,)
+    topics = (SHARED, KEPT)
     transactional_ids: Sequence[str] = ()
     settings: Mapping[str, Any] = {
         "group_session_timeout_ms_min": 100,
@@ -51,6 +53,8 @@ class GroupWorkload:
     async def work(self) -> None:
         """See Workload."""
         world = self._world
+        for group_history in self._group_histories:
+            await self._keep(group_history.group)
         self._lives = {member: world.spawn(member.run()) for members in self._groups for member in members}
         producers = []
         for _, index in SHARED.all:
@@ -59,6 +63,15 @@ class GroupWorkload:
             producer = IdempotentProducer(world.client(name), world.history, name, partition, count, PAUSE_S_MAX)
             producers.append(world.spawn(producer.run()))
         await asyncio.gather(*producers, asyncio.sleep(FAULTS_S))
+
+    async def _keep(self, group: str) -> None:
+        """Commit an offset that nobody else does: without any an empty group is forgotten, with its generation."""
+        client = self._world.client(f"keeper of {group}")
+        partition = {"partition_index": 0, "committed_offset": 0, "committed_metadata": ""}
+        topics = [{"name": KEPT.name, "partitions": [partition]}]
+        fields = {"group_id": group, "generation_id_or_member_epoch": -1, "topics": topics}
+        while (await client.ask("offset_commit", 8, **fields)).topics[0].partitions[0].error_code is not ErrorCode.none:
+            await client.pause()  # while the disk is full
 
     async def settle(self) -> None:
         """See Workload. One member of each group never comes back, and only the broker's log has a record of it."""

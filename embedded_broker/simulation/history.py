@@ -18,6 +18,7 @@ class Kind(StrEnum):
     DIRTY_READ = "dirty read"
     REORDERING = "reordering"
     SKIPPED_POLL = "skipped poll"
+    STARVED = "starved reader"
     NON_MONOTONIC = "non-monotonic offsets"
     TORN_TRANSACTION = "torn transaction"
     WRONG_GROUP_OFFSET = "wrong group offset"
@@ -133,7 +134,9 @@ class History:
     )
     """In compacted topics, what was sent with each key, in order: a key has one producer only."""
     log_starts: dict[TopicPartition, dict[int, int]] = field(default_factory=dict)
-    """Log start → when a reader got it first, in ms."""
+    """Log start → the latest time, in ms, that the clock on the wall had shown when a reader got it first."""
+    producer_ids: set[int] = field(default_factory=set)
+    """Those that producers without a transactional id were given."""
     transactions: list[Transaction] = field(default_factory=list)
     reads: list[PartitionReads] = field(default_factory=list)
     group_offsets: list[GroupOffset] = field(default_factory=list)

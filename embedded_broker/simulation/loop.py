@@ -13,8 +13,11 @@ import itertools
 import warnings
 from asyncio import base_events
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from functools import partial
 from random import Random
 from typing import Any, TypeVar, cast
+
+from embedded_broker.simulation.fibers import Fiber, Fibers
 
 T = TypeVar("T")
 EPOCH_MS = 1_800_000_000_000
@@ -33,12 +36,17 @@ class Process:
         self.alive = True
         # Holds them even when nobody else does: a coroutine that is collected would run its `finally`.
         self.tasks: list[asyncio.Task[Any]] = []
+        self.fibers: dict[Fiber, None] = {}
+        """Blocking calls under way."""
 
     def end(self) -> None:
         """No more of it."""
         if self.alive:
             self.alive = False
             self._on_death(self)
+            for fiber in self.fibers:
+                fiber.kill()
+            self.fibers.clear()
 
 
 PROCESS: contextvars.ContextVar[Process] = contextvars.ContextVar("process")
@@ -63,6 +71,8 @@ class SimulatedLoop(base_events.BaseEventLoop):
     def __init__(self, random: Random, disk_delay_s_max: float) -> None:
         super().__init__()
         self.now_s = 0.0
+        self._wall_offset_ms = self._wall_max_ms = 0
+        self.fibers = Fibers()
         self.failures: list[str] = []
         """What would have been logged: a bug of the broker, or of a client here."""
         self._selector = _TimeJump(self)
@@ -76,8 +86,16 @@ class SimulatedLoop(base_events.BaseEventLoop):
         return self.now_s
 
     def now_ms(self) -> int:
-        """See `Clock`."""
-        return EPOCH_MS + int(self.now_s * 1000)
+        """See `Clock`. Unlike `time`, it may have been set back."""
+        return EPOCH_MS + int(self.now_s * 1000) + self._wall_offset_ms
+
+    def now_max_ms(self) -> int:
+        """The latest time that the clock on the wall has shown so far."""
+        return max(self.now_ms(), self._wall_max_ms)
+
+    def set_wall_clock(self, offset_ms: int) -> None:
+        """Let the clock on the wall be that much ahead of what it would show had it never been set."""
+        self._wall_max_ms, self._wall_offset_ms = self.now_max_ms(), offset_ms
 
     def _process_events(self, event_list: Iterable[Any]) -> None:
         """There are none: all is timers."""
@@ -94,21 +112,29 @@ class SimulatedLoop(base_events.BaseEventLoop):
         return _cancel_if_killed(super().call_at(when, callback, *args, context=context))
 
     def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
-        """See asyncio; also what `asyncio.to_thread` calls. The work itself is one step; what others do before and
-        after it is up to chance."""
+        """See asyncio; also what `asyncio.to_thread` calls. What others do before and after the call, and while it
+        pauses, is up to chance."""
         future: asyncio.Future[T] = self.create_future()
         before_s, after_s = (self._random.uniform(0, self._disk_delay_s_max / 2) for _ in range(2))
+        process = PROCESS.get(None)
 
-        def work() -> None:
-            try:
-                result = func(*args)
-            except Exception as error:  # noqa: BLE001 - goes to whoever waits, as from a thread
-                self.call_later(after_s, _settle, future, None, error)
-            else:
-                self.call_later(after_s, _settle, future, result, None)
+        def ended(fiber: Fiber) -> None:
+            if process is not None:
+                process.fibers.pop(fiber, None)
+            if fiber.error is None or isinstance(fiber.error, Exception):  # and not the end of the machine
+                self.call_later(after_s, _settle, future, fiber.result, fiber.error)
 
-        self.call_later(before_s, work)
+        context = contextvars.copy_context()
+        fiber = Fiber(self.fibers, partial(context.run, func, *args), self.call_later, ended)
+        if process is not None:
+            process.fibers[fiber] = None
+        self.call_later(before_s, fiber.resume)
         return future
+
+    def close(self) -> None:
+        """See asyncio."""
+        self.fibers.close()
+        super().close()
 
     def spawn(self, process: Process, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Run `work` as (a part of) a process."""

@@ -22,13 +22,14 @@ from embedded_broker.simulation.disk import Disk
 from embedded_broker.simulation.history import History, Kind
 from embedded_broker.simulation.loop import Process, SimulatedLoop, SimulatedThreads
 from embedded_broker.simulation.network import Network
-from embedded_broker.simulation.schedule import KILL, DiskFullPeriod, FailedSync
+from embedded_broker.simulation.schedule import KILL, STOP, DiskFullPeriod, FailedSync, Schedule
 from embedded_broker.simulation.trace import Trace
 from embedded_broker.simulation.wire import PORT
 
 DATA_DIR = Path("/simulated")
 API_KEY_BYTES = 2
 DOWN_S_MAX = 1.0
+STOPS_WITHIN_S = 20.0
 DIES_WITHIN_S = 2.0
 """After a failed fsync."""
 SETTLES_WITHIN_S = 20.0
@@ -60,19 +61,30 @@ class Machine:
     """Runs one broker. Afterwards `broker` is the latest, dead or alive."""
 
     broker: Broker
+    _server: Server
 
     def __init__(
-        self, network: Network, random: Random, history: History, trace: Trace, settings: Mapping[str, Any]
+        self,
+        network: Network,
+        random: Random,
+        history: History,
+        trace: Trace,
+        schedule: Schedule,
+        settings: Mapping[str, Any],
     ) -> None:
-        """`settings`: of BrokerConfig."""
+        """`settings`: of BrokerConfig, besides those of the schedule."""
         self._network, self._random, self._history, self._trace = network, random, history, trace
-        self._config = BrokerConfig(DATA_DIR, port=PORT, **settings)
+        self._config = BrokerConfig(DATA_DIR, port=PORT, **{**schedule.settings, **settings})
+        self._power_fails = schedule.power_fails
         self._loop: SimulatedLoop = network.loop
         self.outside = contextvars.copy_context()
         """A context without a process: a killed process can't run its own restart."""
-        self.disk = Disk(network.loop, self._power_is_cut, self._sync_has_failed)
+        self.disk = Disk(network.loop, random, schedule.sync_s_max, self._power_is_cut, self._sync_has_failed)
         self.processes: list[Process] = []
         self.crashes = 0
+        self.power_cuts_s: list[float] = []
+        self.ready_s: list[float] = []
+        """When connections were taken, after all that was found had been made durable."""
         self.on_request: Callable[[str], None] = lambda api: None
         """Called with the API of every request before it is handled."""
         self.ready = asyncio.Event()
@@ -97,7 +109,9 @@ class Machine:
         broker = Broker(self._config, self.disk, self._loop, self._new_uuid, SimulatedThreads)
         self.broker = broker
         await broker.start()
-        await _Server(broker, self).start()
+        self._server = _Server(broker, self)
+        await self._server.start()
+        self.ready_s.append(self._loop.now_s)
         self.ready.set()
         raise await broker.failed
 
@@ -115,9 +129,11 @@ class Machine:
             self._end_process(power_lost=False)
 
     def crash(self, operations: int) -> None:
-        """As a schedule says it: after so many operations of the disk, or KILL."""
+        """As a schedule says it: after so many operations of the disk, or KILL, or STOP."""
         if operations == KILL:
             self.kill()
+        elif operations == STOP:
+            self.stop()
         else:
             self.cut_power(operations)
 
@@ -135,7 +151,7 @@ class Machine:
 
     def fail_sync(self, failed: FailedSync) -> None:
         """One fsync won't work."""
-        self.disk.fail("sync", errno.EIO, after=failed.operations)
+        self.disk.fail("sync_data" if failed.of_data else "sync", errno.EIO, after=failed.operations)
 
     def _sync_has_failed(self) -> None:
         self.note("an fsync fails")
@@ -152,6 +168,46 @@ class Machine:
         if self._process.alive:
             self._end_process(power_lost=False)
 
+    def stop(self) -> None:
+        """The broker closes its files. Other crashes may come first; while it starts, it is killed."""
+        if not self.ready.is_set():
+            self.kill()
+            return
+        self.ready.clear()
+        self.note(f"{self._process.name} stops")
+        self._loop.spawn(self._process, self._stop(self._process))
+        self._loop.call_later(STOPS_WITHIN_S, self._check_stopped, self._process, context=self.outside)
+
+    async def _stop(self, process: Process) -> None:
+        try:
+            await self._server.stop()
+            if not self.broker.failed.done():
+                await self.broker.stop()
+        except OSError as error:
+            if not self.disk.has_failed:
+                self._history.found(Kind.BROKEN, f"{process.name} can't stop: {error!r}")
+        self._loop.call_soon(self._has_stopped, process, context=self.outside)
+
+    def _has_stopped(self, process: Process) -> None:
+        if process.alive:
+            self._end_process(power_lost=False)
+
+    def _check_stopped(self, process: Process) -> None:
+        if process.alive:
+            self._history.found(Kind.BROKEN, f"{process.name} doesn't stop")
+            self._end_process(power_lost=False)
+
+    async def restart(self) -> None:
+        """Stop cleanly, and start."""
+        await self.ready.wait()
+        self.stop()
+        await self.ready.wait()
+
+    def set_clock(self, offset_ms: int) -> None:
+        """The clock on the wall is that much ahead from now on."""
+        self.note(f"the clock is set to {offset_ms:+} ms")
+        self._loop.set_wall_clock(offset_ms)
+
     def cut_power(self, after: int) -> None:
         """Of the whole machine, after that many more operations of the disk."""
         if after:
@@ -163,7 +219,10 @@ class Machine:
         self._end_process(power_lost=True)
 
     def _end_process(self, power_lost: bool) -> None:
+        power_lost = power_lost and self._power_fails
         self.crashes += 1
+        if power_lost:
+            self.power_cuts_s.append(self._loop.now_s)
         self.ready.clear()
         self.note(f"{self._process.name} dies, {'without power' if power_lost else 'killed'}")
         self._loop.kill(self._process)

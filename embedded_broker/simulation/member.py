@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.simulation.fetching import Style
 from embedded_broker.simulation.group_history import GroupHistory, Ownership
 from embedded_broker.simulation.history import History, Kind, TopicPartition
 from embedded_broker.simulation.readers import Reader, fetch_offsets
@@ -64,7 +65,8 @@ class Member(ABC):
     async def run(self) -> None:
         """Run until cancelled."""
         while True:
-            self._reader = Reader(self.client, self.history, self.name, self.group_history.partitions, False)
+            style, partitions = Style.of(self.random), self.group_history.partitions
+            self._reader = Reader(self.client, self.history, self.name, partitions, False, style)
             for reads in self._reader.reads.values():
                 reads.complete = False
             try:

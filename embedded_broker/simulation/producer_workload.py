@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from embedded_broker.simulation import checker
+from embedded_broker.simulation.fetching import Style
 from embedded_broker.simulation.history import Topic
-from embedded_broker.simulation.producers import IdempotentProducer
+from embedded_broker.simulation.producers import IdempotentProducer, take_identities
 from embedded_broker.simulation.readers import GroupReader, Reader, ask_offsets, check_offset
 from embedded_broker.simulation.transactional import Copier, TransactionalProducer
 from embedded_broker.simulation.world import Logs, World, read_until
@@ -26,7 +27,8 @@ class ProducerWorkload:
     def __init__(self, world: World) -> None:
         self._world = world
         copying = world.txn_client("copier", "copier", implicit=world.random("copier's version").random() < 0.5)
-        source = Reader(copying.client, world.history, "copier", PLAIN.all, committed=True)
+        style = Style.of(world.random("copier's style"))
+        source = Reader(copying.client, world.history, "copier", PLAIN.all, committed=True, style=style)
         self._copier = Copier(copying, source, "copiers", COPY.name)
 
     async def work(self) -> None:
@@ -36,6 +38,7 @@ class ProducerWorkload:
         readers = [world.spawn(GroupReader(reader, world.history, "followers", done).run())]
         for topic, committed in ((IN_TRANSACTIONS, True), (IN_TRANSACTIONS, False), (COPY, True)):
             readers.append(world.spawn(read_until(world.reader(f"reader of {topic.name}", topic, committed), done)))
+        readers.append(world.spawn(take_identities(world.client("identities"), world.history, done)))
         copying = world.spawn(self._copier.run())
         await asyncio.gather(*self._producers())
         self._copier.finishing = True

@@ -19,6 +19,7 @@ IN_FLIGHT_MAX = 5  # as many as the broker's window holds
 RETRIABLE = frozenset({ErrorCode.kafka_storage_error})
 OUT_OF_ORDER = ErrorCode.out_of_order_sequence_number
 VERSION = 9
+IDENTITY_PAUSE_S_MAX = 1.0
 
 
 Record = tuple[bytes, bytes | None]
@@ -69,7 +70,7 @@ class IdempotentProducer:
 
     async def run(self) -> None:
         """Run until all batches are acknowledged."""
-        self._producer_id = await self._identity()
+        self._producer_id = await take_identity(self._client, self._history, self._name)
         while self._left or self._in_flight:
             try:
                 await self._fill()
@@ -92,15 +93,6 @@ class IdempotentProducer:
                 return
             else:
                 self._acked(self._in_flight.popleft(), result.base_offset)
-
-    async def _identity(self) -> int:
-        while True:
-            fields = {"transactional_id": None, "transaction_timeout": 0}
-            answer = await self._client.ask("init_producer_id", 4, **fields)
-            if answer.error_code is NONE:
-                return int(answer.producer_id)
-            self._history.refused(self._client.now_s, f"{self._name}: {answer.error_code.name}")
-            await self._client.pause()
 
     async def _again(self) -> None:
         """Whatever is in flight may be written or not: all of it is sent again, in order."""
@@ -151,3 +143,24 @@ class IdempotentProducer:
             detail = f"{self._name}: offset {offset} acknowledged after {self._last_offset}"
             self._history.found(Kind.NON_MONOTONIC, detail)
         self._last_offset = offset + len(batch.records) - 1
+
+
+async def take_identity(client: Client, history: History, name: str) -> int:
+    """A producer id that nobody else has been given, over all restarts."""
+    while True:
+        answer = await client.ask("init_producer_id", 4, transactional_id=None, transaction_timeout=0)
+        if answer.error_code is NONE:
+            producer_id = int(answer.producer_id)
+            if producer_id in history.producer_ids:
+                history.found(Kind.DUPLICATE, f"{name} was given the producer id {producer_id}, and another one was")
+            history.producer_ids.add(producer_id)
+            return producer_id
+        history.refused(client.now_s, f"{name}: {answer.error_code.name}")
+        await client.pause()
+
+
+async def take_identities(client: Client, history: History, done: asyncio.Event) -> None:
+    """A program that begins anew all the time."""
+    while not done.is_set():
+        await take_identity(client, history, "a program")
+        await asyncio.sleep(client.random.uniform(0, IDENTITY_PAUSE_S_MAX))

@@ -3,52 +3,65 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.simulation.fetching import Fetcher, Style
 from embedded_broker.simulation.history import GroupOffset, History, Kind, PartitionReads, TopicPartition
 from embedded_broker.simulation.wire import Client, NoResponse
 from embedded_broker.wire.batch import CorruptBatch, iter_batches
 from embedded_broker.wire.records import decode
 
 NONE = ErrorCode.none
-VERSION = 12
-POLL_BYTES_MAX = 2_000
+LATEST = -1
+"""The timestamp that stands for the end."""
 
 
 class Reader:
     """Reads partitions of one topic from their beginning. One batch or more at a time: polls are small on purpose."""
 
     def __init__(
-        self, client: Client, history: History, name: str, partitions: Sequence[TopicPartition], committed: bool
+        self,
+        client: Client,
+        history: History,
+        name: str,
+        partitions: Sequence[TopicPartition],
+        committed: bool,
+        style: Style | None = None,
     ) -> None:
+        """`style`: how it fetches; None: whole requests."""
         self.client, self._history, self.name, self._committed = client, history, name, committed
         self.reads = {partition: PartitionReads(name, partition, committed) for partition in partitions}
         self.positions = dict.fromkeys(partitions, 0)
+        self.topic = partitions[0][0]
+        self._fetcher = Fetcher(client, history, name, self.topic, committed, style or Style())
         history.reads.extend(self.reads.values())
 
     async def poll(self, max_wait_ms: int = 500) -> dict[TopicPartition, list[tuple[int, bytes]]]:
         """One fetch: the (offset, value) that it gave, by partition. Raises NoResponse."""
-        topic = next(iter(self.positions))[0]
-        asked = [
-            {"partition": index, "fetch_offset": offset, "partition_max_bytes": POLL_BYTES_MAX}
-            for (_, index), offset in self.positions.items()
-        ]
-        answer = await self.client.call(
-            "fetch",
-            VERSION,
-            max_wait=max_wait_ms,
-            min_bytes=1,
-            max_bytes=1 << 20,
-            isolation_level=int(self._committed),
-            topics=[{"topic": topic, "partitions": asked}],
-        )
-        return {
-            (topic, each.partition_index): self._take((topic, each.partition_index), each)
-            for each in (answer.responses[0].partitions if answer.responses else ())
-        }
+        asked = {index: offset for (_, index), offset in self.positions.items()}
+        found = {}
+        for each in await self._fetcher.fetch(asked, max_wait_ms):
+            partition = self.topic, each.partition_index
+            if partition in self.positions:
+                found[partition] = self._take(partition, each)
+            else:
+                self._history.found(Kind.BROKEN, f"{self.name}: an answer about {partition}, which it doesn't read")
+        return found
+
+    async def ends(self) -> dict[TopicPartition, int]:
+        """Up to where it could read now. Raises NoResponse."""
+        partitions = [{"partition_index": index, "timestamp": LATEST} for _, index in self.positions]
+        topics = [{"name": self.topic, "partitions": partitions}]
+        answer = await self.client.call("list_offsets", 7, isolation_level=int(self._committed), topics=topics)
+        return {(self.topic, each.partition_index): each.offset for each in answer.topics[0].partitions}
+
+    def starved(self, ends: Mapping[TopicPartition, int]) -> None:
+        """It doesn't get what is there."""
+        missing = {each: (self.positions[each], end) for each, end in ends.items() if self.positions[each] < end}
+        self._history.found(Kind.STARVED, f"{self.name}: positions and ends {missing}")
 
     def _take(self, partition: TopicPartition, answer: Any) -> list[tuple[int, bytes]]:
         reads = self.reads[partition]
@@ -78,7 +91,7 @@ class Reader:
             detail = f"{self.name}, {reads.partition}: the log start went from {reads.log_start} to {log_start}"
             self._history.found(Kind.NON_MONOTONIC, detail)
         reads.log_start = log_start
-        self._history.log_starts.setdefault(reads.partition, {}).setdefault(log_start, self.client.now_ms)
+        self._history.log_starts.setdefault(reads.partition, {}).setdefault(log_start, self.client.now_max_ms)
 
     def _note_ends(self, reads: PartitionReads, answer: Any) -> None:
         """What is durable stays so, and so does what is decided."""

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from random import Random
 
+from embedded_broker.simulation.durability_workload import DurabilityWorkload
 from embedded_broker.simulation.group_workload import GroupWorkload
 from embedded_broker.simulation.history import Kind, Violation
 from embedded_broker.simulation.loop import Deadlock, SimulatedLoop
@@ -21,6 +22,7 @@ WORKLOADS: Mapping[WorkloadKind, Callable[[World], Workload]] = {
     WorkloadKind.PRODUCERS: ProducerWorkload,
     WorkloadKind.GROUPS: GroupWorkload,
     WorkloadKind.RETENTION: RetentionWorkload,
+    WorkloadKind.DURABILITY: DurabilityWorkload,
 }
 
 

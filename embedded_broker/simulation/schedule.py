@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
+from typing import Any
 
+from embedded_broker.config.settings import Fsync
+from embedded_broker.simulation import settings
 from embedded_broker.simulation.network import NetworkConditions
 
-KILL = -1
-"""Instead of a number of operations until the power fails: only the process is killed."""
+KILL, STOP = -1, -2
+"""Instead of a number of operations until the power fails: the process is killed, or stopped cleanly."""
 CRASH_TARGETS = (
     *("end_txn",) * 4,
     "produce",
@@ -29,13 +33,23 @@ class WorkloadKind(StrEnum):
     """Consumers share a topic in groups of both protocols."""
     RETENTION = "retention"
     """Compaction and retention work while others write and read."""
+    DURABILITY = "durability"
+    """Producers without any promise but that of the fsync mode."""
 
 
+SYNCS_OF_A_REQUEST = 12
+"""As many as it may have to wait for, if not longer: a client with less patience would hardly ever get on."""
+FSYNC_MODES = {
+    False: (*(Fsync.ALWAYS,) * 6, Fsync.INTERVAL, Fsync.NEVER),
+    True: (Fsync.ALWAYS, *(Fsync.INTERVAL,) * 3, *(Fsync.NEVER,) * 2),
+}
+"""By whether the workload is about them."""
 KINDS_BY_SEED = (
     (WorkloadKind.PRODUCERS,),
     (WorkloadKind.GROUPS,),
     (WorkloadKind.RETENTION,),
     (WorkloadKind.PRODUCERS, WorkloadKind.GROUPS, WorkloadKind.RETENTION),
+    (WorkloadKind.DURABILITY,),
 )
 """By the seed's remainder."""
 
@@ -66,6 +80,8 @@ class FailedSync:
 
     at_s: float
     operations: int
+    of_data: bool
+    """Whether syncs of small files, which are far more, don't count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +103,23 @@ class Schedule:
     """Of each transactional producer."""
     takeover_s: float
     """When a second holder of a transactional id appears."""
+    sync_s_max: float
+    """How long an fsync takes at most."""
+    clock_steps: tuple[tuple[float, int], ...]
+    """(seconds, ms by which the clock on the wall is ahead from then on)."""
+    segment_ms: int | None
+    """Of topics that nothing removes records from; None: the usual one."""
+    settings: Mapping[str, Any]
+    """Of BrokerConfig."""
+
+    @property
+    def power_fails(self) -> bool:
+        """Whether power cuts are among the crashes; else the process is killed in their place.
+
+        A weaker fsync mode admits that a power cut takes what was acknowledged: the usual clients then can't be
+        promised anything. What the mode does promise, the durability workload checks.
+        """
+        return self.settings["fsync"] is Fsync.ALWAYS or WorkloadKind.DURABILITY in self.workloads
 
     @classmethod
     def of(cls, seed: int) -> Schedule:
@@ -103,20 +136,33 @@ class Schedule:
         crashes = [(random.uniform(0.05, 5.0), _operations(random)) for _ in range(random.randint(1, 6))]
         targeted_crashes = [_targeted_crash(random) for _ in range(random.randint(2, 5))]
         full = DiskFullPeriod(random.uniform(0.3, 3.0), random.uniform(0.5, 6.0), random.randrange(1_000))
-        failed = FailedSync(random.uniform(0.3, 3.0), random.randrange(20))
+        failed = FailedSync(random.uniform(0.3, 3.0), random.randrange(10), random.random() < 0.7)
+        workloads = KINDS_BY_SEED[seed % len(KINDS_BY_SEED)]
+        client_timeout_s, disk_delay_s_max = random.choice((1.0, 5.0)), random.choice((0.005, 0.05, 0.2))
+        numbers = random.randint(10, 40), random.randint(5, 20)
+        takeover_s, sync_s_max = random.uniform(0.1, 2.0), random.choice((0.0, 0.01, 0.05, 0.2))
         return cls(
-            KINDS_BY_SEED[seed % len(KINDS_BY_SEED)],
+            workloads,
             conditions,
-            random.choice((1.0, 5.0)),
-            random.choice((0.005, 0.05, 0.2)),
+            max(client_timeout_s, disk_delay_s_max + SYNCS_OF_A_REQUEST * sync_s_max),
+            disk_delay_s_max,
             tuple(sorted(crashes)),
             tuple(targeted_crashes),
             full if random.random() < 0.35 else None,
-            failed if random.random() < 0.25 else None,
-            random.randint(10, 40),
-            random.randint(5, 20),
-            random.uniform(0.1, 2.0),
+            failed if random.random() < 0.35 else None,
+            *numbers,
+            takeover_s,
+            sync_s_max,
+            tuple(_clock_steps(random)) if random.random() < 0.5 else (),
+            random.choice((None, 50, 500)),
+            settings.draw(Random(f"{seed} settings"), random.choice(FSYNC_MODES[WorkloadKind.DURABILITY in workloads])),
         )
+
+
+def _clock_steps(random: Random) -> Iterator[tuple[float, int]]:
+    """Small corrections, and large ones; never as large as what a record's timestamp may be ahead of the broker's."""
+    for _ in range(random.randint(1, 4)):
+        yield random.uniform(0.1, 15.0), random.choice((1, -1)) * random.choice((50, 5_000, 1_500_000))
 
 
 def _targeted_crash(random: Random) -> TargetedCrash:
@@ -126,4 +172,4 @@ def _targeted_crash(random: Random) -> TargetedCrash:
 
 
 def _operations(random: Random) -> int:
-    return random.choice((KILL, 0, 0, random.randrange(1, 40)))
+    return random.choice((KILL, STOP, 0, 0, random.randrange(1, 40)))

@@ -116,6 +116,11 @@ class Client:
         """As on the wall."""
         return self._network.loop.now_ms()
 
+    @property
+    def now_max_ms(self) -> int:
+        """The latest time that the clock on the wall has shown."""
+        return self._network.loop.now_max_ms()
+
     async def connect(self) -> None:
         """Be connected. Waits for the broker as long as it takes."""
         while self._connection is None or not self._connection.is_open:

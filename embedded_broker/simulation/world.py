@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Coroutine, Mapping, Sequence
 from functools import partial
 from random import Random
@@ -10,20 +11,23 @@ from typing import Any, Protocol
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.config.settings import Fsync
 from embedded_broker.simulation import checker
+from embedded_broker.simulation.fetching import Style
 from embedded_broker.simulation.history import History, Kind, Topic, TopicPartition
 from embedded_broker.simulation.loop import Process, SimulatedLoop
 from embedded_broker.simulation.machine import Machine
 from embedded_broker.simulation.network import GOOD_CONDITIONS, Network
 from embedded_broker.simulation.readers import Reader
-from embedded_broker.simulation.schedule import KINDS_BY_SEED, Schedule
+from embedded_broker.simulation.schedule import Schedule
 from embedded_broker.simulation.trace import Trace
 from embedded_broker.simulation.transactional import TransactionalClient
 from embedded_broker.simulation.wire import Client, NoResponse
 
 DEADLINE_S = 120.0
 """Virtual time after which a run counts as hung."""
-SCAN_BYTES_MAX = 30_000
+CATCHES_UP_S = 40.0
+"""After the last write: time for stalled connections, and for restarts."""
 Logs = Mapping[TopicPartition, checker.Log]
 
 
@@ -75,7 +79,8 @@ class World:
 
     def reader(self, name: str, topic: Topic, committed: bool) -> Reader:
         """A reader of all partitions of a topic."""
-        return Reader(self.client(name), self.history, name, topic.all, committed)
+        client = self.client(name)
+        return Reader(client, self.history, name, topic.all, committed, Style.of(client.random))
 
     def txn_client(self, name: str, transactional_id: str, implicit: bool) -> TransactionalClient:
         """A holder of a transactional id."""
@@ -88,12 +93,11 @@ class World:
     async def run(self, workloads: Sequence[Workload]) -> None:
         """Everything, and the audit."""
         self._workloads += workloads
-        # Every other run of a workload writes checkpoints often; the others are too small for any.
-        settings: dict[str, Any] = {"scan_bytes_max": SCAN_BYTES_MAX} if self.seed // len(KINDS_BY_SEED) % 2 else {}
+        settings: dict[str, Any] = {}
         for workload in workloads:
             settings |= workload.settings
             self.history.topics.update((topic.name, topic) for topic in workload.topics)
-        self.machine = Machine(self.network, self.random("machine"), self.history, self.trace, settings)
+        self.machine = Machine(self.network, self.random("machine"), self.history, self.trace, self.schedule, settings)
         self.network.on_answer = partial(self._count_message, on_request=False)
         self.machine.on_request = partial(self._count_message, on_request=True)
         self.machine.start()
@@ -108,6 +112,8 @@ class World:
 
     async def _work(self) -> None:
         await self._create_topics()
+        if self.schedule.settings["fsync"] is not Fsync.ALWAYS:
+            await self.machine.restart()  # the topics, too, are durable only then
         self._schedule_faults()
         await asyncio.gather(*(self.spawn(workload.work()) for workload in self._workloads))
         self.network.conditions = GOOD_CONDITIONS
@@ -117,6 +123,8 @@ class World:
         schedule, machine, later = self.schedule, self.machine, self.loop.call_later
         for at_s, operations in schedule.crashes:
             later(at_s, machine.crash, operations, context=machine.outside)
+        for at_s, offset_ms in schedule.clock_steps:
+            later(at_s, machine.set_clock, offset_ms, context=machine.outside)
         if schedule.disk_full is not None:
             later(schedule.disk_full.at_s, machine.fill_disk, schedule.disk_full, context=machine.outside)
         if schedule.failed_sync is not None:
@@ -133,11 +141,15 @@ class World:
     async def _create_topics(self) -> None:
         client = self.client("admin")
         for topic in self.history.topics.values():
-            configs = [{"name": name, "value": value} for name, value in topic.configs.items()]
+            configs = [{"name": name, "value": value} for name, value in self._configs(topic).items()]
             wanted = {"num_partitions": topic.partitions, "replication_factor": 1, "configs": configs}
             answer = await client.ask("create_topics", 7, topics=[{"name": topic.name, **wanted}], timeout=10_000)
             error_code = answer.topics[0].error_code
             assert error_code in (ErrorCode.none, ErrorCode.topic_already_exists), error_code
+
+    def _configs(self, topic: Topic) -> Mapping[str, str]:
+        segment_ms = self.schedule.segment_ms
+        return topic.configs or ({} if segment_ms is None else {"segment.ms": str(segment_ms)})
 
     async def _audit(self) -> None:
         """Cut the power once more, then read and check everything."""
@@ -150,7 +162,8 @@ class World:
         keys: dict[TopicPartition, Mapping[int, bytes]] = {}
         for topic in self.history.topics.values():
             for logs, level in ((committed, True), (everything, False)):
-                reader = self.reader(f"audit of {topic.name}, {level}", topic, level)
+                name = f"audit of {topic.name}, {level}"
+                reader = Reader(self.client(name), self.history, name, topic.all, level)
                 await read_to_the_end(reader)
                 logs.update({partition: reads.values for partition, reads in reader.reads.items()})
                 if committed is logs and topic.is_compacted:
@@ -163,12 +176,19 @@ class World:
 
 
 async def read_until(reader: Reader, done: asyncio.Event) -> None:
-    """Poll until `done`, also after lost connections."""
-    while not done.is_set():
+    """Poll until `done`, also after lost connections; then up to what is there."""
+    ends: Mapping[TopicPartition, int] = {}
+    late_s = math.inf
+    while not done.is_set() or not ends or any(reader.positions[each] < end for each, end in ends.items()):
         try:
+            if done.is_set() and not ends:
+                ends, late_s = await reader.ends(), reader.client.now_s + CATCHES_UP_S
             await reader.poll()
         except NoResponse:
             await reader.client.pause()
+        if reader.client.now_s > late_s:
+            reader.starved(ends)
+            return
 
 
 async def read_to_the_end(reader: Reader) -> None:

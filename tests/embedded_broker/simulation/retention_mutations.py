@@ -15,6 +15,7 @@ from embedded_broker.storage.log.cleaning import Cleaner
 from embedded_broker.storage.log.segment import Segment
 from embedded_broker.storage.partition import Partition
 from embedded_broker.wire.batch import BatchHeader
+from embedded_broker.wire.records import Record
 from tests.embedded_broker.simulation.mutations import Mutations, Patch
 
 MUTATIONS = Mutations(WorkloadKind.RETENTION)
@@ -98,3 +99,13 @@ def compact_transactions_that_are_open(patch: Patch) -> None:
         return find_job(with_all, now_ms)
 
     patch.setattr(cleaner, "find_job", early)
+
+
+@mutation(Kind.LOST_WRITE)
+def drop_keys_that_the_pass_has_not_met(patch: Patch) -> None:
+    stays = Cleaner._stays
+
+    def forgetful(self: Cleaner, record: Record, tombstones_gone: bool) -> bool:
+        return cleaning.digest(record.key or b"") in self.latest and stays(self, record, tombstones_gone)
+
+    patch.setattr(Cleaner, "_stays", forgetful)

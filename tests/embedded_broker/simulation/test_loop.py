@@ -39,3 +39,18 @@ def test_tasks_of_a_killed_process_that_had_not_begun_are_discarded_without_warn
         loop.close()
         gc.collect()
     assert [str(each.message) for each in caught] == []
+
+
+def test_a_step_of_the_clock_on_the_wall_changes_no_timer() -> None:
+    loop = SimulatedLoop(Random(1), 0.01)
+
+    async def main() -> None:
+        began_ms = loop.now_ms()
+        loop.set_wall_clock(-5_000)
+        await asyncio.sleep(1)
+        assert loop.time() == 1.0
+        assert loop.now_ms() == began_ms - 4_000
+        assert loop.now_max_ms() == began_ms
+
+    loop.run_until_complete(main())
+    loop.close()
