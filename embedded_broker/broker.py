@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import cast
 
 from embedded_broker.api.fetch_sessions import FetchSessions
@@ -20,6 +20,8 @@ from embedded_broker.coordinators.groups import GroupCoordinator
 from embedded_broker.coordinators.ports import GroupConfig, Host, TransactionConfig
 from embedded_broker.coordinators.transactions import TransactionCoordinator
 from embedded_broker.fair_share import FairShare
+from embedded_broker.metadata.client_quotas import ClientQuotas
+from embedded_broker.metadata.dynamic_configs import DynamicConfigs
 from embedded_broker.metadata.group_configs import GroupConfigs
 from embedded_broker.metadata.metadata_log import MetadataLog
 from embedded_broker.metadata.topic_names import INTERNAL, OFFSETS_TOPIC, TRANSACTION_TOPIC
@@ -42,8 +44,6 @@ from embedded_broker.wire.batch import BatchHeader
 from embedded_broker.wire.records import decode
 
 METADATA = "__cluster_metadata"
-METADATA_SEGMENT_BYTES = 16 * 1024 * 1024
-INTERNAL_CONFIGS: Mapping[str, str] = {"cleanup.policy": "compact", "segment.bytes": "16777216"}
 
 
 class DataDirInUse(Exception):
@@ -58,6 +58,8 @@ class Broker:
     topics: Topics
     metadata: MetadataLog
     group_configs: GroupConfigs
+    dynamic_configs: DynamicConfigs
+    client_quotas: ClientQuotas
     security: Security
     faults: Faults | None = None
     """Set by tests only, before it is served."""
@@ -75,21 +77,26 @@ class Broker:
         open_files = OpenFiles(open_files_for_logs())
         self.fs: FileSystem = fs or RealFileSystem(open_files)
         self.clock: Clock = clock or SystemClock()
+        self.thresholds = thresholds = config.thresholds
         self.new_uuid = new_uuid
         self.port = config.listening[0].port
+        self.endpoints: list[Endpoint] = []
+        """Filled by the server, which knows the real ports."""
         self.flush_scheduler = FlushScheduler(
-            config.fsync, config.fsync_interval_ms, self.fail, config.scan_bytes_max, workers
+            config.fsync, config.fsync_interval_ms, self.fail, config.scan_bytes_max, workers, thresholds
         )
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self.errors = 0
         """Exceptions that were not expected, and have not ended the broker."""
-        self.disk_space = DiskSpace(self.fs, config.data_dir, self.fail, open_files)
+        self.disk_space = DiskSpace(self.fs, config.data_dir, self.fail, open_files, thresholds)
         self._lock: Lock
         self._retention: Retention
         self._metadata_log: Partition
-        self.fetch_sessions = FetchSessions(new_uuid)
-        self.fair_share = FairShare()
-        self.batch_checks = BatchChecks(workers)
+        self.fetch_sessions = FetchSessions(
+            new_uuid, thresholds.fetch_sessions_max, idle_s_min=thresholds.fetch_session_idle_s_min
+        )
+        self.fair_share = FairShare(thresholds.slice_steps)
+        self.batch_checks = BatchChecks(thresholds.at_once_bytes_max, workers)
 
     async def start(self) -> None:
         """Recover all state, and complete what a crash interrupted. Raises DataDirInUse, CorruptLog, OSError."""
@@ -98,7 +105,7 @@ class Broker:
         with self.disk_space.open_files.for_itself():
             self._recover_metadata()
         await self.metadata.start()
-        self.security = Security(self.config, self.metadata)
+        self.security = Security(self.config, self.metadata, self.clock)
         directory = self.config.data_dir / "partitions"
         limit = self.config.partitions_max
         self.topics = Topics(
@@ -110,19 +117,24 @@ class Broker:
             limit,
             self.clock.now_ms,
             self.new_uuid,
+            self.thresholds,
         )
+        self.dynamic_configs = DynamicConfigs(self.config.node_id, self.metadata, self.topics.set_defaults)
+        self.dynamic_configs.load()
+        self.client_quotas = ClientQuotas(self.metadata)
         self._compose()
         with self.disk_space.open_files.for_itself():  # what is there is served
             self.topics.recover({TRANSACTION_TOPIC: self.transactions.replay, OFFSETS_TOPIC: self.groups.replay})
+        configs = {"cleanup.policy": "compact", "segment.bytes": str(self.thresholds.internal_segment_bytes)}
         async with self.topics.changing:
             for name in sorted(INTERNAL):
                 if self.topics.get(name) is None:
-                    await self.topics.create(name, 1, INTERNAL_CONFIGS)
+                    await self.topics.create(name, 1, configs)
         self.group_configs = GroupConfigs(self.config, self.metadata, self.groups.configure)
         self.group_configs.load()
         await self.groups.start()
         await self.transactions.start()
-        compaction = Compaction(self.fs, self.flush_scheduler, self.disk_space, self.clock)
+        compaction = Compaction(self.fs, self.flush_scheduler, self.disk_space, self.clock, self.thresholds)
         self._retention = Retention(
             self.config, self.topics.partitions, compaction, self.flush_scheduler, self.clock, self.fail
         )
@@ -140,12 +152,19 @@ class Broker:
             METADATA,
             0,
             leader_epoch=0,
-            segment_bytes=METADATA_SEGMENT_BYTES,
+            segment_bytes=self.thresholds.internal_segment_bytes,
             disk_space=self.disk_space,
             internal=True,
             on_batch=replay,
+            thresholds=self.thresholds,
         )
-        self.metadata = MetadataLog(self._metadata_log, self.flush_scheduler, self.clock, self.new_uuid)
+        self.metadata = MetadataLog(
+            self._metadata_log,
+            self.flush_scheduler,
+            self.clock,
+            self.new_uuid,
+            self.thresholds.metadata_dead_records_max,
+        )
         for key, value in replayed:
             self.metadata.replay(key, value)
 
@@ -238,7 +257,7 @@ async def serve(broker: Broker, ready: asyncio.Future[list[Endpoint]], stop: asy
     server = Server(broker)
     try:
         await server.start()
-        ready.set_result(server.endpoints)
+        ready.set_result(broker.endpoints)
         broker.failed.add_done_callback(lambda _: stop.set())
         await stop.wait()
     finally:

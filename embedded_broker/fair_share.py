@@ -4,7 +4,7 @@ Handlers ask the broker for a `Share`, one for each request, and tell it what th
 so that simulated runs are deterministic.
 
 Invariants
-- Between two turns a request does SLICE_STEPS of work, or one indivisible step more.
+- Between two turns a request does `slice_steps` of work, or one indivisible step more.
 - Of all requests with more than that, one has a turn in an iteration of the event loop; they have it in the order in
   which they ask. However many there are, all others wait for one slice.
 """
@@ -13,14 +13,12 @@ from __future__ import annotations
 
 import asyncio
 
-SLICE_STEPS = 2_000
-"""A step is worth about a microsecond: what a simple operation on one record or partition costs."""
-
 
 class FairShare:
     """Of one event loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, slice_steps: int) -> None:
+        self.slice_steps = slice_steps
         self._turn = asyncio.Lock()
         self.turns = 0
         """How often requests have waited for others."""
@@ -47,6 +45,6 @@ class Share:
     async def spent(self, steps: int) -> None:
         """Note work that has been done; may return later, after that of others."""
         self._steps += steps
-        if self._steps >= SLICE_STEPS:
+        if self._steps >= self._fair.slice_steps:
             self._steps = 0
             await self._fair.next_turn()

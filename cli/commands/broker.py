@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import json
 import logging
 import os
@@ -16,7 +17,7 @@ import click
 from cli.quick_imports import quick_imports
 
 if TYPE_CHECKING:
-    from embedded_broker.config.listeners import Endpoint, Listener, TlsFiles
+    from embedded_broker.config.listeners import Endpoint, Listener, OAuth, TlsFiles
     from embedded_broker.config.settings import BrokerConfig
 
 FAILED = 70
@@ -69,8 +70,14 @@ that was acknowledged.
 @click.option(
     "--sasl-mechanism",
     multiple=True,
-    type=click.Choice(["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]),
-    help="How clients may log in; all by default. May be repeated.",
+    type=click.Choice(["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]),
+    help="How clients may log in; all by default but OAUTHBEARER. May be repeated.",
+)
+@click.option("--oauth-jwks", type=FILE, help="JWKS file: the keys that sign tokens. Needs eos-replicate[oauth].")
+@click.option("--oauth-issuer", metavar="NAME", help="Who must have issued a token (its claim iss).")
+@click.option("--oauth-audience", metavar="NAME", help="For whom a token must be (its claim aud).")
+@click.option(
+    "--oauth-unsecured", is_flag=True, help="Take tokens without a signature, which anybody can write: tests."
 )
 @click.option("--users", type=FILE, help="Lines of name:password. SCRAM users can also be made by kafka-configs.")
 @click.option("--authorizer", is_flag=True, help="Enforce ACLs, as made by kafka-acls.")
@@ -109,6 +116,7 @@ def broker(
         allow_plain_text=options["allow_plain_text"],
         tls=_tls(options),
         sasl_mechanisms=options["sasl_mechanism"] or MECHANISMS,
+        oauth=_oauth(options),
         users_file=options["users"],
         authorizer=options["authorizer"],
         super_users=frozenset(options["super_user"]),
@@ -179,6 +187,26 @@ def _tls(options: dict[str, Any]) -> TlsFiles | None:
     if client_auth is not ClientAuth.NONE and authorities is None:
         raise click.UsageError(f"--tls-client-auth {client_auth} needs --tls-client-ca")
     return TlsFiles(certificate, key, os.environ.get("EOS_TLS_KEY_PASSWORD"), authorities, client_auth)
+
+
+def _oauth(options: dict[str, Any]) -> OAuth:
+    from embedded_broker.config.listeners import OAuth
+
+    offered, jwks, unsecured = (
+        "OAUTHBEARER" in options["sasl_mechanism"],
+        options["oauth_jwks"],
+        options["oauth_unsecured"],
+    )
+    claims = options["oauth_issuer"], options["oauth_audience"]
+    if not offered and (jwks or unsecured or any(claims)):
+        raise click.UsageError("tokens are taken with --sasl-mechanism OAUTHBEARER")
+    if offered and (jwks is None) is not unsecured:
+        raise click.UsageError("--sasl-mechanism OAUTHBEARER needs either --oauth-jwks or --oauth-unsecured")
+    if unsecured and any(claims):
+        raise click.UsageError("--oauth-issuer and --oauth-audience say nothing of tokens that anybody can write")
+    if offered and importlib.util.find_spec("jwt") is None:
+        raise click.ClickException("OAUTHBEARER needs PyJWT: pip install 'eos-replicate[oauth]'")
+    return OAuth(jwks, *claims)
 
 
 async def _run(config: BrokerConfig, as_json: bool) -> int:

@@ -1,7 +1,7 @@
 """AlterConfigs (33).
 
-Behaviour: replaces all of a topic's or consumer group's own configs; durable before it is answered. Clients prefer
-IncrementalAlterConfigs.
+Behaviour: replaces all own configs of a topic, a consumer group or a broker; durable before it is answered. Clients
+prefer IncrementalAlterConfigs.
 Version notes: none that matter here.
 """
 

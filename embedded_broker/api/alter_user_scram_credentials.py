@@ -19,7 +19,6 @@ from embedded_broker.api.registry import api
 from embedded_broker.security.credentials import (
     ITERATIONS_MAX,
     ITERATIONS_MIN,
-    SALT_BYTES_MIN,
     TYPES,
     Credentials,
     of_salted_password,
@@ -76,7 +75,5 @@ async def _change(credentials: Credentials, wanted: Any) -> None:
     if not ITERATIONS_MIN <= wanted.iterations <= ITERATIONS_MAX:
         many = "few" if wanted.iterations < ITERATIONS_MIN else "many"
         raise ScramChangeRejected(ErrorCode.unacceptable_credential, f"Too {many} iterations")
-    if len(wanted.salt) < SALT_BYTES_MIN:
-        raise ScramChangeRejected(ErrorCode.unacceptable_credential, f"The salt has less than {SALT_BYTES_MIN} bytes")
     made = of_salted_password(mechanism, wanted.salted_password, wanted.salt, wanted.iterations)
     await credentials.put(mechanism, wanted.name, made)

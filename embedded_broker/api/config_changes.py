@@ -1,4 +1,4 @@
-"""Changes the configs of topics and groups; used by the handlers of AlterConfigs and IncrementalAlterConfigs."""
+"""Changes the configs of topics, groups and brokers, for AlterConfigs and IncrementalAlterConfigs."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from typing import Any, Protocol
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.disk_full import MESSAGE, STORAGE
-from embedded_broker.api.ports import HasGroupConfigs, HasTopics
+from embedded_broker.api.ports import HasDynamicConfigs, HasGroupConfigs, HasTopics
 from embedded_broker.metadata import topic_configs
+from embedded_broker.metadata.dynamic_configs import ALL_BROKERS, NotDynamic
 from embedded_broker.metadata.topic_names import name_problem
 from embedded_broker.storage.disk_space import NoSpace
 
-TOPIC, GROUP = 2, 32
+TOPIC, BROKER, GROUP = 2, 4, 32
 DELETE = 1
 
 Change = Callable[[dict[str, str]], dict[str, str]]
 
 
-class Configurable(HasTopics, HasGroupConfigs, Protocol):
+class Configurable(HasTopics, HasGroupConfigs, HasDynamicConfigs, Protocol):
     """The parts of the broker that are used here."""
 
 
@@ -38,7 +39,7 @@ class ConfigRejected(Exception):
 
 
 async def change(broker: Configurable, wanted: Any, make: Change, validate_only: bool) -> None:
-    """Make a topic's or group's own configs what `make` makes of them, durably.
+    """Make the own configs of a topic, group or broker what `make` makes of them, durably.
 
     Raises ConfigRejected with nothing changed, or OSError.
     """
@@ -47,10 +48,10 @@ async def change(broker: Configurable, wanted: Any, make: Change, validate_only:
             await _change_topic(broker, wanted, make, validate_only)
         elif wanted.resource_type == GROUP:
             await _change_group(broker, wanted, make, validate_only)
+        elif wanted.resource_type == BROKER:
+            await _change_broker(broker, wanted, make, validate_only)
         else:
-            raise ConfigRejected(
-                ErrorCode.invalid_request, "only topics and groups can be changed while the broker runs"
-            )
+            raise ConfigRejected(ErrorCode.invalid_request, "only topics, groups and brokers have configs to change")
     except NoSpace as error:
         raise ConfigRejected(STORAGE, MESSAGE) from error
 
@@ -66,6 +67,22 @@ async def _change_group(broker: Configurable, wanted: Any, make: Change, validat
             raise ConfigRejected.invalid(str(error)) from error
         if not validate_only:
             await broker.group_configs.save(wanted.resource_name, changed)
+
+
+async def _change_broker(broker: Configurable, wanted: Any, make: Change, validate_only: bool) -> None:
+    dynamic = broker.dynamic_configs
+    if wanted.resource_name not in (ALL_BROKERS, dynamic.this_broker):
+        raise ConfigRejected(
+            ErrorCode.invalid_request, f"Unexpected broker id, expected {dynamic.this_broker} or empty string"
+        )
+    async with broker.topics.changing:
+        changed = make(dynamic.own(wanted.resource_name))
+        try:
+            dynamic.check(changed)
+        except (NotDynamic, topic_configs.InvalidConfig) as error:
+            raise ConfigRejected(ErrorCode.invalid_request, str(error)) from error
+        if not validate_only:
+            await dynamic.save(wanted.resource_name, changed)
 
 
 async def _change_topic(broker: Configurable, wanted: Any, make: Change, validate_only: bool) -> None:

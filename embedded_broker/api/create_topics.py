@@ -13,14 +13,12 @@ from typing import Any, Protocol
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.disk_full import MESSAGE, STORAGE
-from embedded_broker.api.ports import Client, HasConfig, HasNewUuid, HasTopics
+from embedded_broker.api.ports import Client, HasConfig, HasDynamicConfigs, HasNewUuid, HasTopics
 from embedded_broker.api.registry import api
 from embedded_broker.metadata import topic_configs
 from embedded_broker.metadata.topic_names import collide, name_problem
 from embedded_broker.storage.disk_space import NoSpace
 from embedded_broker.wire.responses import Answer
-
-DEFAULT_SOURCE, TOPIC_SOURCE = 5, 1
 
 
 class TopicRejected(Exception):
@@ -31,7 +29,7 @@ class TopicRejected(Exception):
         self.error_code = error_code
 
 
-class Needs(HasConfig, HasNewUuid, HasTopics, Protocol):
+class Needs(HasConfig, HasDynamicConfigs, HasNewUuid, HasTopics, Protocol):
     """The parts of the broker that are used here."""
 
 
@@ -67,7 +65,7 @@ async def _create(broker: Needs, wanted: Any, validate_only: bool) -> dict[str, 
         except topic_configs.InvalidConfig as error:
             raise TopicRejected(ErrorCode.invalid_config, str(error)) from error
         answer: dict[str, Any] = {"name": wanted.name, "num_partitions": count, "replication_factor": 1}
-        answer["configs"] = [_config(name, configs) for name in topic_configs.CONFIGS]
+        answer["configs"] = [_config(broker, name, configs) for name in topic_configs.CONFIGS]
         # As in Kafka, a topic that is only tried out has an id, too; it isn't kept.
         answer["topic_id"] = broker.new_uuid()
         if not validate_only:
@@ -79,12 +77,9 @@ async def _create(broker: Needs, wanted: Any, validate_only: bool) -> dict[str, 
     return answer
 
 
-def _config(name: str, configs: dict[str, str]) -> dict[str, Any]:
-    return {
-        "name": name,
-        "value": topic_configs.value(configs, name),
-        "config_source": TOPIC_SOURCE if name in configs else DEFAULT_SOURCE,
-    }
+def _config(broker: Needs, name: str, configs: dict[str, str]) -> dict[str, Any]:
+    value, source, _ = broker.dynamic_configs.of_topic(name, configs)
+    return {"name": name, "value": value, "config_source": source}
 
 
 def _check_name(broker: Needs, name: str) -> None:

@@ -12,7 +12,6 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.ports import Client, HasFlushScheduler, HasTopics
 from embedded_broker.api.registry import api
-from embedded_broker.metadata.topic_configs import log_config
 from embedded_broker.storage.disk_space import NoSpace
 from embedded_broker.wire.responses import Answer
 
@@ -40,7 +39,7 @@ async def _delete(broker: Needs, name: str, wanted: Any) -> dict[str, Any]:
         return {**answer, "error_code": ErrorCode.unknown_topic_or_partition}
     if topic.is_internal:
         return {**answer, "error_code": ErrorCode.invalid_topic_exception}
-    if not log_config(topic.configs).deletes:
+    if not broker.topics.config_of(topic).deletes:
         return {**answer, "error_code": ErrorCode.policy_violation}
     if partition.stopped is not None:
         return {**answer, "error_code": ErrorCode.kafka_storage_error}

@@ -1,7 +1,7 @@
 """DescribeConfigs (32).
 
-Behaviour: every config of a topic with its value and source; the configs of the broker that clients use; those of
-consumer groups.
+Behaviour: every config of a topic with its value and source; the configs of the broker that clients use, and what is
+set for all brokers (without a name); those of consumer groups.
 Version notes: v1+ synonyms; v3+ types and documentation (always empty).
 """
 
@@ -11,18 +11,18 @@ from typing import Any, Protocol
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.ports import Client, HasConfig, HasGroupConfigs, HasTopics
+from embedded_broker.api.ports import Client, HasConfig, HasDynamicConfigs, HasEndpoints, HasGroupConfigs, HasTopics
 from embedded_broker.api.registry import api
-from embedded_broker.metadata.broker_configs import broker_configs
-from embedded_broker.metadata.topic_configs import CONFIGS, Kind, value
+from embedded_broker.metadata.broker_configs import TOPIC_DEFAULTS, broker_configs
+from embedded_broker.metadata.dynamic_configs import ALL_BROKERS, Default, Source
+from embedded_broker.metadata.topic_configs import CONFIGS, Kind
 from embedded_broker.metadata.topic_names import name_problem
 from embedded_broker.wire.responses import Answer
 
 TOPIC, BROKER, GROUP = 2, 4, 32
-DEFAULT_SOURCE, TOPIC_SOURCE, STATIC_SOURCE, GROUP_SOURCE = 5, 1, 4, 8
 
 
-class Needs(HasConfig, HasTopics, HasGroupConfigs, Protocol):
+class Needs(HasConfig, HasEndpoints, HasTopics, HasGroupConfigs, HasDynamicConfigs, Protocol):
     """The parts of the broker that are used here."""
 
 
@@ -41,13 +41,11 @@ def _resource(broker: Needs, wanted: Any, request: Any) -> dict[str, Any]:
         topic = broker.topics.get(wanted.resource_name)
         if topic is None:
             return {**answer, "error_code": ErrorCode.unknown_topic_or_partition, "error_message": "no such topic"}
-        configs = [_topic_config(name, topic.configs, request) for name in CONFIGS]
+        configs = [_topic_config(broker, name, topic.configs, request) for name in CONFIGS]
     elif wanted.resource_type == BROKER:
-        if wanted.resource_name not in ("", str(broker.config.node_id)):
+        if wanted.resource_name not in (ALL_BROKERS, str(broker.config.node_id)):
             return {**answer, "error_code": ErrorCode.invalid_request, "error_message": "no such broker"}
-        # Without a name, what is set for all brokers while they run: nothing.
-        entries = broker_configs(broker.config) if wanted.resource_name else {}
-        configs = [_broker_config(name, *entry) for name, entry in entries.items()]
+        configs = _of_broker(broker, wanted.resource_name, request)
     elif wanted.resource_type == GROUP:
         if not wanted.resource_name:
             return {**answer, "error_code": ErrorCode.invalid_request, "error_message": "which group?"}
@@ -58,42 +56,62 @@ def _resource(broker: Needs, wanted: Any, request: Any) -> dict[str, Any]:
     return {**answer, "configs": [config for config in configs if not asked or config["name"] in asked]}
 
 
-def _topic_config(name: str, configs: dict[str, str], request: Any) -> dict[str, Any]:
-    own = name in configs
-    synonyms = []
-    if getattr(request, "include_synonyms", False):
-        synonyms = [{"name": name, "value": CONFIGS[name].default, "source": DEFAULT_SOURCE}]
-        if own:
-            synonyms.insert(0, {"name": name, "value": configs[name], "source": TOPIC_SOURCE})
-    return {
-        "name": name,
-        "value": value(configs, name),
-        "read_only": False,
-        "config_source": TOPIC_SOURCE if own else DEFAULT_SOURCE,
-        "is_sensitive": False,
-        "synonyms": synonyms,
-        "config_type": CONFIGS[name].kind,
-        "documentation": None,
-    }
+def _topic_config(broker: Needs, name: str, own: dict[str, str], request: Any) -> dict[str, Any]:
+    value, source, defaults = broker.dynamic_configs.of_topic(name, own)
+    synonyms = [_set_for_brokers(broker, default) for default in defaults]
+    if name in own:
+        synonyms.insert(0, _synonym(name, own[name], Source.TOPIC))
+    synonyms.append(_synonym(name, CONFIGS[name].default, Source.DEFAULT))
+    return _config(name, CONFIGS[name].kind, value, source, synonyms if _asks_synonyms(request) else [])
+
+
+def _of_broker(broker: Needs, name: str, request: Any) -> list[dict[str, Any]]:
+    """The configs of this broker, or of ALL_BROKERS only what is set for them."""
+    dynamic = broker.dynamic_configs
+    static = broker_configs(broker.config, broker.endpoints)
+    if name == ALL_BROKERS:
+        static = {each: static[each] for each in sorted(dynamic.own(ALL_BROKERS))}
+    found = []
+    for each, (kind, text) in static.items():
+        defaults = dynamic.of_topics().get(TOPIC_DEFAULTS.get(each, ""), ())
+        defaults = tuple(default for default in defaults if name in (default.broker, dynamic.this_broker))
+        source, value = (dynamic.source(defaults[0]), defaults[0].value) if defaults else (Source.STATIC, text)
+        synonyms = [*(_set_for_brokers(broker, default) for default in defaults), _synonym(each, text, Source.STATIC)]
+        shown = synonyms if _asks_synonyms(request) else []
+        found.append(_config(each, kind, value, source, shown, read_only=each not in TOPIC_DEFAULTS))
+    return found
 
 
 def _group_configs(broker: Needs, group_id: str) -> list[dict[str, Any]]:
     own, defaults = broker.group_configs.own(group_id), broker.group_configs.defaults
     return [
-        _broker_config(name, Kind.INT, own.get(name, text))
-        | {"read_only": False, "config_source": GROUP_SOURCE if name in own else STATIC_SOURCE}
+        _config(name, Kind.INT, own.get(name, text), Source.GROUP if name in own else Source.STATIC, [])
         for name, text in defaults.items()
     ]
 
 
-def _broker_config(name: str, kind: Kind, text: str) -> dict[str, Any]:
+def _asks_synonyms(request: Any) -> bool:
+    return bool(getattr(request, "include_synonyms", False))
+
+
+def _set_for_brokers(broker: Needs, default: Default) -> dict[str, Any]:
+    return _synonym(default.name, default.value, broker.dynamic_configs.source(default))
+
+
+def _synonym(name: str, value: str, source: Source) -> dict[str, Any]:
+    return {"name": name, "value": value, "source": source}
+
+
+def _config(
+    name: str, kind: Kind, value: str, source: Source, synonyms: list[dict[str, Any]], *, read_only: bool = False
+) -> dict[str, Any]:
     return {
         "name": name,
-        "value": text,
-        "read_only": True,
-        "config_source": STATIC_SOURCE,
+        "value": value,
+        "read_only": read_only,
+        "config_source": source,
         "is_sensitive": False,
-        "synonyms": [],
+        "synonyms": synonyms,
         "config_type": kind,
         "documentation": None,
     }

@@ -13,15 +13,14 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.config.thresholds import DEFAULTS
+
 INITIAL, FINAL = 0, -1
 """Epochs of whole requests: the first wants a session, the last none."""
 EPOCH_MAX = 2**31 - 1
 TOPIC_IDS_SINCE = 13
-SLOTS_MAX = 1_000
 PARTITIONS_MAX = 200_000
 """Of all sessions together; they need not exist, so nothing else bounds them."""
-IDLE_S_MIN = 120.0
-"""A session that was idle for that long gives way to another (`min.incremental.fetch.session.eviction.ms`)."""
 
 TopicKey = str | UUID
 Answers = list[dict[str, Any]]
@@ -98,8 +97,9 @@ class FetchSessions:
     """All sessions, the one used longest ago first."""
 
     new_uuid: Callable[[], UUID] = uuid.uuid4
-    slots_max: int = SLOTS_MAX
+    slots_max: int = DEFAULTS.fetch_sessions_max
     partitions_max: int = PARTITIONS_MAX
+    idle_s_min: float = DEFAULTS.fetch_session_idle_s_min
     sessions: dict[int, Session] = field(default_factory=dict)
 
     def begin(self, request: Any, version: int, now_s: float) -> Fetching:
@@ -156,7 +156,7 @@ class FetchSessions:
     def _evict_for(self, more: int, now_s: float) -> bool:
         while len(self.sessions) >= self.slots_max or not self._fits(more):
             oldest = next(iter(self.sessions.values()), None)
-            if oldest is None or now_s - oldest.used_s < IDLE_S_MIN:
+            if oldest is None or now_s - oldest.used_s < self.idle_s_min:
                 return False
             del self.sessions[oldest.session_id]
         return True

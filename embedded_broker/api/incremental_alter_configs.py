@@ -1,7 +1,8 @@
 """IncrementalAlterConfigs (44).
 
-Behaviour: sets, deletes, appends to or subtracts from configs of topics and consumer groups; durable before it is
-answered. The changes of a topic are applied atomically. The broker's own settings can't be changed while it runs.
+Behaviour: sets, deletes, appends to or subtracts from configs of topics, consumer groups and brokers; durable before it
+is answered. The changes of a topic are applied atomically. Of a broker's settings those that are defaults of topics can
+be changed while it runs, for it or for all brokers (KIP-226); others are refused with INVALID_REQUEST.
 Version notes: none that matter here.
 """
 
@@ -15,7 +16,8 @@ from kio.schema.errors import ErrorCode
 from embedded_broker.api.config_changes import ConfigRejected, Configurable, change, check_request, refusal
 from embedded_broker.api.ports import Client
 from embedded_broker.api.registry import api
-from embedded_broker.metadata.topic_configs import CONFIGS, Kind, parts_of, value
+from embedded_broker.metadata.broker_configs import TOPIC_DEFAULTS
+from embedded_broker.metadata.topic_configs import CONFIGS, Kind, parts_of
 from embedded_broker.wire.responses import Answer
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
@@ -54,10 +56,10 @@ def _apply(wanted: Any, own: dict[str, str]) -> dict[str, str]:
 
 def _listed(changed: dict[str, str], config: Any) -> str:
     """A list after APPEND or SUBTRACT."""
-    known = CONFIGS.get(config.name)
+    known = CONFIGS.get(TOPIC_DEFAULTS.get(config.name, config.name))
     if known is None or known.kind is not Kind.LIST:
         raise ConfigRejected.invalid(f"{config.name} is not a list")
-    parts, given = parts_of(value(changed, config.name)), parts_of(config.value)
+    parts, given = parts_of(changed.get(config.name, known.default)), parts_of(config.value)
     if config.config_operation == APPEND:
         return ",".join([*parts, *(part for part in given if part not in parts)])
     if config.config_operation == SUBTRACT:

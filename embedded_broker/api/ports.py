@@ -6,16 +6,20 @@ A handler's first parameter has the type of what it needs: one of the protocols 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 if TYPE_CHECKING:
     from embedded_broker.api.fetch_sessions import FetchSessions
     from embedded_broker.clock import Clock
+    from embedded_broker.config.listeners import Endpoint
     from embedded_broker.config.settings import BrokerConfig
     from embedded_broker.coordinators.groups import GroupCoordinator
     from embedded_broker.coordinators.transactions import TransactionCoordinator
     from embedded_broker.fair_share import FairShare
+    from embedded_broker.metadata.client_quotas import ClientQuotas
+    from embedded_broker.metadata.dynamic_configs import DynamicConfigs
     from embedded_broker.metadata.group_configs import GroupConfigs
     from embedded_broker.metadata.metadata_log import MetadataLog
     from embedded_broker.metadata.topics import Topics
@@ -64,6 +68,13 @@ class HasConfig(Protocol):
     def config(self) -> BrokerConfig: ...
 
 
+class HasEndpoints(Protocol):
+    """The listeners with their real ports."""
+
+    @property
+    def endpoints(self) -> Sequence[Endpoint]: ...
+
+
 class HasClock(Protocol):
     """Wall time."""
 
@@ -98,8 +109,22 @@ class HasGroupConfigs(Protocol):
     def group_configs(self) -> GroupConfigs: ...
 
 
+class HasDynamicConfigs(Protocol):
+    """Configs of brokers that are set while they run."""
+
+    @property
+    def dynamic_configs(self) -> DynamicConfigs: ...
+
+
+class HasClientQuotas(Protocol):
+    """Client quotas that are set."""
+
+    @property
+    def client_quotas(self) -> ClientQuotas: ...
+
+
 class HasMetadata(Protocol):
-    """The metadata log: the cluster's id."""
+    """The metadata log: the cluster's id, and its own length."""
 
     @property
     def metadata(self) -> MetadataLog: ...
@@ -156,11 +181,14 @@ class HasFairShare(Protocol):
 
 class Parts(
     HasConfig,
+    HasEndpoints,
     HasClock,
     HasNewUuid,
     HasDiskSpace,
     HasTopics,
     HasGroupConfigs,
+    HasDynamicConfigs,
+    HasClientQuotas,
     HasMetadata,
     HasFlushScheduler,
     HasFetchSessions,

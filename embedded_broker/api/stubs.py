@@ -1,4 +1,4 @@
-"""APIs with nothing to do on a broker that is alone and has no quotas: reassignments, elections, client quotas.
+"""APIs with nothing to do on a broker that is alone: reassignments, elections, other log directories.
 
 The table `STUBS` has them all; each answers from the request and what exists. Their notes for docs/protocol.md are the
 docstrings here.
@@ -78,35 +78,33 @@ def _list_partition_reassignments(broker: Needs, request: Any) -> Fields:
     return {"error_message": None, "topics": []}
 
 
-def _describe_client_quotas(broker: Needs, request: Any) -> Fields:
-    """Behaviour: this broker has no quotas: an empty list.
-    Version notes: v1 is flexible.
+def _alter_replica_log_dirs(broker: Needs, request: Any) -> Fields:
+    """Behaviour: there is one data directory, and every replica is in it; any other is answered LOG_DIR_NOT_FOUND.
+    Version notes: v2 is flexible.
     """
-    return {"error_message": None, "entries": []}
+    here = str(broker.config.data_dir.absolute())
 
+    def result(path: str, topic: str, index: int) -> dict[str, Any]:
+        error_code = ErrorCode.none
+        if path != here:
+            error_code = ErrorCode.log_dir_not_found
+        elif broker.topics.partition(topic, index) is None:
+            error_code = ErrorCode.unknown_topic_or_partition
+        return {"partition_index": index, "error_code": error_code}
 
-def _alter_client_quotas(broker: Needs, request: Any) -> Fields:
-    """Behaviour: this broker has no quotas: every entry is refused with INVALID_REQUEST, unless it only removes quotas.
-    Version notes: v1 is flexible.
-    """
-
-    def result(entry: Any) -> dict[str, Any]:
-        sets = any(not change.remove for change in entry.ops)
-        return {
-            "error_code": ErrorCode.invalid_request if sets else ErrorCode.none,
-            "error_message": "this broker has no client quotas" if sets else None,
-            "entity": [{"entity_type": each.entity_type, "entity_name": each.entity_name} for each in entry.entity],
-        }
-
-    return {"entries": [result(entry) for entry in request.entries]}
+    found: dict[str, list[dict[str, Any]]] = {}
+    for directory in request.dirs:
+        for topic in directory.topics:
+            results = [result(directory.path, topic.name, index) for index in topic.partitions]
+            found.setdefault(topic.name, []).extend(results)
+    return {"results": [{"topic_name": name, "partitions": results} for name, results in found.items()]}
 
 
 STUBS: tuple[tuple[int, str, range, Stub], ...] = (
+    (34, "alter_replica_log_dirs", range(1, 3), _alter_replica_log_dirs),
     (43, "elect_leaders", range(3), _elect_leaders),
     (45, "alter_partition_reassignments", range(2), _alter_partition_reassignments),
     (46, "list_partition_reassignments", range(1), _list_partition_reassignments),
-    (48, "describe_client_quotas", range(2), _describe_client_quotas),
-    (49, "alter_client_quotas", range(2), _alter_client_quotas),
 )
 """Key, name, versions, and what answers."""
 

@@ -51,6 +51,18 @@ class TlsFiles:
     client_auth: ClientAuth = ClientAuth.NONE
 
 
+@dataclass(frozen=True, slots=True)
+class OAuth:
+    """Which tokens OAUTHBEARER takes."""
+
+    jwks_file: Path | None = None
+    """The keys that sign them. None: tokens without any signature, for tests."""
+    issuer: str | None = None
+    """Who must have issued them (`sasl.oauthbearer.expected.issuer`); None: whoever signs."""
+    audience: str | None = None
+    """For whom they must be (`sasl.oauthbearer.expected.audience`); None: anybody."""
+
+
 class BadListener(ValueError):
     """A listener that is invalid or not allowed."""
 

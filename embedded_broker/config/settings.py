@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from embedded_broker.config.listeners import MECHANISMS, Listener, TlsFiles
+from embedded_broker.config.listeners import MECHANISMS, Listener, OAuth, TlsFiles
+from embedded_broker.config.thresholds import DEFAULTS, Thresholds
 
 MIB = 1024 * 1024
 
@@ -37,6 +38,8 @@ class BrokerConfig:
     """Listen without TLS where others than this machine can listen in."""
     tls: TlsFiles | None = None
     sasl_mechanisms: tuple[str, ...] = MECHANISMS
+    """Besides those, OAUTHBEARER can be offered."""
+    oauth: OAuth = field(default_factory=OAuth)
     users_file: Path | None = None
     """Lines of `name:password`: who may log in by any mechanism."""
     authorizer: bool = False
@@ -88,10 +91,11 @@ class BrokerConfig:
     group_session_timeout_ms_min: int = 6_000
     group_session_timeout_ms_max: int = 1_800_000
     group_initial_rebalance_delay_ms: int = 0
-    group_members_bytes_max: int = 64 * MIB
+    group_members_bytes_max: int = 32 * MIB
     """What members of classic groups say of themselves, all together. Above it those with most leave."""
     group_consumer_session_timeout_ms: int = 45_000
     group_consumer_heartbeat_interval_ms: int = 5_000
+    thresholds: Thresholds = DEFAULTS
 
     @property
     def listening(self) -> tuple[Listener, ...]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from embedded_broker.config.listeners import ClientAuth, Endpoint, Protocol
 from embedded_broker.config.settings import BrokerConfig
 from embedded_broker.metadata.topic_configs import CONFIGS, INT_MAX, LONG_MAX, InvalidConfig, Kind
 
 TRUTH = {"true": True, "false": False}
+AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+"""Whose behaviour ours has; tools ask whether there is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,7 @@ SETTINGS: Mapping[str, Setting] = {
     "transactional.id.expiration.ms": Setting(Kind.INT, "transactional_id_expiration_ms", low=1),
 }
 
-# Of all topics that don't say otherwise; not to be set here.
+# Of all topics that don't say otherwise; set while the broker runs, see `dynamic_configs`.
 TOPIC_DEFAULTS: Mapping[str, str] = {
     "log.cleanup.policy": "cleanup.policy",
     "log.message.timestamp.after.max.ms": "message.timestamp.after.max.ms",
@@ -57,8 +60,8 @@ TOPIC_DEFAULTS: Mapping[str, str] = {
 }
 
 
-def broker_configs(config: BrokerConfig) -> Mapping[str, tuple[Kind, str]]:
-    """Name → type and value, in order of the names."""
+def broker_configs(config: BrokerConfig, endpoints: Sequence[Endpoint]) -> Mapping[str, tuple[Kind, str]]:
+    """Name → type and value, in order of the names. `endpoints`: the listeners with their real ports."""
     found = {name: (setting.kind, _text(getattr(config, setting.field), setting)) for name, setting in SETTINGS.items()}
     found |= {name: (CONFIGS[topic].kind, CONFIGS[topic].default) for name, topic in TOPIC_DEFAULTS.items()}
     node = (Kind.INT, str(config.node_id))
@@ -77,7 +80,36 @@ def broker_configs(config: BrokerConfig) -> Mapping[str, tuple[Kind, str]]:
         "transaction.state.log.num.partitions": (Kind.INT, "1"),
         "transaction.state.log.replication.factor": (Kind.INT, "1"),
     }
+    found |= _listeners(endpoints) | _security(config)
     return {name: found[name] for name in sorted(found)}
+
+
+def _listeners(endpoints: Sequence[Endpoint]) -> dict[str, tuple[Kind, str]]:
+    """A listener's name is that of its protocol."""
+    here = [(each.listener.protocol, each.listener.host, each.port) for each in endpoints]
+    told = [(each.listener.protocol, *each.advertised) for each in endpoints]
+    return {
+        "advertised.listeners": (Kind.LIST, _addresses(told)),
+        "listeners": (Kind.LIST, _addresses(here)),
+        "listener.security.protocol.map": (Kind.STRING, ",".join(f"{each}:{each}" for each in Protocol)),
+        "process.roles": (Kind.LIST, "broker,controller"),
+    }
+
+
+def _addresses(listening: Sequence[tuple[Protocol, str, int]]) -> str:
+    return ",".join(
+        f"{name}://[{host}]:{port}" if ":" in host else f"{name}://{host}:{port}" for name, host, port in listening
+    )
+
+
+def _security(config: BrokerConfig) -> dict[str, tuple[Kind, str]]:
+    return {
+        "allow.everyone.if.no.acl.found": (Kind.BOOLEAN, str(config.allow_everyone_if_no_acl_found).lower()),
+        "authorizer.class.name": (Kind.STRING, AUTHORIZER if config.authorizer else ""),
+        "sasl.enabled.mechanisms": (Kind.LIST, ",".join(config.sasl_mechanisms)),
+        "ssl.client.auth": (Kind.STRING, config.tls.client_auth if config.tls is not None else ClientAuth.NONE),
+        "super.users": (Kind.STRING, ";".join(sorted(config.super_users))),
+    }
 
 
 def _text(value: object, setting: Setting) -> str:

@@ -1,7 +1,7 @@
 """`__cluster_metadata`: the broker's durable metadata, a log of keyed records of which the latest counts.
 
-Keys: `topic:<id>` (name, partitions, configs, growth), `group:<id>` (configs), `acl:<id>`, `scram:<mechanism>:<user>`,
-`cluster` (its id), `boot` (how often it was started).
+Keys: `topic:<id>` (name, partitions, configs, growth), `group:<id>` and `broker:<id>` (configs), `acl:<id>`,
+`quota:<entity>`, `scram:<mechanism>:<user>`, `cluster` (its id), `boot` (how often it was started).
 
 When the disk is full, keys can't be set for clients; but removals are written, from the reserve, because they free disk
 space, or revoke rights, which must not wait.
@@ -22,15 +22,21 @@ from embedded_broker.storage.partition import Partition
 from embedded_broker.wire.records import encode
 
 BOOT, CLUSTER = "boot", "cluster"
-RECORDS_BEFORE_REWRITE = 10_000
 
 
 class MetadataLog:
     """A durable dict of JSON objects."""
 
     def __init__(
-        self, log: Partition, flush_scheduler: FlushScheduler, clock: Clock, new_uuid: Callable[[], UUID]
+        self,
+        log: Partition,
+        flush_scheduler: FlushScheduler,
+        clock: Clock,
+        new_uuid: Callable[[], UUID],
+        dead_records_max: int,
     ) -> None:
+        """`dead_records_max`: with more records that don't count a start rewrites the log."""
+        self._dead_records_max = dead_records_max
         self._log, self._flush_scheduler, self._clock, self._new_uuid = log, flush_scheduler, clock, new_uuid
         self._entries: dict[str, Mapping[str, Any]] = {}
 
@@ -54,7 +60,7 @@ class MetadataLog:
     async def _rewrite_if_long(self) -> None:
         """Write the latest records again and drop what is before them: the log stays as small as its content."""
         end = self._log.log_end
-        if end - self._log.log_start < RECORDS_BEFORE_REWRITE + 2 * len(self._entries):
+        if end - self._log.log_start < self._dead_records_max + 2 * len(self._entries):
             return
         for key, body in self.items():
             self._append(key, body, own=False)
@@ -66,6 +72,11 @@ class MetadataLog:
     def boot_epoch(self) -> int:
         """How often the broker was started before: the leader epoch of a partition that was made at its first start."""
         return int(self._entries.get(BOOT, {"epoch": -1})["epoch"])
+
+    @property
+    def log_end(self) -> int:
+        """Offset of the next record."""
+        return self._log.log_end
 
     @property
     def cluster_id(self) -> str:

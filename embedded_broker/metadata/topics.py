@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
+from embedded_broker.config.thresholds import Thresholds
 from embedded_broker.metadata.metadata_log import MetadataLog
 from embedded_broker.metadata.topic_configs import log_config
 from embedded_broker.metadata.topic_names import INTERNAL
@@ -24,6 +25,7 @@ from embedded_broker.storage.disk_space import DiskSpace, NoSpace
 from embedded_broker.storage.flush_scheduler import FlushScheduler
 from embedded_broker.storage.log.fs import FileSystem, SyncFailed
 from embedded_broker.storage.log.segment import CorruptLog, OnBatch
+from embedded_broker.storage.log_config import LogConfig
 from embedded_broker.storage.partition import Partition
 
 MADE_AT_ONCE = 4
@@ -38,7 +40,7 @@ class Topic:
     name: str
     topic_id: uuid.UUID
     configs: dict[str, str]
-    """Those set for the topic; all others have the defaults of `topic_configs`."""
+    """Those set for the topic; all others have the defaults of the broker, or those of `topic_configs`."""
     partitions: list[Partition] = field(default_factory=list)
     growth: list[tuple[int, int]] = field(default_factory=list)
     """(the broker's boot epoch, number of partitions that the topic had then), for each time it got partitions."""
@@ -70,7 +72,9 @@ class Topics:
         partitions_max: int,
         now_ms: Callable[[], int],
         new_uuid: Callable[[], uuid.UUID],
+        thresholds: Thresholds,
     ) -> None:
+        self._thresholds = thresholds
         self._now_ms, self._disk_space, self._new_uuid = now_ms, disk_space, new_uuid
         self._partitions_max = partitions_max
         self._fs, self._directory = fs, directory
@@ -80,6 +84,7 @@ class Topics:
         self.version = 0
         """Grows when a topic comes, goes, or gets partitions."""
         self.changing = asyncio.Lock()
+        self._defaults: Mapping[str, str] = {}
 
     def get(self, name: str) -> Topic | None:
         """The topic called `name`."""
@@ -162,7 +167,7 @@ class Topics:
         return self.metadata.boot_epoch - topic.boot_epoch_of(index)
 
     def _open(self, topic: Topic, index: int, on_batch: OnBatch | None = None) -> Partition:
-        config = log_config(topic.configs)
+        config = self.config_of(topic)
         partition = Partition.open(
             self._fs,
             self._path(topic, index),
@@ -174,6 +179,7 @@ class Topics:
             internal=topic.is_internal,
             now_ms=self._now_ms(),
             on_batch=on_batch,
+            thresholds=self._thresholds,
         )
         partition.configure(config)
         return partition
@@ -236,7 +242,20 @@ class Topics:
         await self._save(replace(topic, configs=dict(configs)), len(topic.partitions))
         topic.configs.clear()
         topic.configs.update(configs)
-        config = log_config(topic.configs)
+        self._let_hold(topic)
+
+    def set_defaults(self, defaults: Mapping[str, str]) -> None:
+        """Let these hold, instead of Kafka's own defaults, for all topics that don't say otherwise."""
+        self._defaults = defaults
+        for topic in self._by_name.values():
+            self._let_hold(topic)
+
+    def config_of(self, topic: Topic) -> LogConfig:
+        """All that holds for a topic. Internal ones are the broker's own: no default of an operator is for them."""
+        return log_config(topic.configs if topic.is_internal else {**self._defaults, **topic.configs})
+
+    def _let_hold(self, topic: Topic) -> None:
+        config = self.config_of(topic)
         for partition in topic.partitions:
             partition.configure(config)
 

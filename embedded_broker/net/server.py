@@ -53,6 +53,8 @@ class Served(Parts, Protocol):
 
     port: int
     """Of the first listener; the server sets it when it is known."""
+    endpoints: list[Endpoint]
+    """The server fills it."""
 
     @property
     def faults(self) -> Faults | None:
@@ -73,7 +75,6 @@ class Server:
         self.config = broker.config
         self._log = LogWriter(log_to)
         self.apis: Mapping[int, Api] = load_all()
-        self.endpoints: list[Endpoint] = []
         self._servers: list[asyncio.Server] = []
         self._connections: set[Connection] = set()
         config = self.config
@@ -105,8 +106,8 @@ class Server:
             server = await loop.create_server(accept, listener.host, listener.port, backlog=1024)
             endpoint.port = server.sockets[0].getsockname()[1]
             self._servers.append(server)
-            self.endpoints.append(endpoint)
-        self.broker.port = self.endpoints[0].port
+            self.broker.endpoints.append(endpoint)
+        self.broker.port = self.broker.endpoints[0].port
         self._sweep_idle()
 
     async def stop(self) -> None:

@@ -34,9 +34,8 @@ from embedded_broker.wire.compression import ZSTD, DecodedTooLarge
 from embedded_broker.wire.rebuild import recompressed
 from embedded_broker.wire.records import begins_at_base_timestamp, body_of, lengths, look_through
 
-DECODED_BYTES_MAX = 128 * 1024 * 1024
-AT_ONCE_BYTES_MAX = 1024 * 1024
-"""What is decompressed on the event loop, in a millisecond or two: nearly all batches."""
+DECODED_BYTES_MAX = 64 * 1024 * 1024
+"""A batch of max.message.bytes as it is by default may become sixty times as large."""
 RECORD_ERRORS_MAX = 10_000
 NO_TIMESTAMP = -1
 SPREAD_MS_MAX = 3_600_000
@@ -63,8 +62,13 @@ class BatchRejected(Exception):
 class BatchChecks:
     """Checks batches; the broker has one."""
 
-    def __init__(self, workers: Callable[[int, str], Workers] = Threads) -> None:
-        """`workers` makes a pool of threads, given their number and a name."""
+    def __init__(self, at_once_bytes_max: int, workers: Callable[[int, str], Workers] = Threads) -> None:
+        """
+        Args:
+            at_once_bytes_max: what is decompressed on the event loop.
+            workers: makes a pool of threads, given their number and a name.
+        """
+        self._at_once_bytes_max = at_once_bytes_max
         self._thread = workers(1, "decompression")
         # Held until the records are checked, too, so that one large body is in memory at a time.
         self._large = asyncio.Lock()
@@ -97,7 +101,7 @@ class BatchChecks:
         await share.spent(BATCH_STEPS + header.size_bytes // BYTES_A_STEP)
         try:
             check_crc(records)
-            body = body_of(header, records, AT_ONCE_BYTES_MAX)
+            body = body_of(header, records, self._at_once_bytes_max)
         except DecodedTooLarge:
             return await self._check_large(header, records, config, now_ms, share)
         except CorruptBatch as error:

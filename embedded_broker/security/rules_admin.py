@@ -278,6 +278,27 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
     "alter_configs": (_configs(Operation.ALTER_CONFIGS, "responses"),),
     "incremental_alter_configs": (_configs(Operation.ALTER_CONFIGS, "responses"),),
     "describe_log_dirs": (cluster(Operation.DESCRIBE, lambda request, code: {"error_code": code, "results": []}),),
+    "alter_replica_log_dirs": (
+        cluster(
+            Operation.ALTER,
+            lambda request, code: {
+                "results": [
+                    {
+                        "topic_name": topic.name,
+                        "partitions": [{"partition_index": each, "error_code": code} for each in topic.partitions],
+                    }
+                    for directory in request.dirs
+                    for topic in directory.topics
+                ]
+            },
+        ),
+    ),
+    "describe_quorum": (
+        cluster(
+            Operation.DESCRIBE,
+            lambda request, code: {"error_code": code, "error_message": None, "topics": [], "nodes": []},
+        ),
+    ),
     "offset_fetch": (Special(_offset_fetch),),
     "join_group": (_group(Operation.READ, generation_id=-1, protocol_name="", leader="", member_id="", members=[]),),
     "sync_group": (_group(Operation.READ, assignment=b""),),

@@ -1,4 +1,4 @@
-"""The SASL mechanisms: PLAIN and SCRAM. Sans-I/O: tokens in, tokens out.
+"""The SASL mechanisms: PLAIN and SCRAM, and OAUTHBEARER from `oauth`. Sans-I/O: tokens in, tokens out.
 
 What a failure says is what Kafka says (PlainSaslServer, ScramSaslServer, SaslServerAuthenticator): nothing that tells
 whether a user exists.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from embedded_broker.security.session import Exchange, LoginFailed
+from embedded_broker.security.session import LoginFailed
 
 if TYPE_CHECKING:
     from embedded_broker.security.credentials import ScramCredential
@@ -24,6 +24,7 @@ class PlainExchange:
     def __init__(self, users: Users) -> None:
         self._users = users
         self.principal: str | None = None
+        self.lifetime_ms: int | None = None
 
     def step(self, token: bytes) -> bytes:
         """See `session.Exchange`."""
@@ -50,13 +51,15 @@ class ScramExchange:
 
     def __init__(self, mechanism: str, find: Callable[[str], ScramCredential | None], again: bool = False) -> None:
         """`find` gives a user's credential of this mechanism; `again`: it isn't the connection's first login."""
-        from scramp.core import ScramMechanism
+        from scramp.core import Salt, ScramMechanism
 
+        Salt.MIN_LENGTH = 0  # a login must work with any salt that AlterUserScramCredentials has taken, as in Kafka
         self._mechanism, self._find, self._again = mechanism, find, again
         self._server = ScramMechanism(mechanism).make_server(self._keys)
         self._name = ""
         self._begun = False
         self.principal: str | None = None
+        self.lifetime_ms: int | None = None
 
     def _keys(self, name: str) -> tuple[bytes, bytes, bytes, int]:
         self._name = name
@@ -87,15 +90,3 @@ def _bad_credentials(mechanism: str, again: bool) -> LoginFailed:
     return LoginFailed(
         f"Authentication failed during {doing} due to invalid credentials with SASL mechanism {mechanism}"
     )
-
-
-def begin(
-    mechanism: str, users: Users, find: Callable[[str, str], ScramCredential | None], again: bool = False
-) -> Exchange:
-    """An exchange by a mechanism that is offered; `find` gives the credential of (mechanism, user).
-
-    `again`: it isn't the connection's first.
-    """
-    if mechanism == PLAIN:
-        return PlainExchange(users)
-    return ScramExchange(mechanism, lambda name: find(mechanism, name), again)

@@ -59,6 +59,8 @@ class Exchange(Protocol):
 
     principal: str | None
     """Whose it is, once it is complete: `User:name`."""
+    lifetime_ms: int | None
+    """For how long it holds by itself, once it is complete; None: it has no end."""
 
     def step(self, token: bytes) -> bytes:
         """The answer to the client's token. Raises LoginFailed."""
@@ -68,8 +70,9 @@ class Session:
     """Of one connection."""
 
     def __init__(self, endpoint: Endpoint, client_host: str, client_port: int, lifetime_ms: int = 0) -> None:
-        """`lifetime_ms`: of a login; 0: it has no end."""
-        self.endpoint, self._lifetime_ms = endpoint, lifetime_ms
+        """`lifetime_ms`: of a login at most; 0: it ends only by itself."""
+        self.endpoint, self._lifetime_ms_max = endpoint, lifetime_ms
+        self._lifetime_ms = 0
         self._mechanism, self._expires_s, self._again_s = "", float("inf"), float("-inf")
         self._has_headers = True
         self.client_host, self.client_port = client_host, client_port
@@ -146,18 +149,21 @@ class Session:
         try:
             answer = self.exchange.step(token)
             if self.exchange.principal is not None:
-                self._complete(self.exchange.principal, now_s)
+                self._complete(self.exchange.principal, self.exchange.lifetime_ms, now_s)
         except LoginFailed as failed:
             self.fail(str(failed))
             raise
         return answer
 
-    def _complete(self, principal: str, now_s: float) -> None:
+    def _complete(self, principal: str, lifetime_ms: int | None, now_s: float) -> None:
+        """The shorter of both lifetimes counts (`SaslServerAuthenticator.ReauthInfo`)."""
         if self.principal not in (ANONYMOUS, principal):
             names = f"{self.principal.replace(':', '.', 1)}: {principal.replace(':', '.', 1)}"
             raise LoginFailed(f"Cannot change principals during re-authentication from {names}")
         self.principal, self.state, self.exchange = principal, State.READY, None
-        if self._lifetime_ms > 0:
+        ends = [each for each in (lifetime_ms, self._lifetime_ms_max or None) if each is not None]
+        if ends:
+            self._lifetime_ms = max(0, min(ends))
             self._expires_s = now_s + self._lifetime_ms / 1000
 
     def fail(self, why: str) -> None:

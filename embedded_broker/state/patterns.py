@@ -6,8 +6,6 @@ take for ever on some.
 
 from __future__ import annotations
 
-import re2
-
 PROGRAM_MAX = 500
 """Instructions that a pattern may become. RE2 allows patterns whose match of one name takes 20 ms."""
 LENGTH_MAX = 4_000
@@ -26,6 +24,8 @@ class Pattern:
         """Raises BadPattern if `text` is no pattern, or one that is too large."""
         if len(text) > LENGTH_MAX:
             raise BadPattern(f"a pattern of {len(text)} characters, at most {LENGTH_MAX} are allowed")
+        import re2  # 3 MiB and 3 ms of a start, and few clients ever send a pattern
+
         options = re2.Options()
         options.log_errors = False
         options.never_capture = True  # what its groups match is of no interest

@@ -18,8 +18,9 @@ from typing import Any
 
 from embedded_broker.wire.schema import entity
 
-ITEMS_MAX = 200_000
-"""Per request, over all its arrays: ten times what a client sends that names each of 10,000 partitions twice."""
+ITEMS_MAX = 30_000
+"""Per request, over all its arrays: half as many again as a client sends that names each of 10,000 partitions twice. An
+item becomes two kilobytes of objects, and all of them are decoded at once."""
 STRING_BYTES_MAX = 2**15 - 1
 """Of a string in any version of any API. The compact strings of flexible versions could be longer, but no record or
 answer in which they are repeated: Kafka's generated readers refuse those, too ("invalid length")."""

@@ -21,6 +21,8 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
 Fields = Mapping[str, Any]
+MESSAGE, MESSAGE_MAX = "error_message", 1_000
+"""Messages repeat names that a client has chosen; one that fits into a request needn't fit into an answer with more."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -93,7 +95,13 @@ def _plan(field: dataclasses.Field[Any], hint: Any) -> tuple[str, Callable[[Any]
         convert, default = _many(_converter(item)), (None if optional else ())
     else:
         convert, default = _converter(hint), (None if optional or own else _default(hint))
+    if field.name == MESSAGE:
+        convert = _short
     return field.name, convert, dataclasses.MISSING if own else default
+
+
+def _short(message: str) -> str:
+    return message if len(message) <= MESSAGE_MAX else message[:MESSAGE_MAX] + "…"
 
 
 def _many(one: Callable[[Any], Any] | None) -> Callable[[Any], Any]:

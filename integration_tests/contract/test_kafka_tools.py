@@ -86,6 +86,30 @@ def test_topics_and_their_configs(tools: KafkaTools) -> None:
     assert tools.run("kafka-topics.sh", "--list").split() == ["__consumer_offsets", "__transaction_state", "t"]
 
 
+def test_brokers_and_quotas(tools: KafkaTools) -> None:
+    everyone = ("--entity-type", "brokers", "--entity-default")
+    tools.run("kafka-configs.sh", "--alter", *everyone, "--add-config", "log.retention.ms=86400000")
+    assert "log.retention.ms=86400000" in tools.run("kafka-configs.sh", "--describe", *everyone)
+    tools.run("kafka-configs.sh", "--alter", *everyone, "--delete-config", "log.retention.ms")
+    client = ("--entity-type", "clients", "--entity-name", "loader")
+    tools.run("kafka-configs.sh", "--alter", *client, "--add-config", "producer_byte_rate=1048576")
+    described = tools.run("kafka-configs.sh", "--describe", *client)
+    assert "Quota configs for client-id 'loader' are producer_byte_rate=1048576.0" in described
+    tools.run("kafka-configs.sh", "--alter", *client, "--delete-config", "producer_byte_rate")
+    assert "producer_byte_rate" not in tools.run("kafka-configs.sh", "--describe", *client)
+
+
+def test_features_and_quorum(tools: KafkaTools) -> None:
+    features = tools.run("kafka-features.sh", "describe")
+    levels = [line.split() for line in features.splitlines() if "transaction.version" in line]
+    assert levels[0][1:6] == ["transaction.version", "SupportedMinVersion:", "0", "SupportedMaxVersion:", "2"]
+    status = tools.run("kafka-metadata-quorum.sh", "describe", "--status")
+    assert [line.split() for line in status.splitlines() if line.startswith("LeaderId")] == [["LeaderId:", "1"]]
+    replicas = tools.run("kafka-metadata-quorum.sh", "describe", "--replication").splitlines()
+    assert replicas[1].split()[0] == "1"
+    assert "Leader" in replicas[1]
+
+
 def test_offsets_and_logs(tools: KafkaTools) -> None:
     offsets = tools.run("kafka-get-offsets.sh", "--topic", "t").splitlines()
     ends = {int(line.split(":")[1]): int(line.split(":")[2]) for line in offsets}

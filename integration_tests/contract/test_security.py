@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import subprocess
 import time
 import uuid
@@ -26,6 +27,7 @@ from confluent_kafka.admin import (
 )
 from kio.schema.errors import ErrorCode
 
+from integration_tests.harness import raw
 from integration_tests.harness.kafka_container import IMAGE, docker_problem
 from integration_tests.harness.secured import USERS, Secured
 from tests.embedded_broker.security.certificates import CLIENT_PRINCIPAL
@@ -36,6 +38,28 @@ from tests.embedded_broker.served import Client
 
 TIMEOUT_S = 60.0
 DORA = "SCRAM-SHA-512=[iterations=8192,password=dora-secret]"
+
+
+def test_a_token_says_who_a_client_is(secured: Secured) -> None:
+    topic = f"token-{uuid.uuid4().hex[:8]}"
+    secured.create_topic(topic)
+    assert _write(secured.with_token("tina"), topic).code() == KafkaError.TOPIC_AUTHORIZATION_FAILED  # type: ignore[union-attr]
+    secured.allow("tina", "TOPIC", topic, "WRITE", "DESCRIBE")
+    assert _write(secured.with_token("tina"), topic) is None
+
+
+@pytest.mark.parametrize("salt", [b"", b"s", b"11 bytes .."])
+def test_any_salt_will_do(secured: Secured, salt: bytes) -> None:
+    """Kafka asks for nothing of a salt, which clients choose."""
+    name, password = f"salted-{uuid.uuid4().hex[:8]}", "secret"
+    salted = hashlib.pbkdf2_hmac("sha256", password.encode(), salt, 4_096)
+    made = {"name": name, "mechanism": 1, "iterations": 4_096, "salt": salt, "salted_password": salted}
+    answer = raw.call(secured.bootstrap, "alter_user_scram_credentials", 0, deletions=[], upsertions=[made])
+    assert answer.results[0].error_code is ErrorCode.none
+    topic = f"salted-{uuid.uuid4().hex[:8]}"
+    secured.create_topic(topic)
+    secured.allow(name, "TOPIC", topic, "WRITE", "DESCRIBE")
+    assert _write(secured.config(name, "SCRAM-SHA-256", password=password), topic) is None
 
 
 def _allow(broker: Secured, principal: str, resource: ResourceType, name: str, *operations: AclOperation) -> None:

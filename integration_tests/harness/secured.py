@@ -30,8 +30,10 @@ from integration_tests.harness.kafka_container import IMAGE, QUICK_START
 from tests.embedded_broker.security.certificates import Authority, Pair
 
 USERS = {"admin": "admin-secret", "alice": "alice-secret", "bob": "bob-secret"}
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 START_S_MAX, ANSWER_S_MAX = 180.0, 20.0
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 
 
@@ -93,6 +95,9 @@ class Secured:
         command += ["--users", str(users), "--authorizer", "--super-user", "User:admin"]
         command += ["--super-user", "User:ANONYMOUS"]
         command += ["--config", "connections.max.reauth.ms=3600000"]
+        for mechanism in MECHANISMS:
+            command += ["--sasl-mechanism", mechanism]
+        command += ["--oauth-unsecured"]
         with (self.directory / "broker.log").open("w") as log:
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         assert self._process.stdout is not None
@@ -135,6 +140,7 @@ class Secured:
         ]
         for name in ("sasl_plaintext", "sasl_ssl"):
             lines.append(f"listener.name.{name}.plain.sasl.jaas.config={PLAIN} {users};")
+            lines.append(f"listener.name.{name}.oauthbearer.sasl.jaas.config={OAUTH}")
             for size in (256, 512):
                 lines.append(f"listener.name.{name}.scram-sha-{size}.sasl.jaas.config={SCRAM}")
         return "\n".join(lines) + "\n"
@@ -155,6 +161,16 @@ class Secured:
             "log_level": 0,
             "reconnect.backoff.ms": 20,
             "reconnect.backoff.max.ms": 200,
+        }
+
+    def with_token(self, name: str, life_s: int = 3_600) -> dict[str, Any]:
+        """For a librdkafka client that shows a token without a signature, which it writes itself."""
+        wanted = {"bootstrap.servers", "security.protocol", "log_level", "reconnect.backoff.ms"}
+        shared = {key: value for key, value in self.config("admin").items() if key in wanted}
+        return shared | {
+            "sasl.mechanism": "OAUTHBEARER",
+            "enable.sasl.oauthbearer.unsecure.jwt": True,
+            "sasl.oauthbearer.config": f"principal={name} lifeSeconds={life_s}",
         }
 
     def with_certificate(self) -> dict[str, Any]:
@@ -230,7 +246,7 @@ group.initial.rebalance.delay.ms=0
 auto.create.topics.enable=false
 authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
 super.users=User:admin;User:ANONYMOUS
-sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512
+sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER
 ssl.keystore.type=PEM
 ssl.keystore.location=/secrets/keystore.pem
 ssl.truststore.type=PEM

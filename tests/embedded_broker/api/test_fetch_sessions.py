@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.fetch_sessions import EPOCH_MAX, IDLE_S_MIN, FetchSessions, SessionError
+from embedded_broker.api.fetch_sessions import EPOCH_MAX, FetchSessions, SessionError
+from embedded_broker.config.thresholds import DEFAULTS
 
 VERSION = 12
 
@@ -125,9 +126,9 @@ def test_the_final_epoch_opens_none() -> None:
 def test_only_idle_sessions_are_evicted() -> None:
     sessions = FetchSessions(slots_max=2)
     first, second = opened(sessions, 1, 0.0), opened(sessions, 1, 1.0)
-    assert opened(sessions, 1, IDLE_S_MIN - 1) == 0
+    assert opened(sessions, 1, DEFAULTS.fetch_session_idle_s_min - 1) == 0
     sessions.begin(Request(first, 1), VERSION, 50.0)
-    third = opened(sessions, 1, IDLE_S_MIN + 2)
+    third = opened(sessions, 1, DEFAULTS.fetch_session_idle_s_min + 2)
     assert set(sessions.sessions) == {first, third}
     assert second not in sessions.sessions
 

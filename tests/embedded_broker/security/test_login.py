@@ -166,7 +166,7 @@ def test_before_the_login_frames_are_small_and_there_is_a_deadline(tmp_path: Pat
 def test_listeners_stand_side_by_side_and_each_names_itself(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(tmp_path / "data", **_settings(tmp_path)) as served:
-            first, second = served.server.endpoints
+            first, second = served.broker.endpoints
             assert served.broker.port == first.port != second.port
             client = await served.client(second.port)
             (node,) = (await client.call("metadata", 9, topics=None)).brokers

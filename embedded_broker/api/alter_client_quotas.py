@@ -1,0 +1,41 @@
+"""AlterClientQuotas (49).
+
+Behaviour: quotas of users, client ids and addresses are checked and kept, durably before the answer; nothing is
+throttled by them.
+Version notes: v1 is flexible.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from embedded_broker.api.disk_full import MESSAGE, STORAGE
+from embedded_broker.api.ports import Client, HasClientQuotas
+from embedded_broker.api.registry import api
+from embedded_broker.metadata.client_quotas import QuotaRejected, check
+from embedded_broker.storage.disk_space import NoSpace
+from embedded_broker.wire.responses import Answer
+
+
+@api(49, "alter_client_quotas", range(2))
+async def handle(broker: HasClientQuotas, conn: Client, request: Any, version: int) -> Answer:
+    """Handle AlterClientQuotas: see the behaviour and version notes above."""
+    return {"entries": [await _change(broker, entry, request.validate_only) for entry in request.entries]}
+
+
+async def _change(broker: HasClientQuotas, entry: Any, validate_only: bool) -> dict[str, Any]:
+    error_code, message = ErrorCode.none, None
+    entity = {each.entity_type: each.entity_name for each in entry.entity}
+    changes = {op.key: None if op.remove else op.value for op in entry.ops}
+    try:
+        check(entity, changes)
+        if not validate_only:
+            await broker.client_quotas.change(entity, changes)
+    except QuotaRejected as error:
+        error_code, message = ErrorCode.invalid_request, str(error)
+    except NoSpace:
+        error_code, message = STORAGE, MESSAGE
+    named = [{"entity_type": each.entity_type, "entity_name": each.entity_name} for each in entry.entity]
+    return {"error_code": error_code, "error_message": message, "entity": named}

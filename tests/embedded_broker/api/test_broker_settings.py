@@ -1,0 +1,87 @@
+"""What is set on a running broker holds at once and after a new start; a full disk changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from tests.embedded_broker.served import Client, Served, serving
+
+BROKER, SET, DELETE = 4, 0, 1
+ALL, THIS = "", "1"
+OK = ErrorCode.none
+QUOTA = {"entity": [{"entity_type": "user", "entity_name": None}], "ops": [
+    {"key": "producer_byte_rate", "value": 1.0, "remove": False}
+]}  # fmt: skip
+
+
+async def alter(client: Client, broker: str, **values: str | None) -> ErrorCode:
+    configs = [
+        {"name": name.replace("_", "."), "config_operation": DELETE if value is None else SET, "value": value}
+        for name, value in values.items()
+    ]
+    resource = {"resource_type": BROKER, "resource_name": broker, "configs": configs}
+    answer = await client.call("incremental_alter_configs", 1, resources=[resource], validate_only=False)
+    return ErrorCode(answer.responses[0].error_code)
+
+
+def retention_ms(served: Served) -> int:
+    partition = served.broker.topics.partition("t", 0)
+    assert partition is not None
+    return partition.config.retention_ms
+
+
+def test_defaults_of_topics_hold_at_once_and_after_a_restart(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with serving(tmp_path) as served:
+            client = await served.client()
+            topic = {"name": "t", "num_partitions": 1, "replication_factor": 1}
+            assert (await client.call("create_topics", 5, topics=[topic], timeout=1000)).topics[0].error_code is OK
+            assert await alter(client, ALL, log_retention_ms="7000", message_max_bytes="2000") is OK
+            assert await alter(client, THIS, log_retention_ms="8000") is OK
+            assert retention_ms(served) == 8_000
+            for name in ("__consumer_offsets", "__transaction_state"):
+                internal = served.broker.topics.partition(name, 0)
+                assert internal is not None
+                assert internal.config.message_bytes_max > 2_000, "the broker's own topics keep their settings"
+        async with serving(tmp_path) as served:
+            assert retention_ms(served) == 8_000
+            client = await served.client()
+            assert await alter(client, THIS, log_retention_ms=None) is OK
+            assert retention_ms(served) == 7_000
+            assert await alter(client, ALL, log_retention_ms=None) is OK
+            assert retention_ms(served) == 604_800_000
+
+    asyncio.run(main())
+
+
+def test_nothing_of_a_bad_change_is_kept(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with serving(tmp_path) as served:
+            client = await served.client()
+            assert await alter(client, ALL, log_retention_ms="7000", num_partitions="2") is ErrorCode.invalid_request
+            assert await alter(client, ALL, log_retention_ms="7000", log_segment_bytes="x") is ErrorCode.invalid_request
+            assert served.broker.dynamic_configs.own(ALL) == {}
+
+    asyncio.run(main())
+
+
+def test_quotas_outlive_a_restart(tmp_path: Path) -> None:
+    async def quotas(served: Served) -> Any:
+        client = await served.client()
+        answer = await client.call("describe_client_quotas", 1, components=[], strict=False)
+        return [([(each.entity_type, each.entity_name) for each in entry.entity],
+                 [(each.key, each.value) for each in entry.values]) for entry in answer.entries]  # fmt: skip
+
+    async def main() -> None:
+        async with serving(tmp_path) as served:
+            client = await served.client()
+            answer = await client.call("alter_client_quotas", 1, entries=[QUOTA], validate_only=False)
+            assert answer.entries[0].error_code is OK
+        async with serving(tmp_path) as served:
+            assert await quotas(served) == [([("user", None)], [("producer_byte_rate", 1.0)])]
+
+    asyncio.run(main())

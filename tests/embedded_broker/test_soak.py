@@ -1,0 +1,113 @@
+"""Honest clients beside hostile ones, for an hour: the honest ones barely notice, nothing grows, nothing ends.
+
+EOS_SOAK_S: for how long, in seconds.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from statistics import quantiles
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.embedded_broker.hostile import ATTACKS, COMPACTED, TOPIC
+from tests.embedded_broker.process import BrokerProcess
+
+SOAK_S = float(os.environ.get("EOS_SOAK_S", "3600"))
+QUIET_S, INTERVAL_S = 20.0, 0.02
+HONEST, TIMEOUT_S = "honest", 60.0
+TIMES_MAX, RSS_MIB_MAX = 3.0, 200.0
+pytestmark = [pytest.mark.long, pytest.mark.timeout(SOAK_S + 600)]
+
+
+class Honest:
+    """One record after the other, each acknowledged and read back, and a commit now and then."""
+
+    def __init__(self, address: str) -> None:
+        self._producer = Producer({"bootstrap.servers": address, "linger.ms": 0})
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": address,
+                "group.id": HONEST,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+            }
+        )
+        self._consumer.subscribe([HONEST])
+        self.written = self.read = 0
+
+    def work(self, seconds: float) -> list[float]:
+        """For so long; how long each record took from the send to its reader, in ms."""
+        taken, end = list[float](), time.monotonic() + seconds
+        while (began := time.monotonic()) < end:
+            value = b"%d" % self.written
+            self._producer.produce(HONEST, value)
+            assert self._producer.flush(TIMEOUT_S) == 0, "not acknowledged"
+            self.written += 1
+            message = self._consumer.poll(TIMEOUT_S)
+            assert message is not None, "not read"
+            assert message.error() is None, message.error()
+            assert message.value() == value, "lost, doubled or out of order"
+            self.read += 1
+            taken.append((time.monotonic() - began) * 1000)
+            if self.read % 50 == 0:
+                self._consumer.commit(message=message, asynchronous=False)
+            time.sleep(max(0.0, INTERVAL_S - (time.monotonic() - began)))
+        return taken
+
+    def close(self) -> None:
+        """Leave the group."""
+        self._consumer.close()
+
+
+def rss_mib(pid: int) -> float:
+    """The highest that it was."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) / 1024
+
+
+def p99_ms(taken: list[float]) -> float:
+    return quantiles(taken, n=100)[98]
+
+
+def test_honest_clients_barely_notice_hostile_ones(tmp_path: Path) -> None:
+    broker = BrokerProcess(tmp_path / "data")
+    with (tmp_path / "broker.log").open("wb") as log:
+        broker.start(log)
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    topics = [
+        NewTopic(HONEST, 1, 1),
+        NewTopic(TOPIC, 1, 1),
+        NewTopic(COMPACTED, 1, 1, config={"cleanup.policy": "compact"}),
+    ]
+    for future in admin.create_topics(topics).values():
+        future.result(TIMEOUT_S)
+    honest = Honest(broker.address)
+    honest.work(QUIET_S / 4)
+    quiet_ms = p99_ms(honest.work(QUIET_S))
+    attacks_path = tmp_path / "attacks"
+    with attacks_path.open("w") as made:
+        command = [sys.executable, "-m", "tests.embedded_broker.hostile", broker.address, "1"]
+        hostile = subprocess.Popen(command, stdout=made)
+        try:
+            beside_ms = p99_ms(honest.work(SOAK_S))
+            assert hostile.poll() is None, "the hostile client has ended"
+        finally:
+            hostile.kill()
+            hostile.wait()
+    honest.close()
+    attacks = Counter(attacks_path.read_text().split())
+    peak_mib = rss_mib(broker.process.pid)
+    print(f"p99 {quiet_ms:.1f} ms alone, {beside_ms:.1f} ms beside {attacks}; {peak_mib:.0f} MiB")
+    assert len(attacks) == len(ATTACKS), attacks
+    assert broker.process.poll() is None, (tmp_path / "broker.log").read_text()[-2_000:]
+    assert broker.terminate() == 0
+    assert peak_mib <= RSS_MIB_MAX
+    assert beside_ms <= TIMES_MAX * quiet_ms
