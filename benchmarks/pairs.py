@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Protocol
 
 import click
 from rich.console import Console
@@ -90,7 +91,14 @@ class PairBench:
         return Eos(self._bench.source, self._bench.target, topic, self._bench.directory, tree=tree)
 
 
-def series(bench: PairBench, before: Path, pairs: int, console: Console) -> dict[str, list[Pair]]:
+class Measures(Protocol):
+    """Measures one checkout at a time."""
+
+    def figures(self, tree: Path) -> Figures:
+        """Its figures, by name."""
+
+
+def series(bench: Measures, before: Path, pairs: int, console: Console) -> dict[str, list[Pair]]:
     """Both series, a pair of each in turn; within a pair the sides change places from pair to pair."""
     trees = {"before": before, "again": before, "after": HERE.parent}
     found: dict[str, list[Pair]] = {name: [] for name in SIDES}

@@ -6,7 +6,7 @@ Invariant: a ratio above 1 is better. It is new/old for rates, old/new for every
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from statistics import median
 from typing import Any
 
@@ -27,14 +27,14 @@ FIGURES = {  # title and format
     "cpu_s_steady": ("CPU s at 1,000 records/s", "{:.2f}"),
     "rss_mib_steady": ("peak memory at 1,000 records/s, MiB", "{:,.0f}"),
 }
-RATES, REPORTED = frozenset({"records_per_s"}), frozenset({"p99_ms"})
+REPORTED = frozenset({"p99_ms"})
 Pairs = Sequence[Mapping[str, Mapping[str, float]]]
 
 
 def ratios(pairs: Pairs, figure: str, one: str, other: str) -> list[float]:
-    """How much better `other` is than `one`, pair by pair."""
+    """How much better `other` is than `one`, pair by pair. A figure by the second (`…_per_s`) is a rate."""
     both = [(pair[one][figure], pair[other][figure]) for pair in pairs]
-    return [new / old if figure in RATES else old / new for old, new in both]
+    return [new / old if figure.endswith("_per_s") else old / new for old, new in both]
 
 
 def lower_bound(values: Sequence[float]) -> float:
@@ -44,14 +44,14 @@ def lower_bound(values: Sequence[float]) -> float:
     return medians[int(RESAMPLES * SHARE)]
 
 
-def verdicts(series: Mapping[str, Pairs]) -> dict[str, dict[str, Any]]:
+def verdicts(series: Mapping[str, Pairs], figures: Collection[str] = FIGURES) -> dict[str, dict[str, Any]]:
     """By figure: median ratio and lower bound of both series, and whether it passes.
 
     It passes with a median of at least `RATIO_MIN` and a bound that is at most `BELOW_MAX` below that of the same
     commit beside itself. What is only reported has no verdict.
     """
     found: dict[str, dict[str, Any]] = {}
-    for figure in FIGURES:
+    for figure in figures:
         new = ratios(series["new"], figure, "before", "after")
         old = ratios(series["old"], figure, "before", "again")
         middle, low, spread = median(new), lower_bound(new), lower_bound(old)

@@ -92,8 +92,9 @@ class Embedded(_Process):
 
     name = "eos-replicate broker"
 
-    def __init__(self, directory: Path) -> None:
-        self.bootstrap = f"127.0.0.1:{free_port()}"
+    def __init__(self, directory: Path, tree: Path | None = None) -> None:
+        """`tree`: a checkout whose broker this is; None: the installed one."""
+        self.bootstrap, self._tree = f"127.0.0.1:{free_port()}", tree
         self._data, self._log = directory / "data", directory / "broker.log"
         self._process: subprocess.Popen[bytes]
         directory.mkdir(parents=True)
@@ -103,14 +104,16 @@ class Embedded(_Process):
         return self._process.pid
 
     def _command(self) -> list[str]:
-        command = str(Path(sys.executable).with_name("eos-replicate"))
-        return [command, "broker", "--no-auto-create", "--data-dir", str(self._data), "--listen", self.bootstrap]
+        command = [str(Path(sys.executable).with_name("eos-replicate"))]
+        if self._tree is not None:
+            command = [sys.executable, "-m", "cli.main"]
+        return [*command, "broker", "--no-auto-create", "--data-dir", str(self._data), "--listen", self.bootstrap]
 
     def start_again(self) -> float:
         """See Served. The first start, too."""
         with self._log.open("a") as log:
             began = time.monotonic()
-            self._process = subprocess.Popen(self._command(), stdout=log, stderr=log)
+            self._process = subprocess.Popen(self._command(), stdout=log, stderr=log, cwd=self._tree)
         wait_accepts(self.bootstrap, Path(f"/proc/{self._process.pid}/exe"))
         return time.monotonic() - began
 
