@@ -26,6 +26,7 @@ from embedded_broker.metadata.group_configs import GroupConfigs
 from embedded_broker.metadata.metadata_log import MetadataLog
 from embedded_broker.metadata.topic_names import INTERNAL, OFFSETS_TOPIC, TRANSACTION_TOPIC
 from embedded_broker.metadata.topics import Topics
+from embedded_broker.net.coding import Coding
 from embedded_broker.net.server import Faults, Server
 from embedded_broker.produce.batch_checks import BatchChecks
 from embedded_broker.security.compose import Security
@@ -97,6 +98,7 @@ class Broker:
         )
         self.fair_share = FairShare(thresholds.slice_steps)
         self.batch_checks = BatchChecks(thresholds.at_once_bytes_max, workers)
+        self.coding = Coding(thresholds.items_at_once_max, workers)
 
     async def start(self) -> None:
         """Recover all state, and complete what a crash interrupted. Raises DataDirInUse, CorruptLog, OSError."""
@@ -232,6 +234,7 @@ class Broker:
         await self.groups.stop()
         await self.flush_scheduler.stop()
         self.batch_checks.stop()
+        self.coding.stop()
         self.topics.close()
         self._metadata_log.close()
         self._lock.release()
@@ -240,6 +243,7 @@ class Broker:
         """Leave the data directory as a kill would: nothing is completed. `fs` closes its files itself."""
         self.flush_scheduler.abandon()
         self.batch_checks.stop()
+        self.coding.stop()
 
     def _lock_directory(self) -> Lock:
         try:

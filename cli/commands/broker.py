@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import importlib.util
 import json
 import logging
 import os
 import signal
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     from embedded_broker.config.settings import BrokerConfig
 
 FAILED = 70
+SWITCH_INTERVAL_S = 0.00005
+GC_THRESHOLDS = 2_000, 10, 10
+"""Objects, and generations: see `gc.set_threshold`."""
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
@@ -223,6 +228,7 @@ async def _run(config: BrokerConfig, as_json: bool) -> int:
     ready.add_done_callback(lambda done: _say(done.result(), as_json))
     raise_limit()
     _log_beside()
+    _leave_room_for_the_loop()
     try:
         failure = await serve(Broker(config), ready, stop)
     except (DataDirInUse, BadUsers) as error:
@@ -233,6 +239,17 @@ async def _run(config: BrokerConfig, as_json: bool) -> int:
         click.echo(f"the broker cannot go on: {failure!r}", err=True)
         return FAILED
     return 0
+
+
+def _leave_room_for_the_loop() -> None:
+    """Large work is done in threads, but by the same interpreter: let it give way to the event loop soon.
+
+    The event loop asks for the interpreter after every call to the system, and waits for up to a switch interval. A
+    full collection of garbage stops all threads, for longer the more objects there are; nearly all garbage here is
+    without cycles, and freed without it.
+    """
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    gc.set_threshold(*GC_THRESHOLDS)
 
 
 def _say(endpoints: list[Endpoint], as_json: bool) -> None:

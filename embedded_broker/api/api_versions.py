@@ -8,13 +8,14 @@ Version notes: a version that is too new is answered in version 0 with UNSUPPORT
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.ports import Client
 from embedded_broker.api.registry import APIS, api
-from embedded_broker.wire.responses import Answer
+from embedded_broker.wire.responses import Answer, Same
 
 PRODUCE = 0
 SAID_MIN = {PRODUCE: 0}
@@ -33,18 +34,26 @@ async def handle(broker: object, conn: Client, request: Any, version: int) -> An
     if version >= 3 and not conn.session.introduce(request.client_software_name, request.client_software_version):
         return {"error_code": ErrorCode.invalid_request, "api_keys": []}
     conn.session.versions_given()
-    return {
-        "api_keys": [
-            {"api_key": key, "min_version": SAID_MIN.get(key, known.versions[0]), "max_version": known.versions[-1]}
-            for key, known in sorted(APIS.items())
-        ],
-        "supported_features": [
-            {"name": name, "min_version": 0, "max_version": level}
-            for name, level in FEATURES.items()
-            if version >= FEATURES_FROM_ZERO_SINCE
-        ],
-        "finalized_features_epoch": FEATURES_EPOCH,
-        "finalized_features": [
-            {"name": name, "min_version_level": level, "max_version_level": level} for name, level in FEATURES.items()
-        ],
-    }
+    return _answer(version)
+
+
+@cache
+def _answer(version: int) -> Same:
+    return Same(
+        {
+            "api_keys": [
+                {"api_key": key, "min_version": SAID_MIN.get(key, known.versions[0]), "max_version": known.versions[-1]}
+                for key, known in sorted(APIS.items())
+            ],
+            "supported_features": [
+                {"name": name, "min_version": 0, "max_version": level}
+                for name, level in FEATURES.items()
+                if version >= FEATURES_FROM_ZERO_SINCE
+            ],
+            "finalized_features_epoch": FEATURES_EPOCH,
+            "finalized_features": [
+                {"name": name, "min_version_level": level, "max_version_level": level}
+                for name, level in FEATURES.items()
+            ],
+        }
+    )

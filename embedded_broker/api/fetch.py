@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.fetch_partitions import FetchedPartition
-from embedded_broker.api.fetch_sessions import Answers, Asked, Fetching, SessionError, TopicKey
+from embedded_broker.api.fetch_sessions import Answers, Asked, Fetching, SessionError, TopicKey, named
 from embedded_broker.api.ports import Client, HasConfig, HasFairShare, HasFetchSessions, HasSecurity, HasTopics
 from embedded_broker.api.registry import api
 from embedded_broker.fair_share import Share
@@ -39,15 +39,16 @@ async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Ans
     """Handle Fetch: see the behaviour and version notes above."""
     loop, share = asyncio.get_running_loop(), broker.fair_share.request()
     try:
-        fetching = broker.fetch_sessions.begin(request, version, loop.time())
+        asked = await named(request, version, share)
+        fetching = broker.fetch_sessions.begin(request, version, asked, loop.time())
     except SessionError as error:
         return {"error_code": error.error_code, "responses": []}
     committed = request.isolation_level == READ_COMMITTED
     bytes_max = min(request.max_bytes, broker.config.fetch_bytes_max)
     deadline = loop.time() + request.max_wait.total_seconds()
     partitions = []
-    for asked in fetching.asked:
-        partitions.append(_find(broker, conn, asked, version, committed))
+    for each in fetching.asked:
+        partitions.append(_find(broker, conn, each, version, committed))
         await share.spent(FIND_STEPS)
     waiting = _Waiting(partitions, min(request.min_bytes, bytes_max), share)
     if partitions and not await waiting.has_enough():

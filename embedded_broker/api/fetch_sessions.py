@@ -14,6 +14,7 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.config.thresholds import DEFAULTS
+from embedded_broker.fair_share import Share
 
 INITIAL, FINAL = 0, -1
 """Epochs of whole requests: the first wants a session, the last none."""
@@ -102,10 +103,9 @@ class FetchSessions:
     idle_s_min: float = DEFAULTS.fetch_session_idle_s_min
     sessions: dict[int, Session] = field(default_factory=dict)
 
-    def begin(self, request: Any, version: int, now_s: float) -> Fetching:
-        """What a request is for. Raises SessionError."""
+    def begin(self, request: Any, version: int, named: list[Asked], now_s: float) -> Fetching:
+        """What a request is for that names these partitions. Raises SessionError."""
         by_id = version >= TOPIC_IDS_SINCE
-        named = _named(request, by_id)
         epoch = getattr(request, "session_epoch", FINAL)
         if epoch in (INITIAL, FINAL):
             self.sessions.pop(getattr(request, "session_id", 0), None)
@@ -162,11 +162,12 @@ class FetchSessions:
         return True
 
 
-def _named(request: Any, by_id: bool) -> list[Asked]:
+async def named(request: Any, version: int, share: Share) -> list[Asked]:
     """The partitions that a request names; of one that is named again the last counts, as in Kafka's FetchRequest."""
-    named: Partitions = {}
+    by_id, found = version >= TOPIC_IDS_SINCE, Partitions()
     for topic in request.topics:
         key = topic.topic_id if by_id else topic.topic
         for data in topic.partitions:
-            named[key, data.partition] = Asked(key, data)
-    return list(named.values())
+            found[key, data.partition] = Asked(key, data)
+            await share.spent(1)
+    return list(found.values())

@@ -47,7 +47,9 @@ class Thresholds:
     at_once_bytes_max: int = MIB
     """Larger bodies of compressed batches are decompressed in a thread; others on the event loop, in a millisecond or
     two."""
-    slice_steps: int = 2_000
+    items_at_once_max: int = 500
+    """Requests and answers with more items in their arrays are decoded and encoded in a thread."""
+    slice_steps: int = 500
     """After so many steps a request lets others go on; a step is worth about a microsecond: what a simple operation on
     one record or partition costs."""
     fetch_sessions_max: int = 1_000

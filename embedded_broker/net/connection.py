@@ -29,6 +29,7 @@ from embedded_broker.security.tls import TlsStream
 from embedded_broker.wire.framing import PREFIX, BadFrame, Framer
 
 CHUNK_BYTES = 256 * 1024
+READ_BYTES = 16 * 1024
 REQUEST_BYTES = 200
 """What a request costs beside its bytes: thousands fit into one read."""
 
@@ -154,8 +155,11 @@ class Connection(asyncio.BufferedProtocol):
             self._login_deadline = None
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """See asyncio.BufferedProtocol. All connections share one: it is read before anything else is."""
-        return self._host.inbox
+        """See asyncio.BufferedProtocol. All connections share one: it is read before anything else is.
+
+        Little is read at once, unless a large frame has begun: thousands of small ones would be cut in one step.
+        """
+        return self._host.inbox[: max(READ_BYTES, self._framer.missing_bytes)]
 
     def buffer_updated(self, nbytes: int) -> None:
         """See asyncio.BufferedProtocol."""
@@ -266,6 +270,10 @@ class Connection(asyncio.BufferedProtocol):
                 self._later.add(answer)
                 answer.add_done_callback(self._later.discard)
             await self._answers.put(answer)
+            if self._frames:
+                await asyncio.sleep(
+                    0
+                )  # many handlers wait for nothing, so that a pipeline would be handled in one step
             if self._login_deadline is not None and self.session.is_ready:
                 self._unlimit()
             if self.session.failure:
@@ -361,4 +369,7 @@ class Connection(asyncio.BufferedProtocol):
         if exc is not None and not self._why_closed:
             self._why_closed = f"{exc}"
         self._release()
+        # Their tracebacks hold this connection, and would be a cycle of megabytes until a full collection of garbage.
+        self._tasks.clear()
+        self._later.clear()
         self._host.gone(self, self._why_closed or "by the client")

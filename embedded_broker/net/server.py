@@ -1,4 +1,4 @@
-"""Accepts connections, decodes requests, calls their handlers and encodes the responses.
+"""Accepts connections and calls the handlers of their requests.
 
 `broker.serve` starts one `Server`, as `testing.broker_run` and `simulation.machine` do; every `Connection` calls its
 `dispatch`.
@@ -20,11 +20,12 @@ from embedded_broker.api.registry import Api, load_all
 from embedded_broker.config.listeners import Endpoint, refuse_open
 from embedded_broker.log_writer import LogWriter
 from embedded_broker.net.budget import Budget
+from embedded_broker.net.coding import Coding, encode
 from embedded_broker.net.connection import Connection
 from embedded_broker.security.compose import tls_context
 from embedded_broker.security.session import API_VERSIONS, LOGIN, SASL_HANDSHAKE, LoginFailed
 from embedded_broker.storage.failures import is_disk_failure
-from embedded_broker.wire.framing import PREFIX, read_header
+from embedded_broker.wire.framing import PREFIX
 from embedded_broker.wire.responses import Answer, Later
 
 UNSUPPORTED_VERSION = 35
@@ -55,6 +56,7 @@ class Served(Parts, Protocol):
     """Of the first listener; the server sets it when it is known."""
     endpoints: list[Endpoint]
     """The server fills it."""
+    coding: Coding
 
     @property
     def faults(self) -> Faults | None:
@@ -195,7 +197,7 @@ class Server:
             return self._versions_too_new(connection, api, correlation_id)
         from embedded_broker.wire import schema
 
-        request = self._decode(api, version, frame, connection)
+        request = await self._decode(api, version, frame, connection)
         if not session.is_announced and key not in LOGIN:
             session.is_announced = True
             self.log(f"{session} connected: {session.describe()}")
@@ -210,7 +212,7 @@ class Server:
         codec = schema.load(api.name, version)
         if isinstance(answer, Later):
             return asyncio.create_task(self._later(answer, codec, correlation_id))
-        return encode(codec, correlation_id, answer)
+        return await self.broker.coding.encode(codec, correlation_id, answer)
 
     async def _token(self, connection: Connection, token: bytes) -> bytes | None:
         """A login's token, and the answer to it, without headers. A failed login is answered by closing only."""
@@ -236,24 +238,21 @@ class Server:
         except (NoRule, Unanswerable) as error:
             raise CloseConnection(f"no right, and no way to say so: {error}") from error
 
-    def _decode(self, api: Api, version: int, frame: bytes, connection: Connection) -> Any:
+    async def _decode(self, api: Api, version: int, frame: bytes, connection: Connection) -> Any:
         from kio.serial.errors import SerialError
 
         from embedded_broker.api import boundary
-        from embedded_broker.wire import request_limits, schema
 
         try:
-            client_id, at = read_header(frame, schema.request_header_version(api.name, version) == 2)
-            frame = request_limits.check_request(api.name, version, frame, at)
+            client_id, request = await self.broker.coding.decode(api.name, version, frame)
             connection.session.client_id = client_id
-            request = schema.load(api.name, version).read(frame, at)
             boundary.check(api.name, client_id, request)
             return request
         except (SerialError, ValueError, struct.error, EOFError, OverflowError) as error:
             raise CloseConnection(f"{api.name} v{version} cannot be decoded: {error}") from error
 
     async def _later(self, answer: Later, codec: Any, correlation_id: int) -> bytes:
-        return encode(codec, correlation_id, await answer.answer)
+        return await self.broker.coding.encode(codec, correlation_id, await answer.answer)
 
     def _versions_too_new(self, connection: Connection, api: Api, correlation_id: int) -> bytes:
         """KIP-511: answer in version 0 and say which versions there are."""
@@ -281,20 +280,3 @@ class Server:
         line = "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in line)
         now = time.gmtime(self.broker.clock.now_ms() / 1000)
         self._log.write(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', now)} {line}")
-
-
-class _Pieces:
-    """Takes what is written as it is: a megabyte of records is copied once, into the frame."""
-
-    def __init__(self) -> None:
-        self.all: list[bytes] = []
-        self.write = self.all.append
-
-
-def encode(codec: Any, correlation_id: int, answer: Mapping[str, Any]) -> bytes:
-    """A whole response frame."""
-    out = _Pieces()
-    out.write(codec.write_header(correlation_id))
-    codec.write(out, codec.build(answer))
-    size = sum(map(len, out.all))
-    return b"".join((size.to_bytes(4, "big"), *out.all))

@@ -32,7 +32,7 @@ from embedded_broker.wire.batch import (
 )
 from embedded_broker.wire.compression import ZSTD, DecodedTooLarge
 from embedded_broker.wire.rebuild import recompressed
-from embedded_broker.wire.records import begins_at_base_timestamp, body_of, lengths, look_through
+from embedded_broker.wire.records import Body, begins_at_base_timestamp, body_of, lengths, look_through
 
 DECODED_BYTES_MAX = 64 * 1024 * 1024
 """A batch of max.message.bytes as it is by default may become sixty times as large."""
@@ -123,7 +123,7 @@ class BatchChecks:
         self,
         header: BatchHeader,
         records: bytes | bytearray,
-        body: bytes | bytearray,
+        body: Body,
         config: LogConfig,
         now_ms: int,
         share: Share,
@@ -135,7 +135,7 @@ class BatchChecks:
             batch = batch.with_max_timestamp(max_timestamp)
         return await self._as_configured(batch, body, config)
 
-    async def _as_configured(self, batch: CheckedBatch, body: bytes | bytearray, config: LogConfig) -> CheckedBatch:
+    async def _as_configured(self, batch: CheckedBatch, body: Body, config: LogConfig) -> CheckedBatch:
         """With the topic's compression.type; compressing takes longer than all else, so a thread does it."""
         codec = config.compression
         if codec is None or codec == batch.header.compression:
@@ -187,9 +187,7 @@ def _check_header(header: BatchHeader, config: LogConfig) -> None:
         raise BatchRejected(ErrorCode.invalid_timestamp, "the time type is the broker's to set")
 
 
-async def _check_body(
-    header: BatchHeader, body: bytes | bytearray, config: LogConfig, now_ms: int, share: Share
-) -> int:
+async def _check_body(header: BatchHeader, body: Body, config: LogConfig, now_ms: int, share: Share) -> int:
     """The highest timestamp of the records."""
     try:
         for steps in lengths(body, header.record_count):
@@ -199,9 +197,7 @@ async def _check_body(
         raise BatchRejected(ErrorCode.invalid_record, str(error)) from error
 
 
-async def _check_records(
-    header: BatchHeader, body: bytes | bytearray, config: LogConfig, now_ms: int, share: Share
-) -> int:
+async def _check_records(header: BatchHeader, body: Body, config: LogConfig, now_ms: int, share: Share) -> int:
     """What the topic asks of keys and times; records are looked at only if one of them could be broken.
 
     Returns the highest timestamp: what the header says, unless that could be wrong and matter: segments are closed, and
@@ -238,7 +234,7 @@ async def _check_records(
     return max_timestamp if doubtful else header.max_timestamp
 
 
-def _is_doubtful(header: BatchHeader, body: bytes | bytearray) -> bool:
+def _is_doubtful(header: BatchHeader, body: Body) -> bool:
     """Whether the highest timestamp that the header claims isn't explained by its first record and a short while."""
     spread_ms = header.max_timestamp - header.base_timestamp
     return not 0 <= spread_ms <= SPREAD_MS_MAX or not begins_at_base_timestamp(body)

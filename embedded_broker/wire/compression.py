@@ -7,13 +7,16 @@ into a buffer of a fixed size, which grows up to the cap while it is too small.
 from __future__ import annotations
 
 from collections.abc import Callable
+from mmap import mmap
 
 import cramjam
 
 from embedded_broker.wire.batch import Buffer, CorruptBatch
 
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
-_INTO: dict[int, Callable[[Buffer, bytearray], int]] = {
+Decompressed = bytearray | mmap
+"""A large body is memory of its own: making a bytearray of 64 MiB stops all threads for 50 ms."""
+_INTO: dict[int, Callable[[Buffer, Decompressed], int]] = {
     GZIP: cramjam.gzip.decompress_into,
     LZ4: cramjam.lz4.decompress_into,
     ZSTD: cramjam.zstd.decompress_into,
@@ -22,6 +25,7 @@ _INTO: dict[int, Callable[[Buffer, bytearray], int]] = {
 _XERIAL = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES = 16
 _GUESS_BYTES_MIN = 64 * 1024
+_LARGE_BYTES = 4 * 1024 * 1024
 _TOO_SMALL = "failed to write whole buffer"  # how cramjam says it; other errors are in the data
 
 
@@ -29,7 +33,7 @@ class DecodedTooLarge(CorruptBatch):
     """More comes out of a compressed body than is allowed."""
 
 
-def decompress(codec: int, data: Buffer, bytes_max: int) -> bytearray:
+def decompress(codec: int, data: Buffer, bytes_max: int) -> Decompressed:
     """Plain bytes of a compressed batch body. May be called in any thread, and lets others run meanwhile.
 
     Args:
@@ -51,18 +55,32 @@ def decompress(codec: int, data: Buffer, bytes_max: int) -> bytearray:
     raise CorruptBatch(f"unknown compression {codec}")
 
 
-def _into(decompress_into: Callable[[Buffer, bytearray], int], data: Buffer, bytes_max: int) -> bytearray:
+def _into(decompress_into: Callable[[Buffer, Decompressed], int], data: Buffer, bytes_max: int) -> Decompressed:
     """Decompress with growing buffers."""
     size = min(max(_GUESS_BYTES_MIN, 4 * len(data)), bytes_max)
     while True:
-        out = bytearray(size)
+        out = bytearray(size) if size < _LARGE_BYTES else mmap(-1, size)
         try:
-            del out[decompress_into(data, out) :]
-            return out
+            return _cut(out, decompress_into(data, out))
         except cramjam.DecompressionError as error:
             if size == bytes_max or _TOO_SMALL not in str(error):
                 raise
             size = min(4 * size, bytes_max)
+        del out  # before there is a larger one
+
+
+def _cut(out: Decompressed, size: int) -> Decompressed:
+    """The first `size` bytes."""
+    if isinstance(out, bytearray):
+        del out[size:]
+        return out
+    if not size:
+        return bytearray()
+    try:
+        out.resize(size)
+    except SystemError:  # not on this system
+        return bytearray(out[:size])
+    return out
 
 
 def _snappy(data: Buffer, bytes_max: int) -> bytearray:

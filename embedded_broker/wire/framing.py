@@ -36,6 +36,11 @@ class Framer:
         """Bytes held of a frame that is not whole yet."""
         return len(self._buffer)
 
+    @property
+    def missing_bytes(self) -> int:
+        """Bytes that a frame whose size is known still needs; 0 if there is none."""
+        return max(0, SIZE_BYTES + self._wanted - len(self._buffer)) if self._wanted >= 0 else 0
+
     def feed(self, data: bytes | bytearray | memoryview) -> Iterator[bytes]:
         """Take bytes in; yields whole frames. Raises BadFrame at a bad size, after the frames before it.
 

@@ -21,9 +21,8 @@ from embedded_broker.wire.batch import (
     HEADER_BYTES,
     LENGTH_OVERHEAD,
     BatchHeader,
-    Buffer,
 )
-from embedded_broker.wire.records import Record, field, varint
+from embedded_broker.wire.records import Body, Record, field, varint
 
 DELETE_HORIZON = 0x40
 """Attribute: the base timestamp says until when tombstones or the marker must be kept (KIP-534)."""
@@ -59,7 +58,7 @@ def rebuild(header: BatchHeader, kept: Sequence[Record], horizon_ms: int | None 
     return _sealed(changed, body)
 
 
-def recompressed(header: BatchHeader, body: Buffer, codec: int) -> bytes:
+def recompressed(header: BatchHeader, body: Body, codec: int) -> bytes:
     """The batch of `header`, whose decompressed records are `body`, with another codec; 0 is none."""
     attributes = header.attributes & ~COMPRESSION_MASK | codec
     return _sealed(header._replace(attributes=attributes), _COMPRESS[codec](bytes(body)) if codec else bytes(body))

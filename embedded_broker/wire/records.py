@@ -12,8 +12,10 @@ from typing import NamedTuple
 
 from embedded_broker.wire import batch as batches
 from embedded_broker.wire.batch import BatchHeader, Buffer, CorruptBatch, read_header
-from embedded_broker.wire.compression import decompress
+from embedded_broker.wire.compression import Decompressed, decompress
 
+Body = bytes | Decompressed
+"""What follows a batch's header, decompressed."""
 _CONTROL_KEY = Struct(">hh")
 _CONTROL_VALUE = Struct(">hi")
 ABORT, COMMIT = 0, 1
@@ -65,7 +67,7 @@ def _headers(headers: Headers) -> bytes:
 class _Cursor:
     """Reads varints and byte strings; refuses lengths beyond the bytes left."""
 
-    def __init__(self, data: bytes | bytearray, at: int = 0) -> None:
+    def __init__(self, data: Body, at: int = 0) -> None:
         self.data, self.at = data, at
 
     def varint(self) -> int:
@@ -173,7 +175,7 @@ def marker_commits(batch: Buffer) -> bool:
     return bool(_CONTROL_KEY.unpack_from(key)[1] == COMMIT)
 
 
-def body_of(header: BatchHeader, batch: Buffer, bytes_max: int = DECODED_BYTES_MAX) -> bytes | bytearray:
+def body_of(header: BatchHeader, batch: Buffer, bytes_max: int = DECODED_BYTES_MAX) -> Body:
     """What follows a batch's header, decompressed: at most `bytes_max`.
 
     Raises DecodedTooLarge when it is larger, CorruptBatch when it can't be decompressed, or can't be as many records.
@@ -186,13 +188,13 @@ def body_of(header: BatchHeader, batch: Buffer, bytes_max: int = DECODED_BYTES_M
     return decompress(header.compression, body, bytes_max)
 
 
-def check_lengths(body: bytes | bytearray, count: int) -> None:
+def check_lengths(body: Body, count: int) -> None:
     """Raises CorruptBatch unless `body` is `count` records by their lengths; what is inside them isn't looked at."""
     for _ in lengths(body, count):
         pass
 
 
-def lengths(body: bytes | bytearray, count: int) -> Iterator[int]:
+def lengths(body: Body, count: int) -> Iterator[int]:
     """`check_lengths` in steps: yields what it has spent, in items, whenever that is about STEP_ITEMS.
 
     Every batch goes through here. Lengths of one or two bytes, nearly all, are read in place, and records of one length
@@ -229,7 +231,7 @@ def lengths(body: bytes | bytearray, count: int) -> Iterator[int]:
         raise CorruptBatch(f"{count} records do not fill {size} bytes")
 
 
-def _run(body: bytes | bytearray, at: int, prefix: bytes | bytearray, stride: int, most: int) -> int:
+def _run(body: Body, at: int, prefix: bytes | bytearray, stride: int, most: int) -> int:
     """How many of the next records, up to `most`, begin with the same length and are whole but for the last."""
     end = at + stride * most
     columns = (body[at + number : end : stride] for number in range(len(prefix)))
@@ -249,7 +251,7 @@ def decode(batch: Buffer, bytes_max: int = DECODED_BYTES_MAX) -> list[Record]:
     return decode_body(header, body_of(header, batch, bytes_max))
 
 
-def decode_body(header: BatchHeader, data: bytes | bytearray) -> list[Record]:
+def decode_body(header: BatchHeader, data: Body) -> list[Record]:
     """As `decode`, from what `body_of` gave."""
     if header.record_count < 0 or header.record_count > len(data):
         raise CorruptBatch(f"{header.record_count} records in {len(data)} bytes")
@@ -273,7 +275,7 @@ def decode_body(header: BatchHeader, data: bytes | bytearray) -> list[Record]:
     return records
 
 
-def begins_at_base_timestamp(data: bytes | bytearray) -> bool:
+def begins_at_base_timestamp(data: Body) -> bool:
     """Whether the first record has the batch's base timestamp, as producers write it. `data` has passed `lengths`."""
     at = 0
     while data[at] >= 0x80:  # its length, then a byte of attributes
@@ -281,9 +283,7 @@ def begins_at_base_timestamp(data: bytes | bytearray) -> bool:
     return data[at + 2] == 0
 
 
-def look_through(
-    header: BatchHeader, data: bytes | bytearray, visit: Callable[[int, int, bool], object]
-) -> Iterator[int]:
+def look_through(header: BatchHeader, data: Body, visit: Callable[[int, int, bool], object]) -> Iterator[int]:
     """Go through all records without keeping anything of them: as `decode_body`, in steps as `lengths` makes them.
 
     Args:

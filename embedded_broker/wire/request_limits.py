@@ -18,8 +18,8 @@ from typing import Any
 
 from embedded_broker.wire.schema import entity
 
-ITEMS_MAX = 30_000
-"""Per request, over all its arrays: half as many again as a client sends that names each of 10,000 partitions twice. An
+ITEMS_MAX = 22_000
+"""Per request, over all its arrays: more than a client sends that names 10,000 partitions, each of another topic. An
 item becomes two kilobytes of objects, and all of them are decoded at once."""
 STRING_BYTES_MAX = 2**15 - 1
 """Of a string in any version of any API. The compact strings of flexible versions could be longer, but no record or
@@ -59,11 +59,15 @@ class BadRequest(ValueError):
     """A request that claims more than it holds."""
 
 
+class TooManyItems(BadRequest):
+    """A request with more items than are allowed."""
+
+
 def check_request(name: str, version: int, frame: bytes, at: int, items_max: int = ITEMS_MAX) -> bytes:
     """Check the body of request `name` (snake case), which begins at `at` and ends with the frame.
 
     Returns the frame, without tagged fields that this version doesn't have. Raises BadRequest when a count or size
-    doesn't fit, or when there are more items than `items_max`.
+    doesn't fit, TooManyItems when there are more items than `items_max`.
     """
     scan = _Scan(items_max)
     try:
@@ -208,7 +212,7 @@ def _array(one: int | Skip, flexible: bool, optional: bool) -> Skip:
             raise BadRequest(f"{count} items are claimed where {len(frame) - at} bytes are left")
         scan.items_left -= count
         if scan.items_left < 0:
-            raise BadRequest("too many items in one request")
+            raise TooManyItems("too many items in one request")
         if isinstance(one, int):
             return at + max(count, 0) * one
         for _ in range(count):

@@ -10,6 +10,12 @@ Fields = Mapping[str, Any]
 """Newest field names of the response; `wire.schema` keeps those that the request's version has."""
 
 
+class Same(dict[str, Any]):
+    """A response that never changes, by identity: it is encoded once."""
+
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+
 @dataclass(frozen=True, slots=True)
 class Later:
     """A response that is not complete yet. The responses of a connection still leave in the order of its requests."""

@@ -12,6 +12,7 @@ import os
 import random
 import struct
 import sys
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import cache
@@ -106,7 +107,7 @@ async def many_partitions(address: str) -> None:
     """Row 5: the same partition again and again, and a fetch that waits for much."""
     async with connected(address) as client:
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionResetError):
-            await client.call("fetch", 12, **fetch(TOPIC, *[0] * 29_000, partition_max_bytes=1))
+            await client.call("fetch", 12, **fetch(TOPIC, *[0] * 21_000, partition_max_bytes=1))
     async with connected(address) as client:
         client.send("fetch", 12, **fetch(TOPIC, 0, max_wait=1_000, min_bytes=10 << 20, partition_max_bytes=10 << 20))
         await client.frame()
@@ -135,7 +136,9 @@ async def garbage(address: str) -> None:
         await client.call("produce", 9, **produce(COMPACTED, data))
     async with connected(address) as client:
         client.send_bytes(os.urandom(4_000))
-        await client.reader.read(100)
+        with contextlib.suppress(TimeoutError):  # it may be the beginning of a long frame
+            async with asyncio.timeout(BURST_S):
+                await client.reader.read(100)
 
 
 async def churn(address: str) -> None:
@@ -186,16 +189,19 @@ ATTACKS: tuple[Attack, ...] = (
 
 
 async def attack(address: str, seed: int) -> None:
-    """One attack after the other, until cancelled; a broker that closes a connection has answered."""
+    """One attack after the other, until cancelled; a broker that closes a connection has answered.
+
+    Prints the name of each, and when it began and ended, by the monotonic clock.
+    """
     chance = random.Random(seed)
     while True:
-        one = chance.choice(ATTACKS)
+        one, began_s = chance.choice(ATTACKS), time.monotonic()
         try:
             async with asyncio.timeout(60):
                 await one(address)
         except (OSError, asyncio.IncompleteReadError, TimeoutError):
             pass
-        print(one.__name__, flush=True)
+        print(one.__name__, began_s, time.monotonic(), flush=True)
         await asyncio.sleep(PAUSE_S)
 
 

@@ -9,9 +9,11 @@ import os
 import subprocess
 import sys
 import time
-from collections import Counter
+from bisect import bisect
+from collections import defaultdict
 from pathlib import Path
 from statistics import quantiles
+from typing import NamedTuple
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -25,6 +27,13 @@ QUIET_S, INTERVAL_S = 20.0, 0.02
 HONEST, TIMEOUT_S = "honest", 60.0
 TIMES_MAX, RSS_MIB_MAX = 3.0, 200.0
 pytestmark = [pytest.mark.long, pytest.mark.timeout(SOAK_S + 600)]
+
+
+class Taken(NamedTuple):
+    """What one record took."""
+
+    began_s: float
+    latency_ms: float
 
 
 class Honest:
@@ -43,9 +52,9 @@ class Honest:
         self._consumer.subscribe([HONEST])
         self.written = self.read = 0
 
-    def work(self, seconds: float) -> list[float]:
-        """For so long; how long each record took from the send to its reader, in ms."""
-        taken, end = list[float](), time.monotonic() + seconds
+    def work(self, seconds: float) -> list[Taken]:
+        """For so long; how long each record took from the send to its reader."""
+        taken, end = list[Taken](), time.monotonic() + seconds
         while (began := time.monotonic()) < end:
             value = b"%d" % self.written
             self._producer.produce(HONEST, value)
@@ -56,7 +65,7 @@ class Honest:
             assert message.error() is None, message.error()
             assert message.value() == value, "lost, doubled or out of order"
             self.read += 1
-            taken.append((time.monotonic() - began) * 1000)
+            taken.append(Taken(began, (time.monotonic() - began) * 1000))
             if self.read % 50 == 0:
                 self._consumer.commit(message=message, asynchronous=False)
             time.sleep(max(0.0, INTERVAL_S - (time.monotonic() - began)))
@@ -73,8 +82,19 @@ def rss_mib(pid: int) -> float:
     return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) / 1024
 
 
-def p99_ms(taken: list[float]) -> float:
-    return quantiles(taken, n=100)[98]
+def p99_ms(taken: list[Taken]) -> float:
+    return quantiles([each.latency_ms for each in taken], n=100)[98]
+
+
+def by_attack(taken: list[Taken], lines: list[str]) -> dict[str, list[Taken]]:
+    """The records that were on their way during each kind of attack; `lines`: what the hostile process has printed."""
+    made = sorted((float(began), float(ended), name) for name, began, ended in map(str.split, lines))
+    found = defaultdict[str, list[Taken]](list)
+    for each in taken:
+        at = bisect(made, (each.began_s + each.latency_ms / 1000,)) - 1
+        if at >= 0 and made[at][1] >= each.began_s:
+            found[made[at][2]].append(each)
+    return found
 
 
 def test_honest_clients_barely_notice_hostile_ones(tmp_path: Path) -> None:
@@ -97,16 +117,19 @@ def test_honest_clients_barely_notice_hostile_ones(tmp_path: Path) -> None:
         command = [sys.executable, "-m", "tests.embedded_broker.hostile", broker.address, "1"]
         hostile = subprocess.Popen(command, stdout=made)
         try:
-            beside_ms = p99_ms(honest.work(SOAK_S))
+            beside = honest.work(SOAK_S)
             assert hostile.poll() is None, "the hostile client has ended"
         finally:
             hostile.kill()
             hostile.wait()
     honest.close()
-    attacks = Counter(attacks_path.read_text().split())
-    peak_mib = rss_mib(broker.process.pid)
-    print(f"p99 {quiet_ms:.1f} ms alone, {beside_ms:.1f} ms beside {attacks}; {peak_mib:.0f} MiB")
-    assert len(attacks) == len(ATTACKS), attacks
+    lines = attacks_path.read_text().splitlines()
+    attacks = by_attack(beside, lines)
+    beside_ms, peak_mib = p99_ms(beside), rss_mib(broker.process.pid)
+    print(f"p99 {quiet_ms:.1f} ms alone, {beside_ms:.1f} ms beside {len(lines)} attacks; {peak_mib:.0f} MiB")
+    for name, taken in sorted(attacks.items()):
+        print(f"  {name}: {len(taken)} records, at most {max(each.latency_ms for each in taken):.1f} ms")
+    assert len(attacks) == len(ATTACKS), attacks.keys()
     assert broker.process.poll() is None, (tmp_path / "broker.log").read_text()[-2_000:]
     assert broker.terminate() == 0
     assert peak_mib <= RSS_MIB_MAX

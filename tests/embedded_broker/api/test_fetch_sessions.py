@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.fetch_sessions import EPOCH_MAX, FetchSessions, SessionError
+from embedded_broker.api.fetch_sessions import EPOCH_MAX, Fetching, FetchSessions, SessionError, named
 from embedded_broker.config.thresholds import DEFAULTS
+from embedded_broker.fair_share import FairShare
 
 VERSION = 12
 
@@ -42,9 +44,14 @@ def answer(records: bytes = b"", high_watermark: int = 0, **more: Any) -> dict[s
     return {"records": records, "high_watermark": high_watermark, "log_start_offset": 0, **more}
 
 
+def begin(sessions: FetchSessions, request: Request, version: int, now_s: float) -> Fetching:
+    partitions = asyncio.run(named(request, version, FairShare(1_000).request()))
+    return sessions.begin(request, version, partitions, now_s)
+
+
 def opened(sessions: FetchSessions, count: int, now_s: float = 0.0) -> int:
     request = whole(count)
-    fetching = sessions.begin(request, VERSION, now_s)
+    fetching = begin(sessions, request, VERSION, now_s)
     answers = [answer() for _ in fetching.asked]
     assert len(list(fetching.tell(answers))) == count
     return sessions.open(request, VERSION, fetching, answers, now_s)
@@ -52,7 +59,7 @@ def opened(sessions: FetchSessions, count: int, now_s: float = 0.0) -> int:
 
 def following(sessions: FetchSessions, session_id: int, *answers: dict[str, Any], epoch: int = 1) -> list[int]:
     """The next request, without changes: the partitions that the client is told of."""
-    fetching = sessions.begin(Request(session_id, epoch), VERSION, 0.0)
+    fetching = begin(sessions, Request(session_id, epoch), VERSION, 0.0)
     by_index = dict(enumerate(answers))
     told = fetching.tell([by_index[each.data.partition] | {"index": each.data.partition} for each in fetching.asked])
     return [each["index"] for _, each in told]
@@ -60,7 +67,7 @@ def following(sessions: FetchSessions, session_id: int, *answers: dict[str, Any]
 
 def refused(sessions: FetchSessions, request: Request, version: int = VERSION) -> ErrorCode:
     with pytest.raises(SessionError) as caught:
-        sessions.begin(request, version, 0.0)
+        begin(sessions, request, version, 0.0)
     return caught.value.error_code
 
 
@@ -105,21 +112,21 @@ def test_changes_and_the_end_of_a_session() -> None:
     sessions = FetchSessions()
     session_id = opened(sessions, 2)
     change = Request(session_id, 1, [Named("t", [Data(1, 7), Data(2)])], [Named("t", [0])])
-    asked = sessions.begin(change, VERSION, 0.0).asked
+    asked = begin(sessions, change, VERSION, 0.0).asked
     assert [(each.data.partition, each.data.fetch_offset) for each in asked] == [(1, 7), (2, 0)]
     everything = Request(session_id, 2, [], [Named("t", [1, 2])])
-    assert sessions.begin(everything, VERSION, 0.0).session is None
+    assert begin(sessions, everything, VERSION, 0.0).session is None
     assert not sessions.sessions
     for last in (0, -1):
         session_id = opened(sessions, 1)
-        sessions.begin(whole(1, last, session_id), VERSION, 0.0)
+        begin(sessions, whole(1, last, session_id), VERSION, 0.0)
         assert not sessions.sessions
 
 
 def test_the_final_epoch_opens_none() -> None:
     sessions = FetchSessions()
     request = whole(1, -1)
-    fetching = sessions.begin(request, VERSION, 0.0)
+    fetching = begin(sessions, request, VERSION, 0.0)
     assert sessions.open(request, VERSION, fetching, [answer()], 0.0) == 0
 
 
@@ -127,7 +134,7 @@ def test_only_idle_sessions_are_evicted() -> None:
     sessions = FetchSessions(slots_max=2)
     first, second = opened(sessions, 1, 0.0), opened(sessions, 1, 1.0)
     assert opened(sessions, 1, DEFAULTS.fetch_session_idle_s_min - 1) == 0
-    sessions.begin(Request(first, 1), VERSION, 50.0)
+    begin(sessions, Request(first, 1), VERSION, 50.0)
     third = opened(sessions, 1, DEFAULTS.fetch_session_idle_s_min + 2)
     assert set(sessions.sessions) == {first, third}
     assert second not in sessions.sessions

@@ -25,6 +25,13 @@ def test_frames_are_cut_wherever_the_stream_is_torn() -> None:
         assert framer.partial_bytes == 0
 
 
+def test_what_a_frame_still_needs_is_known_once_its_size_is() -> None:
+    framer = Framer(100_000)
+    for piece, missing in ((b"\0\0", 0), (b"\0\x64", 100), (bytes(30), 70), (bytes(70) + b"\0\0\0\x20", 32)):
+        list(framer.feed(piece))
+        assert framer.missing_bytes == missing
+
+
 @pytest.mark.parametrize("size", [-1, -(2**31), 0, 7, 101])
 def test_a_size_out_of_bounds_is_refused_before_anything_is_held(size: int) -> None:
     framer = Framer(100)

@@ -13,6 +13,7 @@ from random import Random
 import pytest
 
 from embedded_broker.net.budget import Budget
+from embedded_broker.net.connection import Connection
 from embedded_broker.simulation.loop import SimulatedLoop
 from tests.embedded_broker.process import BrokerProcess
 from tests.embedded_broker.served import Client, Served, batch, fetch, produce, serving
@@ -165,7 +166,7 @@ def test_slow_frames_are_closed_at_the_deadline_from_their_first_byte(tmp_path: 
 
 
 def test_clients_that_never_read_hold_little_and_lose_their_connection_only_when_it_gets_too_much(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit = 6 << 20
 
@@ -176,16 +177,22 @@ def test_clients_that_never_read_hold_little_and_lose_their_connection_only_when
             for _ in range(4):
                 await client.call("produce", 9, **produce("t", batch(bytes(900_000))))
             deaf = [await served.client() for _ in range(6)]
-            peak = 0
+            answers, peak = served.server.answers, 0
+            held = answers.held
+
+            def noted(holder: Connection, now_bytes: int) -> None:
+                nonlocal peak
+                held(holder, now_bytes)
+                peak = max(peak, answers.total_bytes)
+
+            monkeypatch.setattr(answers, "held", noted)
             for each in deaf:
                 for _ in range(40):
                     each.send("fetch", 12, **fetch("t", 0, partition_max_bytes=4 << 20, max_bytes=4 << 20))
             async with asyncio.timeout(10):
-                while not served.server.answers.full:  # noqa: ASYNC110
+                while answers.full or len(served.server._connections) == 1 + len(deaf):  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
-                while served.server.answers.full:
-                    peak = max(peak, served.server.answers.total_bytes)
-                    await asyncio.sleep(0.01)
+            assert peak > limit
             assert peak < 2 * limit + (4 << 20), "40 answers for each would be 900 MiB"
             await _is_quick(served)
             assert 0 < len(served.server._connections) < 8

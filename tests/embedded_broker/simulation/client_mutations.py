@@ -40,11 +40,11 @@ def keep_the_first_offsets_of_a_session(patch: Patch) -> None:
 def take_any_session_epoch(patch: Patch) -> None:
     begin = FetchSessions.begin
 
-    def lenient(self: FetchSessions, request: Any, version: int, now_s: float) -> Fetching:
+    def lenient(self: FetchSessions, request: Any, version: int, named: Any, now_s: float) -> Fetching:
         session = self.sessions.get(getattr(request, "session_id", 0))
         if session is not None and request.session_epoch > 0:
             session.epoch = request.session_epoch
-        return begin(self, request, version, now_s)
+        return begin(self, request, version, named, now_s)
 
     patch.setattr(FetchSessions, "begin", lenient)
 
