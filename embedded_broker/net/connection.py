@@ -29,7 +29,9 @@ from embedded_broker.security.tls import TlsStream
 from embedded_broker.wire.framing import PREFIX, BadFrame, Framer
 
 CHUNK_BYTES = 256 * 1024
-READ_BYTES = 16 * 1024
+FRAMES_AT_ONCE_MAX = 256
+"""Cut in one step: there may be 75,000 in one read."""
+_NOTHING = memoryview(b"")
 REQUEST_BYTES = 200
 """What a request costs beside its bytes: thousands fit into one read."""
 
@@ -155,11 +157,8 @@ class Connection(asyncio.BufferedProtocol):
             self._login_deadline = None
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """See asyncio.BufferedProtocol. All connections share one: it is read before anything else is.
-
-        Little is read at once, unless a large frame has begun: thousands of small ones would be cut in one step.
-        """
-        return self._host.inbox[: max(READ_BYTES, self._framer.missing_bytes)]
+        """See asyncio.BufferedProtocol. All connections share one: it is read before anything else is."""
+        return self._host.inbox
 
     def buffer_updated(self, nbytes: int) -> None:
         """See asyncio.BufferedProtocol."""
@@ -172,9 +171,13 @@ class Connection(asyncio.BufferedProtocol):
         self.active_s = asyncio.get_running_loop().time()
         before = len(self._frames)
         try:
-            for frame in self._framer.feed(data if self._tls is None else self._decrypt(self._tls, data)):
+            plain = data if self._tls is None else self._decrypt(self._tls, data)
+            for frame in self._framer.feed(plain, FRAMES_AT_ONCE_MAX):
                 self._frames.append(frame)
                 self._frames_bytes += len(frame) + REQUEST_BYTES
+            if len(self._frames) - before >= FRAMES_AT_ONCE_MAX and self._framer.holds_whole:
+                self._pause()
+                asyncio.get_running_loop().call_soon(self._cut_more)
         except BadFrame as error:
             self.refuse(str(error))
             return
@@ -190,6 +193,12 @@ class Connection(asyncio.BufferedProtocol):
         self._watch_frame(begun=len(self._frames) > before)
         if len(self._frames) >= self._pending_max:
             self._pause()
+
+    def _cut_more(self) -> None:
+        """Go on with what was read before."""
+        self.data_received(_NOTHING)
+        if not self._host.requests.full:
+            self.resume()
 
     def expect_tokens(self) -> None:
         """A login has begun or ended: bare tokens, which may be short, come if the session says so, else requests."""

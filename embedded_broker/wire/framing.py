@@ -37,23 +37,26 @@ class Framer:
         return len(self._buffer)
 
     @property
-    def missing_bytes(self) -> int:
-        """Bytes that a frame whose size is known still needs; 0 if there is none."""
-        return max(0, SIZE_BYTES + self._wanted - len(self._buffer)) if self._wanted >= 0 else 0
+    def holds_whole(self) -> bool:
+        """Whether the next frame is here already. Raises BadFrame."""
+        return self._end(self._buffer, 0) is not None
 
-    def feed(self, data: bytes | bytearray | memoryview) -> Iterator[bytes]:
-        """Take bytes in; yields whole frames. Raises BadFrame at a bad size, after the frames before it.
+    def feed(self, data: bytes | bytearray | memoryview, frames_max: int | None = None) -> Iterator[bytes]:
+        """Take bytes in; yields whole frames, at most `frames_max`: others are held, see `holds_whole`.
 
         A frame that is whole in `data` is copied once, out of it; `data` may be used for something else afterwards.
+        Raises BadFrame at a bad size, after the frames before it.
         """
         held = self._buffer
         if held:
             held += data
         source, at = held or data, 0
-        while (end := self._end(source, at)) is not None:
+        count = 0
+        while count != frames_max and (end := self._end(source, at)) is not None:
             with memoryview(source) as view:
                 frame = bytes(view[at + SIZE_BYTES : end])
             at, self._wanted = end, -1
+            count += 1
             yield frame
         if source is held:
             del held[:at]

@@ -25,11 +25,17 @@ def test_frames_are_cut_wherever_the_stream_is_torn() -> None:
         assert framer.partial_bytes == 0
 
 
-def test_what_a_frame_still_needs_is_known_once_its_size_is() -> None:
-    framer = Framer(100_000)
-    for piece, missing in ((b"\0\0", 0), (b"\0\x64", 100), (bytes(30), 70), (bytes(70) + b"\0\0\0\x20", 32)):
-        list(framer.feed(piece))
-        assert framer.missing_bytes == missing
+def test_frames_beyond_what_is_wanted_at_once_are_held() -> None:
+    frames = [os.urandom(10) for _ in range(25)]
+    stream = b"".join(len(frame).to_bytes(4, "big") + frame for frame in frames)
+    framer = Framer(100)
+    found = list(framer.feed(stream[:-1], 10))
+    assert (len(found), framer.holds_whole) == (10, True)
+    found += framer.feed(b"", 10)
+    found += framer.feed(b"", 10)
+    assert (len(found), framer.holds_whole, framer.partial_bytes) == (24, False, 13)
+    found += framer.feed(stream[-1:], 10)
+    assert (found, framer.holds_whole) == (frames, False)
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 0, 7, 101])
