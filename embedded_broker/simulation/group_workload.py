@@ -21,6 +21,7 @@ SHARED, KEPT = Topic("shared", 4), Topic("kept", 1)
 MEMBERS = 3
 FAULTS_S = 8.0
 PAUSE_S_MAX = 2.0
+CLOCK_BACK_MS = -1_500_000
 STABLE_WITHIN_S = 40.0
 """After the last fault: time for delayed responses, and for sessions and rebalances to time out."""
 
@@ -83,6 +84,9 @@ class GroupWorkload:
             self._lives[gone].cancel()
             gone.client.disconnect()
         self._world.machine.cut_power(0)
+        if self._world.schedule.clock_steps:
+            await asyncio.sleep(SESSION_MS / 2000)  # the broker has begun to wait for the member that doesn't come back
+            self._world.machine.set_clock(CLOCK_BACK_MS)
         for group_history, members in zip(self._group_histories, self._groups, strict=True):
             began_s = self._world.loop.now_s
             while not _is_stable(members):

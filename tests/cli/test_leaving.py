@@ -17,6 +17,8 @@ sys.kept_until_modules_go = CrashesInTheEnd()
 """
 COMMAND = """
 import atexit, sys, time, os, signal
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    signal.signal(number, signal.default_int_handler)  # whoever runs the tests may have them ignored
 from cli import main
 main.invoke = lambda arguments: (print("written", end=""), {code})[1]
 {more}
