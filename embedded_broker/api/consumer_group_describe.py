@@ -17,7 +17,7 @@ from embedded_broker.api.ports import Client, HasGroups, HasSecurity, HasTopics
 from embedded_broker.api.registry import api
 from embedded_broker.state.consumer_groups import ConsumerGroup
 from embedded_broker.state.consumer_members import ConsumerMember
-from embedded_broker.state.consumer_types import NOTHING, Partitions
+from embedded_broker.state.consumer_types import NOTHING, Partitions, by_topic
 from embedded_broker.wire.responses import Answer
 
 CONSUMER_MEMBER = 1
@@ -30,7 +30,7 @@ class Needs(HasTopics, HasGroups, HasSecurity, Protocol):
 @api(69, "consumer_group_describe", range(2))
 async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
     """Handle ConsumerGroupDescribe: see the behaviour and version notes above."""
-    groups = [_describe(broker, group_id) for group_id in request.group_ids]
+    groups = [_describe(broker, group_id) for group_id in dict.fromkeys(request.group_ids)]
     if request.include_authorized_operations:
         tell_rights(broker, conn, groups)
     return {"groups": groups}
@@ -71,10 +71,11 @@ def _member(broker: Needs, member: ConsumerMember, target: Partitions) -> dict[s
 
 
 def _assignment(broker: Needs, partitions: Partitions) -> dict[str, Any]:
-    topics = []
-    for topic_id in sorted({topic_id for topic_id, _ in partitions}):
-        topic = broker.topics.by_id(topic_id)
-        if topic is not None:
-            indexes = sorted(index for each, index in partitions if each == topic_id)
-            topics.append({"topic_id": topic_id, "topic_name": topic.name, "partitions": indexes})
-    return {"topic_partitions": topics}
+    named = [(broker.topics.by_id(topic_id), indexes) for topic_id, indexes in by_topic(partitions).items()]
+    return {
+        "topic_partitions": [
+            {"topic_id": topic.topic_id, "topic_name": topic.name, "partitions": indexes}
+            for topic, indexes in named
+            if topic is not None
+        ]
+    }

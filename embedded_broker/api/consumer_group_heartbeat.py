@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from embedded_broker.api.ports import Client, HasGroups, HasSecurity
 from embedded_broker.api.registry import api
 from embedded_broker.security.acls import Operation, Resource
-from embedded_broker.state.consumer_types import ConsumerHeartbeat, Partitions
+from embedded_broker.state.consumer_types import ConsumerHeartbeat, Partitions, by_topic
 from embedded_broker.wire.responses import Answer
 
 MILLISECOND = timedelta(milliseconds=1)
@@ -53,7 +53,7 @@ async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Ans
         "member_id": answer.member_id or None,
         "member_epoch": answer.member_epoch,
         "heartbeat_interval": answer.heartbeat_interval_ms,
-        "assignment": None if assignment is None else {"topic_partitions": _by_topic(assignment)},
+        "assignment": None if assignment is None else _assignment(assignment),
     }
 
 
@@ -69,9 +69,6 @@ def _owned(topics: Any) -> Partitions:
     return frozenset((topic.topic_id, index) for topic in topics for index in topic.partitions)
 
 
-def _by_topic(partitions: Partitions) -> list[dict[str, Any]]:
-    topic_ids = sorted({topic_id for topic_id, _ in partitions})
-    return [
-        {"topic_id": topic_id, "partitions": sorted(index for each, index in partitions if each == topic_id)}
-        for topic_id in topic_ids
-    ]
+def _assignment(partitions: Partitions) -> dict[str, Any]:
+    topics = by_topic(partitions).items()
+    return {"topic_partitions": [{"topic_id": topic_id, "partitions": indexes} for topic_id, indexes in topics]}

@@ -11,7 +11,15 @@ from typing import Any, Protocol
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.ports import Client, HasConfig, HasDynamicConfigs, HasEndpoints, HasGroupConfigs, HasTopics
+from embedded_broker.api.ports import (
+    Client,
+    HasConfig,
+    HasDynamicConfigs,
+    HasEndpoints,
+    HasFairShare,
+    HasGroupConfigs,
+    HasTopics,
+)
 from embedded_broker.api.registry import api
 from embedded_broker.metadata.broker_configs import TOPIC_DEFAULTS, broker_configs
 from embedded_broker.metadata.dynamic_configs import ALL_BROKERS, Default, Source
@@ -20,16 +28,21 @@ from embedded_broker.metadata.topic_names import name_problem
 from embedded_broker.wire.responses import Answer
 
 TOPIC, BROKER, GROUP = 2, 4, 32
+RESOURCE_STEPS = 200
 
 
-class Needs(HasConfig, HasEndpoints, HasTopics, HasGroupConfigs, HasDynamicConfigs, Protocol):
+class Needs(HasConfig, HasEndpoints, HasFairShare, HasTopics, HasGroupConfigs, HasDynamicConfigs, Protocol):
     """The parts of the broker that are used here."""
 
 
 @api(32, "describe_configs", range(1, 5))
 async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
     """Handle DescribeConfigs: see the behaviour and version notes above."""
-    return {"results": [_resource(broker, wanted, request) for wanted in request.resources]}
+    results, share = [], broker.fair_share.request()
+    for wanted in {(each.resource_type, each.resource_name): each for each in request.resources}.values():
+        results.append(_resource(broker, wanted, request))
+        await share.spent(RESOURCE_STEPS)
+    return {"results": results}
 
 
 def _resource(broker: Needs, wanted: Any, request: Any) -> dict[str, Any]:
@@ -52,7 +65,7 @@ def _resource(broker: Needs, wanted: Any, request: Any) -> dict[str, Any]:
         configs = _group_configs(broker, wanted.resource_name)
     else:
         return {**answer, "error_code": ErrorCode.invalid_request, "error_message": "only topics, brokers and groups"}
-    asked = wanted.configuration_keys
+    asked = frozenset(wanted.configuration_keys or ())
     return {**answer, "configs": [config for config in configs if not asked or config["name"] in asked]}
 
 

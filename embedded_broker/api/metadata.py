@@ -8,12 +8,13 @@ longer those of the cluster; v10+ return topic ids; v12+ accept them.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.ports import Client, HasConfig, HasDiskSpace, HasMetadata, HasSecurity, HasTopics
+from embedded_broker.api.ports import Client, HasConfig, HasDiskSpace, HasFairShare, HasMetadata, HasSecurity, HasTopics
 from embedded_broker.api.registry import api
 from embedded_broker.metadata.topic_names import INTERNAL, name_problem
 from embedded_broker.metadata.topics import Topic
@@ -26,9 +27,10 @@ if TYPE_CHECKING:
     from embedded_broker.storage.partition import Partition
 
 NO_ID = UUID(int=0)
+TOPIC_STEPS, PARTITION_STEPS = 2, 2
 
 
-class Needs(HasConfig, HasDiskSpace, HasTopics, HasMetadata, HasSecurity, Protocol):
+class Needs(HasConfig, HasDiskSpace, HasFairShare, HasTopics, HasMetadata, HasSecurity, Protocol):
     """The parts of the broker that are used here."""
 
 
@@ -58,15 +60,19 @@ async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Ans
 async def _topics(broker: Needs, request: Any, version: int) -> list[dict[str, Any]]:
     if request.topics is None or (version == 0 and not request.topics):
         return [_known(broker, topic) for topic in broker.topics.all()]
+    share = broker.fair_share.request()
     may_create = broker.config.auto_create_topics and getattr(request, "allow_auto_topic_creation", True)
     found = []
-    for wanted in request.topics:
-        topic_id = getattr(wanted, "topic_id", None) or NO_ID
-        if wanted.name is None or topic_id != NO_ID:
-            found.append(_by_id(broker, topic_id))
-        else:
-            found.append(await _by_name(broker, wanted.name, may_create))
+    for wanted in _distinct(request.topics):
+        found.append(_by_id(broker, wanted) if isinstance(wanted, UUID) else await _by_name(broker, wanted, may_create))
+        await share.spent(TOPIC_STEPS + PARTITION_STEPS * len(found[-1].get("partitions", ())))
     return found
+
+
+def _distinct(topics: Any) -> Iterable[str | UUID]:
+    """Topics by name or id; one that is named again is answered once, as in Kafka."""
+    named = ((topic.name, getattr(topic, "topic_id", None) or NO_ID) for topic in topics)
+    return dict.fromkeys(topic_id if name is None or topic_id != NO_ID else name for name, topic_id in named)
 
 
 def _by_id(broker: Needs, topic_id: UUID) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.ports import Client, HasGroups, HasTopics
+from embedded_broker.api.ports import Client, HasFairShare, HasGroups, HasTopics
 from embedded_broker.api.registry import api
 from embedded_broker.coordinators.offsets import FetchedOffset
 from embedded_broker.state.consumer_groups import ConsumerGroup
@@ -22,7 +22,7 @@ from embedded_broker.wire.responses import Answer
 FIRST_WITH_IDS = 10
 
 
-class Needs(HasTopics, HasGroups, Protocol):
+class Needs(HasTopics, HasGroups, HasFairShare, Protocol):
     """The parts of the broker that are used here."""
 
 
@@ -32,13 +32,14 @@ async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Ans
     require_stable = request.require_stable if version >= 7 else False
     if version < 8:
         return {"topics": _by_name(broker, request.group_id, request.topics, require_stable)}
-    groups = []
-    for group in request.groups:
+    groups, share = [], broker.fair_share.request()
+    for group in {group.group_id: group for group in request.groups}.values():
         answer: dict[str, Any] = {"group_id": group.group_id, "error_code": _refusal(broker, group, version)}
         if answer["error_code"] is ErrorCode.none:
             fetch = _by_id if version >= FIRST_WITH_IDS else _by_name
             answer["topics"] = fetch(broker, group.group_id, group.topics, require_stable)
         groups.append(answer)
+        await share.spent(1 + sum(len(topic["partitions"]) for topic in answer.get("topics", ())))
     return {"groups": groups}
 
 

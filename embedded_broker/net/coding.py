@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from embedded_broker.storage.memory import give_back
-from embedded_broker.storage.workers import Threads, Workers
+from embedded_broker.storage.workers import OneByOne, Threads, Workers
 from embedded_broker.wire.framing import read_header
 from embedded_broker.wire.responses import Same
 
@@ -27,7 +27,7 @@ class Coding:
             workers: makes a pool of threads, given their number and a name.
         """
         self._items_at_once_max = items_at_once_max
-        self._thread = workers(1, "coding")
+        self._thread = OneByOne(workers, "coding")
         self._same: dict[Same, list[bytes]] = {}
         """Encoded without their headers."""
 
@@ -54,10 +54,7 @@ class Coding:
         return await self._beside(partial(encode, codec, correlation_id, answer))
 
     async def _beside(self, work: Callable[[], T]) -> T:
-        (done,) = await self._thread.all([partial(_large, work)])
-        if isinstance(done, BaseException):
-            raise done
-        return done
+        return await self._thread.run(partial(_large, work))
 
     def stop(self) -> None:
         """End the thread."""
@@ -90,6 +87,8 @@ def _items_left(fields: Mapping[str, Any], left: int) -> int:
             for item in each:
                 if type(item) is dict:
                     left = _items_left(item, left)
+        elif type(each) is dict:
+            left = _items_left(each, left)
     return left
 
 

@@ -32,6 +32,7 @@ CHUNK_BYTES = 256 * 1024
 FRAMES_AT_ONCE_MAX = 256
 """Cut in one step: there may be 75,000 in one read."""
 _NOTHING = memoryview(b"")
+PRODUCE = 0
 REQUEST_BYTES = 200
 """What a request costs beside its bytes: thousands fit into one read."""
 
@@ -96,9 +97,14 @@ class Connection(asyncio.BufferedProtocol):
         self._deadline: asyncio.TimerHandle | None = None
         self._login_deadline: asyncio.TimerHandle | None = None
         self._first_deadline: asyncio.TimerHandle | None = None
+        self._end_deadline: asyncio.TimerHandle | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._later: set[asyncio.Task[bytes | None]] = set()
         self._paused = False
+        self._taken_api = -1
+        """Of the request being handled."""
+        self._ended = False
+        """The client has closed its side."""
         self._why_closed = ""
         self.active_s = asyncio.get_running_loop().time()
         """When something was last read or written."""
@@ -193,12 +199,29 @@ class Connection(asyncio.BufferedProtocol):
         self._watch_frame(begun=len(self._frames) > before)
         if len(self._frames) >= self._pending_max:
             self._pause()
+            self._cancel_deadline()  # it is not the client that keeps the rest of a frame waiting
 
     def _cut_more(self) -> None:
         """Go on with what was read before."""
         self.data_received(_NOTHING)
         if not self._host.requests.full:
             self.resume()
+
+    def eof_received(self) -> bool | None:
+        """See asyncio.Protocol. The client sends no more; what it has sent is handled, as by Kafka's Selector.
+
+        It may have been told nothing of it: produces with acks=0, and those behind which it left.
+        """
+        if self.closed or not self._is_at_work():
+            return None
+        if not self._ended:
+            self._ended = True
+            self._end_deadline = asyncio.get_running_loop().call_later(self._deadline_s, self.refuse, "by the client")
+        return True
+
+    def _is_at_work(self) -> bool:
+        """Whether requests are left that the client may have sent without waiting for answers."""
+        return self._taken_api == PRODUCE or bool(self._frames) or self._framer.holds_whole
 
     def expect_tokens(self) -> None:
         """A login has begun or ended: bare tokens, which may be short, come if the session says so, else requests."""
@@ -220,12 +243,16 @@ class Connection(asyncio.BufferedProtocol):
     def _watch_frame(self, begun: bool) -> None:
         """A deadline runs while a frame is incomplete; `begun`: it is another frame than before."""
         incomplete = self._framer.partial_bytes > 0
-        if self._deadline is not None and (begun or not incomplete):
-            self._deadline.cancel()
-            self._deadline = None
+        if begun or not incomplete:
+            self._cancel_deadline()
         if incomplete and self._deadline is None:
             loop = asyncio.get_running_loop()
             self._deadline = loop.call_later(self._deadline_s, self.refuse, "a frame took too long")
+
+    def _cancel_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
 
     def _account(self) -> None:
         """Tell the host how many bytes this connection holds."""
@@ -253,6 +280,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._paused and not self.closed and len(self._frames) < self._pending_max:
             self._paused = False
             self._transport.resume_reading()
+            self._watch_frame(begun=False)
 
     def look_again(self) -> None:
         """All connections' answers are below their limit again."""
@@ -292,10 +320,15 @@ class Connection(asyncio.BufferedProtocol):
 
     async def _next_frame(self) -> bytes:
         """Wait for a request, and until its answer can be queued."""
+        self._taken_api = -1
         while not self._frames or self._unsent_bytes > self._host.unsent_bytes_max():
+            if self._ended and not self._is_at_work():
+                await self._answers.join()
+                self.refuse("by the client", flush=True)
             self._go.clear()
             await self._go.wait()
         frame = self._frames.popleft()
+        self._taken_api = int.from_bytes(frame[:2], "big")
         self._frames_bytes -= len(frame) + REQUEST_BYTES
         self._taken_bytes = len(frame)
         self._account()
@@ -360,11 +393,11 @@ class Connection(asyncio.BufferedProtocol):
     def _release(self) -> None:
         """Hold nothing any more, and do nothing any more. Durable steps go on (`Background.finish`)."""
         self.closed = True
-        for timer in (self._deadline, self._login_deadline, self._first_deadline):
+        for timer in (self._deadline, self._login_deadline, self._first_deadline, self._end_deadline):
             if timer is not None:
                 timer.cancel()
         current = asyncio.current_task()
-        for task in (*self._tasks, *self._later):
+        for task in self._tasks:  # and not `_later`: what was appended must become visible
             if task is not current:
                 task.cancel()
         self._frames.clear()
@@ -380,5 +413,4 @@ class Connection(asyncio.BufferedProtocol):
         self._release()
         # Their tracebacks hold this connection, and would be a cycle of megabytes until a full collection of garbage.
         self._tasks.clear()
-        self._later.clear()
         self._host.gone(self, self._why_closed or "by the client")

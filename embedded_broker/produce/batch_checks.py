@@ -19,7 +19,7 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker.fair_share import Share
 from embedded_broker.storage.log_config import UNBOUNDED_MS, LogConfig
-from embedded_broker.storage.workers import Threads, Workers
+from embedded_broker.storage.workers import OneByOne, Threads, Workers
 from embedded_broker.wire.batch import (
     COMPRESSION_MASK,
     HEADER_BYTES,
@@ -69,7 +69,7 @@ class BatchChecks:
             workers: makes a pool of threads, given their number and a name.
         """
         self._at_once_bytes_max = at_once_bytes_max
-        self._thread = workers(1, "decompression")
+        self._thread = OneByOne(workers, "decompression")
         # Held until the records are checked, too, so that one large body is in memory at a time.
         self._large = asyncio.Lock()
 
@@ -112,11 +112,10 @@ class BatchChecks:
         self, header: BatchHeader, records: bytes | bytearray, config: LogConfig, now_ms: int, share: Share
     ) -> CheckedBatch:
         async with self._large:
-            (body,) = await self._thread.all([partial(body_of, header, records, DECODED_BYTES_MAX)])
-            if isinstance(body, CorruptBatch):
-                raise BatchRejected(ErrorCode.corrupt_message, str(body)) from body
-            if isinstance(body, BaseException):
-                raise body
+            try:
+                body = await self._thread.run(partial(body_of, header, records, DECODED_BYTES_MAX))
+            except CorruptBatch as error:
+                raise BatchRejected(ErrorCode.corrupt_message, str(error)) from error
             return await self._checked(header, records, body, config, now_ms, share)
 
     async def _checked(
@@ -140,10 +139,7 @@ class BatchChecks:
         codec = config.compression
         if codec is None or codec == batch.header.compression:
             return batch
-        (made,) = await self._thread.all([partial(recompressed, batch.header, body, codec)])
-        if isinstance(made, BaseException):
-            raise made
-        return CheckedBatch.of(made)
+        return CheckedBatch.of(await self._thread.run(partial(recompressed, batch.header, body, codec)))
 
     def stop(self) -> None:
         """End the thread."""

@@ -134,6 +134,8 @@ def _shown(claims: Mapping[str, Any], now_ms: int) -> Shown:
     name = claims.get("sub")
     if not isinstance(name, str) or not name:
         raise TokenRejected("the token has no subject (sub)")
+    if any("\ud800" <= char <= "\udfff" for char in name):  # as JSON may escape them
+        raise TokenRejected("the token's subject (sub) is no text")
     expires_ms, begins_ms = _ms(claims, "exp"), _ms(claims, "nbf")
     if expires_ms is None or expires_ms <= now_ms:
         raise TokenRejected("the token has expired, or never does (exp)")

@@ -17,6 +17,15 @@ TopicIdPartition = tuple[UUID, int]
 Partitions = frozenset[TopicIdPartition]
 NOTHING: Partitions = frozenset()
 
+
+def by_topic(partitions: Partitions) -> dict[UUID, list[int]]:
+    """Partitions by their topics, both in order."""
+    found: dict[UUID, list[int]] = {}
+    for topic_id, index in sorted(partitions):
+        found.setdefault(topic_id, []).append(index)
+    return found
+
+
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
 LEAVE_STATIC_EPOCH = -2

@@ -69,6 +69,34 @@ class Threads:
         self._threads.clear()
 
 
+class OneByOne:
+    """One thread for large calls: none is handed over before the last one has ended, also if nobody waits for it any
+    more. So calls whose callers are gone cost nothing, and `stop` waits for one call at most."""
+
+    def __init__(self, workers: Callable[[int, str], Workers], name: str) -> None:
+        """`workers`: makes a pool of threads, given their number and a name."""
+        self._thread = workers(1, name)
+        self._free = asyncio.Lock()
+
+    async def run(self, call: Callable[[], T]) -> T:
+        """Return what `call` returns, or raise what it raises."""
+        await self._free.acquire()
+        try:
+            ended = self._thread.all([call])
+        except BaseException:
+            self._free.release()
+            raise
+        ended.add_done_callback(lambda _: self._free.release())
+        (done,) = await asyncio.shield(ended)
+        if isinstance(done, BaseException):
+            raise done
+        return done
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._thread.stop()
+
+
 class _Together(Generic[T]):
     """One batch of calls. `ended` belongs to the event loop; the rest is changed under the lock."""
 

@@ -62,6 +62,7 @@ def test_tokens_without_signature() -> None:
     [
         {"exp": NOW_S + 1},
         ALICE | {"sub": ""},
+        ALICE | {"sub": "\ud800"},
         {"sub": "alice"},
         ALICE | {"exp": NOW_S},
         ALICE | {"exp": str(NOW_S + 60)},

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from functools import partial
 from typing import Any
 
 import pytest
 
-from embedded_broker.storage.workers import Threads
+from embedded_broker.storage.workers import OneByOne, Threads
 
 PATIENCE_S = 20
 
@@ -121,5 +122,37 @@ def test_results_for_a_cancelled_caller_are_dropped() -> None:
         gate.set()
         assert await threads.all([lambda: 2]) == [2]
         threads.stop()
+
+    asyncio.run(main())
+
+
+def test_a_large_call_is_handed_over_when_the_last_one_has_ended_whoever_has_left_meanwhile() -> None:
+    async def main() -> None:
+        began, gate = list[int](), threading.Event()
+
+        def call(number: int) -> int:
+            began.append(number)
+            gate.wait(PATIENCE_S)
+            return number
+
+        calls = OneByOne(Threads, "t")
+        waiting = [asyncio.create_task(calls.run(partial(call, number))) for number in range(20)]
+        while not began:  # noqa: ASYNC110 - of a thread
+            await asyncio.sleep(0.001)
+        for task in waiting[:19]:  # one of them is under way
+            task.cancel()
+        await asyncio.wait(waiting[:19])
+        assert began == [0]
+        gate.set()
+        assert await asyncio.wait_for(waiting[19], PATIENCE_S) == 19
+        assert began == [0, 19]
+        with pytest.raises(ZeroDivisionError):
+            await calls.run(lambda: 1 // 0)
+        assert await calls.run(lambda: 2) == 2
+        calls.stop()
+        with pytest.raises(RuntimeError, match="stopped"):
+            await calls.run(lambda: 3)
+        with pytest.raises(RuntimeError, match="stopped"):  # and nobody waits for ever
+            await asyncio.wait_for(calls.run(lambda: 3), PATIENCE_S)
 
     asyncio.run(main())
