@@ -187,6 +187,7 @@ def test_clients_that_never_read_hold_little_and_lose_their_connection_only_when
 
             monkeypatch.setattr(answers, "held", noted)
             for each in deaf:
+                each.writer.transport.pause_reading()  # type: ignore[attr-defined]
                 for _ in range(40):
                     each.send("fetch", 12, **fetch("t", 0, partition_max_bytes=4 << 20, max_bytes=4 << 20))
             async with asyncio.timeout(10):
