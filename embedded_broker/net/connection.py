@@ -31,6 +31,9 @@ from embedded_broker.wire.framing import PREFIX, BadFrame, Framer
 CHUNK_BYTES = 256 * 1024
 FRAMES_AT_ONCE_MAX = 256
 """Cut in one step: there may be 75,000 in one read."""
+REQUESTS_IN_A_ROW_MAX = 8
+"""Of one connection, before others have their turn: many handlers wait for nothing, so that a pipeline would be handled
+in one step. As many as a producer has in flight share an fsync."""
 _NOTHING = memoryview(b"")
 PRODUCE = 0
 REQUEST_BYTES = 200
@@ -296,6 +299,7 @@ class Connection(asyncio.BufferedProtocol):
         self._writable.set()
 
     async def _handle_all(self) -> None:
+        in_a_row = 0
         while True:
             frame = await self._next_frame()
             answer = await self._host.dispatch(self, frame)
@@ -307,10 +311,10 @@ class Connection(asyncio.BufferedProtocol):
                 self._later.add(answer)
                 answer.add_done_callback(self._later.discard)
             await self._answers.put(answer)
-            if self._frames:
-                await asyncio.sleep(
-                    0
-                )  # many handlers wait for nothing, so that a pipeline would be handled in one step
+            in_a_row = in_a_row + 1 if self._frames else 0
+            if in_a_row == REQUESTS_IN_A_ROW_MAX:
+                in_a_row = 0
+                await asyncio.sleep(0)
             if self._login_deadline is not None and self.session.is_ready:
                 self._unlimit()
             if self.session.failure:
