@@ -30,7 +30,6 @@ SMALL: dict[str, tuple[Any, ...]] = {
     "reserve_bytes": (65_536,),
     "linger_bytes_min": (1, 500),
     "at_once_bytes_max": (0,),
-    "items_at_once_max": (0, 3),
     "slice_steps": (1, 40),
     "fetch_sessions_max": (2, 4),
     "fetch_session_idle_s_min": (0.0, 0.5),
