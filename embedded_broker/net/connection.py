@@ -23,18 +23,17 @@ from embedded_broker.config.listeners import Endpoint
 from embedded_broker.config.listeners import Protocol as SecurityProtocol
 from embedded_broker.config.settings import BrokerConfig
 from embedded_broker.net.budget import Budget
+from embedded_broker.net.deadline import Deadline
 from embedded_broker.security.session import Session
 from embedded_broker.security.subject import principal_name
 from embedded_broker.security.tls import TlsStream
 from embedded_broker.wire.framing import PREFIX, BadFrame, Framer
 
 CHUNK_BYTES = 256 * 1024
-FRAMES_AT_ONCE_MAX = 256
-"""Cut in one step: there may be 75,000 in one read."""
+FRAMES_AT_ONCE_MAX = 256  # cut in one step: there may be 75,000 in one read
 REQUESTS_IN_A_ROW_MAX = 8
 """Of one connection, before others have their turn: many handlers wait for nothing, so that a pipeline would be handled
 in one step. As many as a producer has in flight share an fsync."""
-_NOTHING = memoryview(b"")
 PRODUCE = 0
 REQUEST_BYTES = 200
 """What a request costs beside its bytes: thousands fit into one read."""
@@ -97,17 +96,14 @@ class Connection(asyncio.BufferedProtocol):
         self._unsent_bytes = 0
         self._writable = asyncio.Event()
         self._writable.set()
-        self._deadline: asyncio.TimerHandle | None = None
-        self._login_deadline: asyncio.TimerHandle | None = None
-        self._first_deadline: asyncio.TimerHandle | None = None
-        self._end_deadline: asyncio.TimerHandle | None = None
+        self._frame_deadline = Deadline("a frame took too long")
+        self._login_deadline = Deadline("the login took too long")
+        self._first_deadline = Deadline("no request came")
+        self._end_deadline = Deadline("by the client")
         self._tasks: list[asyncio.Task[None]] = []
         self._later: set[asyncio.Task[bytes | None]] = set()
         self._paused = False
-        self._taken_api = -1
-        """Of the request being handled."""
-        self._ended = False
-        """The client has closed its side."""
+        self._taken_api = -1  # of the request being handled
         self._why_closed = ""
         self.active_s = asyncio.get_running_loop().time()
         """When something was last read or written."""
@@ -147,23 +143,19 @@ class Connection(asyncio.BufferedProtocol):
 
     def _limit(self) -> None:
         """Small limits until it is known who is there."""
-        config, loop = self._host.config, asyncio.get_running_loop()
+        config = self._host.config
         if self.session.is_ready and (self._tls is None or self._tls.is_established):
-            self._first_deadline = loop.call_later(
-                config.first_request_deadline_ms / 1000, self.refuse, "no request came"
-            )
+            self._first_deadline.begin(config.first_request_deadline_ms / 1000, self.refuse)
             return
         self._framer.bytes_max = config.login_frame_bytes_max
         self._pending_max = config.login_requests_pending_max
-        self._login_deadline = loop.call_later(config.login_deadline_ms / 1000, self.refuse, "the login took too long")
+        self._login_deadline.begin(config.login_deadline_ms / 1000, self.refuse)
 
     def _unlimit(self) -> None:
         """The client is known now."""
         config = self._host.config
         self._framer.bytes_max, self._pending_max = config.frame_bytes_max, config.requests_pending_max
-        if self._login_deadline is not None:
-            self._login_deadline.cancel()
-            self._login_deadline = None
+        self._login_deadline.cancel()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """See asyncio.BufferedProtocol. All connections share one: it is read before anything else is."""
@@ -194,21 +186,19 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.write(self._tls.take() if self._tls else b"")  # the alert
             self.refuse(f"TLS: {error}", flush=True)
             return
-        if self._first_deadline is not None and self._frames:
+        if self._frames:
             self._first_deadline.cancel()
-            self._first_deadline = None
         self._account()
         self._go.set()
         self._watch_frame(begun=len(self._frames) > before)
         if len(self._frames) >= self._pending_max:
             self._pause()
-            self._cancel_deadline()  # it is not the client that keeps the rest of a frame waiting
+            self._frame_deadline.cancel()  # it is not the client that keeps the rest of a frame waiting
 
     def _cut_more(self) -> None:
         """Go on with what was read before."""
-        self.data_received(_NOTHING)
-        if not self._host.requests.full:
-            self.resume()
+        self.data_received(memoryview(b""))
+        self.resume()
 
     def eof_received(self) -> bool | None:
         """See asyncio.Protocol. The client sends no more; what it has sent is handled, as by Kafka's Selector.
@@ -217,9 +207,7 @@ class Connection(asyncio.BufferedProtocol):
         """
         if self.closed or not self._is_at_work():
             return None
-        if not self._ended:
-            self._ended = True
-            self._end_deadline = asyncio.get_running_loop().call_later(self._deadline_s, self.refuse, "by the client")
+        self._end_deadline.begin(self._deadline_s, self.refuse)
         return True
 
     def _is_at_work(self) -> bool:
@@ -247,15 +235,9 @@ class Connection(asyncio.BufferedProtocol):
         """A deadline runs while a frame is incomplete; `begun`: it is another frame than before."""
         incomplete = self._framer.partial_bytes > 0
         if begun or not incomplete:
-            self._cancel_deadline()
-        if incomplete and self._deadline is None:
-            loop = asyncio.get_running_loop()
-            self._deadline = loop.call_later(self._deadline_s, self.refuse, "a frame took too long")
-
-    def _cancel_deadline(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
+            self._frame_deadline.cancel()
+        if incomplete:
+            self._frame_deadline.begin(self._deadline_s, self.refuse)
 
     def _account(self) -> None:
         """Tell the host how many bytes this connection holds."""
@@ -279,8 +261,8 @@ class Connection(asyncio.BufferedProtocol):
             self._pause()
 
     def resume(self) -> None:
-        """Read again, unless too many requests are pending here."""
-        if self._paused and not self.closed and len(self._frames) < self._pending_max:
+        """Read again, unless too many requests are pending, here or of all."""
+        if self._paused and not (self.closed or self._host.requests.full or len(self._frames) >= self._pending_max):
             self._paused = False
             self._transport.resume_reading()
             self._watch_frame(begun=False)
@@ -315,7 +297,7 @@ class Connection(asyncio.BufferedProtocol):
             if in_a_row == REQUESTS_IN_A_ROW_MAX:
                 in_a_row = 0
                 await asyncio.sleep(0)
-            if self._login_deadline is not None and self.session.is_ready:
+            if self._login_deadline.runs and self.session.is_ready:
                 self._unlimit()
             if self.session.failure:
                 await self._answers.join()
@@ -326,7 +308,7 @@ class Connection(asyncio.BufferedProtocol):
         """Wait for a request, and until its answer can be queued."""
         self._taken_api = -1
         while not self._frames or self._unsent_bytes > self._host.unsent_bytes_max():
-            if self._ended and not self._is_at_work():
+            if self._end_deadline.runs and not self._is_at_work():  # the client has closed its side
                 await self._answers.join()
                 self.refuse("by the client", flush=True)
             self._go.clear()
@@ -336,8 +318,7 @@ class Connection(asyncio.BufferedProtocol):
         self._frames_bytes -= len(frame) + REQUEST_BYTES
         self._taken_bytes = len(frame)
         self._account()
-        if self._paused and not self._host.requests.full:
-            self.resume()
+        self.resume()
         return frame
 
     async def _answer_all(self) -> None:
@@ -397,9 +378,8 @@ class Connection(asyncio.BufferedProtocol):
     def _release(self) -> None:
         """Hold nothing any more, and do nothing any more. Durable steps go on (`Background.finish`)."""
         self.closed = True
-        for timer in (self._deadline, self._login_deadline, self._first_deadline, self._end_deadline):
-            if timer is not None:
-                timer.cancel()
+        for deadline in (self._frame_deadline, self._login_deadline, self._first_deadline, self._end_deadline):
+            deadline.cancel()
         current = asyncio.current_task()
         for task in self._tasks:  # and not `_later`: what was appended must become visible
             if task is not current:

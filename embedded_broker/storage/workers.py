@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextvars import copy_context
 from queue import SimpleQueue
 from threading import Lock, Thread
 from typing import Any, Generic, Protocol, TypeVar
@@ -78,7 +77,6 @@ class OneByOne:
         """`workers`: makes a pool of threads, given their number and a name."""
         self._thread = workers(1, name)
         self._free = asyncio.Lock()
-        self._context = copy_context()  # the broker's: a caller's may end before its call (in a simulation)
 
     async def run(self, call: Callable[[], T]) -> T:
         """Return what `call` returns, or raise what it raises."""
@@ -88,7 +86,7 @@ class OneByOne:
         except BaseException:
             self._free.release()
             raise
-        ended.add_done_callback(lambda _: self._free.release(), context=self._context)
+        ended.add_done_callback(lambda _: self._free.release())
         (done,) = await asyncio.shield(ended)
         if isinstance(done, BaseException):
             raise done
