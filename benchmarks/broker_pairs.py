@@ -7,7 +7,6 @@ everything acknowledged is on disk.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import tempfile
@@ -21,14 +20,13 @@ from confluent_kafka import Consumer, Producer
 from rich.console import Console
 
 from benchmarks import cases, load
-from benchmarks.__main__ import machine
 from benchmarks.broker import DIRECTORY, settle
 from benchmarks.cases import Figures
 from benchmarks.commits import Committer
-from benchmarks.pairs import commit, series
+from benchmarks.pairs import described, keep, series
 from benchmarks.pairs_report import verdicts
 from benchmarks.serving import Embedded
-from benchmarks.systems import HERE, cpu_s
+from benchmarks.systems import cpu_s
 
 FIGURES = (
     "start_s",
@@ -121,23 +119,9 @@ def main(before: Path, pairs: int, records: int, seconds: float, out: Path | Non
     console, started, load_began = Console(width=250), datetime.now(UTC), os.getloadavg()
     with tempfile.TemporaryDirectory(prefix="eos-bench-") as directory:
         found = series(BrokerBench(Path(directory), records, seconds), before.resolve(), pairs, console)
-    settings = {
-        "started": started.isoformat(timespec="seconds"),
-        "before": commit(before),
-        "after": commit(HERE.parent),
-        "pairs": pairs,
-        "records": records,
-        "seconds": seconds,
-        "load_average_before": round(load_began[0], 2),
-    }
-    judged = verdicts(found, FIGURES)
+    settings = described(before, started, load_began, pairs=pairs, records=records, seconds=seconds)
     path = out or DIRECTORY.with_name("broker_pairs") / f"{started:%Y-%m-%d-%H%M}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    body = {"machine": machine(), "settings": settings, "verdicts": judged, "series": found}
-    path.write_text(json.dumps(body, indent=1) + "\n")
-    for key, verdict in judged.items():
-        console.print(key, verdict, highlight=False)
-    console.print(f"written to {path}")
+    keep(path, settings, verdicts(found, FIGURES), found, console)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import json
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -112,6 +112,35 @@ def series(bench: Measures, before: Path, pairs: int, console: Console) -> dict[
     return found
 
 
+def described(
+    before: Path, started: datetime, load_began: tuple[float, float, float], **sizes: float
+) -> dict[str, object]:
+    """What was compared with what, when, and how much of it."""
+    return {
+        "started": started.isoformat(timespec="seconds"),
+        "before": commit(before),
+        "after": commit(HERE.parent),
+        **sizes,
+        "load_average_before": round(load_began[0], 2),
+    }
+
+
+def keep(
+    path: Path,
+    settings: Mapping[str, object],
+    judged: Mapping[str, object],
+    found: Mapping[str, list[Pair]],
+    console: Console,
+) -> None:
+    """Write both series with their verdicts to `path`, and show the verdicts."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    body = {"machine": machine(), "settings": settings, "verdicts": judged, "series": found}
+    path.write_text(json.dumps(body, indent=1) + "\n")
+    for key, verdict in judged.items():
+        console.print(key, verdict, highlight=False)
+    console.print(f"written to {path}")
+
+
 @click.command()
 @click.option("--before", type=click.Path(path_type=Path, exists=True, file_okay=False), required=True,
               help="A checkout of the commit that is compared with.")  # fmt: skip
@@ -129,24 +158,8 @@ def main(before: Path, pairs: int, records: int, seconds: float, out: Path | Non
     ):
         bench = PairBench(Bench(source, target, Path(directory)), Sizes(records, seconds))
         found = series(bench, before.resolve(), pairs, console)
-    settings = {
-        "started": started.isoformat(timespec="seconds"),
-        "before": commit(before),
-        "after": commit(HERE.parent),
-        "pairs": pairs,
-        "records": records,
-        "seconds": seconds,
-        "load_average_before": round(load_began[0], 2),
-    }
-    judged = verdicts(found)
-    path = out or RESULTS / f"{started:%Y-%m-%d-%H%M}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(
-        json.dumps({"machine": machine(), "settings": settings, "verdicts": judged, "series": found}, indent=1) + "\n"
-    )
-    for key, verdict in judged.items():
-        console.print(key, verdict, highlight=False)
-    console.print(f"written to {path}")
+    settings = described(before, started, load_began, pairs=pairs, records=records, seconds=seconds)
+    keep(out or RESULTS / f"{started:%Y-%m-%d-%H%M}.json", settings, verdicts(found), found, console)
 
 
 if __name__ == "__main__":
