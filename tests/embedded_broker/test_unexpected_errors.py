@@ -40,7 +40,8 @@ QUICK = Thresholds(
 )
 CALLS = {"create_task", "ensure_future", "call_later", "call_at", "call_soon", "call_soon_threadsafe", "spawn"}
 SCHEDULED = {
-    "net/connection.py": "handler, and deadlines, which only close their connection",
+    "net/connection.py": "handler; goes on cutting frames",
+    "net/deadline.py": "deadlines, which only close their connection",
     "net/server.py": "sweep of idle connections; handler",
     "net/budget.py": "budget",
     "coordinators/background.py": "every timer and task of the coordinators",
