@@ -15,6 +15,7 @@ from embedded_broker.wire.framing import read_header
 from embedded_broker.wire.responses import Same
 
 T = TypeVar("T")
+THREAD = "coding"
 
 
 class Coding:
@@ -27,7 +28,7 @@ class Coding:
             workers: makes a pool of threads, given their number and a name.
         """
         self._items_at_once_max = items_at_once_max
-        self._thread = OneByOne(workers, "coding")
+        self._thread = OneByOne(workers, THREAD)
         self._same: dict[Same, list[bytes]] = {}
         """Encoded without their headers."""
 

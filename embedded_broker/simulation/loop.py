@@ -17,11 +17,14 @@ from functools import partial
 from random import Random
 from typing import Any, TypeVar, cast
 
+from embedded_broker.net import coding
 from embedded_broker.simulation.fibers import Fiber, Fibers
 
 T = TypeVar("T")
 EPOCH_MS = 1_800_000_000_000
 """What the clock on the wall shows when a run begins."""
+CODING_S_MAX = 0.002
+"""Until a request is decoded, or an answer encoded, in the thread for that: it doesn't wait for the disk."""
 
 
 class Deadlock(Exception):
@@ -112,10 +115,14 @@ class SimulatedLoop(base_events.BaseEventLoop):
         return _cancel_if_killed(super().call_at(when, callback, *args, context=context))
 
     def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
-        """See asyncio; also what `asyncio.to_thread` calls. What others do before and after the call, and while it
+        """See asyncio; also what `asyncio.to_thread` calls."""
+        return self.in_thread(partial(func, *args), self._disk_delay_s_max)
+
+    def in_thread(self, call: Callable[[], T], delay_s_max: float) -> asyncio.Future[T]:
+        """Run `call` within `delay_s_max`, if it doesn't pause. What others do before and after it, and while it
         pauses, is up to chance."""
         future: asyncio.Future[T] = self.create_future()
-        before_s, after_s = (self._random.uniform(0, self._disk_delay_s_max / 2) for _ in range(2))
+        before_s, after_s = (self._random.uniform(0, delay_s_max / 2) for _ in range(2))
         process = PROCESS.get(None)
 
         def ended(fiber: Fiber) -> None:
@@ -125,7 +132,7 @@ class SimulatedLoop(base_events.BaseEventLoop):
                 self.call_later(after_s, _settle, future, fiber.result, fiber.error)
 
         context = contextvars.copy_context()
-        fiber = Fiber(self.fibers, partial(context.run, func, *args), self.call_later, ended)
+        fiber = Fiber(self.fibers, partial(context.run, call), self.call_later, ended)
         if process is not None:
             process.fibers[fiber] = None
         self.call_later(before_s, fiber.resume)
@@ -181,10 +188,14 @@ class SimulatedThreads:
 
     def __init__(self, count: int, name: str) -> None:
         self._loop = cast(SimulatedLoop, asyncio.get_running_loop())
+        self._call = partial(self._loop.in_thread, delay_s_max=CODING_S_MAX) if name == coding.THREAD else self._on_disk
+
+    def _on_disk(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        return self._loop.run_in_executor(None, call)
 
     def all(self, work: Sequence[Callable[[], T]]) -> asyncio.Future[list[T | BaseException]]:
         """See Workers."""
-        return asyncio.gather(*(self._loop.run_in_executor(None, each) for each in work), return_exceptions=True)
+        return asyncio.gather(*(self._call(each) for each in work), return_exceptions=True)
 
     def stop(self) -> None:
         """See Workers."""

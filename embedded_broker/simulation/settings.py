@@ -34,6 +34,7 @@ SMALL: dict[str, tuple[Any, ...]] = {
     "fetch_sessions_max": (2, 4),
     "fetch_session_idle_s_min": (0.0, 0.5),
 }
+CODING: dict[str, tuple[Any, ...]] = {"items_at_once_max": (0, 2)}
 PRODUCER_IDS = ((2, 2), (4, 2), (10, 5))
 """Block, and how few may be left."""
 SETTINGS: dict[str, tuple[Any, ...]] = {
@@ -51,6 +52,7 @@ def draw(random: Random, fsync: Fsync) -> dict[str, Any]:
     found |= _drawn(random, SETTINGS)
     small = _drawn(random, SMALL)
     block, left_min = random.choice((*PRODUCER_IDS, (DEFAULTS.producer_ids_block, DEFAULTS.producer_ids_left_min)))
+    small |= _drawn(random, CODING)
     found["thresholds"] = Thresholds(**small, producer_ids_block=block, producer_ids_left_min=left_min)
     return found
 

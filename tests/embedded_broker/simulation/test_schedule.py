@@ -10,18 +10,17 @@ from embedded_broker.config.thresholds import DEFAULTS, Thresholds
 from embedded_broker.simulation import fetching, settings
 from embedded_broker.simulation.schedule import KINDS_BY_SEED, STOP, Schedule, WorkloadKind
 
-NOT_DRAWN = {"items_at_once_max"}
-"""Coding is one request at a time in a thread, and a simulated thread takes as long as a slow disk."""
 SEEDS = range(60 * len(KINDS_BY_SEED))
 SCHEDULES = [Schedule.of(seed) for seed in SEEDS]
 
 
 def test_every_threshold_is_drawn() -> None:
-    names = {*settings.SMALL, "producer_ids_block", "producer_ids_left_min"}
-    assert names == {field.name for field in fields(Thresholds)} - NOT_DRAWN
+    small = settings.SMALL | settings.CODING
+    names = {*small, "producer_ids_block", "producer_ids_left_min"}
+    assert names == {field.name for field in fields(Thresholds)}
     for name in names:
         drawn = {getattr(schedule.settings["thresholds"], name) for schedule in SCHEDULES}
-        assert drawn >= {getattr(DEFAULTS, name), *settings.SMALL.get(name, ())}
+        assert drawn >= {getattr(DEFAULTS, name), *small.get(name, ())}
 
 
 def test_settings_are_those_of_the_broker() -> None:
