@@ -50,9 +50,10 @@ _DEFAULTS = {
     "spark.sql.adaptive.enabled": "true",
     "spark.log.structuredLogging.enabled": "false",
 }
-_STEADY = "-XX:+UseSerialGC -XX:MaxNewSize=128m"
-"""Garbage is collected early: else the JVM's memory grows with what is read, up to its maximum, whatever it needs."""
-_FEW_SLOTS = {"spark.sql.shuffle.partitions": str(max(8, 2 * (os.cpu_count() or 1)))}
+_STEADY = "-XX:+UseSerialGC -XX:MaxNewSize=128m -XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=20"
+"""Garbage is collected early, and the old generation grows by little more than what lives in it: else the JVM's memory
+grows with what is read, up to its maximum, whatever it needs."""
+_FEW_SLOTS = {"spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1))}
 """Where Spark runs here: each task of a shuffle makes as many files, and what is shuffled is what differs."""
 _LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 

@@ -98,7 +98,7 @@ def _side(spark: SparkSession, flow: Flow, wanted: Sequence[_Wanted], *, of_sour
     records = kafka.union(reads)
     if records is None:
         return None
-    named = spark.createDataFrame(numbers, "topic string, partition int, offset long, number int")
+    named = arrow.frame(spark, numbers, "topic string, partition int, offset long, number int")
     return (
         records.withColumn("timestamp_ms", F.unix_millis("timestamp"))
         .join(F.broadcast(named), ["topic", "partition", "offset"])

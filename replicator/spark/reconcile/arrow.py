@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 
 _TYPES = {
     "string": pa.string(),
@@ -31,3 +32,14 @@ def record_batch(rows: Iterable[Sequence[object]], schema: pa.Schema) -> pa.Reco
 def table(rows: Iterable[Sequence[object]], schema: pa.Schema) -> pa.Table:
     """As `record_batch`, for what takes a table."""
     return pa.Table.from_batches([record_batch(rows, schema)], schema)
+
+
+def frame(spark: SparkSession, rows: Iterable[Sequence[object]], columns: str) -> DataFrame:
+    """A few rows as a DataFrame whose rows are part of the plan: to send them to executors takes no job. Spark makes an
+    RDD of a list of rows, and each join with it a job (`ArrowConverters.toDataFrame`,
+    `spark.sql.execution.arrow.localRelationThreshold`).
+
+    Args:
+        columns: as `types` takes them.
+    """
+    return spark.createDataFrame(table(rows, types(columns)))

@@ -142,7 +142,7 @@ class Passes:
         ]
         both = kafka.union(sides)
         if both is None:
-            return self.spark.createDataFrame([], opened_chunks.FOUND)
+            return arrow.frame(self.spark, (), opened_chunks.FOUND)
         return opened_chunks.findings(both, gaps)
 
     def _side(self, of_source: bool, pairs: Collection[Pair], gaps: opened_chunks.Gaps) -> DataFrame | None:
@@ -176,8 +176,10 @@ class Passes:
         read = self.records(of_source, ranges, tasks=tasks(ranges.values()))
         if read is None:
             return None
-        topics = self.spark.createDataFrame(
-            [(*at, pair.source.topic) for at, pair in own.items()], "topic string, partition int, source_topic string"
+        topics = arrow.frame(
+            self.spark,
+            [(*at, pair.source.topic) for at, pair in own.items()],
+            "topic string, partition int, source_topic string",
         )
         found = transforms.by_field(read, deep=self._deep).join(F.broadcast(topics), ["topic", "partition"])
         return found.drop("topic").withColumnRenamed("source_topic", "topic")

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from replicator.config import Flow
 from replicator.model.partition import Partition
-from replicator.spark.reconcile import altered, evidence, outcomes, resolve, summary, verdicts
+from replicator.spark.reconcile import altered, arrow, evidence, outcomes, resolve, summary, verdicts
 from replicator.spark.reconcile.opened_chunks import FOUND
 from replicator.spark.reconcile.outcome import ClusterFacts, Mode, Outcome, PartitionOutcome
 from replicator.spark.reconcile.pairs import Pair
@@ -92,7 +92,7 @@ def reconcile(
         spark_version=spark.version,
         values=values,
     )
-    return outcome, spark.createDataFrame([], FOUND) if findings is None else findings
+    return outcome, arrow.frame(spark, (), FOUND) if findings is None else findings
 
 
 def _offsets_of_first_read(pairs: Sequence[Pair]) -> int:
@@ -209,7 +209,7 @@ def _resolved(
         _place(now[pair.source], common[pair], heads_, one_sided.get(pair.source, OneSided()))
         for pair, heads_ in removed.items()
     ]
-    places = passes.spark.createDataFrame(rows, resolve.PLACES)
+    places = arrow.frame(passes.spark, rows, resolve.PLACES)
     seen = resolve.expired(differing, places)
     settled = seen.where(~F.col("verdict").isin(*_ONE_SIDED))
     found = resolve.moved(seen.where(F.col("verdict").isin(*_ONE_SIDED)))
@@ -265,7 +265,7 @@ def _one_sided(
     ]
     if not asked:
         return found
-    heads_ = spark.createDataFrame(asked, "topic string, partition int, head_source long, head_target long")
+    heads_ = arrow.frame(spark, asked, "topic string, partition int, head_source long, head_target long")
     ranks = F.broadcast(heads_)
     mine = opened.where(F.col("verdict").isin(*_ONE_SIDED)).join(ranks, ["topic", "partition"], "left_semi")
     left = resolve.moved(mine).where(F.col("verdict").isin(*_ONE_SIDED)).join(ranks, ["topic", "partition"])

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as F
 
 from replicator.model.partition import Partition
-from replicator.spark.reconcile import transforms, verdicts
+from replicator.spark.reconcile import arrow, transforms, verdicts
 from replicator.spark.reconcile.outcome import BUCKETS, Range
 from replicator.spark.reconcile.passes import Compared
 
@@ -60,7 +60,7 @@ def counts(findings: DataFrame, compared: Iterable[Compared]) -> Counts:
     lengths = [
         (*item.pair.source, max(1, item.aligned.source.records, item.aligned.target.records)) for item in compared
     ]
-    sizes = findings.sparkSession.createDataFrame(lengths, "topic string, partition int, length long")
+    sizes = arrow.frame(findings.sparkSession, lengths, "topic string, partition int, length long")
     rank = F.coalesce("source_rank", "target_rank")
     bucket = F.least(F.floor(rank * BUCKETS / F.col("length")), F.lit(BUCKETS - 1)).cast("int")
     rows = (
