@@ -19,7 +19,7 @@ from replicator.model import errors
 from replicator.model.incident_kinds import KINDS
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
@@ -71,11 +71,21 @@ def test_every_flow_file_in_the_documents_is_valid(document: str, text: str) -> 
     assert loaded.flows
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_every_relative_link_leads_to_a_file(document: Path) -> None:
-    links = re.findall(r"\]\(([^)#]+)[^)]*\)", document.read_text())
-    missing = [link for link in links if "://" not in link and not (document.parent / link).exists()]
-    assert not missing
+def anchors(path: Path) -> set[str]:
+    """What a link into a page may name: its headings, as GitHub makes anchors of them."""
+    headings = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```", "", path.read_text(), flags=re.M | re.S), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_relative_link_leads_to_a_file_and_a_heading(document: Path) -> None:
+    links = re.findall(r"\]\(([^)#\s]*)(?:#([^)]+))?\)", document.read_text())
+    for link, anchor in links:
+        if "://" in link:
+            continue
+        leads_to = document.parent / link if link else document
+        assert leads_to.exists(), link
+        assert not anchor or anchor in anchors(leads_to), f"{link}#{anchor}"
 
 
 def test_every_command_is_named_in_the_readme_or_the_changelog() -> None:
@@ -112,7 +122,7 @@ def test_every_kind_of_incident_is_one_that_the_code_finds() -> None:
 
 
 def test_every_kind_of_incident_is_explained_as_the_program_does() -> None:
-    documented = (ROOT / "docs/operations.md").read_text()
+    documented = (ROOT / "docs/operate/incidents.md").read_text()
     rows = re.findall(r"^\| `([a-z_]+)` \| (.+) \| (.+) \| (.+) \|$", documented, re.MULTILINE)
     assert {row[0]: row[1:] for row in rows} == {
         name: (kind.found, kind.means, kind.advice) for name, kind in KINDS.items()
@@ -149,12 +159,13 @@ def test_every_path_in_the_architecture_exists() -> None:
 
 
 def test_every_reason_to_wait_is_explained() -> None:
-    rows = re.findall(r"^\| `([a-z_]+)` \| .+ \| .+ \|$", (ROOT / "docs/operations.md").read_text(), re.MULTILINE)
+    documented = (ROOT / "docs/operate/incidents.md").read_text()
+    rows = re.findall(r"^\| `([a-z_]+)` \| .+ \| .+ \|$", documented, re.MULTILINE)
     assert {reason.value for reason in Reason} <= set(rows)
 
 
 def test_exit_codes_of_the_documents_are_those_of_the_code() -> None:
-    rows = re.findall(r"^\| (\d+) \|", (ROOT / "docs/operations.md").read_text(), re.MULTILINE)
+    rows = re.findall(r"^\| (\d+) \|", (ROOT / "docs/reference/exit-codes.md").read_text(), re.MULTILINE)
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, Exception)]
     codes = {kind.exit_code for kind in kinds if hasattr(kind, "exit_code")}
     assert {int(row) for row in rows} == codes | {0}

@@ -21,7 +21,7 @@ READY_S_MAX = 60.0
 POLL_S = 0.05
 EXECUTOR = b"org.apache.spark.executor.CoarseGrainedExecutorBackend"
 WHOLE, LEAN, UNEQUAL, OLD = "/opt/eos", "/opt/lean", "/opt/unequal", "/opt/old"
-"""Environments on workers: as docs/operations.md says; one without the packages for Spark; one that is whole on the
+"""Environments on workers: as docs/spark/cluster.md says; one without the packages for Spark; one that is whole on the
 first worker only; and one of an older version, which lacks what is newer."""
 OLD_VERSION, NEWER = "0.0.1", "replicator/spark"
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # they live for minutes: compiling well would not pay

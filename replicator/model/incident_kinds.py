@@ -1,7 +1,7 @@
 """Every kind of incident: what was found, what it means, and what to do. Pure data.
 
 `errors.Incident` takes its advice from here where the caller gives none, so an incident without advice cannot exist.
-docs/operations.md shows the same rows; a test compares them.
+docs/operate/incidents.md shows the same rows; a test compares them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class IncidentKind:
     advice: str
 
 
-_UNKNOWN = "See docs/operations.md; nothing of this partition is copied until the cause is gone"
+_UNKNOWN = "See docs/operate/incidents.md; nothing of this partition is copied until the cause is gone"
 _ANOTHER_FLOW = (
     "Take the topic out of this flow (exclude) and copy it by another flow under another target name (rename), from "
     "what the source has now"
@@ -256,7 +256,7 @@ _JOBS = {
 }
 
 KINDS: Mapping[str, IncidentKind] = {**_SOURCE, **_TARGET, **_STATE, **_JOBS}
-"""By name, in the order in which docs/operations.md shows them."""
+"""By name, in the order in which docs/operate/incidents.md shows them."""
 
 
 def advice_for(name: str) -> str:

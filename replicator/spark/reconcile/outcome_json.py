@@ -1,4 +1,4 @@
-"""An outcome for machines: report.json, and what `--json` prints. docs/operations.md lists the keys."""
+"""An outcome for machines: report.json, and what `--json` prints. docs/reference/formats.md lists the keys."""
 
 from __future__ import annotations
 

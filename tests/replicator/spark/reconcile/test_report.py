@@ -24,7 +24,7 @@ from replicator.spark.reconcile.pairs import Waiting
 from replicator.spark.reconcile.verdicts import Finding
 from tests.replicator.spark.reconcile.sample_outcomes import ALTERED, DAMAGED, outcome, partition
 
-OPERATIONS = Path(__file__).parents[4] / "docs/operations.md"
+FORMATS = Path(__file__).parents[4] / "docs/reference/formats.md"
 GONE = Incident("target_topic_deleted", "it is gone", topic="t", partition=7)
 OPEN = partition(
     verdicts={"same": 9, "unproven": 1}, chunks_differing=1, reasons={"compaction emptied fewer offsets": 1}
@@ -278,7 +278,7 @@ def test_the_keys_of_the_json_are_documented() -> None:
     found = as_json(
         outcome(DAMAGED, ALTERED, waiting=(Waiting(Partition("t", 9), (3, 4)),), not_compared=(GONE,), notes=("n",))
     )
-    documented = OPERATIONS.read_text().partition("### The report")[2].partition("\n### ")[0]
+    documented = FORMATS.read_text().partition("## report.json")[2].partition("\n## ")[0]
     assert sorted({name for name in keys(found) if f"`{name}`" not in documented}) == []
 
 
