@@ -41,7 +41,8 @@ Examples:
 \b
 Exit codes:
   0   stopped, or done
-  1   reconcile: the sides differ; log dump: something is damaged; simulate: a fault was found; demo: not exact
+  1   reconcile: the sides differ; log dump: something is damaged;
+      simulate: a fault was found; demo: not exact
   2   bad configuration or usage
   3   a cluster cannot be reached, or a right is missing
   4   an incident that needs a decision

@@ -30,19 +30,25 @@ if TYPE_CHECKING:
 EPILOG = """\b
 Examples:
   eos-replicate backfill -c flows.yaml --flow orders
-  eos-replicate backfill -c flows.yaml --flow orders --topics orders --to 2026-01-31T00:00:00Z --rate 50000
-  eos-replicate backfill -c flows.yaml --flow orders --from 'orders[0]=1200' --from 'orders[1]=800'
-  eos-replicate backfill -c flows.yaml --flow orders --take-over --out ranges --master spark://host:7077
+  eos-replicate backfill -c flows.yaml --flow orders --topics orders \\
+      --to 2026-01-31T00:00:00Z --rate 50000
+  eos-replicate backfill -c flows.yaml --flow orders \\
+      --from 'orders[0]=1200' --from 'orders[1]=800'
+  eos-replicate backfill -c flows.yaml --flow orders --take-over \\
+      --out ranges --master spark://host:7077
 
 \b
 Exit codes:
-  0    done, or stopped by a signal: what is committed stays, and the same command goes on from there
-  2    the flow file or the command line is wrong, Java or pyspark is missing, the output directory exists
+  0    done, or stopped by a signal: what is committed stays, and the same
+       command goes on from there
+  2    the flow file or the command line is wrong, Java or pyspark is missing,
+       or the output directory exists
   3    a cluster or Spark cannot be reached, or a right is missing
   4    incidents stopped partitions; the others are done
   5    another worker or job has the flow, or has taken it over
   70   a bug
-  130  interrupted before anything was changed; or a second signal (128 + its number)
+  130  interrupted before anything was changed; or a second signal
+       (128 + its number)
 """
 _OFFSET = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)\[(?P<partition>\d{1,9})\]=(?P<offset>\d{1,18})")
 _BOUND = "TIME|TOPIC[P]=OFFSET"

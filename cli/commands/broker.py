@@ -34,13 +34,23 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 Examples:
   eos-replicate broker --data-dir /tmp/kafka
   eos-replicate broker --data-dir /tmp/kafka --listen 127.0.0.1:0 --json
-  eos-replicate broker --data-dir /tmp/kafka --listen 0.0.0.0:9092 --advertise my-host --allow-plain-text
-  eos-replicate broker --data-dir /tmp/kafka --listen 127.0.0.1:9092 --listen SASL_SSL://0.0.0.0:9093 \\
-      --tls-certificate broker.pem --tls-key broker.key --users users.txt --authorizer --super-user User:admin
+  eos-replicate broker --data-dir /tmp/kafka --listen 0.0.0.0:9092 \\
+      --advertise my-host --allow-plain-text
+  eos-replicate broker --data-dir /tmp/kafka --listen 127.0.0.1:9092 \\
+      --listen SASL_SSL://0.0.0.0:9093 \\
+      --tls-certificate broker.pem --tls-key broker.key \\
+      --users users.txt --authorizer --super-user User:admin
 
-\b
 Prints `listening on HOST:PORT` once it accepts connections. SIGTERM stops it. A kill at any moment loses nothing
 that was acknowledged.
+
+\b
+Exit codes:
+  0   stopped by a signal
+  1   it cannot start: the data directory is in use or damaged, the address
+      is taken, or a file of passwords is wrong
+  2   the command line is wrong
+  70  the disk failed: it cannot go on
 """
 )
 @click.option(

@@ -32,8 +32,12 @@ Examples:
   eos-replicate demo --compare
 
 \b
-Exit code 0 only if nothing was lost, doubled, reordered or altered. With --compare: if that is so for exactly_once,
-at_most_once doubled nothing, and at_least_once lost nothing.
+Exit codes:
+  0    nothing was lost, doubled, reordered or altered; with --compare: that
+       is so for exactly_once, at_most_once doubled nothing, and
+       at_least_once lost nothing
+  1    it was, or the demo failed: data and logs are kept, and it says where
+  130  interrupted
 """
 
 

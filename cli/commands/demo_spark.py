@@ -23,8 +23,12 @@ Examples:
   eos-replicate demo-spark --keep
 
 \b
-Exit code 0 only if the copy was exact, tasks were really killed, and reconcile found the four planted differences
-and nothing else.
+Exit codes:
+  0    the copy was exact, tasks were really killed, and reconcile found the
+       four planted differences and nothing else
+  1    it was not so, or the demo failed: data and logs are kept
+  2    Java or pyspark is missing
+  130  interrupted
 """
 
 

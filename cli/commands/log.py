@@ -26,20 +26,29 @@ def log() -> None:
     epilog="""\b
 Examples:
   eos-replicate log dump /tmp/kafka
-  eos-replicate log dump --records /tmp/kafka/partitions/4f0c0c6e1d6b4a0f8d5b8d9f0a6f3be1-0
+  eos-replicate log dump --records \\
+      /tmp/kafka/partitions/4f0c0c6e1d6b4a0f8d5b8d9f0a6f3be1-0
   eos-replicate log dump --json /tmp/kafka | jq 'select(.event == "damage")'
 
+Changes nothing; the broker may be running. A torn end is no damage: it was being written when the broker died, and
+the next start truncates it.
+
 \b
-Changes nothing; the broker may be running. Exits with 1 when something is damaged. A torn end is no damage: it was
-being written when the broker died, and the next start truncates it.
-"""
+Exit codes:
+  0  nothing is damaged
+  1  something is damaged
+  2  the path is not of a broker
+""",
+    short_help="Print batches, markers, states and damage of a data directory.",
 )
 @click.argument("path", type=click.Path(exists=True, path_type=Path))
 @click.option("--records", is_flag=True, help="Show the records, too; of the internal topics with their meaning.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def dump(path: Path, records: bool, as_json: bool) -> int:
-    """Print the content of a data directory, a partition's directory or a segment: batches, markers,
-    the state of transactions, and where something is damaged."""
+    """Print the content of a data directory, a partition's directory or a segment.
+
+    Shows batches, markers, the state of transactions, and where something is damaged.
+    """
     from embedded_broker.storage.dump import NothingThere
     from embedded_broker.storage.dump import dump as events
 

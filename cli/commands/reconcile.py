@@ -37,11 +37,12 @@ if TYPE_CHECKING:
 EPILOG = """\b
 Examples:
   eos-replicate reconcile -c flows.yaml --flow orders
-  eos-replicate reconcile -c flows.yaml --flow orders --out report --from 2026-01-31T00:00:00Z
+  eos-replicate reconcile -c flows.yaml --flow orders --out report \\
+      --from 2026-01-31T00:00:00Z
   eos-replicate reconcile -c flows.yaml --flow orders --quick --json
-  eos-replicate reconcile -c flows.yaml --flow orders --master spark://host:7077 --conf spark.cores.max=16
+  eos-replicate reconcile -c flows.yaml --flow orders \\
+      --master spark://host:7077 --conf spark.cores.max=16
 
-\b
 Verdicts: same, missing, extra, doubled, altered (which of key, value, headers, timestamp), reordered. What retention
 or compaction removed on either side is listed separately and is no difference. Where the clusters have no evidence
 left to tell that from loss, the verdict is unproven.
@@ -49,12 +50,16 @@ left to tell that from loss, the verdict is unproven.
 \b
 Exit codes:
   0    both sides agree
-  1    differences; with --repair apply, what was missing has been copied again: reconcile again to see what is left
-  2    the flow file or the command line is wrong, Java or pyspark is missing, the output directory exists
+  1    differences; with --repair apply, what was missing has been copied
+       again: reconcile again to see what is left
+  2    the flow file or the command line is wrong, Java or pyspark is missing,
+       or the output directory exists
   3    a cluster or Spark cannot be reached, or a right is missing
-  4    no difference, but agreement isn't proven: of some records nothing tells whether they are lost, or partitions
-       can't be compared (0 with --accept unproven); or incidents stopped the repair of some partitions
-  5    --repair apply: another worker or job has the flow, or has taken it over
+  4    no difference, but agreement isn't proven: of some records nothing
+       tells whether they are lost, or partitions can't be compared (0 with
+       --accept unproven); or incidents stopped the repair of some partitions
+  5    --repair apply: another worker or job has the flow, or has taken it
+       over
   130  interrupted
 """
 

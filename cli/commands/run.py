@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cli.options import chosen, one, spark_options
+from cli.options import chosen, config_option, flow_option, one, spark_options
 
 if TYPE_CHECKING:
     from replicator.config import Config, Flow
@@ -18,7 +18,8 @@ EPILOG = """\b
 Examples:
   eos-replicate run -c flows.yaml
   eos-replicate run -c flows.yaml --flow orders --log-format json
-  eos-replicate run -c flows.yaml --flow orders --runner spark --master spark://host:7077
+  eos-replicate run -c flows.yaml --flow orders --runner spark \\
+      --master spark://host:7077
 
 \b
 Exit codes:
@@ -32,8 +33,8 @@ Exit codes:
 
 
 @click.command(epilog=EPILOG)
-@click.option("-c", "--config", "path", required=True, type=click.Path(path_type=Path), help="Flow file (YAML).")
-@click.option("--flow", "names", multiple=True, help="Run only this flow; may be given again. Default: all.")
+@config_option
+@flow_option
 @click.option("--take-over", is_flag=True, help="Take the flow over from a backfill or repair that has it.")
 @click.option(
     "--runner",
@@ -43,9 +44,19 @@ Exit codes:
     help="What copies: this process, or tasks on Spark, round after round, for one flow.",
 )
 @spark_options
-@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option(
-    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Log lines on stderr: text for people, or one JSON object a line.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="The least severe log lines that are written.",
 )
 def run(
     path: Path,

@@ -11,7 +11,8 @@ Examples:
   eos-replicate schema > flow-file.schema.json
 
 \b
-For editors with a YAML language server, put this on the first line of a flow file:
+For editors with a YAML language server, put this on the first line of a
+flow file:
   # yaml-language-server: $schema=flow-file.schema.json
 """
 

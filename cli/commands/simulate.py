@@ -24,20 +24,26 @@ Examples:
   eos-replicate simulate --seed 17
   eos-replicate simulate --seeds 1000 --seed 5000 --json
 
-\b
 Each seed is a schedule of faults: crashes, power cuts, broken and slow connections, torn writes, zombies, full disks,
 fsyncs that fail. Depending on the seed, clients write in transactions, use consumer groups, or write to compacted
 topics. The same seed gives the same run, byte for byte. Nothing is written to disk and no port is opened.
-Exits with 1 when a seed finds a fault.
+
+\b
+Exit codes:
+  0  nothing wrong
+  1  a seed found a fault
 """
 )
 @click.option("--seeds", type=click.IntRange(min=1), help=f"How many. Default: {SEEDS_DEFAULT}, or 1 with --seed.")
 @click.option("--seed", type=click.IntRange(min=0), help="The first one. Default: 0.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def simulate(seeds: int | None, seed: int | None, as_json: bool) -> int:
-    """Run the built-in broker, its disk, its network and its clients in simulated time, and look for lost writes,
-    duplicates, aborted or dirty reads, reordering, skipped polls or records, offsets that go back, torn transactions,
-    wrong group offsets, stale commits, partitions with two owners and groups that don't settle."""
+    """Run the built-in broker in simulated time, with injected faults.
+
+    Its disk, its network and its clients are simulated too. Looks for lost writes, duplicates, aborted or dirty reads,
+    reordering, skipped polls or records, offsets that go back, torn transactions, wrong group offsets, stale commits,
+    partitions with two owners and groups that don't settle.
+    """
     from embedded_broker.simulation.run import simulate as run
 
     first, began_s = seed or 0, time.monotonic()

@@ -33,11 +33,15 @@ Examples:
   eos-replicate status -c flows.yaml
   eos-replicate status -c flows.yaml --flow orders --json
 
-\b
 States: in_sync, behind, stalled (something to copy, but no commit for long), source_waits (a transaction at the
 source has been open for long), not_started, topic_missing, records_lost, source_truncated, source_recreated,
 other_source, target_recreated, target_deleted, target_lost_data, position_expired, foreign_position.
-Exit codes: 0 shown, 2 the flow file is wrong, 3 a cluster cannot be reached or a right is missing.
+
+\b
+Exit codes:
+  0  shown
+  2  the flow file is wrong
+  3  a cluster cannot be reached, or a right is missing
 """
 
 COLUMNS = {"partition": 9, "position": 10, "source end": 10, "lag": 8, "seconds": 8, "last commit": 11, "state": 16}

@@ -15,7 +15,9 @@ Examples:
   eos-replicate validate -c flows.yaml --json
 
 \b
-Exit codes: 0 the file is right, 2 it is not (every fault is shown with key path and line).
+Exit codes:
+  0  the file is right
+  2  it is not: every fault is shown with key path and line
 """
 
 

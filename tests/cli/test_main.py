@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -94,12 +97,58 @@ def test_wrong_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -
     assert "Error:" in capsys.readouterr().err
 
 
-def test_every_command_has_help_with_examples_that_begin_with_its_name(capsys: pytest.CaptureFixture[str]) -> None:
-    for name in main.LAZY:
-        assert main.invoke([name, "--help"]) == 0
-        printed = capsys.readouterr().out
-        assert "Examples:" in printed, name
-        assert f"  eos-replicate {name}" in printed, name
+def commands(group: click.Group, before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The words of every command and group, those within groups too."""
+    context = click.Context(group)
+    yield before
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if isinstance(command, click.Group):
+            yield from commands(command, (*before, name))
+        else:
+            yield (*before, name)
+
+
+def command_of(words: Sequence[str]) -> tuple[click.Command, Sequence[str]]:
+    """The command that these words begin with, and the words after it."""
+    command: click.Command = main.group
+    while words and isinstance(command, click.Group):
+        found = command.get_command(click.Context(command), words[0])
+        assert found is not None, words
+        command, words = found, words[1:]
+    return command, words
+
+
+@pytest.mark.parametrize("words", list(commands(main.group)), ids=lambda words: " ".join(words) or "eos-replicate")
+def test_help_fits_80_columns_and_explains_every_option_and_has_examples(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.invoke([*words, "--help"]) == 0
+    printed = capsys.readouterr().out
+    assert [line for line in printed.splitlines() if len(line) > 80] == []
+    assert "..." not in printed.partition("Commands:")[2]  # a summary that was cut
+    assert f"\n    {' '.join(('eos-replicate', *words))}" in printed.partition("Examples:")[2]
+    command = command_of(words)[0]
+    assert [each.name for each in command.params if isinstance(each, click.Option) and not each.help] == []
+
+
+@pytest.mark.parametrize("words", list(commands(main.group)), ids=lambda words: " ".join(words) or "eos-replicate")
+def test_examples_in_help_have_options_that_exist(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.invoke([*words, "--help"]) == 0
+    printed = capsys.readouterr().out.partition("Examples:")[2].replace("\\\n", " ")
+    lines = [line for line in printed.splitlines() if line.startswith("    eos-replicate ")]
+    assert lines
+    for line in lines:
+        used = shlex.split(re.split(" [|>] ", line)[0])[1:]
+        command, arguments = command_of(used)
+        known = {option for each in command.params for option in [*each.opts, *each.secondary_opts]}
+        assert {word for word in arguments if word.startswith("-")} <= known, line
+
+
+def test_help_lists_every_summary_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.invoke(["--help"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [name for name, (_, summary) in main.LAZY.items() if not any(line.endswith(summary) for line in lines)] == []
 
 
 def test_help_lists_every_command_and_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
