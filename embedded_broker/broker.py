@@ -41,8 +41,8 @@ from embedded_broker.storage.log.open_files import for_logs as open_files_for_lo
 from embedded_broker.storage.partition import Partition
 from embedded_broker.storage.retention import Retention
 from embedded_broker.storage.workers import Threads, Workers
-from embedded_broker.wire.batch import BatchHeader
-from embedded_broker.wire.records import decode
+from kafka_records.batch import BatchHeader
+from kafka_records.records import decode
 
 METADATA = "__cluster_metadata"
 

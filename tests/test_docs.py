@@ -142,7 +142,7 @@ def test_every_module_is_named_in_the_architecture() -> None:
     }
     modules = {
         str(path.relative_to(ROOT).with_suffix(""))
-        for package in ("replicator", "cli", "embedded_broker")
+        for package in ("replicator", "cli", "embedded_broker", "kafka_records")
         for path in (ROOT / package).rglob("*.py")
         if path.name != "__init__.py"
     }
@@ -153,7 +153,9 @@ def test_every_module_is_named_in_the_architecture() -> None:
 
 def test_every_path_in_the_architecture_exists() -> None:
     text = (ROOT / "docs/architecture.md").read_text()
-    paths = re.findall(r"`((?:replicator|cli|embedded_broker|tests|integration_tests|configs|docs)/[\w/.]*)`", text)
+    paths = re.findall(
+        r"`((?:replicator|cli|embedded_broker|kafka_records|tests|integration_tests|configs|docs)/[\w/.]*)`", text
+    )
     assert len(paths) > 20
     assert [path for path in paths if not (ROOT / path).exists()] == []
 

@@ -9,7 +9,7 @@ import grimp
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("replicator", "embedded_broker", "cli")
+PACKAGES = ("replicator", "embedded_broker", "kafka_records", "cli")
 MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 AROUND = sorted(path for place in ("tests", "integration_tests", "benchmarks") for path in (ROOT / place).rglob("*.py"))
 MODULE_LINES_MAX = 400

@@ -20,7 +20,7 @@ from integration_tests.harness import clients, environments
 pytestmark = pytest.mark.slow  # builds it, and makes an environment
 
 SITE = Path(sysconfig.get_path("purelib"))
-PACKAGES = ("replicator", "embedded_broker", "cli")
+PACKAGES = ("replicator", "embedded_broker", "kafka_records", "cli")
 DIST_INFO = f"eos_replicate-{__version__}.dist-info"
 DONE_S_MAX = 60
 FLOWS = """\

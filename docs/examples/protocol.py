@@ -12,8 +12,8 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
 from embedded_broker.wire import schema
-from embedded_broker.wire.batch import TRANSACTIONAL
-from embedded_broker.wire.records import encode
+from kafka_records.batch import TRANSACTIONAL
+from kafka_records.records import encode
 
 TIMEOUT_S = 60.0
 AGAIN_S = 0.02

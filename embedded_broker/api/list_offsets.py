@@ -17,8 +17,8 @@ from kio.schema.errors import ErrorCode
 from embedded_broker.api.ports import Client, HasTopics
 from embedded_broker.api.registry import api
 from embedded_broker.storage.partition import PartitionStopped
-from embedded_broker.wire.batch import CorruptBatch
 from embedded_broker.wire.responses import Answer
+from kafka_records.batch import CorruptBatch
 
 if TYPE_CHECKING:
     from embedded_broker.storage.partition import Partition

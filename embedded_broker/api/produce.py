@@ -35,7 +35,7 @@ from embedded_broker.wire.responses import Answer, Fields, Later
 if TYPE_CHECKING:
     from embedded_broker.metadata.topics import Topic
     from embedded_broker.storage.partition import Partition
-    from embedded_broker.wire.batch import BatchHeader
+    from kafka_records.batch import BatchHeader
 
 ACKS = frozenset({-1, 0, 1})
 ZSTD_SINCE = 7

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from embedded_broker.coordinators.background import Background
 from embedded_broker.coordinators.ports import Host
 from embedded_broker.storage.disk_space import suppress_disk_full
-from embedded_broker.wire.records import Record, encode, encode_with_headers
+from kafka_records.records import Record, encode, encode_with_headers
 
 Records = Sequence[tuple[bytes, bytes | None]]
 

@@ -19,7 +19,7 @@ from embedded_broker.state.consumer_types import ConsumerGroupConfig
 from embedded_broker.state.group_types import GroupState
 from embedded_broker.state.groups import Group
 from embedded_broker.storage.disk_space import NoSpace
-from embedded_broker.wire.records import encode
+from kafka_records.records import encode
 
 AnyGroup = Group | ConsumerGroup
 Record = tuple[bytes, bytes | None]

@@ -24,8 +24,9 @@ from embedded_broker.state import group_log
 from embedded_broker.state.consumer_types import ConsumerGroupConfig
 from embedded_broker.state.offsets import OffsetRecord
 from embedded_broker.state.transactions import TopicPartition
-from embedded_broker.wire.batch import BatchHeader, Buffer
-from embedded_broker.wire.records import decode, marker_commits
+from kafka_records.batch import BatchHeader, Buffer
+from kafka_records.control import marker_commits
+from kafka_records.records import decode
 
 
 class GroupCoordinator:

@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 from embedded_broker.coordinators.ports import Host, find_partition
 from embedded_broker.metadata.topic_names import OFFSETS_PARTITION
 from embedded_broker.state.transactions import TopicPartition, Transaction, TxnState
-from embedded_broker.wire.records import marker
+from kafka_records.control import marker
 
 
 class MarkerWriter:

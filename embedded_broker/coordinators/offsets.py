@@ -20,8 +20,8 @@ from embedded_broker.state import offsets
 from embedded_broker.state.offsets import CommittedOffset, OffsetRecord, Offsets
 from embedded_broker.state.producers import Refuse
 from embedded_broker.state.transactions import TopicPartition
-from embedded_broker.wire.batch import TRANSACTIONAL, read_header
-from embedded_broker.wire.records import encode
+from kafka_records.batch import TRANSACTIONAL, read_header
+from kafka_records.records import encode
 
 
 @dataclass(frozen=True, slots=True)

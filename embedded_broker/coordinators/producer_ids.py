@@ -7,7 +7,7 @@ import asyncio
 from embedded_broker.coordinators.ports import Host
 from embedded_broker.metadata.topic_names import TRANSACTION_TOPIC
 from embedded_broker.state.transaction_log import ProducerIdsRecord, encode_producer_ids
-from embedded_broker.wire.records import encode
+from kafka_records.records import encode
 
 
 class NoProducerId(Exception):

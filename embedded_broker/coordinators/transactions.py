@@ -41,8 +41,8 @@ from embedded_broker.state import transaction_log, transactions
 from embedded_broker.state.producers import NO_EPOCH, NO_PRODUCER_ID
 from embedded_broker.state.transactions import Answer, Decision, Refuse, TopicPartition, Transaction
 from embedded_broker.storage.disk_space import NoSpace, suppress_disk_full
-from embedded_broker.wire.batch import BatchHeader, Buffer
-from embedded_broker.wire.records import decode, encode
+from kafka_records.batch import BatchHeader, Buffer
+from kafka_records.records import decode, encode
 
 ENDING_PATIENCE_S = 0.1
 """How long the next transaction waits for the last one's markers. In Kafka only batches of transaction version 2 wait

@@ -19,7 +19,7 @@ from embedded_broker.clock import Clock
 from embedded_broker.storage.disk_space import suppress_disk_full
 from embedded_broker.storage.flush_scheduler import FlushScheduler
 from embedded_broker.storage.partition import Partition
-from embedded_broker.wire.records import encode
+from kafka_records.records import encode
 
 BOOT, CLUSTER = "boot", "cluster"
 

@@ -13,7 +13,7 @@ from embedded_broker.produce.batch_checks import BatchRejected
 from embedded_broker.produce.transaction_verification import Verify
 from embedded_broker.state.producers import Duplicate, Refuse
 from embedded_broker.storage.partition import Partition
-from embedded_broker.wire.batch import CheckedBatch
+from embedded_broker.wire.checked_batch import CheckedBatch
 
 
 @dataclass(frozen=True, slots=True)

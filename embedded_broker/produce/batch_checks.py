@@ -20,19 +20,20 @@ from kio.schema.errors import ErrorCode
 from embedded_broker.fair_share import Share
 from embedded_broker.storage.log_config import UNBOUNDED_MS, LogConfig
 from embedded_broker.storage.workers import OneByOne, Threads, Workers
-from embedded_broker.wire.batch import (
+from embedded_broker.wire.checked_batch import CheckedBatch
+from kafka_records.batch import (
     COMPRESSION_MASK,
     HEADER_BYTES,
     BatchHeader,
-    CheckedBatch,
     CorruptBatch,
     UnsupportedMagic,
     check_crc,
     read_header,
 )
-from embedded_broker.wire.compression import ZSTD, DecodedTooLarge
-from embedded_broker.wire.rebuild import recompressed
-from embedded_broker.wire.records import Body, begins_at_base_timestamp, body_of, lengths, look_through
+from kafka_records.compression import ZSTD, DecodedTooLarge
+from kafka_records.lengths import begins_at_base_timestamp, lengths, look_through
+from kafka_records.rebuild import recompressed
+from kafka_records.records import Body, body_of
 
 DECODED_BYTES_MAX = 64 * 1024 * 1024
 """A batch of max.message.bytes as it is by default may become sixty times as large."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.wire.batch import BatchHeader, CorruptBatch, UnsupportedMagic, read_header
+from kafka_records.batch import BatchHeader, CorruptBatch, UnsupportedMagic, read_header
 
 if TYPE_CHECKING:
     from embedded_broker.metadata.topics import Topics

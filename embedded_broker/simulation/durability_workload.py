@@ -15,7 +15,7 @@ from embedded_broker.simulation.history import History, Kind, Topic, TopicPartit
 from embedded_broker.simulation.producers import Record, numbered, produce
 from embedded_broker.simulation.wire import Client, NoResponse
 from embedded_broker.simulation.world import Logs, World
-from embedded_broker.wire.records import encode
+from kafka_records.records import encode
 
 LASTING = Topic("lasting", 3)
 PAUSE_S_MAX = 0.2

@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker.simulation.history import History, Kind, TopicPartition
 from embedded_broker.simulation.wire import Client, NoResponse
-from embedded_broker.wire.records import encode
+from kafka_records.records import encode
 
 NONE = ErrorCode.none
 IN_FLIGHT_MAX = 5  # as many as the broker's window holds

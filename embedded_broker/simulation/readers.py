@@ -11,8 +11,8 @@ from kio.schema.errors import ErrorCode
 from embedded_broker.simulation.fetching import Fetcher, Style
 from embedded_broker.simulation.history import GroupOffset, History, Kind, PartitionReads, TopicPartition
 from embedded_broker.simulation.wire import Client, NoResponse
-from embedded_broker.wire.batch import CorruptBatch, iter_batches
-from embedded_broker.wire.records import decode
+from kafka_records.batch import CorruptBatch, iter_batches
+from kafka_records.records import decode
 
 NONE = ErrorCode.none
 LATEST = -1

@@ -13,8 +13,8 @@ from embedded_broker.simulation.history import History, Outcome, TopicPartition,
 from embedded_broker.simulation.producers import Record, numbered, produce
 from embedded_broker.simulation.readers import Reader, fetch_offsets
 from embedded_broker.simulation.wire import Client, NoResponse
-from embedded_broker.wire.batch import TRANSACTIONAL
-from embedded_broker.wire.records import encode
+from kafka_records.batch import TRANSACTIONAL
+from kafka_records.records import encode
 
 NONE = ErrorCode.none
 TIMEOUT_MS = 3_000

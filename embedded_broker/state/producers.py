@@ -25,7 +25,7 @@ COORDINATOR_EPOCH = 0
 
 
 class Header(Protocol):
-    """What is read of a record batch's header; `wire.batch.BatchHeader` has it."""
+    """What is read of a record batch's header; `kafka_records.batch.BatchHeader` has it."""
 
     @property
     def base_offset(self) -> int: ...

@@ -22,7 +22,7 @@ from embedded_broker.storage.log.fs import FileSystem
 from embedded_broker.storage.log.partition_log import PartitionLog
 from embedded_broker.storage.log.segment import CorruptLog, Segment
 from embedded_broker.storage.partition import Partition
-from embedded_broker.wire.batch import CorruptBatch, read_header
+from kafka_records.batch import CorruptBatch, read_header
 
 Group = tuple[list[Segment], Segment]
 """Consecutive segments, and the new one that replaces them."""

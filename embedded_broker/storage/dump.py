@@ -29,9 +29,10 @@ from embedded_broker.storage.log.format import (
     decode_offset,
 )
 from embedded_broker.storage.log.walking import walk
-from embedded_broker.wire.batch import BatchHeader, CorruptBatch
-from embedded_broker.wire.rebuild import delete_horizon_ms
-from embedded_broker.wire.records import Record, decode, marker_commits
+from kafka_records.batch import BatchHeader, CorruptBatch
+from kafka_records.control import marker_commits
+from kafka_records.rebuild import delete_horizon_ms
+from kafka_records.records import Record, decode
 
 METADATA, PARTITIONS = "__cluster_metadata", "partitions"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

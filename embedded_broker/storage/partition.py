@@ -28,8 +28,9 @@ from embedded_broker.storage.log.recovery import read_log_start
 from embedded_broker.storage.log.segment import CorruptLog, OnBatch, Segment
 from embedded_broker.storage.log.stopped_log import StoppedLog
 from embedded_broker.storage.log_config import LogConfig
-from embedded_broker.wire.batch import BatchHeader, CheckedBatch, iter_batches
-from embedded_broker.wire.records import marker_commits
+from embedded_broker.wire.checked_batch import CheckedBatch
+from kafka_records.batch import BatchHeader, iter_batches
+from kafka_records.control import marker_commits
 
 T = TypeVar("T")
 log = logging.getLogger("embedded_broker")

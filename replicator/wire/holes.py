@@ -13,10 +13,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, Protocol
 
+from kafka_records.batch import CorruptBatch
+from kafka_records.compression import DecodedTooLarge
+from kafka_records.fetched import Batch, OldMessage, holes_in, read_batches
 from replicator.model.errors import Incident
 from replicator.model.partition import Partition, Span
-from replicator.wire.batches import Batch, CorruptBatch, OldMessage, holes_in, read_batches
-from replicator.wire.compression import TooLarge
 
 FETCH_BYTES_FIRST, FETCH_BYTES_MAX = 64 * 1024, 4 * 1024 * 1024
 """Asked for where a log is read from a new place, and where it was read on for a while."""
@@ -155,7 +156,7 @@ class _Search:
         try:
             for first, last in holes_in(batch, self._decoded_bytes_max):
                 self._add_hole(max(first, offset), min(last, end))
-        except TooLarge:
+        except DecodedTooLarge:
             self._add_unknown(max(batch.first_offset, offset), after, TOO_LARGE)
         return after
 

@@ -12,8 +12,8 @@ from click.testing import CliRunner, Result
 
 from cli.commands.log import log
 from cli.main import invoke
-from embedded_broker.wire.batch import TRANSACTIONAL
-from embedded_broker.wire.records import marker
+from kafka_records.batch import TRANSACTIONAL
+from kafka_records.control import marker
 from tests.embedded_broker.served import batch, serving
 
 IDS = {"producer_id": 7, "producer_epoch": 2}

@@ -19,8 +19,8 @@ from functools import cache
 
 import cramjam
 
-from embedded_broker.wire.batch import seal
-from embedded_broker.wire.records import encode
+from kafka_records.batch import seal
+from kafka_records.records import encode
 from tests.embedded_broker.served import Client, fetch, produce
 
 TOPIC, COMPACTED = "hostile", "hostile-compacted"

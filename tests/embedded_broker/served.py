@@ -19,8 +19,8 @@ from embedded_broker.net.connection import Connection
 from embedded_broker.net.server import Server
 from embedded_broker.storage.log.fs import FileSystem
 from embedded_broker.wire import schema
-from embedded_broker.wire.records import encode
 from embedded_broker.wire.responses import Answer, Fields, Later
+from kafka_records.records import encode
 from tests.embedded_broker import answers
 
 TIMEOUT_S = 10.0

@@ -17,8 +17,8 @@ from embedded_broker.state.producers import ACCEPT, Duplicate
 from embedded_broker.storage.log.memory_fs import MemoryFileSystem
 from embedded_broker.storage.log.partition_log import PartitionLog
 from embedded_broker.storage.partition import Partition
-from embedded_broker.wire.batch import TRANSACTIONAL, iter_batches, read_header
-from embedded_broker.wire.records import decode
+from kafka_records.batch import TRANSACTIONAL, iter_batches, read_header
+from kafka_records.records import decode
 from tests.embedded_broker.cuts import Journal, Write, cuts
 from tests.embedded_broker.served import Client, batch, produce, serving
 

@@ -17,8 +17,8 @@ from embedded_broker.config.settings import BrokerConfig
 from embedded_broker.config.thresholds import Thresholds
 from embedded_broker.net.server import Server
 from embedded_broker.storage.log.memory_fs import MemoryFileSystem
-from embedded_broker.wire.batch import TRANSACTIONAL, iter_batches
-from embedded_broker.wire.records import decode
+from kafka_records.batch import TRANSACTIONAL, iter_batches
+from kafka_records.records import decode
 from tests.budget import budget
 from tests.embedded_broker.served import Client, Served, batch, fetch, produce, serving
 

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 
 from embedded_broker.storage.log.segment import Segment
-from embedded_broker.wire.batch import BatchHeader, CorruptBatch
-from embedded_broker.wire.rebuild import delete_horizon_ms, rebuild
-from embedded_broker.wire.records import Record, decode, marker_commits
+from kafka_records.batch import BatchHeader, CorruptBatch
+from kafka_records.control import marker_commits
+from kafka_records.rebuild import delete_horizon_ms, rebuild
+from kafka_records.records import Record, decode
 
 DIGEST_BYTES = 16
 log = logging.getLogger("embedded_broker")

@@ -13,7 +13,7 @@ from struct import Struct, error
 
 from crc32c import crc32c
 
-from embedded_broker.wire.batch import Buffer
+from kafka_records.batch import Buffer
 
 MAGIC = b"EOSi"
 HEAD = Struct(">4sIqqqqI")

@@ -23,7 +23,8 @@ from embedded_broker.storage.log.format import CHECKPOINT, CLEAN, COMPACTED, DUR
 from embedded_broker.storage.log.fs import DISK_FULL_ERRNOS, FileSystem
 from embedded_broker.storage.log.recovery import OnState, Recovered, recover, remove_segment
 from embedded_broker.storage.log.segment import OnBatch, Segment
-from embedded_broker.wire.batch import BatchHeader, CheckedBatch
+from embedded_broker.wire.checked_batch import CheckedBatch
+from kafka_records.batch import BatchHeader
 
 SEGMENT_MS_MAX = 2**63 - 1
 BATCH_SCAN_BYTES = 10_000  # a scan spends on each batch what it spends on that many bytes

@@ -19,7 +19,7 @@ from embedded_broker.storage.log.format import index_name, segment_name
 from embedded_broker.storage.log.fs import FileSystem
 from embedded_broker.storage.log.index import SparseIndex, Summary
 from embedded_broker.storage.log.walking import Readable, walk
-from embedded_broker.wire.batch import (
+from kafka_records.batch import (
     CRC_START,
     HEADER_BYTES,
     LENGTH_OVERHEAD,
@@ -29,7 +29,7 @@ from embedded_broker.wire.batch import (
     UnsupportedMagic,
     read_header,
 )
-from embedded_broker.wire.records import Record, decode
+from kafka_records.records import Record, decode
 
 _PLACE = Struct(">qi4xb6xi")  # base offset, length, magic, last offset delta: the first 27 bytes
 _CRC = Struct(">I")  # at byte 17

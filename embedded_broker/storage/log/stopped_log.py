@@ -8,7 +8,7 @@ from pathlib import Path
 from embedded_broker.storage.log.fs import FileSystem
 from embedded_broker.storage.log.partition_log import PartitionLog
 from embedded_broker.storage.log.recovery import Recovered
-from embedded_broker.wire.batch import CheckedBatch
+from embedded_broker.wire.checked_batch import CheckedBatch
 
 
 class StoppedLog(PartitionLog):

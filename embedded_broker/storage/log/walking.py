@@ -6,14 +6,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from embedded_broker.config.thresholds import DEFAULTS
-from embedded_broker.wire.batch import (
-    HEADER_BYTES,
-    BatchHeader,
-    CorruptBatch,
-    UnsupportedMagic,
-    check_crc,
-    read_header,
-)
+from kafka_records.batch import HEADER_BYTES, BatchHeader, CorruptBatch, UnsupportedMagic, check_crc, read_header
 
 
 class Readable(Protocol):

@@ -9,8 +9,8 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.storage.partition import Partition
-from embedded_broker.wire.batch import TRANSACTIONAL, iter_batches
-from embedded_broker.wire.records import marker
+from kafka_records.batch import TRANSACTIONAL, iter_batches
+from kafka_records.control import marker
 from tests.embedded_broker.served import Client, Served, batch, fetch, produce, serving
 
 NONE = ErrorCode.none

@@ -10,7 +10,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.state.transactions import TopicPartition, TxnState
-from embedded_broker.wire.batch import TRANSACTIONAL
+from kafka_records.batch import TRANSACTIONAL
 from tests.embedded_broker.served import Client, Served, batch, produce, serving
 
 NAME = "id"

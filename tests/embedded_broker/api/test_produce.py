@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.wire.batch import CONTROL, HEADER_BYTES, TRANSACTIONAL, iter_batches, read_header, seal
-from embedded_broker.wire.rebuild import recompressed
-from embedded_broker.wire.records import decode, encode
+from kafka_records.batch import CONTROL, HEADER_BYTES, TRANSACTIONAL, iter_batches, read_header, seal
+from kafka_records.rebuild import recompressed
+from kafka_records.records import decode, encode
 from tests.embedded_broker.served import Served, batch, fetch, produce, serving
 
 NOW_MS = time.time_ns() // 1_000_000

@@ -15,8 +15,9 @@ from embedded_broker.coordinators.ports import GroupConfig, Host, TransactionCon
 from embedded_broker.coordinators.transactions import TransactionCoordinator
 from embedded_broker.metadata.topic_names import OFFSETS_TOPIC, TRANSACTION_TOPIC
 from embedded_broker.state.producers import ACCEPT, PartitionProducers
-from embedded_broker.wire.batch import TRANSACTIONAL, read_header, stamp
-from embedded_broker.wire.records import decode, encode, marker_commits
+from kafka_records.batch import TRANSACTIONAL, read_header, stamp
+from kafka_records.control import marker_commits
+from kafka_records.records import decode, encode
 
 NEVER = 10**9
 NAMESPACE = UUID(int=7)

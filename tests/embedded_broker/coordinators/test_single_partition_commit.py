@@ -11,7 +11,7 @@ from embedded_broker.config.thresholds import Thresholds
 from embedded_broker.metadata.topic_names import OFFSETS_PARTITION, TRANSACTION_TOPIC
 from embedded_broker.state import transaction_log
 from embedded_broker.state.transactions import TxnState
-from embedded_broker.wire.records import decode
+from kafka_records.records import decode
 from tests.embedded_broker.coordinators.memory_host import MemoryHost, empty_disk
 from tests.embedded_broker.coordinators.transacting import P0, P1, TIMEOUT_MS, completed, init, until
 

@@ -12,9 +12,9 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.produce import batch_checks
-from embedded_broker.wire import records
-from embedded_broker.wire.batch import seal
-from embedded_broker.wire.records import varint
+from kafka_records import records
+from kafka_records.batch import seal
+from kafka_records.varints import varint
 from tests.embedded_broker.served import TIMEOUT_S, batch, fetch, produce, serving
 
 ZSTD = 4

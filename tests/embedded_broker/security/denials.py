@@ -9,7 +9,7 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.security.acls import Operation, Pattern, Permission, Resource
-from embedded_broker.wire import batch as batches
+from kafka_records import batch as batches
 from tests.embedded_broker.served import Client, batch, fetch, produce
 
 OK = ErrorCode.none

@@ -16,7 +16,7 @@ from embedded_broker.state import transactions
 from embedded_broker.state.producers import PartitionProducers
 from embedded_broker.state.transaction_log import encode_producer_ids
 from embedded_broker.storage.partition import Partition
-from embedded_broker.wire.records import encode
+from kafka_records.records import encode
 from tests.embedded_broker.simulation.mutations import Mutations, Patch
 
 PRODUCERS, GROUPS = Mutations(WorkloadKind.PRODUCERS), Mutations(WorkloadKind.GROUPS)

@@ -22,7 +22,7 @@ from embedded_broker.state.transactions import Step, TxnState
 from embedded_broker.storage.disk_space import DiskSpace, NoSpace
 from embedded_broker.storage.log.partition_log import PartitionLog
 from embedded_broker.storage.partition import Partition, PartitionStopped
-from embedded_broker.wire.batch import read_header
+from kafka_records.batch import read_header
 
 Patch = pytest.MonkeyPatch
 

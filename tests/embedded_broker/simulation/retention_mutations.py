@@ -14,8 +14,8 @@ from embedded_broker.storage.log import cleaning
 from embedded_broker.storage.log.cleaning import Cleaner
 from embedded_broker.storage.log.segment import Segment
 from embedded_broker.storage.partition import Partition
-from embedded_broker.wire.batch import BatchHeader
-from embedded_broker.wire.records import Record
+from kafka_records.batch import BatchHeader
+from kafka_records.records import Record
 from tests.embedded_broker.simulation.mutations import Mutations, Patch
 
 MUTATIONS = Mutations(WorkloadKind.RETENTION)

@@ -20,8 +20,9 @@ from embedded_broker.storage.log.memory_fs import MemoryFileSystem, PowerCut
 from embedded_broker.storage.log.partition_log import PartitionLog
 from embedded_broker.storage.log.segment import CorruptLog
 from embedded_broker.storage.partition import Partition
-from embedded_broker.wire.batch import TRANSACTIONAL, BatchHeader, read_header
-from embedded_broker.wire.records import encode, marker
+from kafka_records.batch import TRANSACTIONAL, BatchHeader, read_header
+from kafka_records.control import marker
+from kafka_records.records import encode
 from tests.budget import budget
 from tests.embedded_broker.storage.log.partitions import read_all
 

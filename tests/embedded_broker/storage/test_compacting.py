@@ -21,9 +21,10 @@ from embedded_broker.storage.disk_space import DiskSpace
 from embedded_broker.storage.flush_scheduler import FlushScheduler
 from embedded_broker.storage.log.memory_fs import MemoryFileSystem, PowerCut
 from embedded_broker.storage.partition import Partition
-from embedded_broker.wire.batch import TRANSACTIONAL, iter_batches, read_header
-from embedded_broker.wire.rebuild import rebuild
-from embedded_broker.wire.records import Record, decode, encode, marker
+from kafka_records.batch import TRANSACTIONAL, iter_batches, read_header
+from kafka_records.control import marker
+from kafka_records.rebuild import rebuild
+from kafka_records.records import Record, decode, encode
 from tests.budget import budget
 
 P = Path("/partitions/p")

@@ -13,7 +13,7 @@ from embedded_broker.metadata.topic_names import OFFSETS_TOPIC
 from embedded_broker.storage.log.format import segment_name
 from embedded_broker.storage.log.memory_fs import MemoryFileSystem
 from embedded_broker.storage.log.segment import CorruptLog
-from embedded_broker.wire.batch import TRANSACTIONAL
+from kafka_records.batch import TRANSACTIONAL
 from tests.embedded_broker.served import Client, Served, batch, fetch, produce, serving
 
 NONE, STORAGE = ErrorCode.none, ErrorCode.kafka_storage_error

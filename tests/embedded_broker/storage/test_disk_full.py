@@ -20,7 +20,7 @@ from embedded_broker.storage import disk_space
 from embedded_broker.storage.disk_space import DiskSpace, NoSpace
 from embedded_broker.storage.log.fs import RealFileSystem
 from embedded_broker.storage.log.memory_fs import MemoryFileSystem
-from embedded_broker.wire.batch import TRANSACTIONAL
+from kafka_records.batch import TRANSACTIONAL
 from tests.embedded_broker.served import Client, Served, batch, fetch, produce, serving
 
 NONE, STORAGE, COORDINATOR = ErrorCode.none, ErrorCode.kafka_storage_error, ErrorCode.not_coordinator

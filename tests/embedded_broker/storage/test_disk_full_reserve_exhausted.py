@@ -17,7 +17,7 @@ from embedded_broker.coordinators import background, deadlines, group_registry
 from embedded_broker.security.acls import Operation, Resource
 from embedded_broker.storage import disk_space
 from embedded_broker.storage.log.memory_fs import MemoryFileSystem, _Inode
-from embedded_broker.wire.batch import TRANSACTIONAL
+from kafka_records.batch import TRANSACTIONAL
 from tests.embedded_broker.security.denials import creation
 from tests.embedded_broker.served import Client, Served, batch, fetch, produce, serving
 

@@ -15,7 +15,7 @@ from embedded_broker.config.settings import BrokerConfig, Fsync
 from embedded_broker.config.thresholds import Thresholds
 from embedded_broker.storage.partition import Partition
 from embedded_broker.storage.retention import keep_from
-from embedded_broker.wire.batch import TRANSACTIONAL
+from kafka_records.batch import TRANSACTIONAL
 from tests.embedded_broker.process import BrokerProcess
 from tests.embedded_broker.served import Served, batch, serving
 

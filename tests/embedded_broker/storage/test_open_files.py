@@ -12,8 +12,8 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker import broker as broker_module
 from embedded_broker.config.thresholds import Thresholds
-from embedded_broker.wire.batch import seal
-from embedded_broker.wire.records import encode
+from kafka_records.batch import seal
+from kafka_records.records import encode
 from tests.embedded_broker.process import BrokerProcess
 from tests.embedded_broker.served import Client, Served, batch, fetch, produce, serving
 

@@ -25,8 +25,8 @@ from embedded_broker.storage.log.fs import SyncFailed
 from embedded_broker.storage.log.memory_fs import MemoryFileSystem
 from embedded_broker.storage.log.segment import CorruptLog
 from embedded_broker.storage.partition import PartitionStopped
-from embedded_broker.wire.batch import HEADER_BYTES
 from embedded_broker.wire.responses import Answer
+from kafka_records.batch import HEADER_BYTES
 from tests.embedded_broker.served import Client, Served, batch, fetch, serving
 
 NONE, STORAGE = ErrorCode.none, ErrorCode.kafka_storage_error

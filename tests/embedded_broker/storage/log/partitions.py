@@ -7,8 +7,9 @@ from pathlib import Path
 
 from embedded_broker.storage.log.fs import FileSystem
 from embedded_broker.storage.log.partition_log import PartitionLog
-from embedded_broker.wire.batch import BatchHeader, CheckedBatch, iter_batches, stamp
-from embedded_broker.wire.records import encode
+from embedded_broker.wire.checked_batch import CheckedBatch
+from kafka_records.batch import BatchHeader, iter_batches, stamp
+from kafka_records.records import encode
 
 SEGMENT_BYTES = 1_000
 

@@ -12,7 +12,7 @@ import pytest
 
 from embedded_broker.storage.log.fs import File
 from embedded_broker.storage.log.memory_fs import MemoryFileSystem
-from embedded_broker.wire.batch import CheckedBatch
+from embedded_broker.wire.checked_batch import CheckedBatch
 from tests.embedded_broker.storage.log.partitions import batch, fill, opened, read_all
 
 P = Path("/partitions/p")

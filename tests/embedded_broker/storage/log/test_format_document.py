@@ -11,8 +11,8 @@ from embedded_broker.state.producers import PartitionProducers
 from embedded_broker.storage.log import checkpoint, index
 from embedded_broker.storage.log.checkpoint import Checkpoint
 from embedded_broker.storage.log.format import base_offset_of, encode_offset, segment_name
-from embedded_broker.wire.batch import HEADER, stamp
-from embedded_broker.wire.records import encode
+from kafka_records.batch import HEADER, stamp
+from kafka_records.records import encode
 
 TEXT = (Path(__file__).parents[4] / "docs/log-format.md").read_text()
 

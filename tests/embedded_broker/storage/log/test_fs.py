@@ -14,7 +14,7 @@ import pytest
 from embedded_broker.storage.log.format import decode_offset, encode_offset
 from embedded_broker.storage.log.fs import RealFile, RealFileSystem
 from embedded_broker.storage.log.memory_fs import MemoryFileSystem, PowerCut
-from embedded_broker.wire.batch import CheckedBatch
+from embedded_broker.wire.checked_batch import CheckedBatch
 from tests.embedded_broker.storage.log.partitions import batch, fill, opened, read_all
 
 P = Path("/d/p")

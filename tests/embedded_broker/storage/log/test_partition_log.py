@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 
 from embedded_broker.storage.log.fs import FileSystem, RealFileSystem
 from embedded_broker.storage.log.memory_fs import MemoryFileSystem
-from embedded_broker.wire.batch import CheckedBatch, read_header, stamp
-from embedded_broker.wire.records import Record, marker
+from embedded_broker.wire.checked_batch import CheckedBatch
+from kafka_records.batch import read_header, stamp
+from kafka_records.control import marker
+from kafka_records.records import Record
 from tests.embedded_broker.storage.log.partitions import batch, fill, opened, read_all
-from tests.embedded_broker.wire.batches import by_aiokafka
+from tests.kafka_records.batches import by_aiokafka
 
 
 @pytest.fixture(params=[RealFileSystem, MemoryFileSystem])

@@ -19,7 +19,7 @@ from embedded_broker.storage.log.fs import RealFileSystem
 from embedded_broker.storage.log.memory_fs import MemoryFileSystem, PowerCut
 from embedded_broker.storage.log.partition_log import PartitionLog
 from embedded_broker.storage.log.segment import CorruptLog
-from embedded_broker.wire.batch import CheckedBatch
+from embedded_broker.wire.checked_batch import CheckedBatch
 from tests.budget import budget
 from tests.embedded_broker.storage.log.partitions import batch, fill, opened, read_all
 
@@ -256,7 +256,7 @@ WRITER = """
 import sys
 from pathlib import Path
 from embedded_broker.storage.log.fs import RealFileSystem
-from embedded_broker.wire.batch import CheckedBatch
+from embedded_broker.wire.checked_batch import CheckedBatch
 from tests.embedded_broker.storage.log.partitions import batch, opened
 log, _ = opened(RealFileSystem(), Path(sys.argv[1]), 20_000)
 while True:

@@ -9,11 +9,11 @@ from struct import calcsize
 import pytest
 from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 
-from embedded_broker.wire.batch import HEADER, HEADER_BYTES, BatchHeader, iter_batches, read_header, stamp
-from embedded_broker.wire.records import Record
-from tests.embedded_broker.wire.batches import by_aiokafka, by_librdkafka
+from kafka_records.batch import HEADER, HEADER_BYTES, BatchHeader, iter_batches, read_header, stamp
+from kafka_records.records import Record
+from tests.kafka_records.batches import by_aiokafka, by_librdkafka
 
-TEXT = (Path(__file__).parents[3] / "docs/how-exactly-once-works.md").read_text()
+TEXT = (Path(__file__).parents[2] / "docs/how-exactly-once-works.md").read_text()
 TIME_MS = 1_700_000_000_000
 COUNTS = (1, 3, 10, 50)
 RECORD_BYTES, KEY_BYTES, APART_MS = 1024, 100, 100

@@ -14,8 +14,8 @@ from kio.index import load_payload_module
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
-from embedded_broker.wire.batch import iter_batches
-from embedded_broker.wire.records import Record
+from kafka_records.batch import iter_batches
+from kafka_records.records import Record
 
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 FETCH, VERSION = 1, 11

@@ -8,8 +8,8 @@ from mmap import mmap
 import cramjam
 import pytest
 
-from embedded_broker.wire import compression
-from embedded_broker.wire.compression import GZIP, LZ4, ZSTD, DecodedTooLarge, decompress
+from kafka_records import compression
+from kafka_records.compression import GZIP, LZ4, ZSTD, DecodedTooLarge, decompress
 
 MIB = 1024 * 1024
 CODECS: dict[int, Callable[[bytes], object]] = {

@@ -1,4 +1,4 @@
-"""Record batch format v2, read and rewritten in place. Sans-I/O; records inside are looked at in `records`.
+"""Record batch format v2: the header, read and rewritten in place. Sans-I/O; records inside are read by `records`.
 
     base_offset i64 | batch_length i32 | leader_epoch i32 | magic i8 | crc u32 | attributes i16 |
     last_offset_delta i32 | base_timestamp i64 | max_timestamp i64 | producer_id i64 | producer_epoch i16 |
@@ -32,7 +32,12 @@ SEQUENCES = 1 << 31
 
 
 class CorruptBatch(ValueError):
-    """Bytes that are no whole, sound batch: too short, impossible length, wrong CRC."""
+    """Bytes that are no whole, sound batch: too short, impossible length, wrong CRC. `offset` is its base offset, or -1
+    where that isn't known."""
+
+    def __init__(self, detail: str, offset: int = -1) -> None:
+        self.offset = offset
+        super().__init__(detail)
 
 
 class UnsupportedMagic(ValueError):
@@ -138,42 +143,10 @@ def stamp(batch: bytearray, base_offset: int, leader_epoch: int, append_time_ms:
         _CRC.pack_into(batch, 17, crc32c(memoryview(batch)[CRC_START:]))
 
 
-class CheckedBatch(NamedTuple):
-    """One whole batch that may be appended, with its header, which is read once.
-
-    A client's comes from `produce.append_validation`, one of the broker's own from `of`. `Partition` stamps it and
-    gives it to its log.
-    """
-
-    header: BatchHeader
-    data: bytes | bytearray
-
-    @classmethod
-    def of(cls, data: bytes | bytearray) -> CheckedBatch:
-        """A batch that the broker has made itself."""
-        return cls(read_header(data), data)
-
-    def stamped(self, base_offset: int, leader_epoch: int, append_time_ms: int | None = None) -> CheckedBatch:
-        """A copy with the offset and leader epoch that the log gives; with `append_time_ms` also LogAppendTime."""
-        data = bytearray(self.data)
-        stamp(data, base_offset, leader_epoch, append_time_ms)
-        if append_time_ms is not None:
-            return CheckedBatch.of(data)
-        header = self.header
-        return CheckedBatch(BatchHeader(base_offset, header.batch_length, leader_epoch, *header[3:]), data)
-
-    def with_max_timestamp(self, timestamp_ms: int) -> CheckedBatch:
-        """A copy whose header says that this is the highest timestamp of its records."""
-        data = bytearray(self.data)
-        _INT64.pack_into(data, MAX_TIMESTAMP_AT, timestamp_ms)
-        _CRC.pack_into(data, 17, crc32c(memoryview(data)[CRC_START:]))
-        return CheckedBatch.of(data)
-
-    def with_create_time(self) -> CheckedBatch:
-        """A copy without LogAppendTime: the records' own times hold."""
-        data = bytearray(self.data)
-        set_create_time(data)
-        return CheckedBatch.of(data)
+def set_max_timestamp(batch: bytearray, timestamp_ms: int) -> None:
+    """Say in the header that this is the highest timestamp of the records."""
+    _INT64.pack_into(batch, MAX_TIMESTAMP_AT, timestamp_ms)
+    _CRC.pack_into(batch, 17, crc32c(memoryview(batch)[CRC_START:]))
 
 
 def set_create_time(batch: bytearray) -> None:

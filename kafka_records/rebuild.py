@@ -13,16 +13,10 @@ from struct import Struct
 import cramjam
 from crc32c import crc32c
 
-from embedded_broker.wire import compression
-from embedded_broker.wire.batch import (
-    COMPRESSION_MASK,
-    CRC_START,
-    HEADER,
-    HEADER_BYTES,
-    LENGTH_OVERHEAD,
-    BatchHeader,
-)
-from embedded_broker.wire.records import Body, Record, field, varint
+from kafka_records import compression
+from kafka_records.batch import COMPRESSION_MASK, CRC_START, HEADER, HEADER_BYTES, LENGTH_OVERHEAD, BatchHeader
+from kafka_records.records import Body, Record
+from kafka_records.varints import field, varint
 
 DELETE_HORIZON = 0x40
 """Attribute: the base timestamp says until when tombstones or the marker must be kept (KIP-534)."""

@@ -9,7 +9,7 @@ from aiokafka.record.default_records import DefaultRecordBatch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from embedded_broker.wire.batch import (
+from kafka_records.batch import (
     HEADER_BYTES,
     CorruptBatch,
     UnsupportedMagic,
@@ -18,8 +18,9 @@ from embedded_broker.wire.batch import (
     read_header,
     stamp,
 )
-from embedded_broker.wire.records import Record, decode, marker
-from tests.embedded_broker.wire.batches import by_aiokafka
+from kafka_records.control import marker
+from kafka_records.records import Record, decode
+from tests.kafka_records.batches import by_aiokafka
 
 RECORDS = [Record(0, 1_000, b"a", b"1"), Record(1, 3_000, b"b", None), Record(2, 2_000, None, b"")]
 

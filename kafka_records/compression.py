@@ -11,7 +11,7 @@ from mmap import mmap
 
 import cramjam
 
-from embedded_broker.wire.batch import Buffer, CorruptBatch
+from kafka_records.batch import Buffer, CorruptBatch
 
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 Decompressed = bytearray | mmap
@@ -24,6 +24,7 @@ _INTO: dict[int, Callable[[Buffer, Decompressed], int]] = {
 # What Java's snappy library puts around blocks: this magic, two version numbers, then blocks behind their lengths.
 _XERIAL = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES = 16
+_SNAPPY_RATIO_MAX = 22  # three bytes copy 64 at most
 _GUESS_BYTES_MIN = 64 * 1024
 _LARGE_BYTES = 4 * 1024 * 1024
 _TOO_SMALL = "failed to write whole buffer"  # how cramjam says it; other errors are in the data
@@ -101,6 +102,8 @@ def _snappy(data: Buffer, bytes_max: int) -> bytearray:
 
 def _snappy_block(data: memoryview, bytes_max: int) -> bytearray:
     size = cramjam.snappy.decompress_raw_len(data)  # what the block claims
+    if size > _SNAPPY_RATIO_MAX * len(data):
+        raise CorruptBatch(f"{len(data)} bytes of snappy claim to be {size}")
     if size > bytes_max:
         raise DecodedTooLarge(f"snappy block decompresses to {size} bytes, {bytes_max} are allowed")
     out = bytearray(size)

@@ -1,0 +1,45 @@
+"""A batch that may be appended to a log. `produce` makes it of what clients send, as do those who write internal logs;
+`storage` stamps and appends it. Sans-I/O."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kafka_records.batch import BatchHeader, read_header, set_create_time, set_max_timestamp, stamp
+
+
+class CheckedBatch(NamedTuple):
+    """One whole batch that may be appended, with its header, which is read once.
+
+    A client's comes from `produce.append_validation`, one of the broker's own from `of`. `Partition` stamps it and
+    gives it to its log.
+    """
+
+    header: BatchHeader
+    data: bytes | bytearray
+
+    @classmethod
+    def of(cls, data: bytes | bytearray) -> CheckedBatch:
+        """A batch that the broker has made itself."""
+        return cls(read_header(data), data)
+
+    def stamped(self, base_offset: int, leader_epoch: int, append_time_ms: int | None = None) -> CheckedBatch:
+        """A copy with the offset and leader epoch that the log gives; with `append_time_ms` also LogAppendTime."""
+        data = bytearray(self.data)
+        stamp(data, base_offset, leader_epoch, append_time_ms)
+        if append_time_ms is not None:
+            return CheckedBatch.of(data)
+        header = self.header
+        return CheckedBatch(BatchHeader(base_offset, header.batch_length, leader_epoch, *header[3:]), data)
+
+    def with_max_timestamp(self, timestamp_ms: int) -> CheckedBatch:
+        """A copy whose header says that this is the highest timestamp of its records."""
+        data = bytearray(self.data)
+        set_max_timestamp(data, timestamp_ms)
+        return CheckedBatch.of(data)
+
+    def with_create_time(self) -> CheckedBatch:
+        """A copy without LogAppendTime: the records' own times hold."""
+        data = bytearray(self.data)
+        set_create_time(data)
+        return CheckedBatch.of(data)

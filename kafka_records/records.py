@@ -1,0 +1,136 @@
+"""Records inside a batch, encoded and decoded. Sans-I/O. Source: DefaultRecordBatch and DefaultRecord of Kafka.
+
+    length varint | attributes i8 | timestamp_delta varlong | offset_delta varint | key_length varint | key |
+    value_length varint | value | header_count varint | (key_length | key | value_length | value) …
+
+Claimed lengths are checked against the bytes left before anything is allocated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kafka_records.batch import HEADER_BYTES, BatchHeader, Buffer, CorruptBatch, read_header, seal
+from kafka_records.compression import Decompressed, decompress
+from kafka_records.varints import Cursor, field, varint
+
+Body = bytes | Decompressed
+"""What follows a batch's header, decompressed."""
+DECODED_BYTES_MAX = 256 * 1024 * 1024
+RECORDS_PER_BYTE_MAX = 4
+"""Of a compressed body. Offsets count up within a batch, so the smallest records at zstd's highest level reach 1.3."""
+
+Headers = Sequence[tuple[bytes, bytes | None]]
+
+
+class Record(NamedTuple):
+    """One record; `offset` and `timestamp_ms` are absolute."""
+
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[bytes, bytes | None], ...] = ()
+
+
+def _headers(headers: Headers) -> bytes:
+    return varint(len(headers)) + b"".join(field(key) + field(value) for key, value in headers)
+
+
+def encode(records: Sequence[tuple[bytes | None, bytes | None]], timestamp_ms: int, **header: int) -> bytearray:
+    """An uncompressed batch of key-value records, all with one timestamp; `header` goes to `batch.seal`.
+
+    Offsets begin at 0; the log stamps them.
+    """
+    return _encode(records, [b"\x00"] * len(records), timestamp_ms, **header)
+
+
+def encode_with_headers(
+    records: Sequence[tuple[bytes | None, bytes | None, Headers]], timestamp_ms: int, **header: int
+) -> bytearray:
+    """As `encode`, of records with headers."""
+    pairs = [(key, value) for key, value, _ in records]
+    return _encode(pairs, [_headers(headers) for _, _, headers in records], timestamp_ms, **header)
+
+
+def _encode(
+    records: Sequence[tuple[bytes | None, bytes | None]], headers: Sequence[bytes], timestamp_ms: int, **header: int
+) -> bytearray:
+    out = bytearray()
+    for delta, (key, value) in enumerate(records):
+        body = b"\x00" + varint(0) + varint(delta) + field(key) + field(value) + headers[delta]
+        out += varint(len(body)) + body
+    return seal(bytes(out), count=len(records), base_timestamp=timestamp_ms, max_timestamp=timestamp_ms, **header)
+
+
+def body_of(header: BatchHeader, batch: Buffer, bytes_max: int = DECODED_BYTES_MAX) -> Body:
+    """What follows a batch's header, decompressed: at most `bytes_max`.
+
+    Raises DecodedTooLarge when it is larger, CorruptBatch when it can't be decompressed, or can't be as many records.
+    """
+    body = memoryview(batch)[HEADER_BYTES : header.size_bytes]
+    if not header.compression or not body:  # a batch that compaction has emptied keeps its codec
+        return bytes(body)
+    if header.record_count > RECORDS_PER_BYTE_MAX * len(body):
+        raise CorruptBatch(f"{header.record_count} records in {len(body)} compressed bytes")
+    return decompress(header.compression, body, bytes_max)
+
+
+def decode(batch: Buffer, bytes_max: int = DECODED_BYTES_MAX) -> list[Record]:
+    """All records of one batch, with absolute offsets and timestamps.
+
+    Args:
+        batch: one whole batch, whose CRC has been checked.
+        bytes_max: cap on the decompressed body.
+
+    Raises CorruptBatch when the records don't fill the body exactly. Source: DefaultRecordBatch and DefaultRecord.
+    """
+    header = read_header(batch)
+    return decode_body(header, body_of(header, batch, bytes_max))
+
+
+def decode_body(header: BatchHeader, data: Body) -> list[Record]:
+    """As `decode`, from what `body_of` gave."""
+    if header.record_count < 0 or header.record_count > len(data):
+        raise CorruptBatch(f"{header.record_count} records in {len(data)} bytes")
+    cursor, records = Cursor(data), []
+    append_time = header.max_timestamp if header.is_log_append_time else None
+    for _ in range(header.record_count):
+        length = cursor.varint()
+        end = cursor.at + length
+        if length <= 0 or end > len(data):
+            raise CorruptBatch(f"record of {length} bytes in {len(data) - cursor.at}")
+        cursor.at += 1  # attributes, unused
+        timestamp = header.base_timestamp + cursor.varint()
+        offset = header.base_offset + cursor.varint()
+        key, value = cursor.field(), cursor.field()
+        headers = cursor.headers()
+        if cursor.at != end:
+            raise CorruptBatch("record length does not fit its fields")
+        records.append(Record(offset, timestamp if append_time is None else append_time, key, value, headers))
+    if cursor.at != len(data):
+        raise CorruptBatch(f"{len(data) - cursor.at} bytes after the last record")
+    return records
+
+
+def offset_deltas(data: Body, count: int) -> list[int]:
+    """How far each record stands from the base offset of its batch. What else is in the records isn't decoded.
+
+    Raises CorruptBatch unless the records are `count` and fill `data`.
+    """
+    cursor, deltas = Cursor(data), list[int]()
+    for _ in range(count):
+        length = cursor.varint()
+        end = cursor.at + length
+        if length <= 0 or end > len(data):
+            raise CorruptBatch(f"record of {length} bytes in {len(data) - cursor.at}")
+        cursor.at += 1  # attributes, unused
+        cursor.varint()
+        deltas.append(cursor.varint())
+        if cursor.at > end:
+            raise CorruptBatch(f"a record of {length} bytes ends inside a number")
+        cursor.at = end
+    if cursor.at != len(data):
+        raise CorruptBatch(f"{len(data) - cursor.at} bytes after the last record")
+    return deltas
