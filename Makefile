@@ -9,7 +9,7 @@ RUN_STAMP := $(VENV)/.installed-run
 SPARK_STAMP := $(VENV)/.installed-spark
 STAMP := $(VENV)/.installed
 
-.PHONY: demo demo-spark test test-unit test-kafka test-embedded test-long test-long-kafka lint bench env lock clean
+.PHONY: demo demo-compare demo-spark test test-unit test-kafka test-embedded test-long test-long-kafka lint bench env lock clean
 
 # The demos run from the source tree, so their environment needs no build tools. They start many processes, so Python
 # keeps the bytecode of what they import even where PYTHONDONTWRITEBYTECODE is set.
@@ -17,6 +17,10 @@ FROM_SOURCE := env -u PYTHONDONTWRITEBYTECODE PYTHONPATH="$(CURDIR)" $(BIN)/pyth
 
 demo: $(RUN_STAMP)
 	$(FROM_SOURCE) demo $(ARGS)
+
+# What the same kills do to weaker delivery modes.
+demo-compare: $(RUN_STAMP)
+	$(FROM_SOURCE) demo --compare $(ARGS)
 
 demo-spark: $(SPARK_STAMP)
 	$(FROM_SOURCE) demo-spark $(ARGS)

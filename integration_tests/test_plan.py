@@ -228,7 +228,7 @@ def test_commands_for_people(world: World, capsys: pytest.CaptureFixture[str]) -
     world.write()
     assert main.invoke(["plan", "-c", str(world.path)]) == 0
     printed = capsys.readouterr().out
-    assert f"create a.{topic} with 1 partition(s): cleanup.policy=delete" in printed
+    assert f"create a.{topic} with 1 partition: cleanup.policy=delete" in printed
     assert "ready to run" in printed
     assert main.invoke(["status", "-c", str(world.path)]) == 0
     printed = capsys.readouterr().out

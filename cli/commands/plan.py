@@ -68,6 +68,8 @@ def _show(console: Console, item: FlowPlan) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
+    from replicator.model.counting import counted
+
     console.print(f"[bold]{item.flow}[/]: {item.source} → {item.target}")
     if item.topics:
         table = Table("action", "source topic", "target topic", "partitions", "with position", box=SIMPLE_HEAD)
@@ -79,7 +81,8 @@ def _show(console: Console, item: FlowPlan) -> None:
     created += [(spec.name, spec.partitions, spec.configs) for spec in item.internal]
     for name, partitions, configs in created:
         values = " ".join(f"{key}={value}" for key, value in sorted(configs.items()))
-        console.print(f"  create {name} with {partitions} partition(s): {values}", markup=False, soft_wrap=True)
+        size = counted(partitions, "partition")
+        console.print(f"  create {name} with {size}: {values}", markup=False, soft_wrap=True)
     for finding in item.findings:
         console.print(f"  {finding.severity}: {finding.message}", markup=False, soft_wrap=True)
     if item.unchecked:

@@ -11,8 +11,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from replicator.model.counting import counted
 from replicator.spark.reconcile.excerpts import Excerpt, printable
-from replicator.spark.reconcile.headline import MEANINGS, counted, headline, label
+from replicator.spark.reconcile.headline import MEANINGS, headline, label
 from replicator.spark.reconcile.next_steps import next_steps
 from replicator.spark.reconcile.outcome import Outcome, PartitionOutcome, Range, Verdict
 from replicator.spark.reconcile.page import key, offsets, step_title, tone

@@ -90,7 +90,7 @@ flows:
             elapsed_s = time.monotonic() - began
             if elapsed_s >= settings.seconds and not killing and not breaking:
                 return
-            if breaking and elapsed_s >= breaking[0]:
+            if breaking and elapsed_s >= breaking[0] and self._progress.copied:
                 breaking.popleft()
                 self._break(target)
             if killing and self._killed(killing[0], elapsed_s):
@@ -150,6 +150,8 @@ flows:
         """Update and show the progress; whether offsets read just now say that the target has caught up."""
         target.check()
         self._worker.read_log()
+        if self._worker.copied and not self._progress.copied:
+            self._tell("first records copied")
         caught_up = False
         if time.monotonic() >= self._next_offsets_s:
             seen = self._watch.offsets()

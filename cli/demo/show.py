@@ -14,18 +14,36 @@ from rich.table import Table
 
 from cli.demo.compare import Verdict
 from cli.demo.model import Outcome, Progress, Settings
+from replicator.model.counting import counted
 
 NAMED_MAX = 5  # faults that are named one by one
-EVENTS_MAX = 4  # lines of what has happened, in the live view
 LINE_EVERY_S = 0.5
+SEE_MORE = "What the same kills do to weaker delivery modes: eos-replicate demo --compare, or make demo-compare."
 FAULTS = ("lost", "doubled", "reordered", "altered")
 
 
 @contextmanager
 def live(console: Console, settings: Settings) -> Iterator[Callable[[Progress], None]]:
-    """A live display that leaves the last state on the screen."""
+    """Each event in a line of its own, and below them the state: live on a terminal, elsewhere once at the end."""
+    told, last = 0, Progress()
+
+    def tell(progress: Progress) -> None:
+        nonlocal told, last
+        for event in progress.events[told:]:
+            console.print(event, markup=False, highlight=False)
+        told, last = len(progress.events), progress
+
+    if not console.is_terminal:
+        yield tell
+        console.print(progress_table(last, settings))
+        return
     with Live(console=console, refresh_per_second=8) as shown:
-        yield lambda progress: shown.update(progress_table(progress, settings))
+
+        def update(progress: Progress) -> None:
+            tell(progress)
+            shown.update(progress_table(progress, settings))
+
+        yield update
 
 
 def lines(settings: Settings) -> Callable[[Progress], None]:
@@ -48,7 +66,7 @@ def lines(settings: Settings) -> Callable[[Progress], None]:
 def progress_table(progress: Progress, settings: Settings) -> Table:
     """The live view."""
     title = f"{settings.delivery}, seed {settings.seed}, {progress.seconds:.0f} s: {progress.phase}"
-    table = Table(title=title, title_justify="left", caption_justify="left")
+    table = Table(title=title, title_justify="left")
     for column in ("records copied", "source offset", "committed", "lag", "worker kills", "broker kills"):
         table.add_column(column, justify="right")
     table.add_row(
@@ -59,7 +77,6 @@ def progress_table(progress: Progress, settings: Settings) -> Table:
         f"{progress.worker_kills}/{settings.kills}",
         f"{progress.broker_kills}/{settings.broker_kills}",
     )
-    table.caption = "\n".join(progress.events[-EVENTS_MAX:])
     return table
 
 
@@ -75,10 +92,11 @@ def verdict_table(outcome: Outcome) -> Table:
 
 def verdict_lines(outcome: Outcome, settings: Settings) -> list[str]:
     """The result in words, and the first of each partition's faults by name."""
-    kills = f"{outcome.worker_kills} worker kills and {outcome.broker_kills} broker kills"
+    kills = f"{counted(outcome.worker_kills, 'worker kill')} and {counted(outcome.broker_kills, 'broker kill')}"
     slowest = f"; slowest recovery {max(outcome.recoveries_s):.1f} s" if outcome.recoveries_s else ""
     result = "Nothing lost, doubled, reordered or altered" if outcome.total.exact else "NOT exactly once"
     said = [f"{result}: {kills} in {outcome.seconds:.0f} s (seed {settings.seed}){slowest}."]
+    said += [SEE_MORE] if outcome.total.exact else []
     for (topic, number), verdict in sorted(outcome.verdicts.items()):
         for fault in FAULTS:
             names = [name.decode(errors="replace")[:40] for name in getattr(verdict, fault)]
@@ -103,7 +121,7 @@ def comparison_lines(outcomes: Mapping[str, Outcome], settings: Settings) -> lis
         f"moment (seed {settings.seed})."
     ]
     for mode, outcome in outcomes.items():
-        kills = f"{outcome.worker_kills} worker kills, {outcome.broker_kills} broker kills"
+        kills = f"{counted(outcome.worker_kills, 'worker kill')}, {counted(outcome.broker_kills, 'broker kill')}"
         said.append(f"{mode}: {kills} in {outcome.seconds:.0f} s")
     return said
 

@@ -21,6 +21,7 @@ from replicator.config.sections import (
     FlowSection,
 )
 from replicator.config.source import Document, Fault, Path, parse
+from replicator.model.counting import counted
 from replicator.model.errors import ConfigError
 
 FILE_BYTES_MAX = 1024 * 1024
@@ -39,8 +40,7 @@ class FlowFileError(ConfigError):
         self.name = name
         self.faults = faults
         lines = "\n".join(f"  {fault}" for fault in faults)
-        count = "1 error" if len(faults) == 1 else f"{len(faults)} errors"
-        super().__init__(f"{name}: {count}\n{lines}")
+        super().__init__(f"{name}: {counted(len(faults), 'error')}\n{lines}")
 
 
 def load(path: str | os.PathLike[str], env: Mapping[str, str] | None = None) -> Config:

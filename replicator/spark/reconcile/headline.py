@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from replicator.model.counting import counted
 from replicator.spark.reconcile import verdicts
 from replicator.spark.reconcile.outcome import DIFFERS, Outcome, PartitionOutcome
 
@@ -88,11 +89,6 @@ def words(counts: Mapping[str, int], names: Collection[str] = tuple(MEANINGS)) -
 def label(verdict: str) -> str:
     """A verdict as it is written for people."""
     return verdict.replace("_", " ")
-
-
-def counted(number: int, noun: str) -> str:
-    """`1 record`, `2,000 records`."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def are(number: int) -> str:

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from replicator.model.counting import counted
 from replicator.spark.reconcile import headline, verdicts
 from replicator.spark.reconcile.excerpts import printable, text_of
 from replicator.spark.reconcile.headline import MEANINGS, TITLES, label
@@ -83,7 +84,7 @@ def html(outcome: Outcome) -> str:
         "tone": tone,
         "symbol": lambda verdict: SYMBOLS.get(verdict, "≠"),
         "printable": printable,
-        "counted": headline.counted,
+        "counted": counted,
         "findings": headline.findings,
         "offsets": offsets,
     }
@@ -139,7 +140,7 @@ def strip(partition: PartitionOutcome) -> Iterator[Mark]:
 
 def step_title(step: Step) -> str:
     """`6 records missing`, `2 partitions: they can't be compared`."""
-    many = headline.counted(step.count, step.of.removesuffix("s"))
+    many = counted(step.count, step.of.removesuffix("s"))
     if step.of == "partitions":
         return f"{many}: {_KINDS.get(step.kind, label(step.kind))}"
     return f"{many} {label(step.kind)}"
