@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic
 
 TIMEOUT_S = 90.0
 ON_ITS_WAY = {
@@ -84,6 +84,17 @@ def topic_configs(bootstrap: str, name: str) -> dict[str, str]:
     client = admin(bootstrap)
     found = client.describe_configs([resource])[resource].result(TIMEOUT_S)
     return {key: entry.value for key, entry in found.items()}
+
+
+def set_topic_config(bootstrap: str, name: str, key: str, value: str) -> None:
+    """Set one config of a topic, and leave the others."""
+    entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[entry])
+    client = admin(bootstrap)
+    client.incremental_alter_configs([resource])[resource].result(TIMEOUT_S)
+    deadline = time.monotonic() + TIMEOUT_S
+    while topic_configs(bootstrap, name).get(key) != value:  # the controller has it before the broker
+        assert time.monotonic() < deadline, f"{key} of {name} isn't {value}"
 
 
 def topics(bootstrap: str) -> dict[str, int]:

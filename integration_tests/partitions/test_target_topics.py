@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from confluent_kafka import TIMESTAMP_CREATE_TIME
 
 from integration_tests.harness import clients
 from integration_tests.harness.replicator import Replicator
@@ -94,3 +95,31 @@ def test_an_existing_topic_that_rewrites_timestamps(make_two_topics: MakeTwoTopi
     two.assert_second_goes_on()
     two.assert_stops(worker)
     assert two.values(two.first) == []
+
+
+@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once", "at_most_once"])
+def test_a_topic_that_turns_to_its_own_timestamps_under_the_running_worker(
+    make_two_topics: MakeTwoTopics, delivery: str
+) -> None:
+    """Long before the next discovery; exactly_once commits no record with another time, the others say so at once."""
+    two = make_two_topics(delivery=delivery, commit={"records_max": OLD}, limits={"discovery_interval_ms": 600_000})
+    worker = two.running(OLD)
+    copy = two.copy_of(two.first)
+    clients.set_topic_config(two.target, copy, "message.timestamp.type", "LogAppendTime")
+    two.put(two.first, numbered("new", 50 * OLD))
+    found = worker.wait_event("incident", name="target_rewrites_timestamps", topic=two.first, timeout_s=FOUND_S)
+    assert_told(found, copy, "LogAppendTime")
+    position = two.position(two.first).offset
+    assert (found["partition"], found["offset"]) == (0, position)
+    two.assert_second_goes_on()
+    assert len([e for e in worker.seen("incident") if e["name"] == "target_rewrites_timestamps"]) == 1
+    two.assert_stops(worker)
+    stamped = [message for message in clients.read(two.target, copy) if message.timestamp()[0] != TIMESTAMP_CREATE_TIME]
+    assert position == OLD + (OLD if delivery == "at_most_once" else 0)
+    assert len(stamped) == (0 if delivery == "exactly_once" else OLD)
+    clients.set_topic_config(two.target, copy, "message.timestamp.type", "CreateTime")
+    worker = two.flow.running()
+    two.wait_copied(two.first, numbered("new", 50 * OLD)[-1])
+    two.assert_stops(worker, 0)
+    if delivery == "exactly_once":
+        assert two.values(two.first) == [*numbered("old", OLD), *numbered("new", 50 * OLD)]

@@ -20,6 +20,7 @@ from replicator.kafka.admin import TopicInfo, TopicSpec
 from replicator.model.errors import Incident, NotAllowed
 from replicator.model.partition import Partition
 from replicator.model.route import Route
+from replicator.model.timestamps import LOG_APPEND_TIME, TIMESTAMP_TYPE, target_rewrites_timestamps
 from replicator.state.claims import Claim
 
 COPIED_CONFIGS = (
@@ -38,7 +39,6 @@ COPIED_CONFIGS = (
 """Topic configs that decide what a reader finds. Effective values are copied, so that clusters with different
 defaults keep the same records; what concerns the cluster (replicas, placement) stays the target's own."""
 
-TIMESTAMP_TYPE = "message.timestamp.type"
 _OLD_BOUND = "message.timestamp.difference.max.ms"
 _NEW_BOUNDS = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
 _UNBOUNDED_MS = 2**63 - 1
@@ -135,13 +135,12 @@ def _absent(flow: Flow, source: TopicInfo, claims: tuple[Claim, ...]) -> TopicVe
 
 def rewrites(flow: Flow, source: TopicInfo, target: TopicInfo) -> Incident | None:
     """The incident of an existing target topic that would change timestamps, or refuse what the source has taken."""
-    stamps = target.configs.get(TIMESTAMP_TYPE) == "LogAppendTime"
+    stamps = target.configs.get(TIMESTAMP_TYPE) == LOG_APPEND_TIME
     if stamps and TIMESTAMP_TYPE in flow.topic_configs.extra:
         return None  # asked for; no bounds are checked then
-    where = f"topic {target.name!r} of cluster {flow.target.name!r}"
     if stamps:
-        why = f"{where} has {TIMESTAMP_TYPE}=LogAppendTime"
-        return Incident("target_rewrites_timestamps", why, topic=source.name)
+        return target_rewrites_timestamps(flow.target.name, target.name, source.name)
+    where = f"topic {target.name!r} of cluster {flow.target.name!r}"
     for key in _NEW_BOUNDS:
         there, here = _bound_ms(target.configs, key), _bound_ms(source.configs, key)
         if there < here:

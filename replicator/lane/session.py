@@ -32,7 +32,7 @@ from replicator.lane.plan import LanePlan
 from replicator.lane.policy import Policy
 from replicator.lane.ports import Clock, Connections
 from replicator.lane.refusals import Refusals
-from replicator.lane.transaction import Collected, IdsInDoubt, Transactions
+from replicator.lane.transaction import Collected, IdsInDoubt, TimestampsReplaced, Transactions
 from replicator.model.checkpoint import NOBODY, Position
 from replicator.model.errors import (
     Abortable,
@@ -144,7 +144,9 @@ class Session:
             except NotAllowed as denied:
                 self._denied(denied)
             except Incident as incident:
-                self._stopped_by(incident)
+                self._stopped_by(incident, [incident], lasting=True)
+            except TimestampsReplaced as found:
+                self._stopped_by(found, found.incidents)
             except Abortable as error:
                 self._abort_and_wait(error)
                 self._rewind()
@@ -349,13 +351,14 @@ class Session:
             raise denied
         return self._admission.keep_out(self.ledger, denied)
 
-    def _stopped_by(self, incident: Incident) -> None:
-        """An incident of one partition that its acknowledgements or records showed. Others go to the driver."""
-        at = Partition(incident.topic, incident.partition)
-        if at not in self.ledger.copying:
-            raise incident
-        self._stop_partition(at, incident, lasting=True)
-        self._abort(incident)
+    def _stopped_by(self, error: ReplicatorError, incidents: Iterable[Incident], *, lasting: bool = False) -> None:
+        """Incidents of single partitions that acknowledgements or records showed. Others go to the driver."""
+        for incident in incidents:
+            at = Partition(incident.topic, incident.partition)
+            if at not in self.ledger.copying:
+                raise incident
+            self._stop_partition(at, incident, lasting=lasting)
+        self._abort(error)
         self._rewind()
 
     def _stop_partition(self, at: Partition, incident: Incident, *, lasting: bool = False) -> None:

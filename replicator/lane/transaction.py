@@ -12,6 +12,8 @@ Invariants
   unchanged id covers everything that was read before.
 - The same holds for its target topic, which need not be asked for where the acks tell it (`_acks_tell`): a question
   costs as much CPU as copying a hundred records.
+- No record is committed with another timestamp than its source's (exactly_once): each run's first and last
+  acknowledgement say whether the target has replaced them.
 """
 
 from __future__ import annotations
@@ -28,8 +30,9 @@ from replicator.lane.policy import Policy, Progress
 from replicator.lane.ports import Clock, Connections
 from replicator.lane.target_check import check_between
 from replicator.model.delivery import Delivery
-from replicator.model.errors import Abortable, Fatal, ReplicatorError
+from replicator.model.errors import Abortable, Fatal, Incident, ReplicatorError
 from replicator.model.partition import Partition, Seek
+from replicator.model.timestamps import TIMESTAMP_TYPE, target_rewrites_timestamps
 from replicator.planes.contract import Copied
 
 IDLE_POLL_S = 0.1
@@ -43,6 +46,14 @@ class IdsInDoubt(Abortable):
         """`at_target`: those that the target's topics put in doubt, not the source's."""
         self.answers, self.at_target = dict(answers), frozenset(at_target)
         super().__init__("topic ids: " + ", ".join(f"{at}: {answer}" for at, answer in sorted(answers.items())))
+
+
+class TimestampsReplaced(Abortable):
+    """The target has given records of these source partitions other timestamps."""
+
+    def __init__(self, incidents: Collection[Incident]) -> None:
+        self.incidents = incidents
+        super().__init__("; ".join(f"{found.name}: {found.detail}" for found in incidents))
 
 
 @dataclass(slots=True)
@@ -117,6 +128,7 @@ class Transactions:
         source = self._to.source.topic_ids({at.topic for at in entries})
         copied = self._plane.flush()
         writing_s = self._clock.now_s() - collected.since_s
+        self._check_timestamps(ledger, {at for at, done in copied.items() if done.restamped})
         _check_ids(entries, source.wait(), self._target_ids(entries, copied))
         if self._plan.flow.delivery is Delivery.EXACTLY_ONCE:
             check_between(entries, copied, self._to.target)
@@ -130,7 +142,8 @@ class Transactions:
         self._ramp.committed()
         self._pace.committed(self._clock.now_s(), writing_s, collected.drained)
         ledger.committed(progress.positions)
-        self._plane.deliver()  # may fail; the positions are committed all the same
+        # May fail, or turn out to have been altered; the positions are committed all the same.
+        self._check_timestamps(ledger, self._plane.deliver())
         self._rate.spent(collected.since_s, sum(done.records for done in copied.values()))
         return Done(collected, copied, progress)
 
@@ -143,6 +156,18 @@ class Transactions:
             self._plane.end()
             ledger.committed(progress.positions)
         return progress
+
+    def _check_timestamps(self, ledger: Ledger, restamped: Collection[Partition]) -> None:
+        """Raises TimestampsReplaced unless the flow wants the target's times."""
+        flow = self._plan.flow
+        if restamped and TIMESTAMP_TYPE not in flow.topic_configs.extra:
+            targets = {at: ledger.entries[at].route.target.topic for at in sorted(restamped)}
+            raise TimestampsReplaced(
+                [
+                    target_rewrites_timestamps(flow.target.name, target, at.topic).at(at.partition, -1)
+                    for at, target in targets.items()
+                ]
+            )
 
     def ask_ids(self, ledger: Ledger, concerned: Collection[Partition]) -> Callable[[], None]:
         """Ask both clusters for the ids of the topics of these source partitions.

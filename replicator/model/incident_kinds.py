@@ -99,7 +99,7 @@ _TARGET = {
         "Add partitions to it, delete it if nobody needs it, or change rename",
     ),
     "target_rewrites_timestamps": IncidentKind(
-        "An existing target topic has message.timestamp.type=LogAppendTime",
+        "A target topic has message.timestamp.type=LogAppendTime, as its configs or its acknowledgements say",
         "The target would replace the timestamp of every record",
         "Set message.timestamp.type=CreateTime on it, or list message.timestamp.type in topic_configs.extra if that "
         "is what you want",

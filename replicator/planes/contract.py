@@ -39,7 +39,7 @@ class Copied:
     `next_offset` is the next source offset to read. `first_target`/`next_target` bound the acknowledged
     records on the target (-1 without records). `blocked` names the record that stops the partition: all before
     it belong to this transaction, it and all behind it do not. `runs`: the source offsets of the records, where only
-    some were asked for. `leader_epochs`: lowest and highest of the records' epochs, -1 where unknown.
+    some were asked for. `restamped`: an acknowledgement says that the target replaced the records' timestamps.
     """
 
     next_offset: int
@@ -51,6 +51,7 @@ class Copied:
     next_target: int = -1
     blocked: Incident | None = None
     runs: list[Span] = field(default_factory=list)
+    restamped: bool = False
 
 
 @dataclass(slots=True)
@@ -153,8 +154,11 @@ class Plane(Protocol):
         Raises UnknownOutcome or Fenced; nothing is ever sent again.
         """
 
-    def deliver(self) -> None:
-        """Under at_most_once: write the records whose positions are committed, once and without retry."""
+    def deliver(self) -> Collection[Partition]:
+        """Under at_most_once: write the records whose positions are committed, once and without retry.
+
+        Returns the source partitions whose records the target has given other timestamps.
+        """
 
     def abort(self) -> None:
         """Purge what is queued, then abort the open transaction. Raises UnknownOutcome when that is not certain."""

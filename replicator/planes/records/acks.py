@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, Message
 
 from replicator.kafka import failures
 from replicator.planes.contract import Refusal
@@ -38,7 +38,10 @@ class AckWatch:
 
 @dataclass(slots=True)
 class Acks:
-    """Acknowledgements of one run: target offsets of its first and last record, and errors by source offset."""
+    """Acknowledgements of one run: target offsets of its first and last record, and errors by source offset.
+
+    `restamped`: the broker has replaced the timestamps of a batch by the time of its append.
+    """
 
     watch: AckWatch
     first_source: int = -1
@@ -47,6 +50,7 @@ class Acks:
     first: int = -1
     last: int = -1
     without_offset: bool = False
+    restamped: bool = False
     errors: dict[int, AckError] = field(default_factory=dict)
 
     def _take(self, source_offset: int, error: KafkaError | None, message: Message) -> int:
@@ -59,6 +63,8 @@ class Acks:
         if offset is None or offset < 0:
             self.without_offset = True  # librdkafka's answer to a duplicate sequence: invariant 6
             return -1
+        if message.timestamp()[0] == TIMESTAMP_LOG_APPEND_TIME:
+            self.restamped = True
         return offset
 
     def on_first(self, error: KafkaError | None, message: Message) -> None:

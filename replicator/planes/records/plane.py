@@ -5,7 +5,7 @@ Made by the flow's wiring, one for each producer session of a lane.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -268,6 +268,7 @@ class RecordsPlane:
         total.next_offset, total.blocked, total.leader_epoch = run.next_offset, run.blocked, run.leader_epoch
         if not acks.count:
             return
+        total.restamped = total.restamped or acks.restamped
         if self._plain is None:
             if acks.without_offset:
                 raise UnknownOutcome(f"{target}: an ack came without its offset")
@@ -304,13 +305,15 @@ class RecordsPlane:
         self._forget()
         self._held = held
 
-    def deliver(self) -> None:
-        """Under at_most_once: write the records whose positions are committed, once and without retry."""
-        held, self._held = self._held, []
-        if held and self._plain is not None:
-            self._write_unsafely(self._plain, held)
+    def deliver(self) -> Collection[Partition]:
+        """Under at_most_once: write the records whose positions are committed, once and without retry.
 
-    def _write_unsafely(self, plain: PlainWriter, held: list[list[Record]]) -> None:
+        Returns the source partitions whose records the target has given other timestamps.
+        """
+        held, self._held = self._held, []
+        return self._write_unsafely(self._plain, held) if held and self._plain is not None else ()
+
+    def _write_unsafely(self, plain: PlainWriter, held: list[list[Record]]) -> set[Partition]:
         runs: list[Run] = []
         for messages in held:
             while messages:  # a record that can't be carried is lost alone
@@ -327,6 +330,7 @@ class RecordsPlane:
         if left:
             self._on_lost_record(runs[-1].source, f"{left} records without ack")
         self._forget()
+        return {run.source for run in runs if run.acks.restamped}
 
     def abort(self) -> None:
         """Abort the open transaction; what is queued is purged first. Raises UnknownOutcome when it is not certain."""

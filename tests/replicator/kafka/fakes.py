@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import TIMESTAMP_CREATE_TIME, KafkaError, KafkaException
 
 ABORT = {"txn_requires_abort": True}
 
@@ -19,6 +19,9 @@ class Report:
 
     def offset(self) -> int | None:
         return self.at
+
+    def timestamp(self) -> tuple[int, int]:
+        return TIMESTAMP_CREATE_TIME, 1_000
 
 
 @dataclass

@@ -342,3 +342,27 @@ def test_an_idle_lane_notices_its_successor() -> None:
     assert isinstance(error, TakenOver)
     assert "other has taken over" in str(error)
     assert world.time_s - began_s < world.flow.limits.discovery_interval_ms / 1000 + 10
+
+
+def test_nothing_is_committed_to_a_topic_that_turns_to_its_own_timestamps() -> None:
+    """Its partitions stop together, those of other topics go on; whoever turns it back has every record."""
+    world = World()
+    records = filled(world, 20)
+
+    def stamp() -> None:
+        world.target.topics["t.copy"].stamps = True
+
+    world.on.append(("step.before_end_txn", lambda: world.on.append(("plane.poll", stamp))))
+    assert world.run() is None
+    committed = {at: world.position(at) for at in (A, B, U)}
+    assert world.incidents() == dict.fromkeys((A, B), "target_rewrites_timestamps")
+    assert committed[U] == 20
+    assert 0 < committed[A] < 20
+    assert len(world.told("aborted")) == 1
+    told = world.told("incident")
+    assert {(e["partition"], e["offset"]) for e in told} == {(0, committed[A]), (1, committed[B])}
+    assert world.copied(A) == [value for _, value in records[A]][: committed[A]]
+    world.target.topics["t.copy"].stamps = False
+    assert world.run() is None
+    world.check_exact(records)
+    assert all(world.position(at) == 20 for at in (A, B, U))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, KafkaError
 
 from replicator.planes.contract import Refusal
 from replicator.planes.records.acks import AckError, Acks, AckWatch, refusal
@@ -21,9 +21,13 @@ class Report:
     """A delivery report's message; of a refused batch its offset is -1 (given as None), 0, 1, ..."""
 
     at: int | None
+    stamped: bool = False
 
     def offset(self) -> int | None:
         return self.at
+
+    def timestamp(self) -> tuple[int, int]:
+        return TIMESTAMP_LOG_APPEND_TIME if self.stamped else TIMESTAMP_CREATE_TIME, 1_000
 
 
 def batch(first: int, *errors: KafkaError) -> dict[int, AckError]:
@@ -81,3 +85,11 @@ def test_an_error_is_noted_for_the_whole_transaction() -> None:
     watch = AckWatch()
     Acks(watch).on_first(PURGED, Report(None))  # type: ignore[arg-type]
     assert watch.failed
+
+
+@pytest.mark.parametrize("stamped", [(), (0,), (1,), (0, 1)])
+def test_either_end_of_a_run_tells_that_timestamps_were_replaced(stamped: tuple[int, ...]) -> None:
+    acks = Acks(AckWatch(), 10, 11, 2)
+    acks.on_first(None, Report(5, 0 in stamped))  # type: ignore[arg-type]
+    acks.on_last(None, Report(6, 1 in stamped))  # type: ignore[arg-type]
+    assert acks.restamped == bool(stamped)

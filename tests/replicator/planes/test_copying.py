@@ -141,6 +141,9 @@ class Report:
     def offset(self) -> int | None:
         return self.at
 
+    def timestamp(self) -> tuple[int, int]:
+        return TIMESTAMP_CREATE_TIME, 1_000
+
 
 @pytest.mark.parametrize(
     ("key", "value", "headers", "size"),

@@ -84,6 +84,7 @@ class FakeTopic:
     refuses: frozenset[str] = frozenset()  # values of records that this topic doesn't take
     names_refused: bool = True  # the answer names them (KIP-467)
     compacted: bool = False
+    stamps: bool = False  # it replaces the timestamps of records
     silent: bool = False  # the client ignores it: its metadata has a lower leader epoch than that of its predecessor
 
     def ends(self, partition: int) -> LogEnds:

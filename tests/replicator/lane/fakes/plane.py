@@ -6,7 +6,7 @@ It reads and writes as librdkafka does: that a topic was made again under the sa
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from replicator.model.errors import (
@@ -189,6 +189,7 @@ class FakePlane:
                 run.targets[0],
                 run.targets[-1] + 1,
                 runs=_runs(run.offsets) if self._read_plans[at].spans else [],
+                restamped=self._target.topics[self._routes[at].topic].stamps,
             )
         return copied
 
@@ -229,8 +230,9 @@ class FakePlane:
         self._call("end_answered")
         self._forget()
 
-    def deliver(self) -> None:
+    def deliver(self) -> Collection[Partition]:
         """Nothing is held back in exactly_once."""
+        return ()
 
     def abort(self) -> None:
         """EndTxn(abort)."""
