@@ -11,7 +11,7 @@ names topics by id.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kio.schema.errors import ErrorCode
 
@@ -26,9 +26,9 @@ from embedded_broker.api.ports import (
     HasTransactions,
 )
 from embedded_broker.api.registry import api
-from embedded_broker.produce.append_validation import append
-from embedded_broker.produce.batch_checks import BatchRejected, refuse_zstd
-from embedded_broker.produce.transaction_verification import Verify, verifier
+from embedded_broker.produce.append_validation import Verify, append
+from embedded_broker.produce.batch_checks import BatchRejected, whole
+from embedded_broker.produce.transaction_verification import verifier
 from embedded_broker.storage.disk_space import NoSpace
 from embedded_broker.wire.responses import Answer, Fields, Later
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from kafka_records.batch import BatchHeader
 
 ACKS = frozenset({-1, 0, 1})
-ZSTD_SINCE = 7
+ZSTD_SINCE, ID_SINCE = 7, 13
 
 
 class Needs(
@@ -50,11 +50,7 @@ class Needs(
 @api(0, "produce", range(3, 14))
 async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
     """Handle Produce: see the behaviour and version notes above."""
-    try:
-        verify = await verifier(broker, request, version)
-    except NoSpace:
-        verify = _unverified
-    appends = _Appends(broker, request, version, verify)
+    appends = _Appends(broker, request, version)
     try:
         answers = await appends.all()
     except (Exception, asyncio.CancelledError):  # as when the client leaves: what it has appended must become visible
@@ -68,59 +64,90 @@ async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Ans
     return Later(_when_durable(broker, {"responses": answers}, appends.dirty))
 
 
+class _Data(NamedTuple):
+    """One partition's records in a request: where they go, and the header of their batch, which is read once."""
+
+    number: int
+    records: bytes | bytearray
+    partition: Partition
+    header: BatchHeader
+
+
 class _Appends:
     """Appends the batches of one request; `dirty` are the partitions that have got one."""
 
-    def __init__(self, broker: Needs, request: Any, version: int, verify: Verify) -> None:
-        self._broker, self._request, self._version, self._verify = broker, request, version, verify
+    def __init__(self, broker: Needs, request: Any, version: int) -> None:
+        self._broker, self._request, self._version = broker, request, version
         self._share, self._now_ms = broker.fair_share.request(), broker.clock.now_ms()
+        self._verify: Verify | None = None
         self.dirty: list[Partition] = []
 
     async def all(self) -> list[dict[str, Any]]:
         """The response, by topic."""
-        by_id, topics = self._version >= 13, self._broker.topics
-        answers: list[dict[str, Any]] = []
-        for named in self._request.topic_data:
-            taken = []
-            for data in named.partition_data:
-                topic = topics.by_id(named.topic_id) if by_id else topics.get(named.name)
-                answer = await self._take(topic, data)
-                if topic is None and by_id:
-                    answer["error_code"] = ErrorCode.unknown_topic_id
-                taken.append(answer)
-            identity = {"topic_id": named.topic_id} if by_id else {"name": named.name}
-            answers.append({**identity, "partition_responses": taken})
-        return answers
+        looked_up = [self._topic(named) for named in self._request.topic_data]
+        await self._verify_transaction([each for _, data in looked_up for each in data if isinstance(each, _Data)])
+        return [
+            {**identity, "partition_responses": [await self._answer(each) for each in data]}
+            for identity, data in looked_up
+        ]
 
-    async def _take(self, topic: Topic | None, data: Any) -> dict[str, Any]:
-        """Append one partition's batch and note the partition in `dirty`, or say why not."""
-        partition = topic.partition(data.index) if topic is not None else None
-        if partition is None or topic is None:
+    def _topic(self, named: Any) -> tuple[dict[str, Any], list[_Data | dict[str, Any]]]:
+        """What the response calls the topic, and what the request has for its partitions."""
+        if self._version >= ID_SINCE:
+            identity, unknown = {"topic_id": named.topic_id}, ErrorCode.unknown_topic_id
+            topic = self._broker.topics.by_id(named.topic_id)
+        else:
+            identity, unknown = {"name": named.name}, ErrorCode.unknown_topic_or_partition
+            topic = self._broker.topics.get(named.name)
+        if topic is None:
+            return identity, [_refusal(data.index, unknown, "no such topic") for data in named.partition_data]
+        return identity, [self._looked_up(topic, data) for data in named.partition_data]
+
+    def _looked_up(self, topic: Topic, data: Any) -> _Data | dict[str, Any]:
+        partition = topic.partition(data.index)
+        if partition is None:
             return _refusal(data.index, ErrorCode.unknown_topic_or_partition, "no such partition")
         if topic.is_internal:
             return _refusal(data.index, ErrorCode.invalid_topic_exception, "an internal topic")
         if self._request.acks not in ACKS:
             return _refusal(data.index, ErrorCode.invalid_required_acks, f"acks={self._request.acks}")
-        config = partition.config
-        if self._request.acks == -1 and config.insync_min > 1:
-            return _refusal(data.index, ErrorCode.not_enough_replicas, f"1 of {config.insync_min} replicas is in sync")
+        insync_min = partition.config.insync_min
+        if self._request.acks == -1 and insync_min > 1:
+            return _refusal(data.index, ErrorCode.not_enough_replicas, f"1 of {insync_min} replicas is in sync")
         try:
-            if self._version < ZSTD_SINCE:
-                refuse_zstd(data.records)
-            batch = await self._broker.batch_checks.check(data.records, config, self._now_ms, self._share)
-            if partition.closed or partition.config is not config:  # while others had their turn
-                return _refusal(data.index, ErrorCode.not_leader_or_follower, "the topic has changed meanwhile")
-            appended = append(partition, batch, self._now_ms, self._request.transactional_id, self._verify)
+            header = whole(data.records, zstd=self._version >= ZSTD_SINCE)
         except BatchRejected as refused:
-            errors = [
-                {"batch_index": each.place, "batch_index_error_message": each.message} for each in refused.records
-            ]
-            return {**_refusal(data.index, refused.error_code, str(refused)), "record_errors": errors}
+            return _rejected(data.index, refused)
+        return _Data(data.index, data.records, partition, header)
+
+    async def _verify_transaction(self, batches: list[_Data]) -> None:
+        transactional_id = self._request.transactional_id
+        if transactional_id is None:
+            return
+        try:
+            self._verify = await verifier(self._broker, transactional_id, self._version, batches)
+        except NoSpace:
+            self._verify = _unverified
+
+    async def _answer(self, data: _Data | dict[str, Any]) -> dict[str, Any]:
+        return await self._append(data) if isinstance(data, _Data) else data
+
+    async def _append(self, data: _Data) -> dict[str, Any]:
+        """Append one partition's batch and note the partition in `dirty`, or say why not."""
+        number, records, partition, header = data
+        config = partition.config
+        try:
+            batch = await self._broker.batch_checks.check(header, records, config, self._now_ms, self._share)
+            if partition.closed or partition.config is not config:  # while others had their turn
+                return _refusal(number, ErrorCode.not_leader_or_follower, "the topic has changed meanwhile")
+            appended = append(partition, batch, self._now_ms, self._verify)
+        except BatchRejected as refused:
+            return _rejected(number, refused)
         except OSError as error:
-            return _refusal(data.index, ErrorCode.kafka_storage_error, str(error))
+            return _refusal(number, ErrorCode.kafka_storage_error, str(error))
         self.dirty.append(partition)
         return {
-            "index": data.index,
+            "index": number,
             "base_offset": appended.base_offset,
             "log_append_time": appended.append_time_ms if appended.append_time_ms >= 0 else None,
             "log_start_offset": partition.log_start,
@@ -134,6 +161,11 @@ def _unverified(partition: Partition, header: BatchHeader) -> ErrorCode:
 
 def _refusal(index: int, error_code: ErrorCode, detail: str) -> dict[str, Any]:
     return {"index": index, "error_code": error_code, "base_offset": -1, "error_message": detail}
+
+
+def _rejected(index: int, refused: BatchRejected) -> dict[str, Any]:
+    errors = [{"batch_index": each.place, "batch_index_error_message": each.message} for each in refused.records]
+    return {**_refusal(index, refused.error_code, str(refused)), "record_errors": errors}
 
 
 async def _when_durable(broker: Needs, answer: Fields, dirty: list[Partition]) -> Fields:

@@ -5,15 +5,19 @@ Follows org.apache.kafka.storage.internals.log.UnifiedLog.append. `batch_checks`
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.produce.batch_checks import BatchRejected
-from embedded_broker.produce.transaction_verification import Verify
 from embedded_broker.state.producers import Duplicate, Refuse
 from embedded_broker.storage.partition import Partition
 from embedded_broker.wire.checked_batch import CheckedBatch
+from kafka_records.batch import BatchHeader
+
+Verify = Callable[[Partition, BatchHeader], ErrorCode]
+"""Whether a batch that would open a transaction in a partition belongs to one that the coordinator knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,33 +28,21 @@ class Appended:
     append_time_ms: int
 
 
-def append(
-    partition: Partition, batch: CheckedBatch, now_ms: int, transactional_id: str | None, verify: Verify
-) -> Appended:
+def append(partition: Partition, batch: CheckedBatch, now_ms: int, verify: Verify | None) -> Appended:
     """Append a client's batch, if its producer may, not durably yet. A duplicate is answered with its first offset.
 
     Args:
         partition: where to.
         batch: what `BatchChecks` has checked for the partition's topic.
         now_ms: wall time.
-        transactional_id: of the request.
-        verify: whether a batch that would open a transaction belongs to one that the coordinator knows.
+        verify: of the request; None if it has no transactional id.
 
     Raises BatchRejected with nothing appended, or OSError.
     """
     config = partition.config
     header = batch.header
-    if header.is_transactional and transactional_id is None:
-        raise BatchRejected(
-            ErrorCode.transactional_id_authorization_failed,
-            "a transactional batch in a request without a transactional id",
-        )
-    if header.is_transactional and not partition.producers.has_open(header.producer_id, header.producer_epoch):
-        # Otherwise a delayed batch would open a hanging transaction (KIP-890).
-        error_code = verify(partition, header)
-        if error_code is not ErrorCode.none:
-            detail = f"producer {header.producer_id} of epoch {header.producer_epoch} has no transaction open here"
-            raise BatchRejected(error_code, detail)
+    if header.is_transactional:
+        _check_transaction(partition, header, verify)
     verdict = partition.producers.check(header, now_ms)
     if isinstance(verdict, Refuse):
         raise BatchRejected(verdict.error_code, f"producer {header.producer_id}, sequence {header.base_sequence}")
@@ -61,3 +53,17 @@ def append(
         batch = batch.with_create_time()
     base_offset = partition.append_checked(batch, append_time_ms=append_time_ms, now_ms=now_ms)
     return Appended(base_offset, now_ms if config.log_append_time else -1)
+
+
+def _check_transaction(partition: Partition, header: BatchHeader, verify: Verify | None) -> None:
+    if verify is None:
+        raise BatchRejected(
+            ErrorCode.transactional_id_authorization_failed,
+            "a transactional batch in a request without a transactional id",
+        )
+    if partition.producers.has_open(header.producer_id, header.producer_epoch):
+        return
+    error_code = verify(partition, header)  # otherwise a delayed batch would open a hanging transaction (KIP-890)
+    if error_code is not ErrorCode.none:
+        detail = f"producer {header.producer_id} of epoch {header.producer_epoch} has no transaction open here"
+        raise BatchRejected(error_code, detail)

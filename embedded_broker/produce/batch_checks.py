@@ -22,7 +22,6 @@ from embedded_broker.storage.log_config import UNBOUNDED_MS, LogConfig
 from embedded_broker.storage.workers import OneByOne, Threads, Workers
 from embedded_broker.wire.checked_batch import CheckedBatch
 from kafka_records.batch import (
-    COMPRESSION_MASK,
     HEADER_BYTES,
     BatchHeader,
     CorruptBatch,
@@ -41,7 +40,6 @@ RECORD_ERRORS_MAX = 10_000
 NO_TIMESTAMP = -1
 SPREAD_MS_MAX = 3_600_000
 """Between the first and the last record of a batch, without a closer look."""
-ATTRIBUTES_AT = 22  # their lower byte
 BATCH_STEPS, BYTES_A_STEP = 20, 2_000
 
 
@@ -75,11 +73,12 @@ class BatchChecks:
         self._large = asyncio.Lock()
 
     async def check(
-        self, records: bytes | bytearray | None, config: LogConfig, now_ms: int, share: Share
+        self, header: BatchHeader, records: bytes | bytearray, config: LogConfig, now_ms: int, share: Share
     ) -> CheckedBatch:
-        """The one batch that `records` must be.
+        """A batch that may be appended.
 
         Args:
+            header: what `whole` has read of `records`.
             records: a partition's records in a request.
             config: of the topic.
             now_ms: wall time.
@@ -87,9 +86,6 @@ class BatchChecks:
 
         Raises BatchRejected.
         """
-        if not records:
-            raise BatchRejected(ErrorCode.invalid_record, "no batch")
-        header = _whole(records)
         if header.size_bytes > config.message_bytes_max:
             raise BatchRejected(
                 ErrorCode.message_too_large, f"{header.size_bytes} bytes, the topic takes {config.message_bytes_max}"
@@ -147,14 +143,17 @@ class BatchChecks:
         self._thread.stop()
 
 
-def refuse_zstd(records: bytes | None) -> None:
-    """For clients of versions that don't know zstd (KIP-110). Raises BatchRejected."""
-    if records and len(records) >= HEADER_BYTES and records[ATTRIBUTES_AT] & COMPRESSION_MASK == ZSTD:
-        raise BatchRejected(ErrorCode.unsupported_compression_type, "zstd needs Produce 7 or later")
+def whole(records: bytes | bytearray | None, *, zstd: bool) -> BatchHeader:
+    """The header of the one batch that a partition's records in a request must be.
 
+    Args:
+        records: a partition's records in a request.
+        zstd: whether the request's version knows zstd (KIP-110).
 
-def _whole(records: bytes | bytearray) -> BatchHeader:
-    """The header, once there is one whole batch and nothing else."""
+    Raises BatchRejected.
+    """
+    if not records:
+        raise BatchRejected(ErrorCode.invalid_record, "no batch")
     try:
         header = read_header(records)
     except UnsupportedMagic as error:
@@ -166,6 +165,8 @@ def _whole(records: bytes | bytearray) -> BatchHeader:
         raise BatchRejected(ErrorCode.invalid_record, f"a batch of {header.size_bytes} bytes in {len(records)}")
     if header.size_bytes < len(records):
         raise BatchRejected(ErrorCode.invalid_record, "more than one batch for a partition")
+    if header.compression == ZSTD and not zstd:
+        raise BatchRejected(ErrorCode.unsupported_compression_type, "zstd needs Produce 7 or later")
     return header
 
 

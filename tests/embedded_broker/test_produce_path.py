@@ -15,7 +15,7 @@ from tests.embedded_broker.served import batch, produce, serving
 TEXT = (Path(__file__).parents[2] / "docs/architecture.md").read_text()
 SECTION = TEXT.partition("## A batch, from the socket to its acknowledgement\n")[2].partition("\n## ")[0]
 PACKAGE, RECORDS = "embedded_broker.", "kafka_records."
-STEPS_MAX = 13
+STEPS_MAX = 12
 
 
 def _modules(text: str) -> list[str]:
