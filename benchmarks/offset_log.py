@@ -34,12 +34,16 @@ async def _commit(broker: Broker, lane: int, producer: tuple[int, int], number: 
     assert set(results.values()) == {ErrorCode.none}
 
 
+async def _create_topics(broker: Broker) -> None:
+    async with broker.changes.one():
+        for lane in range(LANES):
+            await broker.topics.create(f"t{lane}", PARTITIONS, {})
+
+
 async def _write(directory: Path, commits: int) -> dict[str, float]:
     broker = Broker(BrokerConfig(directory, port=0, fsync=Fsync.NEVER))
     await broker.start()
-    async with broker.topics.changing:
-        for lane in range(LANES):
-            await broker.topics.create(f"t{lane}", PARTITIONS, {})
+    await broker.changes.finish("topics", lambda: _create_topics(broker))
     producers = []
     for lane in range(LANES):
         identity = await broker.transactions.init_producer_id(f"lane{lane}", 60_000, None)

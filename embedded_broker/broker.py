@@ -20,6 +20,7 @@ from embedded_broker.coordinators.groups import GroupCoordinator
 from embedded_broker.coordinators.ports import GroupConfig, Host, TransactionConfig
 from embedded_broker.coordinators.transactions import TransactionCoordinator
 from embedded_broker.fair_share import FairShare
+from embedded_broker.metadata.changes import Changes
 from embedded_broker.metadata.client_quotas import ClientQuotas
 from embedded_broker.metadata.dynamic_configs import DynamicConfigs
 from embedded_broker.metadata.group_configs import GroupConfigs
@@ -90,6 +91,7 @@ class Broker:
         self.errors = 0
         """Exceptions that were not expected, and have not ended the broker."""
         self.disk_space = DiskSpace(self.fs, config.data_dir, self.fail, open_files, thresholds)
+        self.changes = Changes(self.fail)
         self._lock: Lock
         self._retention: Retention
         self._metadata_log: Partition
@@ -127,11 +129,7 @@ class Broker:
         self._compose()
         with self.disk_space.open_files.for_itself():  # what is there is served
             self.topics.recover({TRANSACTION_TOPIC: self.transactions.replay, OFFSETS_TOPIC: self.groups.replay})
-        configs = {"cleanup.policy": "compact", "segment.bytes": str(self.thresholds.internal_segment_bytes)}
-        async with self.topics.changing:
-            for name in sorted(INTERNAL):
-                if self.topics.get(name) is None:
-                    await self.topics.create(name, 1, configs)
+        await self.changes.finish("internal topics", self._create_internal_topics)
         self.group_configs = GroupConfigs(self.config, self.metadata, self.groups.configure)
         self.group_configs.load()
         await self.groups.start()
@@ -141,6 +139,13 @@ class Broker:
             self.config, self.topics.partitions, compaction, self.flush_scheduler, self.clock, self.fail
         )
         self._retention.start()
+
+    async def _create_internal_topics(self) -> None:
+        configs = {"cleanup.policy": "compact", "segment.bytes": str(self.thresholds.internal_segment_bytes)}
+        async with self.changes.one():
+            for name in sorted(INTERNAL):
+                if self.topics.get(name) is None:
+                    await self.topics.create(name, 1, configs)
 
     def _recover_metadata(self) -> None:
         replayed: list[tuple[bytes | None, bytes | None]] = []
@@ -166,6 +171,7 @@ class Broker:
             self.clock,
             self.new_uuid,
             self.thresholds.metadata_dead_records_max,
+            self.changes,
         )
         for key, value in replayed:
             self.metadata.replay(key, value)
@@ -199,7 +205,7 @@ class Broker:
 
     async def durable(self, partition: Partition) -> None:
         """Return when all that is appended to `partition` so far is on disk. Raises OSError."""
-        await self.flush_scheduler.durable(partition)
+        await self.flush_scheduler.until_durable(partition)
 
     @property
     def has_disk_space(self) -> bool:
@@ -227,7 +233,8 @@ class Broker:
         asyncio.get_running_loop().call_exception_handler(context)
 
     async def stop(self) -> None:
-        """Wait for writes in progress, then close all files."""
+        """Wait for changes and writes in progress, then close all files."""
+        await self.changes.stop()
         await self.disk_space.stop()
         await self._retention.stop()
         await self.transactions.stop()

@@ -19,7 +19,7 @@ from embedded_broker.storage.disk_space import NoSpace
 from embedded_broker.wire.responses import Answer
 
 
-@api(49, "alter_client_quotas", range(2))
+@api(49, "alter_client_quotas", range(2), changes=True)
 async def handle(broker: HasClientQuotas, conn: Client, request: Any, version: int) -> Answer:
     """Handle AlterClientQuotas: see the behaviour and version notes above."""
     return {"entries": [await _change(broker, entry, request.validate_only) for entry in request.entries]}

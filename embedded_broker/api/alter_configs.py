@@ -16,7 +16,7 @@ from embedded_broker.api.registry import api
 from embedded_broker.wire.responses import Answer
 
 
-@api(33, "alter_configs", range(3))
+@api(33, "alter_configs", range(3), changes=True)
 async def handle(broker: Configurable, conn: Client, request: Any, version: int) -> Answer:
     """Handle AlterConfigs: see the behaviour and version notes above."""
     answers = []

@@ -35,7 +35,7 @@ class ScramChangeRejected(Exception):
         self.error_code = error_code
 
 
-@api(51, "alter_user_scram_credentials", range(1))
+@api(51, "alter_user_scram_credentials", range(1), changes=True)
 async def handle(broker: HasSecurity, conn: Client, request: Any, version: int) -> Answer:
     """Handle AlterUserScramCredentials: see the behaviour and version notes above."""
     credentials = broker.security.credentials
@@ -67,10 +67,9 @@ async def _change(credentials: Credentials, wanted: Any) -> None:
     if mechanism is None:
         raise ScramChangeRejected(ErrorCode.unsupported_sasl_mechanism, "Unknown SCRAM mechanism")
     if not hasattr(wanted, "salted_password"):
-        if not credentials.has(mechanism, wanted.name):
+        if not await credentials.delete(mechanism, wanted.name):
             message = "Attempt to delete a user credential that does not exist"
             raise ScramChangeRejected(ErrorCode.resource_not_found, message)
-        await credentials.delete(mechanism, wanted.name)
         return
     if not ITERATIONS_MIN <= wanted.iterations <= ITERATIONS_MAX:
         many = "few" if wanted.iterations < ITERATIONS_MIN else "many"

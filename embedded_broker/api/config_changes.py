@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.disk_full import MESSAGE, STORAGE
-from embedded_broker.api.ports import HasDynamicConfigs, HasGroupConfigs, HasTopics
+from embedded_broker.api.ports import HasDynamicConfigs, HasGroupConfigs, HasMetadata, HasTopics
 from embedded_broker.metadata import topic_configs
 from embedded_broker.metadata.dynamic_configs import ALL_BROKERS, NotDynamic
 from embedded_broker.metadata.topic_names import name_problem
@@ -21,7 +21,7 @@ DELETE = 1
 Change = Callable[[dict[str, str]], dict[str, str]]
 
 
-class Configurable(HasTopics, HasGroupConfigs, HasDynamicConfigs, Protocol):
+class Configurable(HasTopics, HasGroupConfigs, HasDynamicConfigs, HasMetadata, Protocol):
     """The parts of the broker that are used here."""
 
 
@@ -59,7 +59,7 @@ async def change(broker: Configurable, wanted: Any, make: Change, validate_only:
 async def _change_group(broker: Configurable, wanted: Any, make: Change, validate_only: bool) -> None:
     if not wanted.resource_name:
         raise ConfigRejected(ErrorCode.invalid_request, "Default group resources are not allowed.")
-    async with broker.topics.changing:
+    async with broker.metadata.changes.one():
         changed = make(broker.group_configs.own(wanted.resource_name))
         try:
             broker.group_configs.check(changed)
@@ -75,7 +75,7 @@ async def _change_broker(broker: Configurable, wanted: Any, make: Change, valida
         raise ConfigRejected(
             ErrorCode.invalid_request, f"Unexpected broker id, expected {dynamic.this_broker} or empty string"
         )
-    async with broker.topics.changing:
+    async with broker.metadata.changes.one():
         changed = make(dynamic.own(wanted.resource_name))
         try:
             dynamic.check(changed)
@@ -90,7 +90,7 @@ async def _change_topic(broker: Configurable, wanted: Any, make: Change, validat
         raise ConfigRejected(ErrorCode.invalid_request, "Default topic resources are not allowed.")
     if (problem := name_problem(wanted.resource_name)) is not None:
         raise ConfigRejected(ErrorCode.invalid_topic_exception, problem)
-    async with broker.topics.changing:
+    async with broker.metadata.changes.one():
         topic = broker.topics.get(wanted.resource_name)
         if topic is None:
             raise ConfigRejected(ErrorCode.unknown_topic_or_partition, "no such topic")

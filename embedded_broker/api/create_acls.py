@@ -24,7 +24,7 @@ NO_COLON = "(no colon is present separating the principal type from the principa
 KINDS = frozenset(map(int, Resource))
 
 
-@api(30, "create_acls", range(1, 4))
+@api(30, "create_acls", range(1, 4), changes=True)
 async def handle(broker: HasSecurity, conn: Client, request: Any, version: int) -> Answer:
     """Handle CreateAcls: see the behaviour and version notes above."""
     authorizer = broker.security.authorizer

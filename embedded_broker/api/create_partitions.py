@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.disk_full import MESSAGE, STORAGE
-from embedded_broker.api.ports import Client, HasConfig, HasTopics
+from embedded_broker.api.ports import Client, HasConfig, HasMetadata, HasTopics
 from embedded_broker.api.registry import api
 from embedded_broker.metadata.topics import Topic
 from embedded_broker.storage.disk_space import NoSpace
@@ -22,11 +22,11 @@ from embedded_broker.wire.responses import Answer
 DUPLICATE: Mapping[str, Any] = {"error_code": ErrorCode.invalid_request, "error_message": "Duplicate topic name."}
 
 
-class Needs(HasConfig, HasTopics, Protocol):
+class Needs(HasConfig, HasMetadata, HasTopics, Protocol):
     """The parts of the broker that are used here."""
 
 
-@api(37, "create_partitions", range(4))
+@api(37, "create_partitions", range(4), changes=True)
 async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
     """Handle CreatePartitions: see the behaviour and version notes above."""
     times = Counter(wanted.name for wanted in request.topics)
@@ -36,7 +36,7 @@ async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Ans
 
 
 async def _grow(broker: Needs, wanted: Any, validate_only: bool) -> dict[str, Any]:
-    async with broker.topics.changing:
+    async with broker.metadata.changes.one():
         topic = broker.topics.get(wanted.name)
         if topic is None:
             return _refusal(wanted, ErrorCode.unknown_topic_or_partition, "no such topic")

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.disk_full import MESSAGE, STORAGE
-from embedded_broker.api.ports import Client, HasConfig, HasDynamicConfigs, HasNewUuid, HasTopics
+from embedded_broker.api.ports import Client, HasConfig, HasDynamicConfigs, HasMetadata, HasNewUuid, HasTopics
 from embedded_broker.api.registry import api
 from embedded_broker.metadata import topic_configs
 from embedded_broker.metadata.topic_names import collide, name_problem
@@ -29,11 +29,11 @@ class TopicRejected(Exception):
         self.error_code = error_code
 
 
-class Needs(HasConfig, HasDynamicConfigs, HasNewUuid, HasTopics, Protocol):
+class Needs(HasConfig, HasDynamicConfigs, HasMetadata, HasNewUuid, HasTopics, Protocol):
     """The parts of the broker that are used here."""
 
 
-@api(19, "create_topics", range(2, 8))
+@api(19, "create_topics", range(2, 8), changes=True)
 async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
     """Handle CreateTopics: see the behaviour and version notes above."""
     names = Counter(topic.name for topic in request.topics)
@@ -57,7 +57,7 @@ async def _create(broker: Needs, wanted: Any, validate_only: bool) -> dict[str, 
     if empty := [config.name for config in wanted.configs if config.value is None]:
         raise TopicRejected(ErrorCode.invalid_config, f"Null value not supported for topic configs: {','.join(empty)}")
     configs = {config.name: config.value for config in wanted.configs}
-    async with broker.topics.changing:
+    async with broker.metadata.changes.one():
         _check_name(broker, wanted.name)
         count = _count_partitions(broker, wanted)
         try:

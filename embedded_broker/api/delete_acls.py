@@ -1,6 +1,7 @@
 """DeleteAcls (31).
 
-Behaviour: the ACLs that match each filter are durably deleted before the response, which lists them. Without an
+Behaviour: the ACLs that match each filter are durably deleted before the response, which lists them; on a full disk all
+of them or none. Without an
 authorizer: SECURITY_DISABLED.
 Version notes: all versions are alike.
 """
@@ -20,7 +21,7 @@ from embedded_broker.storage.disk_space import NoSpace
 from embedded_broker.wire.responses import Answer
 
 
-@api(31, "delete_acls", range(1, 4))
+@api(31, "delete_acls", range(1, 4), changes=True)
 async def handle(broker: HasSecurity, conn: Client, request: Any, version: int) -> Answer:
     """Handle DeleteAcls: see the behaviour and version notes above."""
     authorizer = broker.security.authorizer
@@ -30,12 +31,10 @@ async def handle(broker: HasSecurity, conn: Client, request: Any, version: int) 
             results.append({"error_code": ErrorCode.security_disabled, "error_message": DISABLED, "matching_acls": []})
             continue
         try:
-            found = authorizer.find(filter_of(wanted))
+            found = await authorizer.remove(filter_of(wanted))
         except ValueError as error:
             results.append({"error_code": ErrorCode.invalid_request, "error_message": str(error), "matching_acls": []})
             continue
-        try:
-            await authorizer.remove(found)
         except NoSpace:
             results.append({**REFUSAL, "matching_acls": []})
             continue

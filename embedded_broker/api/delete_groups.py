@@ -6,19 +6,22 @@ Version notes: all versions are alike.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
-from embedded_broker.api.ports import Client, HasGroups
+from embedded_broker.api.ports import Client, HasGroups, HasMetadata
 from embedded_broker.api.registry import api
 from embedded_broker.wire.responses import Answer
 
 
-@api(42, "delete_groups", range(3))
-async def handle(broker: HasGroups, conn: Client, request: Any, version: int) -> Answer:
+class Needs(HasGroups, HasMetadata, Protocol):
+    """The parts of the broker that are used here."""
+
+
+@api(42, "delete_groups", range(3), changes=True)
+async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
     """Handle DeleteGroups: see the behaviour and version notes above."""
-    return {
-        "results": [
-            {"group_id": group_id, "error_code": await broker.groups.delete(group_id)}
-            for group_id in dict.fromkeys(request.groups_names)
-        ]
-    }
+    results = []
+    for group_id in dict.fromkeys(request.groups_names):
+        broker.metadata.changes.go_on()
+        results.append({"group_id": group_id, "error_code": await broker.groups.delete(group_id)})
+    return {"results": results}

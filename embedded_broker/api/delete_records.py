@@ -10,17 +10,17 @@ from typing import Any, Protocol
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.ports import Client, HasFlushScheduler, HasTopics
+from embedded_broker.api.ports import Client, HasFlushScheduler, HasMetadata, HasTopics
 from embedded_broker.api.registry import api
 from embedded_broker.storage.disk_space import NoSpace
 from embedded_broker.wire.responses import Answer
 
 
-class Needs(HasTopics, HasFlushScheduler, Protocol):
+class Needs(HasTopics, HasFlushScheduler, HasMetadata, Protocol):
     """The parts of the broker that are used here."""
 
 
-@api(21, "delete_records", range(3))
+@api(21, "delete_records", range(3), changes=True)
 async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
     """Handle DeleteRecords: see the behaviour and version notes above."""
     return {
@@ -33,6 +33,7 @@ async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Ans
 
 async def _delete(broker: Needs, name: str, wanted: Any) -> dict[str, Any]:
     answer: dict[str, Any] = {"partition_index": wanted.partition_index, "low_watermark": -1}
+    broker.metadata.changes.go_on()
     topic = broker.topics.get(name)
     partition = topic.partition(wanted.partition_index) if topic is not None else None
     if topic is None or partition is None:

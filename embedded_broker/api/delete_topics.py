@@ -14,17 +14,17 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.disk_full import REFUSAL
-from embedded_broker.api.ports import Client, HasGroups, HasTopics
+from embedded_broker.api.ports import Client, HasGroups, HasMetadata, HasTopics
 from embedded_broker.api.registry import api
 from embedded_broker.storage.disk_space import NoSpace
 from embedded_broker.wire.responses import Answer
 
 
-class Needs(HasTopics, HasGroups, Protocol):
+class Needs(HasTopics, HasGroups, HasMetadata, Protocol):
     """The parts of the broker that are used here."""
 
 
-@api(20, "delete_topics", range(1, 7))
+@api(20, "delete_topics", range(1, 7), changes=True)
 async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
     """Handle DeleteTopics: see the behaviour and version notes above."""
     if version < 6:
@@ -53,7 +53,7 @@ def _problem(name: str | None, topic_id: UUID | None, count: int) -> str | None:
 
 
 async def _delete(broker: Needs, name: str | None, topic_id: UUID | None) -> dict[str, Any]:
-    async with broker.topics.changing:
+    async with broker.metadata.changes.one():
         topic = broker.topics.get(name) if name is not None else broker.topics.by_id(topic_id)
         if topic is None:
             missing = ErrorCode.unknown_topic_or_partition if name is not None else ErrorCode.unknown_topic_id

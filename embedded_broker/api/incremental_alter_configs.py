@@ -23,7 +23,7 @@ from embedded_broker.wire.responses import Answer
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
-@api(44, "incremental_alter_configs", range(2))
+@api(44, "incremental_alter_configs", range(2), changes=True)
 async def handle(broker: Configurable, conn: Client, request: Any, version: int) -> Answer:
     """Handle IncrementalAlterConfigs: see the behaviour and version notes above."""
     answers = []

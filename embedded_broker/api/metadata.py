@@ -9,6 +9,7 @@ longer those of the cluster; v10+ return topic ids; v12+ accept them.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
@@ -92,12 +93,19 @@ async def _by_name(broker: Needs, name: str, may_create: bool) -> dict[str, Any]
     may_create = may_create and broker.has_disk_space and fits
     if not may_create or name in INTERNAL:
         return {"error_code": ErrorCode.unknown_topic_or_partition, "name": name, "topic_id": NO_ID}
-    async with broker.topics.changing:
-        try:
-            topic = broker.topics.get(name) or await broker.topics.create(name, broker.config.partitions_default, {})
-        except NoSpace:
-            return {"error_code": ErrorCode.unknown_topic_or_partition, "name": name, "topic_id": NO_ID}
+    topic = await broker.metadata.changes.finish("auto-create", partial(_create, broker, name))
+    if topic is None:
+        return {"error_code": ErrorCode.unknown_topic_or_partition, "name": name, "topic_id": NO_ID}
     return _known(broker, topic)
+
+
+async def _create(broker: Needs, name: str) -> Topic | None:
+    """The topic, which somebody else may have created meanwhile; None if there is no disk space for it."""
+    async with broker.metadata.changes.one():
+        try:
+            return broker.topics.get(name) or await broker.topics.create(name, broker.config.partitions_default, {})
+        except NoSpace:
+            return None
 
 
 def _known(broker: Needs, topic: Topic) -> dict[str, Any]:

@@ -26,7 +26,7 @@ class Needs(HasTopics, HasGroups, Protocol):
     """The parts of the broker that are used here."""
 
 
-@api(47, "offset_delete", range(1))
+@api(47, "offset_delete", range(1), changes=True)
 async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
     """Handle OffsetDelete: see the behaviour and version notes above."""
     if not request.group_id:

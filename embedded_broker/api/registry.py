@@ -14,7 +14,7 @@ import contextlib
 import importlib
 import pkgutil
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any
@@ -24,7 +24,7 @@ from embedded_broker.api.ports import Client, Parts
 from embedded_broker.storage.disk_space import NoSpace
 from embedded_broker.wire.responses import Answer
 
-Handler = Callable[[Parts, Client, Any, int], Awaitable[Answer]]
+Handler = Callable[[Parts, Client, Any, int], Coroutine[Any, Any, Answer]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,9 @@ APIS: dict[int, Api] = {}
 """By key. Filled by the decorators when `load_all` imports the modules of this package."""
 
 
-def api(key: int, name: str, versions: range, notes: str = "") -> Callable[[Handler], Handler]:
+def api(
+    key: int, name: str, versions: range, notes: str = "", *, changes: bool = False
+) -> Callable[[Handler], Handler]:
     """Register a handler.
 
     Args:
@@ -51,6 +53,8 @@ def api(key: int, name: str, versions: range, notes: str = "") -> Callable[[Hand
         name: kio's, in snake case.
         versions: those that the handler speaks.
         notes: what docs/protocol.md says of it; by default the docstring of its module, but for the first line.
+        changes: whether it changes something that is durable, step by step: once it has begun it runs to its end, as in
+            Kafka, even if its client leaves.
 
     Raises ValueError for a key taken twice.
     """
@@ -59,7 +63,8 @@ def api(key: int, name: str, versions: range, notes: str = "") -> Callable[[Hand
         if key in APIS and APIS[key].handle.__module__ != handle.__module__:
             raise ValueError(f"API {key} has two handlers: {APIS[key].handle.__module__}, {handle.__module__}")
         text = notes or (sys.modules[handle.__module__].__doc__ or "").partition("\n")[2].strip()
-        APIS[key] = Api(key, name, versions, _refusing_when_disk_full(name, handle), text)
+        guarded = _refusing_when_disk_full(name, handle)
+        APIS[key] = Api(key, name, versions, _running_to_its_end(name, guarded) if changes else guarded, text)
         return handle
 
     return register
@@ -83,6 +88,14 @@ def _refusing_when_disk_full(name: str, handle: Handler) -> Handler:
         return refuse(request, version)
 
     return guarded
+
+
+def _running_to_its_end(name: str, handle: Handler) -> Handler:
+    @wraps(handle)
+    async def detached(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
+        return await broker.metadata.changes.finish(name, lambda: handle(broker, conn, request, version))
+
+    return detached
 
 
 def load_all() -> Mapping[int, Api]:

@@ -146,7 +146,8 @@ class ClientQuotas:
     async def change(self, entity: Entity, changes: Mapping[str, float | None]) -> None:
         """Set, and with None remove, quotas of an entity, durably. They have been checked. Raises OSError."""
         key = PREFIX + json.dumps(dict(entity), sort_keys=True, separators=(",", ":"))
-        before = (self._metadata.get(key) or {}).get("quotas", {})
-        after = {name: value for name, value in {**before, **changes}.items() if value is not None}
-        if after != before:
-            await self._metadata.put(key, {"entity": dict(entity), "quotas": after} if after else None)
+        async with self._metadata.changes.one():
+            before = (self._metadata.get(key) or {}).get("quotas", {})
+            after = {name: value for name, value in {**before, **changes}.items() if value is not None}
+            if after != before:
+                await self._metadata.put(key, {"entity": dict(entity), "quotas": after} if after else None)

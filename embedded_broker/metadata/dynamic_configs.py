@@ -89,7 +89,9 @@ class DynamicConfigs:
                 raise InvalidConfig(str(error).replace(TOPIC_DEFAULTS[name], name)) from error
 
     async def save(self, broker: str, configs: Mapping[str, str]) -> None:
-        """Make a broker's configs durable, then let them hold. They have been checked. Raises OSError."""
+        """Make a broker's configs durable, then let them hold. They have been checked; within `Changes.one`.
+
+        Raises OSError."""
         await self._metadata.put(f"{PREFIX}{broker}", dict(configs) or None)
         self.load()
 

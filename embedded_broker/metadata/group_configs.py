@@ -58,7 +58,9 @@ class GroupConfigs:
             raise InvalidConfig(f"{SESSION} must be greater than {HEARTBEAT}")
 
     async def save(self, group_id: str, configs: Mapping[str, str]) -> None:
-        """Make a group's configs durable, then let them hold. They have been checked. Raises OSError."""
+        """Make a group's configs durable, then let them hold. They have been checked; within `Changes.one`.
+
+        Raises OSError."""
         await self._metadata.put(f"{PREFIX}{group_id}", dict(configs) or None)
         self._apply(group_id)
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
 from embedded_broker.clock import Clock
+from embedded_broker.metadata.changes import Changes
 from embedded_broker.storage.disk_space import suppress_disk_full
 from embedded_broker.storage.flush_scheduler import FlushScheduler
 from embedded_broker.storage.partition import Partition
@@ -34,8 +35,18 @@ class MetadataLog:
         clock: Clock,
         new_uuid: Callable[[], UUID],
         dead_records_max: int,
+        changes: Changes,
     ) -> None:
-        """`dead_records_max`: with more records that don't count a start rewrites the log."""
+        """
+        Args:
+            log: of its records.
+            flush_scheduler: makes them durable.
+            clock: for their timestamps.
+            new_uuid: names the cluster.
+            dead_records_max: with more records that don't count a start rewrites the log.
+            changes: every change is one of them.
+        """
+        self.changes = changes
         self._dead_records_max = dead_records_max
         self._log, self._flush_scheduler, self._clock, self._new_uuid = log, flush_scheduler, clock, new_uuid
         self._entries: dict[str, Mapping[str, Any]] = {}
@@ -50,12 +61,16 @@ class MetadataLog:
 
     async def start(self) -> None:
         """Count this start, and name the cluster at the first. Raises OSError."""
-        await self.put(BOOT, {"epoch": self.boot_epoch + 1}, own=True)
-        if CLUSTER not in self._entries:
-            new = base64.urlsafe_b64encode(self._new_uuid().bytes).rstrip(b"=").decode()
-            await self.put(CLUSTER, {"id": new}, own=True)
+        await self.changes.finish("start", self._start)
         with suppress_disk_full():
             await self._rewrite_if_long()
+
+    async def _start(self) -> None:
+        async with self.changes.one():
+            await self.put(BOOT, {"epoch": self.boot_epoch + 1}, own=True)
+            if CLUSTER not in self._entries:
+                new = base64.urlsafe_b64encode(self._new_uuid().bytes).rstrip(b"=").decode()
+                await self.put(CLUSTER, {"id": new}, own=True)
 
     async def _rewrite_if_long(self) -> None:
         """Write the latest records again and drop what is before them: the log stays as small as its content."""
@@ -63,7 +78,7 @@ class MetadataLog:
         if end - self._log.log_start < self._dead_records_max + 2 * len(self._entries):
             return
         for key, body in self.items():
-            self._append(key, body, own=False)
+            self._append({key: body}, own=False)
         await self._flush_scheduler.durable(self._log)
         async with self._flush_scheduler.exclusive():
             self._log.delete_before(end)
@@ -92,18 +107,36 @@ class MetadataLog:
         yield from list(self._entries.items())
 
     async def put(self, key: str, body: Mapping[str, Any] | None, *, own: bool = False) -> None:
-        """Set or, with None, remove an entry, durably.
+        """Set or, with None, remove an entry, durably. Call it within `changes.one`.
 
         `own`: the broker itself needs it, so it may be set from the reserve. Raises NoSpace with nothing changed, or
         another OSError.
         """
-        self._append(key, body, own=own or body is None)
-        await self._flush_scheduler.durable(self._log)
-        if body is None:
-            self._entries.pop(key, None)
-        else:
-            self._entries[key] = body
+        await self._put({key: body}, own=own or body is None)
 
-    def _append(self, key: str, body: Mapping[str, Any] | None, own: bool) -> None:
-        value = None if body is None else json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
-        self._log.append(encode([(key.encode(), value)], self._clock.now_ms()), own=own)
+    async def remove(self, keys: Sequence[str]) -> None:
+        """Remove entries, durably: all of them, or none. Call it within `changes.one`.
+
+        Raises NoSpace with nothing changed, or another OSError.
+        """
+        if keys:
+            await self._put(dict.fromkeys(keys), own=True)
+
+    async def _put(self, entries: Mapping[str, Mapping[str, Any] | None], own: bool) -> None:
+        self.changes.check()
+        self._append(entries, own=own)
+        await self._flush_scheduler.until_durable(self._log)
+        for key, body in entries.items():
+            if body is None:
+                self._entries.pop(key, None)
+            else:
+                self._entries[key] = body
+
+    def _append(self, entries: Mapping[str, Mapping[str, Any] | None], own: bool) -> None:
+        """One batch: all of it is found after a crash, or nothing."""
+        records = [(key.encode(), None if body is None else _encode(body)) for key, body in entries.items()]
+        self._log.append(encode(records, self._clock.now_ms()), own=own)
+
+
+def _encode(body: Mapping[str, Any]) -> bytes:
+    return json.dumps(body, sort_keys=True, separators=(",", ":")).encode()

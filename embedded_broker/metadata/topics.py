@@ -3,7 +3,7 @@
 Invariants
 - A topic is visible once its metadata record is durable, and gone once its tombstone is; directories that no record
   names are left-overs of a crash and are removed at start.
-- All changes are made under one lock, so two creations of one name cannot both succeed.
+- All changes are made one after the other (`Changes.one`), so two creations of one name cannot both succeed.
 """
 
 from __future__ import annotations
@@ -83,7 +83,6 @@ class Topics:
         self._by_id: dict[uuid.UUID, Topic] = {}
         self.version = 0
         """Grows when a topic comes, goes, or gets partitions."""
-        self.changing = asyncio.Lock()
         self._defaults: Mapping[str, str] = {}
 
     def get(self, name: str) -> Topic | None:
@@ -198,7 +197,7 @@ class Topics:
                 made.append(write(partial(self._open, grown, index)))
                 if len(made) % MADE_AT_ONCE == 0:
                     await asyncio.sleep(0)  # each takes some fsyncs
-        except (NoSpace, asyncio.CancelledError):
+        except NoSpace:
             self._unmake(topic, made, count)
             raise
         try:
@@ -223,7 +222,7 @@ class Topics:
         self.version += 1
 
     async def create(self, name: str, partitions: int, configs: Mapping[str, str]) -> Topic:
-        """Create a topic durably. The name and the configs have been checked; hold `changing`.
+        """Create a topic durably. The name and the configs have been checked; within `Changes.one`.
 
         Raises NoSpace with nothing changed, or another OSError.
         """
@@ -233,12 +232,18 @@ class Topics:
         return topic
 
     async def grow(self, topic: Topic, partitions: int) -> None:
-        """Add partitions up to that count; hold `changing`. Raises NoSpace with nothing changed, or another OSError."""
+        """Add partitions up to that count; within `Changes.one`.
+
+        Raises NoSpace with nothing changed, or another OSError.
+        """
         topic.partitions.extend(await self._make(topic, partitions))
         self.version += 1
 
     async def configure(self, topic: Topic, configs: Mapping[str, str]) -> None:
-        """Replace the topic's own configs; hold `changing`. Raises NoSpace with nothing changed, or another OSError."""
+        """Replace the topic's own configs; within `Changes.one`.
+
+        Raises NoSpace with nothing changed, or another OSError.
+        """
         await self._save(replace(topic, configs=dict(configs)), len(topic.partitions))
         topic.configs.clear()
         topic.configs.update(configs)
@@ -260,7 +265,10 @@ class Topics:
             partition.configure(config)
 
     async def delete(self, topic: Topic) -> None:
-        """Delete a topic durably, then its files; hold `changing`. Raises NoSpace with nothing changed, or OSError."""
+        """Delete a topic durably, then its files; within `Changes.one`.
+
+        Raises NoSpace with nothing changed, or another OSError.
+        """
         await self.metadata.put(f"{PREFIX}{topic.topic_id.hex}", None)
         del self._by_name[topic.name]
         del self._by_id[topic.topic_id]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import uuid
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from embedded_broker.metadata.metadata_log import MetadataLog
@@ -41,7 +39,6 @@ class Authorizer:
             if key.startswith(PREFIX)
         }
         self._acls = AclSet(self._keys)
-        self._changing = asyncio.Lock()
 
     def may(self, session: Session, operation: Operation, resource: Resource, name: str) -> bool:
         """Whether the principal of a session may do an operation on a resource."""
@@ -66,7 +63,7 @@ class Authorizer:
 
         Raises NoSpace with nothing changed, or another OSError.
         """
-        async with self._changing:
+        async with self._metadata.changes.one():
             if acl not in self._keys:
                 await self._add(acl)
 
@@ -85,11 +82,15 @@ class Authorizer:
         self._keys[acl] = key
         self._acls.add(acl)
 
-    async def remove(self, acls: Iterable[Acl]) -> None:
-        """End ACLs, durably. Raises NoSpace, and those that are not ended hold; or another OSError."""
-        async with self._changing:
-            for acl in acls:
-                if acl in self._keys:
-                    await self._metadata.put(self._keys[acl], None)
-                    del self._keys[acl]
-                    self._acls.remove(acl)
+    async def remove(self, wanted: Filter) -> list[Acl]:
+        """End the ACLs that a filter means, durably: all of them, or none. Returns them in order.
+
+        Raises NoSpace with nothing changed, or another OSError.
+        """
+        async with self._metadata.changes.one():
+            found = self.find(wanted)
+            await self._metadata.remove([self._keys[acl] for acl in found])
+            for acl in found:
+                del self._keys[acl]
+                self._acls.remove(acl)
+        return found

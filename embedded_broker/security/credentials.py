@@ -54,7 +54,10 @@ def of_password(mechanism: str, password: str) -> ScramCredential:
 
 
 class Credentials:
-    """All of a broker's. `changing` is not needed: a put replaces a whole entry."""
+    """All of a broker's.
+
+    Invariant: a login is checked with a credential once that is durable, and no longer once its tombstone is.
+    """
 
     def __init__(self, metadata: MetadataLog, users: Users) -> None:
         self._metadata, self._users = metadata, users
@@ -83,19 +86,20 @@ class Credentials:
                 found.setdefault(user, []).append((mechanism, credential.iterations))
         return found
 
-    def has(self, mechanism: str, name: str) -> bool:
-        """Whether a credential is stored."""
-        return (mechanism, name) in self._stored
-
     async def put(self, mechanism: str, name: str, credential: ScramCredential) -> None:
         """Store durably. Raises NoSpace with nothing changed, or another OSError."""
-        await self._metadata.put(f"{PREFIX}{mechanism}:{name}", _to_json(credential))
-        self._stored[mechanism, name] = credential
+        async with self._metadata.changes.one():
+            await self._metadata.put(f"{PREFIX}{mechanism}:{name}", _to_json(credential))
+            self._stored[mechanism, name] = credential
 
-    async def delete(self, mechanism: str, name: str) -> None:
-        """Remove durably. Raises NoSpace with nothing changed, or another OSError."""
-        await self._metadata.put(f"{PREFIX}{mechanism}:{name}", None)
-        self._stored.pop((mechanism, name), None)
+    async def delete(self, mechanism: str, name: str) -> bool:
+        """Remove durably; whether there was one. Raises NoSpace with nothing changed, or another OSError."""
+        async with self._metadata.changes.one():
+            if (mechanism, name) not in self._stored:
+                return False
+            await self._metadata.put(f"{PREFIX}{mechanism}:{name}", None)
+            del self._stored[mechanism, name]
+        return True
 
 
 def _to_json(credential: ScramCredential) -> Mapping[str, Any]:

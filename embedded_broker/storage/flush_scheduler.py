@@ -23,7 +23,7 @@ from embedded_broker.storage.checkpoints import Checkpoints
 from embedded_broker.storage.disk_space import suppress_disk_full
 from embedded_broker.storage.failures import is_disk_failure
 from embedded_broker.storage.partition import Partition
-from embedded_broker.storage.workers import Threads, Workers
+from embedded_broker.storage.workers import NoThread, Threads, Workers
 
 THREADS = 4
 NO_THREAD_RETRY_S = 1.0
@@ -94,7 +94,7 @@ class FlushScheduler:
     async def durable(self, *partitions: Partition) -> None:
         """Return when all that is appended to `partitions` so far is durable and below their high watermarks.
 
-        Raises OSError when an fsync failed.
+        Raises OSError when an fsync failed; NoThread, and they will be durable later.
         """
         dirty = [partition for partition in partitions if partition.high_watermark < partition.log_end]
         if not dirty:
@@ -114,6 +114,15 @@ class FlushScheduler:
             self._task = asyncio.create_task(self._run(), name="flush-scheduler")
         if self._fsync is Fsync.ALWAYS:
             await asyncio.shield(waiting)
+
+    async def until_durable(self, partition: Partition) -> None:
+        """As `durable`, but wait on while the system has no thread: for those whose memory must follow what they have
+        appended. Raises OSError."""
+        while True:
+            try:
+                return await self.durable(partition)
+            except NoThread:  # the next round begins after a while
+                continue
 
     def _note(self, partitions: list[Partition]) -> None:
         """The partitions have grown: start writing checkpoints if any is due."""
@@ -167,7 +176,7 @@ class FlushScheduler:
             size_bytes = sum(partition.log.unflushed_bytes for partition in live)
             try:
                 ends = await self._flushers.all([partition.log.flush for partition in live])
-            except RuntimeError as error:  # the system has no thread: they stay dirty
+            except NoThread as error:  # they stay dirty
                 self._dirty = {**dict.fromkeys(live), **self._dirty}
                 self._fail(waiting, error)
                 await asyncio.sleep(NO_THREAD_RETRY_S)

@@ -15,6 +15,10 @@ from typing import Any, Generic, Protocol, TypeVar
 T = TypeVar("T")
 
 
+class NoThread(RuntimeError):
+    """The system has no thread for the calls: none has begun."""
+
+
 class Workers(Protocol):
     """Runs blocking calls: threads, or their replacement in a simulation."""
 
@@ -36,7 +40,7 @@ class Threads:
         self._stopped = False
 
     def all(self, work: Sequence[Callable[[], T]]) -> asyncio.Future[list[T | BaseException]]:
-        """See Workers. Called on the event loop. Raises RuntimeError when there is no thread, and none can be had."""
+        """See Workers. Called on the event loop. Raises NoThread when there is no thread, and none can be had."""
         if self._stopped:
             raise RuntimeError(f"{self._name}: stopped already")
         together = _Together(work)
@@ -45,9 +49,9 @@ class Threads:
             thread = Thread(target=self._work, name=f"{self._name} {len(self._threads)}", daemon=True)
             try:
                 thread.start()
-            except RuntimeError:  # the system has no more
+            except RuntimeError as error:  # the system has no more
                 if not self._threads:
-                    raise
+                    raise NoThread(str(error)) from error
                 break
             self._threads.append(thread)
         for number in range(len(work)):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import io
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from kio.serial import entity_reader, entity_writer
 
@@ -23,6 +23,7 @@ from embedded_broker.wire.responses import Answer, Fields, Later
 from kafka_records.records import encode
 from tests.embedded_broker import answers
 
+T = TypeVar("T")
 TIMEOUT_S = 10.0
 
 
@@ -116,13 +117,22 @@ class Served:
     async def topic(self, name: str, partitions: int = 1, **configs: str) -> None:
         """Create a topic that keeps its records, whose times are old; underscores in config names stand for dots."""
         named = {"retention.ms": "-1"} | {key.replace("_", "."): text for key, text in configs.items()}
-        async with self.broker.topics.changing:
-            await self.broker.topics.create(name, partitions, named)
+        await change(self.broker, lambda: self.broker.topics.create(name, partitions, named))
 
     def close(self) -> None:
         """Close all clients."""
         for client in self._clients:
             client.writer.close()
+
+
+async def change(broker: Broker, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Change metadata, as a handler does."""
+
+    async def work() -> T:
+        async with broker.changes.one():
+            return await make()
+
+    return await broker.changes.finish("test", work)
 
 
 @asynccontextmanager

@@ -15,7 +15,7 @@ from embedded_broker.produce import batch_checks
 from kafka_records import records
 from kafka_records.batch import seal
 from kafka_records.varints import varint
-from tests.embedded_broker.served import TIMEOUT_S, batch, fetch, produce, serving
+from tests.embedded_broker.served import TIMEOUT_S, batch, change, fetch, produce, serving
 
 ZSTD = 4
 HONEST = 100_000
@@ -137,8 +137,7 @@ def test_what_is_large_is_decompressed_in_a_thread_and_stays_in_order(
             arrived = _signal(monkeypatch, deleted)
             client.send("produce", 9, **produce("t", large))
             await arrived.wait()
-            async with served.broker.topics.changing:
-                await served.broker.topics.delete(topic)
+            await change(served.broker, lambda: served.broker.topics.delete(topic))
             deleted.set()
             refused = (await client.receive()).responses[0].partition_responses[0]
             assert refused.error_code is ErrorCode.not_leader_or_follower

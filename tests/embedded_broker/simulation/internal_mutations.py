@@ -90,7 +90,7 @@ def rewrite_the_metadata_without_waiting_for_the_disk(patch: Patch) -> None:
         end = self._log.log_end
         if end - self._log.log_start >= self._dead_records_max + 2 * len(self._entries):
             for key, body in self.items():
-                self._append(key, body, own=False)
+                self._append({key: body}, own=False)
             async with self._flush_scheduler.exclusive():
                 self._log.delete_before(end)
 

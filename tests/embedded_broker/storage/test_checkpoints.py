@@ -24,6 +24,7 @@ from kafka_records.batch import TRANSACTIONAL, BatchHeader, read_header
 from kafka_records.control import marker
 from kafka_records.records import encode
 from tests.budget import budget
+from tests.embedded_broker.served import change
 from tests.embedded_broker.storage.log.partitions import read_all
 
 P = Path("/partitions/p")
@@ -300,8 +301,7 @@ def test_a_start_after_a_kill_has_little_to_read_however_seldom_there_was_an_fsy
         fs = MemoryFileSystem()
         broker = Broker(BrokerConfig(tmp_path, port=0, fsync=fsync, fsync_interval_ms=1, scan_bytes_max=500_000), fs)
         await broker.start()
-        async with broker.topics.changing:
-            topic = await broker.topics.create("t", 1, {"segment.bytes": "100000"})
+        topic = await change(broker, lambda: broker.topics.create("t", 1, {"segment.bytes": "100000"}))
         (partition,) = topic.partitions
         for number in range(count):
             partition.append(encode([(b"k", value)], number))

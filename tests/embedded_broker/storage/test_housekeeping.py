@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from embedded_broker.storage.partition import Partition
 from embedded_broker.storage.retention import keep_from
 from kafka_records.batch import TRANSACTIONAL
 from tests.embedded_broker.process import BrokerProcess
-from tests.embedded_broker.served import Served, batch, serving
+from tests.embedded_broker.served import Served, batch, change, serving
 
 NOW_MS = 1_800_000_000_000
 LARGE = b"x" * 700_000
@@ -122,8 +123,8 @@ def test_a_segment_is_closed_after_its_time_by_the_clock_of_the_records(tmp_path
             assert await bases(1_001) == [0, 3]
             topic = served.broker.topics.get("t")
             assert topic is not None
-            async with served.broker.topics.changing:
-                await served.broker.topics.configure(topic, {"cleanup.policy": "compact", "max.compaction.lag.ms": "5"})
+            configs = {"cleanup.policy": "compact", "max.compaction.lag.ms": "5"}
+            await change(served.broker, lambda: served.broker.topics.configure(topic, configs))
             assert await bases(1_006) == [0, 3]
             assert await bases(1_007) == [0, 3, 5]
         async with serving(tmp_path) as served:
@@ -193,9 +194,9 @@ def test_the_metadata_log_is_rewritten_when_it_is_long(tmp_path: Path) -> None:
             await served.topic("t")
             topic = served.broker.topics.get("t")
             assert topic is not None
-            async with served.broker.topics.changing:
-                for number in range(40):
-                    await served.broker.topics.configure(topic, {"retention.ms": str(number)})
+            for number in range(40):
+                configs = {"retention.ms": str(number)}
+                await change(served.broker, partial(served.broker.topics.configure, topic, configs))
             cluster_id = served.broker.metadata.cluster_id
         async with serving(tmp_path, thresholds=thresholds) as served:
             log = served.broker._metadata_log

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import resource
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,7 +16,7 @@ from embedded_broker.config.thresholds import Thresholds
 from kafka_records.batch import seal
 from kafka_records.records import encode
 from tests.embedded_broker.process import BrokerProcess
-from tests.embedded_broker.served import Client, Served, batch, fetch, produce, serving
+from tests.embedded_broker.served import Client, Served, batch, change, fetch, produce, serving
 
 FILES = 256
 WEEK_MS = 7 * 86_400_000
@@ -89,10 +90,9 @@ def test_a_log_that_can_open_no_segment_refuses_the_batch_and_the_broker_keeps_i
             with served.broker.disk_space.open_files.for_itself():
                 await served.topic("internal, as it were")
             assert not served.broker.failed.done()
-            async with served.broker.topics.changing:
-                topic = served.broker.topics.get("t")
-                assert topic is not None
-                await served.broker.topics.delete(topic)
+            topic = served.broker.topics.get("t")
+            assert topic is not None
+            await change(served.broker, partial(served.broker.topics.delete, topic))
             await served.topic("t")
             assert await _produced(client, "t", batch(b"there is room again")) is ErrorCode.none
 
