@@ -15,6 +15,7 @@ from typing import TypeVar
 import structlog
 
 from replicator.config import Config, Flow, routing
+from replicator.flow.first_offsets import resolve_starts
 from replicator.flow.first_start import is_first_start
 from replicator.flow.listing import MAX_MESSAGE_BYTES, Listing, Routing, judge_topics
 from replicator.flow.topic_rules import Listed, TopicVerdict, needs_claims, topic_routes
@@ -22,12 +23,14 @@ from replicator.flow.topics import ControlPlane, both, check_control_topic
 from replicator.model import names
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError, Retriable, UnknownOutcome, Unreachable
 from replicator.model.route import Route
+from replicator.state import starts
 from replicator.state.claims import Claims
 from replicator.state.control import Changer
 from replicator.state.generation import Control, Generation, LaneAssignment, check_generation
 
 CHANGE_ATTEMPTS_MIN = 3
 PAUSE_S, PAUSE_S_MAX = 0.05, 1.0
+BATCH_BYTES = 256  # of a batch with one record, besides its value
 T = TypeVar("T")
 
 
@@ -51,6 +54,7 @@ class Setup:
         self._control: Control | None = None  # as it was read at the beginning, until it is changed
         self._known: set[str] = set()  # source topics that were seen or claimed: asked for by name
         self._claims = Claims({}, ())
+        self._control_bytes_max = starts.RECORD_BYTES_MAX
         self._routes: dict[str, list[Route]] = {}  # by source topic, as they were made last
 
     @property
@@ -121,6 +125,8 @@ class Setup:
         if control not in found or claims not in found:
             raise Retriable(f"cluster {self._flow.target.name!r} doesn't show {control} and {claims} yet")
         check_control_topic(found[control])
+        taken = int(found[control].configs.get(MAX_MESSAGE_BYTES, starts.RECORD_BYTES_MAX))
+        self._control_bytes_max = min(taken, self._flow.limits.record_bytes_max, starts.RECORD_BYTES_MAX) - BATCH_BYTES
         if found[claims].partitions < self._flow.lanes:
             refused = self._plane.grow({claims: self._flow.lanes})[claims]
             if refused is not None:
@@ -158,13 +164,23 @@ class Setup:
             nonlocal seen
             first, seen = seen, None
             changer = Changer(
-                self._flow, self._plane.state, self._owner, self._client_error, seen=first, first=self._first
+                self._flow,
+                self._plane.state,
+                self._owner,
+                self._client_error,
+                self._resolve_starts,
+                seen=first,
+                first=self._first,
             )
             return ask(changer)
 
-        changed = self._patiently(attempt, attempts_min=CHANGE_ATTEMPTS_MIN, whatever_is_asked=True)
+        changed = self._patiently(attempt, attempts_min=CHANGE_ATTEMPTS_MIN, whatever_is_asked=not self._first)
         self._first = False
         return changed
+
+    def _resolve_starts(self, partitions: Mapping[str, int]) -> list[tuple[bytes, bytes]]:
+        found = resolve_starts(self._flow, self._plane.source_logs, partitions, self._asked, self._log)
+        return starts.encode(found, self._control_bytes_max)
 
     def _patiently(
         self,

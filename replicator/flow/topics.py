@@ -16,10 +16,12 @@ from replicator.config.routing import literals, selects, target_topic
 from replicator.flow.topic_rules import Listed
 from replicator.kafka import offset_reader
 from replicator.kafka.admin import ClusterAdmin, ClusterInfo, TopicInfo, TopicSpec
+from replicator.kafka.clusters import KafkaCluster
 from replicator.kafka.topic_reader import TopicReader
 from replicator.model import names
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError, Retriable, Unreachable
 from replicator.model.partition import Partition
+from replicator.planes.contract import Cluster
 from replicator.state.flow_state import FlowState
 
 LEADERS_S = 0.1  # between the first two questions whether new partitions are led: Kafka takes some ms for each
@@ -49,6 +51,7 @@ class ControlPlane:
             ClusterAdmin(side, request_timeout_ms=limits.request_timeout_ms, connect_timeout_ms=patience)
             for side in (flow.source, flow.target)
         )
+        self.source_logs: Cluster = KafkaCluster(flow, flow.source, "source")  # connects when it is first asked
         self._reader = TopicReader(flow, flow.target)
         self.state = FlowState(flow, self._reader)
 
@@ -62,6 +65,7 @@ class ControlPlane:
 
     def close(self) -> None:
         """Lets go of both clusters."""
+        self.source_logs.close()
         self.source.close()
         self.target.close()
         self._reader.close()

@@ -272,10 +272,11 @@ class Backfill:
         return ranges.plan(fixed, self._offsets_max(len(fixed)), begins=begins)
 
     def _begin(self, at: Partition, found: PartitionOffsets) -> int:
-        """Where it begins without a position: as planned, but not before what retention has left meanwhile."""
+        """Where it begins without a position: as planned, and if that was at earliest, at what retention has left."""
         begin = self._bounds[at][0]
         given = self._request.first.timestamp_ms is not None or at in (self._request.first.offsets or {})
-        return begin if given else max(begin, found.log_start)
+        resolved = begin != self._found[at].log_start  # by `start`: what is gone behind it is lost
+        return begin if given or resolved else max(begin, found.log_start)
 
     def _offsets_max(self, partitions: int) -> int:
         """A range must not take longer than positions may go without being committed again."""

@@ -12,7 +12,7 @@ from replicator.config import Flow
 from replicator.config.routing import target_topic
 from replicator.kafka import offset_reader
 from replicator.kafka.admin import TopicInfo
-from replicator.lane.start import offsets_of_time
+from replicator.lane import start as lane_start
 from replicator.model import checkpoint
 from replicator.model.checkpoint import NOBODY, BadMetadata, Evidence
 from replicator.model.errors import ReplicatorError
@@ -26,13 +26,15 @@ from replicator.state.generation import Control
 class PartitionOffsets:
     """One source partition: its log start, its last stable offset, and the flow's position in it, if it has one.
 
-    `evidence` is None without a position, and where what stands there can't be read: the lane makes an incident of it.
+    `topic_id` is its topic's, as the source says now. `evidence` is None without a position, and where what stands
+    there can't be read: the lane makes an incident of it.
     """
 
     log_start: int
     end: int
     position: int | None = None
     evidence: Evidence | None = None
+    topic_id: str = ""
 
     @property
     def records(self) -> int:
@@ -92,7 +94,9 @@ def read_offsets(
     for at, to in targets.items():
         log = ends[at]
         if isinstance(log, LogEnds):
-            found[at] = PartitionOffsets(log.start, log.stable).at(positions[to] if to is not None else None)
+            found[at] = PartitionOffsets(log.start, log.stable, topic_id=log.topic_id).at(
+                positions[to] if to is not None else None
+            )
         else:
             errors[at] = log
     return ReadOffsets(found, errors)
@@ -121,16 +125,18 @@ def first_offsets(
 ) -> dict[Partition, int]:
     """Where partitions without a position begin by the flow's own `start`; a job copies history, so `latest` is none.
 
-    Those that were not there when the flow was first opened begin at earliest. Raises as `offsets_at`.
+    Of a flow that was never opened that is what `start` says now. Otherwise it is what was resolved when it was opened,
+    and earliest for partitions that were not there then. Raises as `offsets_at`, and Incident (`Control.starts`).
     """
     fresh = {at: read for at, read in offsets.items() if read.position is None}
     found = {at: read.log_start for at, read in fresh.items()}
-    listing = control.first_listing()
-    first = [at for at in fresh if not control.generations or at.partition < listing.get(at.topic, 0)]
-    if flow.start.kind == "latest":
-        found.update({at: fresh[at].end for at in first})
-    elif flow.start.kind == "timestamp" and first:
-        found.update(offsets_at(source, first, flow.start.timestamp_ms, fresh))
+    if control.generations:
+        logs = {at: LogEnds(read.topic_id, read.log_start, read.end, read.end) for at, read in fresh.items()}
+        found |= raise_errors(lane_start.first_offsets(flow, source, logs, control))
+    elif flow.start.kind == "latest":
+        found |= {at: read.end for at, read in fresh.items()}
+    elif flow.start.kind == "timestamp" and fresh:
+        found |= offsets_at(source, fresh, flow.start.timestamp_ms, fresh)
     return found
 
 
@@ -141,8 +147,13 @@ def offsets_at(
 
     Raises NotAllowed, Unreachable, Retriable.
     """
+    return raise_errors(lane_start.offsets_of_time(source, {at: offsets[at].end for at in partitions}, timestamp_ms))
+
+
+def raise_errors(answers: Mapping[Partition, int | ReplicatorError]) -> dict[Partition, int]:
+    """The answers, if none of them is an error; raises the first that is."""
     found: dict[Partition, int] = {}
-    for at, offset in offsets_of_time(source, {at: offsets[at].end for at in partitions}, timestamp_ms).items():
+    for at, offset in answers.items():
         if isinstance(offset, ReplicatorError):
             raise offset
         found[at] = offset

@@ -182,10 +182,14 @@ def _without_position(plan: LanePlan, route: Route, facts: Facts, now_ms: int) -
     if isinstance(facts.start, ReplicatorError):
         return Verdict(waits=_waits(facts.start, Reason.SOURCE_MISSING))
     start = facts.source.start if facts.start is None else facts.start
-    if start < facts.source.start:  # a job was told to begin there
+    if start < facts.source.start:  # a job was told to begin there, or it was resolved when the flow was opened
         why = f"source offsets {start} to {facts.source.start - 1} were deleted before they were copied"
         gone = Incident("source_records_gone", why, topic=source.topic, partition=source.partition, offset=start)
         return Verdict(stopped=gone)
+    if start > facts.source.end:  # what is written up to there would never be copied
+        why = f"the copy is to begin at offset {start}, but the source ends at {facts.source.end} now: its log was cut"
+        cut = Incident("source_truncated", why, topic=source.topic, partition=source.partition, offset=start)
+        return Verdict(stopped=cut)
     evidence = Evidence(
         generation=plan.generation,
         owner=plan.owner,

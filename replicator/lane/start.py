@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from replicator.config import Flow
 from replicator.config.routing import selects, target_topic
 from replicator.lane.judge import Facts, Verdict, judge
 from replicator.lane.plan import LanePlan
@@ -26,6 +27,7 @@ from replicator.model.route import Route
 from replicator.planes.contract import Cluster, LogEndsByPartition
 from replicator.state.claims import Claims
 from replicator.state.generation import Control, check_generation
+from replicator.state.starts import start_of
 
 
 @dataclass(slots=True)
@@ -114,18 +116,13 @@ class LaneStart:
     def _starts(
         self, fresh: Sequence[Partition], source: Mapping[Partition, LogEnds | ReplicatorError], control: Control
     ) -> dict[Partition, int | ReplicatorError]:
-        """The first offset of partitions without a position: the job's, or `start` for those of the first listing."""
+        """The first offset of partitions without a position, of which the source's ends are known: the job's, or what
+        was resolved when the flow was opened. Those that have none begin at earliest."""
         given: dict[Partition, int | ReplicatorError] = {
             at: first for at in fresh if (first := self._policy.first_offset(at)) is not None
         }
-        start, listing = self._plan.flow.start, control.first_listing()
-        listed = [at for at in fresh if at not in given and at.partition < listing.get(at.topic, 0)]
-        ends = {at: log.stable for at in listed if isinstance(log := source[at], LogEnds)}
-        if start.kind == "latest":
-            return given | ends
-        if start.kind == "timestamp" and ends:
-            return given | offsets_of_time(self._to.source, ends, start.timestamp_ms)
-        return dict(given)
+        logs = {at: log for at in fresh if at not in given and isinstance(log := source[at], LogEnds)}
+        return given | first_offsets(self._plan.flow, self._to.source, logs, control)
 
     def unrouted(self, claims: Claims) -> Unrouted:
         """Positions of this lane whose partitions have no route now.
@@ -171,6 +168,30 @@ def _deleted(source: Partition, target: Partition, stored: Committed) -> Verdict
 
 def _missing(at: Partition) -> ReplicatorError:
     return TopicMissing(f"{at} was not listed")
+
+
+def first_offsets(
+    flow: Flow, source: Cluster, logs: Mapping[Partition, LogEnds], control: Control
+) -> dict[Partition, int | ReplicatorError]:
+    """Where partitions without a position begin, given what the source says of their logs; those that are left out
+    begin at earliest. Used by jobs, too.
+
+    Invariant 4: as it was resolved when the flow was opened. A flow that was opened before that was stored resolves it
+    now. Raises as `offsets_at`, and Incident (`Control.starts`).
+    """
+    if not logs:
+        return {}
+    starts = control.starts()
+    if starts is not None:
+        found = {at: start_of(starts, at, log.topic_id) for at, log in logs.items()}
+        return {at: offset for at, offset in found.items() if offset is not None}
+    listing = control.first_listing()
+    ends = {at: log.stable for at, log in logs.items() if at.partition < listing.get(at.topic, 0)}
+    if flow.start.kind == "latest":
+        return dict(ends)
+    if flow.start.kind == "timestamp" and ends:
+        return offsets_of_time(source, ends, flow.start.timestamp_ms)
+    return {}
 
 
 def offsets_of_time(

@@ -5,7 +5,7 @@ Order of a change (design: each part was shown to be needed by a model, see test
 2. Read the control topic up to its read_uncommitted end, read_committed.
 3. Write `preparing n`, unless one is half done: then finish that one.
 4. Only once a read shows `preparing n`: initialise every id of every generation that isn't closed.
-5. Write `closed` for those and `open n`, in one transaction.
+5. Write `closed` for those and `open n`, in one transaction; the first time also where all listed partitions begin.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 from replicator.config import Flow
 from replicator.kafka import properties
@@ -24,6 +25,8 @@ from replicator.state.generation import Control, Generation, Kind, LaneAssignmen
 
 FENCED_TOGETHER_MAX = 8  # a generation of a job has a lane for each partition, and each is a client with its start-up
 MayReplace = Callable[[Generation], None]
+ResolveStarts = Callable[[Mapping[str, int]], Sequence[tuple[bytes, bytes]]]
+"""Where these partitions (counts by source topic) begin now, as records of `starts`. Raises what the source raises."""
 
 
 class Changer:
@@ -35,6 +38,7 @@ class Changer:
         state: FlowState,
         by: str,
         on_error: Callable[[str], None],
+        resolve_starts: ResolveStarts,
         *,
         first: bool = False,
         seen: Control | None = None,
@@ -45,6 +49,7 @@ class Changer:
         one is the incident `control_topic_lost`. `seen`: the control topic as it was read just now.
         """
         self._flow, self._state, self._by, self._on_error = flow, state, by, on_error
+        self._resolve_starts = resolve_starts
         self._first, self._seen = first, seen
         self._writer: Transactions | None = None
 
@@ -94,7 +99,8 @@ class Changer:
                     may_replace(control.open)
                 now_ms = int(time.time() * 1000)
                 if control.preparing is None:
-                    self._write([control.prepare(assignment, listing, now_ms, kind, self._by)])
+                    prepared = control.prepare(assignment, listing, now_ms, kind, self._by)
+                    self._write([(prepared.key, prepared.encode())])
                     control = self._read()
                 control = self._finish(control, now_ms)
             return control.open
@@ -114,11 +120,13 @@ class Changer:
             raise TakenOver(f"flow {self._flow.name}: another process changed the generation at the same time")
         with ThreadPoolExecutor(FENCED_TOGETHER_MAX) as pool:
             list(pool.map(lambda lane: self._fence(*lane), control.to_fence()))  # raises what any of them raised
-        records = control.finish(now_ms)
-        self._write(records)  # certainly committed, and whoever else wrote has been fenced
+        starts = self._resolve_starts(control.preparing.partitions) if control.never_open else ()
+        records = control.finish(now_ms, len(starts))
+        # Certainly committed when it returns, and whoever else wrote has been fenced.
+        self._write([*starts, *((record.key, record.encode()) for record in records)])
         for record in records:
             control = control.apply(record)
-        return control
+        return replace(control, start_records={**control.start_records, **dict(starts)})
 
     def _fence(self, generation: int, lane: int) -> None:
         transactional_id = names.lane_id(self._flow.name, generation, lane)
@@ -128,13 +136,13 @@ class Changer:
         finally:
             fenced.close()
 
-    def _write(self, records: Sequence[Generation]) -> None:
+    def _write(self, records: Sequence[tuple[bytes, bytes]]) -> None:
         if self._writer is None:
             raise Fatal("the control topic is written before its id was initialised")
         self._writer.begin()
-        for record in records:
-            self._writer.write(names.control_topic(self._flow.name), record.encode(), record.key, 0)
-        self._writer.flush()
+        for key, value in records:
+            self._writer.write(names.control_topic(self._flow.name), value, key, 0)
+            self._writer.flush()  # one by one: together, large ones could exceed what the topic takes as a batch
         self._writer.end()
 
 

@@ -10,7 +10,9 @@ Invariants
   `preparing n`. Whoever finds a change half done finishes it.
 - A worker starts only under `open` of its own generation, read *after* its InitProducerId.
 - `start` covers the partitions listed when the flow was first opened; those that appear later start at
-  earliest. That list is in the first `open` record and is carried along by every later one.
+  earliest. That list is in the first `open` record and is carried along by every later one. Where they begin is
+  resolved once and stands in records of its own, written in the transaction of that record (`starts`): whoever admits
+  a partition later, in whatever generation, begins there.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ from itertools import accumulate
 from typing import Any
 
 from replicator.model.errors import Incident, TakenOver
-from replicator.state.envelope import NewerFormat, unwrap, wrap
+from replicator.state import starts
+from replicator.state.envelope import NewerFormat, NotOurs, unwrap, wrap
+from replicator.state.starts import Starts
 
 GENERATION = "generation"
 _KINDS = frozenset({GENERATION})
@@ -104,7 +108,8 @@ class Generation:
     """One generation as its latest record says it.
 
     `partitions` counts the first listing's, by source topic; `listed` see `LaneAssignment`. `by` is the
-    process that began it.
+    process that began it. `start_records` counts the records that say where the first listing's partitions begin; None
+    before that was resolved, and for good in a flow that was opened by a version that didn't store it.
     """
 
     number: int
@@ -115,6 +120,7 @@ class Generation:
     at_ms: int = 0
     listed: Mapping[str, int] = field(default_factory=dict)
     by: str = ""
+    start_records: int | None = None
 
     @property
     def assignment(self) -> LaneAssignment:
@@ -138,6 +144,7 @@ class Generation:
             "partitions": dict(self.partitions),
             "at_ms": self.at_ms,
             "by": self.by,
+            "start_records": self.start_records,
         }
         return wrap(GENERATION, content)
 
@@ -162,6 +169,7 @@ def decode(key: bytes | None, value: bytes | None) -> Generation | None:
             int(body["at_ms"]),
             _listed(body),
             str(body["by"]),
+            None if body.get("start_records") is None else int(body["start_records"]),
         )
     except NewerFormat:
         raise
@@ -183,9 +191,13 @@ def _listed(body: Mapping[str, Any]) -> Mapping[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """All generations by number, as the control topic gives them."""
+    """All generations by number, as the control topic gives them.
+
+    `start_records` are kept as they were read: most readers need none of them, and a flow may have 100,000 partitions.
+    """
 
     generations: Mapping[int, Generation] = field(default_factory=dict)
+    start_records: Mapping[bytes, bytes] = field(default_factory=dict)
 
     def apply(self, record: Generation) -> Control:
         """The state after one more record. Compaction may have removed a generation's earlier phases."""
@@ -194,7 +206,7 @@ class Control:
         compacted = before is None
         if not compacted and phase not in TRANSITIONS[record.phase]:
             raise BadControl(f"generation {record.number} goes from {phase} to {record.phase}")
-        return Control({**self.generations, record.number: record})
+        return replace(self, generations={**self.generations, record.number: record})
 
     @property
     def begun(self) -> bool:
@@ -234,17 +246,53 @@ class Control:
                 return generation.partitions
         return {}
 
+    @property
+    def never_open(self) -> bool:
+        """Whether no generation was open yet, so that the change under way is the flow's first."""
+        return all(generation.phase is Phase.PREPARING for generation in self.generations.values())
+
+    def starts(self) -> Starts | None:
+        """Where the first listing's partitions begin, see `starts.start_of`; None where the flow was opened by a
+        version that didn't store it: then whoever admits a partition resolves it.
+
+        Raises Incident `control_topic_unreadable`, `newer_format`.
+        """
+        counts = [found.start_records for _, found in sorted(self.generations.items())]
+        count = next((count for count in counts if count is not None), None)
+        if count is None:
+            return None
+        try:
+            if len(self.start_records) != count:
+                raise NotOurs(f"{len(self.start_records)} records of starts, not {count}")
+            return starts.decode(self.start_records.items())
+        except NewerFormat as error:
+            raise Incident("newer_format", str(error)) from error
+        except NotOurs as error:
+            raise Incident("control_topic_unreadable", str(error)) from error
+
     def prepare(
         self, assignment: LaneAssignment, listing: Mapping[str, int], now_ms: int, kind: Kind = Kind.LIVE, by: str = ""
     ) -> Generation:
         """The `preparing` record of the next generation; an earlier listing is carried along."""
         known = self.first_listing() if self.generations else listing
+        before = self.generations.get(self.newest)
         return Generation(
-            self.newest + 1, Phase.PREPARING, assignment.lanes, kind, known, now_ms, assignment.listed, by
+            self.newest + 1,
+            Phase.PREPARING,
+            assignment.lanes,
+            kind,
+            known,
+            now_ms,
+            assignment.listed,
+            by,
+            None if before is None else before.start_records,
         )
 
-    def finish(self, now_ms: int) -> list[Generation]:
-        """The records that end the change under way: `closed` for all before, `open` for the prepared one."""
+    def finish(self, now_ms: int, start_records: int | None = None) -> list[Generation]:
+        """The records that end the change under way: `closed` for all before, `open` for the prepared one.
+
+        `start_records`: how many are written with them, where this opens the flow for the first time.
+        """
         change = self.preparing
         if change is None:
             raise BadControl("no change is under way")
@@ -253,17 +301,21 @@ class Control:
             for number, generation in sorted(self.generations.items())
             if generation.phase is not Phase.CLOSED and number != change.number
         ]
-        return [*before, replace(change, phase=Phase.OPEN, at_ms=now_ms)]
+        count = start_records if self.never_open else change.start_records
+        return [*before, replace(change, phase=Phase.OPEN, at_ms=now_ms, start_records=count)]
 
 
 def fold(records: Iterable[tuple[bytes | None, bytes | None]]) -> Control:
     """The state that a whole control topic gives. Raises BadControl, NewerFormat."""
-    control = Control()
+    control, start_records = Control(), dict[bytes, bytes]()
     for key, value in records:
+        if key is not None and value is not None and starts.holds_starts(key):
+            start_records[key] = value
+            continue
         found = decode(key, value)
         if found is not None:
             control = control.apply(found)
-    return control
+    return replace(control, start_records=start_records)
 
 
 def check_generation(control: Control, generation: int, assignment: LaneAssignment, *, running: bool = False) -> None:

@@ -132,13 +132,19 @@ class ChangerSteps:
         if control is None:
             yield f"changer {number} cannot read the control topic", self._set(world, number, Changer())
         elif control.preparing:
-            yield self._write(world, number, tuple(map(record, control.finish(0))), Changer())
+            yield self._write(world, number, tuple(map(record, control.finish(0, self._start(world)))), Changer())
         elif self.rules.fence_before_preparing:
             yield self._write(world, number, (self._prepared(control, number),), Changer(WRITTEN, changer.seen))
         else:  # no `preparing` of its own: both records at once, so that the topic stays readable
             prepared = self._prepare(control, number)
-            records = (prepared, *control.apply(prepared).finish(0))
+            records = (prepared, *control.apply(prepared).finish(0, self._start(world)))
             yield self._write(world, number, tuple(map(record, records)), Changer())
+
+    def _start(self, world: World) -> int | None:
+        """`start: latest`, resolved before `open` is written; without growth the source is copied from 0 on."""
+        if self.rules.resolve_at_admission:
+            return None
+        return world.end if world.owed < 0 else 0
 
     def _write(self, world: World, number: int, records: tuple[Record, ...], then: Changer) -> Step[World]:
         """Records and EndTxn leave; they arrive in this order, or not at all."""

@@ -1,8 +1,9 @@
 """The claim model: how a partition without a position gets its start, with a source that grows and a worker that dies.
 
-One worker at a time (the generation model is about several), one partition, `start: latest`. The promise: once a start
-was committed or a record sent, however its transaction ended, that record and all after it are copied; a partition
-that appeared after the flow was first opened is copied from its beginning.
+One worker at a time (the generation model is about several), one partition, `start: latest`. The promise: what is
+written after the flow was opened is copied, however long after that the partition is admitted; once a record was sent,
+however its transaction ended, that record and all after it are copied; a partition that appeared after the flow was
+opened is copied from its beginning.
 """
 
 from __future__ import annotations
@@ -25,13 +26,18 @@ class ClaimRules:
     ignore_claim: bool = False  # a claim without a position doesn't stop the partition
     ignore_target_data: bool = False  # nor does a target that has data
     latest_for_late_partitions: bool = False  # `start` covers partitions that appear later, too
+    resolve_at_admission: bool = False  # nothing is stored with the `open` record
+    store_after_open: bool = False  # the start is stored in a transaction of its own, after that of `open`
 
 
 class Partition(NamedTuple):
-    """Both sides of one partition; -1: none. `owed` is the first record that must not be missing."""
+    """Both sides of one partition; -1: none. `owed` is the first record that must not be missing, `stored` the start
+    that was resolved when the flow was opened."""
 
     end: int
     owed: int
+    open: bool
+    stored: int = -1
     position: int = -1
     claimed: bool = False
     target_has_data: bool = False
@@ -44,7 +50,7 @@ class Partition(NamedTuple):
 
 def first(*, late: bool) -> Partition:
     """A partition that has a record already; `late`: it appeared after the flow was first opened."""
-    return Partition(end=1, owed=0 if late else -1)
+    return Partition(end=1, owed=0 if late else -1, open=late, stored=0 if late else -1)
 
 
 def steps(world: Partition, rules: ClaimRules, *, late: bool) -> Iterator[Step[Partition]]:
@@ -55,7 +61,11 @@ def steps(world: Partition, rules: ClaimRules, *, late: bool) -> Iterator[Step[P
         yield "the position expires", world._replace(position=-1, expiries=0, expired=True)
     if world.at not in (OFF, STOPPED):
         yield "the worker dies", world._replace(at=OFF, next=-1)
-    if world.at == OFF:
+    if not world.open:
+        yield _open(world, rules)
+    elif rules.store_after_open and world.stored < 0:
+        yield f"the start {world.end} is stored", world._replace(stored=world.end)
+    if world.at == OFF and world.open:
         yield _start(world, rules, late)
     elif world.at == CLAIMING:
         claimed = world._replace(at=COPYING, position=world.next, claimed=True, owed=_owed(world))
@@ -65,6 +75,12 @@ def steps(world: Partition, rules: ClaimRules, *, late: bool) -> Iterator[Step[P
         yield f"the worker sends record {world.next}", sent
     elif world.at == SENT:
         yield _commit(world, rules)
+
+
+def _open(world: Partition, rules: ClaimRules) -> Step[Partition]:
+    """One transaction: `open`, and the start as it was resolved. Whoever dies before it is committed leaves nothing."""
+    stored = -1 if rules.resolve_at_admission or rules.store_after_open else world.end
+    return f"the flow is opened at {world.end}", world._replace(open=True, owed=world.end, stored=stored)
 
 
 def _owed(world: Partition) -> int:
@@ -80,7 +96,7 @@ def _start(world: Partition, rules: ClaimRules, late: bool) -> Step[Partition]:
         if not world.expired:
             raise Bad("stopped without a reason", label)
         return label, world._replace(at=STOPPED)
-    start = world.end if not late or rules.latest_for_late_partitions else 0
+    start = world.end if world.stored < 0 or (late and rules.latest_for_late_partitions) else world.stored
     at = COPYING if rules.no_claim else CLAIMING
     return f"a worker resolves its start: {start}", world._replace(at=at, next=start)
 

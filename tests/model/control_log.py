@@ -13,8 +13,9 @@ def fold(log: tuple[Record, ...]) -> Control | None:
     """The program's reading of a control topic; None when it refuses to read it."""
     control = Control()
     try:
-        for number, phase, lanes in log:
-            control = control.apply(Generation(number, Phase(phase), lanes))
+        for number, phase, lanes, start in log:
+            stored = None if start < 0 else start  # the model keeps the start itself where the program counts records
+            control = control.apply(Generation(number, Phase(phase), lanes, start_records=stored))
     except BadControl:
         return None
     return control
@@ -22,4 +23,11 @@ def fold(log: tuple[Record, ...]) -> Control | None:
 
 def record(generation: Generation) -> Record:
     """A record as the model keeps it."""
-    return (generation.number, generation.phase.value, generation.lanes)
+    start = -1 if generation.start_records is None else generation.start_records
+    return (generation.number, generation.phase.value, generation.lanes, start)
+
+
+def stored_start(control: Control | None) -> int:
+    """The start that was stored when the flow was first opened; -1 where there is none."""
+    found = control.generations.values() if control else ()
+    return next((it.start_records for it in found if it.start_records is not None), -1)

@@ -12,7 +12,7 @@ from tests.model.rules import Rules
 from tests.model.worker_steps import WorkerSteps
 from tests.model.world import Changer, Record, Txn, Worker, World
 
-OPENED: tuple[Record, ...] = ((1, "preparing", 2), (1, "open", 2))
+OPENED: tuple[Record, ...] = ((1, "preparing", 2, -1), (1, "open", 2, 0))
 
 
 def first(log: tuple[Record, ...] = ()) -> World:
@@ -32,9 +32,14 @@ def first(log: tuple[Record, ...] = ()) -> World:
     )
 
 
+def growing() -> World:
+    """The source is empty, and grows at any time: before the flow is opened with `start: latest`, and after that."""
+    return first()._replace(copied=-1, end=0, owed=-1)
+
+
 def copied_all(world: World) -> bool:
     """The goal that must stay within reach."""
-    return world.copied == w.RECORDS
+    return w.RECORDS in (world.copied, world.owed)
 
 
 class Model:
@@ -59,6 +64,8 @@ class Model:
     def _all(self, world: World) -> Iterator[Step[World]]:
         yield from self._broker(world)
         yield from control_steps(world)
+        if world.end < w.RECORDS:
+            yield "the source grows", world._replace(end=world.end + 1)
         if world.air is not None:
             yield from late_steps(world, world.air)
         for number in range(2):

@@ -18,6 +18,7 @@ class Rules:
     start_under_preparing: bool = False
     id_by_host: bool = False
     ignore_newer_position: bool = False  # a position that is newer than the control topic doesn't stop it
+    resolve_at_admission: bool = False  # where a partition begins is not stored when the flow is opened
     # A change
     no_fencing: bool = False
     fence_previous_only: bool = False  # only the generation before, not all that aren't closed

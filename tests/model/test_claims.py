@@ -9,12 +9,14 @@ from tests.model.explore import Explored, explore
 
 BROKEN = (
     (ClaimRules(no_claim=True), False, "stopped without a reason"),
-    (ClaimRules(no_claim=True, ignore_target_data=True), False, "lost"),
-    (ClaimRules(ignore_claim=True, ignore_target_data=True), False, "lost"),
+    (ClaimRules(ignore_claim=True, ignore_target_data=True), False, "doubled"),
     (ClaimRules(ignore_claim=True, ignore_target_data=True), True, "doubled"),
-    (ClaimRules(ignore_claim=True), False, "lost"),
     (ClaimRules(latest_for_late_partitions=True), True, "lost"),
+    (ClaimRules(resolve_at_admission=True), False, "lost"),
+    (ClaimRules(store_after_open=True), False, "lost"),
 )
+SECOND_LINES = (ClaimRules(ignore_claim=True), ClaimRules(ignore_target_data=True))
+"""Each stands in for the other: without both, records are doubled."""
 
 
 def _explore(rules: ClaimRules, late: bool) -> Explored[Partition]:
@@ -34,3 +36,10 @@ def test_each_part_is_needed(rules: ClaimRules, late: bool, kind: str) -> None:
     found = _explore(rules, late).found
     assert found is not None
     assert found.kind == kind, str(found)
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("rules", SECOND_LINES, ids=str)
+def test_claim_and_target_data_stand_in_for_each_other(rules: ClaimRules, late: bool) -> None:
+    found = _explore(rules, late).found
+    assert found is None, str(found)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.budget import budget
 from tests.model.explore import Explored, explore
-from tests.model.generations import OPENED, Model, copied_all, first
+from tests.model.generations import OPENED, Model, copied_all, first, growing
 from tests.model.rules import Rules
 from tests.model.worker_steps import CHECKED, COPYING
 from tests.model.world import Record, Worker, World
@@ -19,6 +19,7 @@ pytestmark = pytest.mark.slow  # all states of the model
 
 STATES_MAX = 700_000
 GENERATIONS, STATES_MIN = budget((2, 30_000), (3, 400_000))
+GROWING, GROWING_MIN = budget((1, 4_000), (2, 200_000))  # generations of a source that grows, and their states
 
 # What is left out, what a reader of the target sees then.
 ESSENTIAL = {
@@ -40,7 +41,7 @@ ESSENTIAL = {
     "position_outside_after": "doubled",
     "no_partition_verification": "doubled",
 }
-HALF_DONE: tuple[Record, ...] = (*OPENED, (2, "preparing", 1))
+HALF_DONE: tuple[Record, ...] = (*OPENED, (2, "preparing", 1, 0))
 # Each of a pair stands in for the other; without both, records are doubled. With the control topic at the beginning;
 # over a half-done change a worker of the generation before it runs.
 SECOND_LINES = (
@@ -129,8 +130,23 @@ def test_a_position_newer_than_the_control_topic_stops_a_worker() -> None:
     assert found.kind == "doubled", str(found)
 
 
+def test_a_start_that_is_stored_with_the_open_record_loses_nothing() -> None:
+    """Invariant 4, while the source grows from before the first change on: what is written after `open` is copied."""
+    explored = explore(growing(), Model(Rules(), GROWING).steps, states_max=STATES_MAX, keep_edges=True)
+    assert explored.found is None, str(explored.found)
+    assert len(explored.states) > GROWING_MIN, "the model has lost most of its behaviour"
+    stuck = explored.stuck(copied_all)
+    assert stuck is None, str(stuck)
+
+
+def test_a_start_that_is_resolved_at_admission_loses_records() -> None:
+    found = explore(growing(), Model(Rules(resolve_at_admission=True), 1).steps, states_max=STATES_MAX).found
+    assert found is not None
+    assert found.kind == "lost", str(found)
+
+
 def test_every_switch_is_used() -> None:
     """A rule that no test leaves out proves nothing."""
-    elsewhere = {"abandon_half_done", "ignore_newer_position", "begin_over_positions"}
+    elsewhere = {"abandon_half_done", "ignore_newer_position", "begin_over_positions", "resolve_at_admission"}
     used = {*ESSENTIAL, *(name for pair in SECOND_LINES for name in pair[:2]), *elsewhere}
     assert used == set(Rules.__dataclass_fields__)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from replicator.state.generation import Control, Generation
 from tests.model import world as w
 from tests.model.broker_steps import fence, holder_of, name
-from tests.model.control_log import fold
+from tests.model.control_log import fold, stored_start
 from tests.model.explore import Step
 from tests.model.rules import Rules
 from tests.model.world import Worker, World
@@ -54,7 +54,7 @@ class WorkerSteps:
         """SIGKILL, or giving up on an answer: both lose what the process knows, and may leave a request behind."""
         off = self._set(world, number, Worker())
         yield f"{_who(worker)} dies", off
-        if world.air is None and worker.at in SENDS and (worker.at != COPYING or worker.position < w.RECORDS):
+        if world.air is None and worker.at in SENDS and (worker.at != COPYING or worker.position < world.end):
             kind, more = SENDS[worker.at]
             air = (kind, self._id(number, worker), worker.position + more, False)
             yield f"{_who(worker)} dies with its {kind} in the air", off._replace(air=air)
@@ -113,6 +113,9 @@ class WorkerSteps:
             yield f"{_who(worker)} takes what it read before", self._set(world, number, worker._replace(at=then))
         elif self.rules.unstable_read or not w.unstable(world):
             offset, generation = world.position
+            if not generation:
+                stored = stored_start(fold(world.log[: world.stable]))
+                offset = world.end if self.rules.resolve_at_admission else max(0, stored)
             newer = generation > worker.generation and not self.rules.ignore_newer_position
             after = Worker() if newer else worker._replace(at=then, position=offset)
             yield f"{_who(worker)} reads position {offset} of generation {generation}", self._set(world, number, after)
@@ -133,7 +136,7 @@ class WorkerSteps:
     def _copy(self, world: World, number: int, worker: Worker) -> Iterator[Step[World]]:
         holder, at = self._id(number, worker), worker.position
         if worker.at == COPYING:
-            if at < w.RECORDS and world.txns[holder].phase == w.NONE:
+            if at < world.end and world.txns[holder].phase == w.NONE:
                 yield f"{_who(worker)} sends record {at}", self._send(world, number, worker, holder)
         elif worker.at == SENT:
             yield from self._store(world, number, worker, holder)

@@ -58,18 +58,20 @@ class Changer(NamedTuple):
     left: tuple[int, ...] = ()
 
 
-Record = tuple[int, str, int]  # of the control topic: generation, phase, lanes
+Record = tuple[int, str, int, int]  # of the control topic: generation, phase, lanes, stored start (-1: none)
 Late = tuple[str, int, int, bool]  # request, id, record or position, whether the id was initialised since
 
 
 class World(NamedTuple):
     """Everything.
 
-    `copied`    records whose commit is decided: they are 0 … copied-1, or the step was Bad
+    `copied`    records whose commit is decided end there, or the step was Bad; -1 before the first
     `position`  (next record, generation) as a read without require-stable gives it
     `log`       the control topic; from `stable` on it belongs to a transaction in phase `control`
     `notes`     control writes that each changer has sent and that have not arrived: records, then None for EndTxn
     `air`       a worker's request that nobody waits for any more
+    `end`       records that the source holds
+    `owed`      how many it held when the first `open` was committed: all later ones must be copied
     """
 
     copied: int
@@ -83,6 +85,8 @@ class World(NamedTuple):
     control: int
     notes: tuple[tuple[tuple[Record, ...] | None, ...], ...]
     air: Late | None
+    end: int = RECORDS
+    owed: int = 0
 
 
 def commit(world: World, holder: int, label: str) -> World:
@@ -97,11 +101,11 @@ def commit(world: World, holder: int, label: str) -> World:
             continue
         if entry.record < copied:
             raise Bad("doubled", label)
-        if entry.record > copied:
+        if entry.record > max(copied, world.owed if copied < 0 else 0):
             raise Bad("lost", label)
         if entry.overtaken:
             raise Bad("reordered", label)
-        copied += 1
+        copied = entry.record + 1
         left = [before._replace(overtaken=True) for before in left]
     txns = put(world.txns, holder, world.txns[holder]._replace(phase=COMMITTING))
     return world._replace(copied=copied, opens=tuple(left), txns=txns)
@@ -149,7 +153,9 @@ def control_end(world: World) -> World:
     A reader that waits for an end among aborted records has read all that there is below it.
     """
     if world.control == COMMITTING:
-        return world._replace(control=NONE, stable=len(world.log))
+        opened = any(phase == "open" for _, phase, *_ in world.log)
+        owed = world.end if world.owed < 0 and opened else world.owed
+        return world._replace(control=NONE, stable=len(world.log), owed=owed)
     stable = world.stable
     workers = tuple(worker._replace(end=min(worker.end, stable)) for worker in world.workers)
     return world._replace(control=NONE, log=world.log[:stable], workers=workers)

@@ -2,8 +2,9 @@
 
 Each schedule lets two things go wrong at any two calls that the lane makes: an error that the call may raise, before or
 after it took effect, or an event on a cluster. Checked, by what a reader of the target finds, are invariants 1 (fence,
-then read), 5 (abort and rewind), 6 (unknown outcomes), 8 (no record under a position of another topic)
-and 10 (a fenced worker stays away).
+then read), 4 (where a partition begins), 5 (abort and rewind), 6 (unknown outcomes), 8 (no record under a position of
+another topic) and 10 (a fenced worker stays away). The flow is opened before: records come between that and the first
+admission of a partition.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ PARTS = 10
 A, B, U = Partition("t", 0), Partition("t", 1), Partition("u", 0)
 ALL = (A, B, U)
 CALLS = 90  # a run without trouble makes about so many
+START_MS = 50
+STARTS = ("earliest", "latest", "1970-01-01T00:00:00.050Z")
 
 DENIALS = (("source", "t", "Read"), ("target", "t.copy", "Write"), ("target", "t.copy", "Read"))
 ERRORS: dict[str, tuple[type[ReplicatorError], ...]] = {
@@ -62,19 +65,28 @@ Records = dict[tuple[Partition, str], dict[int, str]]  # by partition and topic 
 class Schedule:
     """One run of a lane with two things going wrong."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, stored: bool = True) -> None:
+        """`stored`: whether starts are stored when the flow is opened."""
         self.random = random.Random(seed)
-        self.world = World(idle_s_max=1.0, recommit_ms=self.random.choice((1_000, 3_600_000)))
+        self.start = self.random.choice(STARTS)
+        self.world = World(self.start, idle_s_max=1.0, recommit_ms=self.random.choice((1_000, 3_600_000)))
         self.records: Records = {}
         self.wrote_to_new_target = False
         self.recreated: set[str] = set()
         self.stolen = False
         for at in ALL:
             log = self.world.source.log(at)
-            log.put(*(f"{at}-{number}" for number in range(self.random.randrange(7))))
+            for number in range(self.random.randrange(7)):
+                log.put(f"{at}-{number}", at_ms=self.random.randrange(2 * START_MS))
             if self.random.random() < 0.5:
                 log.marker()
         self.note()
+        if stored:
+            self.world.open_flow()
+            self.world.calls = 0
+        self.first = {at: self.expected_start(at) for at in ALL}
+        for _ in range(self.random.randrange(3)):
+            self.random.choice((self.more, self.deny))()
         for call in self.random.sample(range(1, CALLS), 2):
             if self.random.random() < 0.5:
                 self.world.faults[call] = self.fail
@@ -92,6 +104,16 @@ class Schedule:
             self.deny,
         ]
 
+    def expected_start(self, at: Partition) -> tuple[str, int | None]:
+        """Where the partition must begin, now that the flow is opened, in the topic of this id; None: at earliest."""
+        topic_id, log = self.world.source.topics[at.topic].topic_id, self.world.source.log(at)
+        if self.start == "earliest":
+            return topic_id, None
+        if self.start == "latest":
+            return topic_id, log.stable
+        late = (offset for offset, entry in log.committed() if entry.at_ms >= START_MS)
+        return topic_id, next(late, log.stable)
+
     def note(self) -> None:
         """Remember the source as it stands, before anything of it is deleted."""
         for at in ALL:
@@ -104,7 +126,9 @@ class Schedule:
             raise self.random.choice(errors)(f"planned at {call}")
 
     def more(self) -> None:
-        self.world.source.log(A).put("more-1", "more-2")
+        at = self.random.choice(ALL)
+        if at.topic in self.world.source.topics:
+            self.world.source.log(at).put("more-1", "more-2", at_ms=self.random.randrange(2 * START_MS))
         self.note()
 
     def recreate_source(self) -> None:
@@ -167,6 +191,9 @@ class Schedule:
                 assert copied == [], f"{at}: written to a topic that is another one"
                 continue
             assert stored is not None
+            topic_id, first = self.first[at]
+            if first is not None and topic_id == was.source_topic_id:
+                assert claims[target].offset == first, f"{at}: begins elsewhere than when the flow was opened"
             records = self.records[(at, was.source_topic_id)]
             expected = [
                 records[offset] for offset in sorted(records) if claims[target].offset <= offset < stored.offset
@@ -187,3 +214,17 @@ def test_two_things_go_wrong_at_any_two_calls(part: int) -> None:
         except BaseException as error:
             last = "\n".join(schedule.world.trace[-80:])
             raise AssertionError(f"seed {seed}: {error}\n{last}\n{schedule.world.events[-10:]}") from error
+
+
+def test_resolved_at_admission_records_are_lost() -> None:
+    """The oracle knows what was written after the flow was opened: without stored starts it finds the loss."""
+
+    def lost(seed: int) -> bool:
+        schedule = Schedule(seed, stored=False)
+        try:
+            schedule.run()
+        except AssertionError as error:
+            return "begins elsewhere" in str(error)
+        return False
+
+    assert any(lost(seed) for seed in range(200))

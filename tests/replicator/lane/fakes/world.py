@@ -12,6 +12,7 @@ from typing import Any
 import structlog
 
 from replicator.config import Flow, load_text
+from replicator.flow.first_offsets import resolve_starts
 from replicator.lane.driver import Event, LaneDriver, Services
 from replicator.lane.partition_states import PartitionState
 from replicator.lane.plan import LanePlan
@@ -20,8 +21,9 @@ from replicator.model import checkpoint
 from replicator.model.errors import Fatal, Incident, ReplicatorError
 from replicator.model.partition import Committed, Partition
 from replicator.model.route import Route
+from replicator.state import starts
 from replicator.state.claims import Claims, read_claims
-from replicator.state.generation import Control, Generation, LaneAssignment, Phase
+from replicator.state.generation import Control, Generation, LaneAssignment, Phase, fold
 from tests.replicator.lane.fakes.cluster import FakeCluster
 from tests.replicator.lane.fakes.plane import FakePlane
 
@@ -113,6 +115,16 @@ class World:
         for topic, partitions in listing.items():
             self.source.create(topic, partitions)
             self.target.create(f"{topic}.copy", partitions)
+
+    def open_flow(self) -> None:
+        """Open the flow as its set-up does: starts are resolved now and stored with the `open` record."""
+        listing = {name: len(topic.logs) for name, topic in self.source.topics.items()}
+        log = structlog.wrap_logger(None, processors=[self._log], wrapper_class=structlog.BoundLogger)
+        found = resolve_starts(self.flow, self.source, listing, threading.Event(), log)
+        written = starts.encode(found)
+        prepared = Control().prepare(self.assignment, listing, self.now_ms())
+        opened = Control().apply(prepared).finish(self.now_ms(), len(written))
+        self.state.current = fold([*written, *((record.key, record.encode()) for record in (prepared, *opened))])
 
     # Services of the lane
 
