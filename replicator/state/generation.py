@@ -189,7 +189,7 @@ def _listed(body: Mapping[str, Any]) -> Mapping[str, int]:
     return listed
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Control:
     """All generations by number, as the control topic gives them.
 
@@ -257,6 +257,10 @@ class Control:
 
         Raises Incident `control_topic_unreadable`, `newer_format`.
         """
+        return self._starts
+
+    @cached_property
+    def _starts(self) -> Starts | None:
         counts = [found.start_records for _, found in sorted(self.generations.items())]
         count = next((count for count in counts if count is not None), None)
         if count is None:
