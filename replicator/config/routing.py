@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from replicator.config.models import Cluster, Config, Flow
+from replicator.model.errors import Incident
 from replicator.model.names import INTERNAL_PREFIX
 
 TOPIC_BYTES_MAX = 249
@@ -22,11 +23,13 @@ _HOPS_MAX = 32
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Why `flow` must not run as it is. `topic` is a source topic that shows it."""
+    """Why `flow` must not run as it is. `topic` is a source topic that shows it; `incident` is the name of what stops
+    that topic."""
 
     flow: str
     topic: str
     message: str
+    incident: str = "flows_in_conflict"
 
 
 @lru_cache(maxsize=1024)
@@ -86,13 +89,13 @@ def conflicts(
 
 def topic_conflicts(
     config: Config, flow: str, topics: Mapping[str, Iterable[str]], identity: Mapping[str, str]
-) -> dict[str, str]:
+) -> dict[str, Incident]:
     """Why `flow` must not copy single source topics, by topic: arguments as of `conflicts`. Of two flows that would
     write one target topic, the later in the file yields."""
-    found: dict[str, str] = {}
+    found: dict[str, Incident] = {}
     for conflict in _all_conflicts(list(config.flows.values()), topics, identity):
         if conflict.flow == flow:
-            found.setdefault(conflict.topic, conflict.message)
+            found.setdefault(conflict.topic, Incident(conflict.incident, conflict.message, topic=conflict.topic))
     return found
 
 
@@ -145,16 +148,20 @@ def _names(flows: list[Flow], place: Mapping[str, str], topics: Mapping[str, Ite
     return names
 
 
-def _name_faults(flow: Flow, topic: str) -> Iterator[Conflict]:
+def name_fault(flow: Flow, topic: str) -> str:
+    """Why the target can't have a topic of the name that the flow gives to this source topic; empty if it can."""
     name = target_topic(flow, topic)
     if name.startswith(INTERNAL_PREFIX):
-        yield Conflict(flow.name, topic, f"rename makes {name!r} of {topic!r}: names with __ are internal")
-    elif len(name) > TOPIC_BYTES_MAX:
-        yield Conflict(
-            flow.name,
-            topic,
-            f"rename makes a name of {len(name)} characters of {topic!r}; Kafka takes {TOPIC_BYTES_MAX}",
-        )
+        return f"rename makes {name!r} of {topic!r}: names with __ are internal"
+    if len(name) > TOPIC_BYTES_MAX:
+        return f"rename makes a name of {len(name)} characters of {topic!r}; Kafka takes {TOPIC_BYTES_MAX}"
+    return ""
+
+
+def _name_faults(flow: Flow, topic: str) -> Iterator[Conflict]:
+    fault = name_fault(flow, topic)
+    if fault:
+        yield Conflict(flow.name, topic, fault, "target_topic_name_invalid")
 
 
 def _shared_target(

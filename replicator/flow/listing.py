@@ -21,18 +21,18 @@ MAX_MESSAGE_BYTES = "max.message.bytes"
 class Listing:
     """The source topics that a flow selects.
 
-    `topics`: those that may be seen. `denied`: why a topic, or its configs, may not. `conflicts`: why a topic must not
-    be copied beside the file's other flows. `missing`: an incident for each topic that the flow names and that isn't
-    there.
+    `topics`: those that may be seen. `denied`: why a topic, or its configs, may not. `conflicts`: what stops a topic
+    whatever the target says: other flows, or a name that the target can't have. `missing`: an incident for each topic
+    that the flow names and that isn't there.
     """
 
     topics: Mapping[str, TopicInfo]
     denied: Mapping[str, NotAllowed] = field(default_factory=dict)
-    conflicts: Mapping[str, str] = field(default_factory=dict)
+    conflicts: Mapping[str, Incident] = field(default_factory=dict)
     missing: tuple[Incident, ...] = ()
 
     @classmethod
-    def of(cls, found: Mapping[str, Listed], conflicts: Mapping[str, str], missing: Iterable[Incident]) -> Listing:
+    def of(cls, found: Mapping[str, Listed], conflicts: Mapping[str, Incident], missing: Iterable[Incident]) -> Listing:
         """A listing as the source told it."""
         topics = {name: it.info for name, it in found.items() if it.info is not None}
         denied = {name: it.denied for name, it in found.items() if it.denied is not None}
@@ -79,6 +79,6 @@ def judge_topics(
     verdicts: dict[str, TopicVerdict] = {}
     for name, info in listing.topics.items():
         to = target_topic(flow, name)
-        denied, conflict = listing.denied.get(name), listing.conflicts.get(name, "")
+        denied, conflict = listing.denied.get(name), listing.conflicts.get(name)
         verdicts[name] = judge_topic(flow, info, denied, targets.get(to, Listed()), claims.of_topic(to), conflict)
     return verdicts

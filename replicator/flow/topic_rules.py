@@ -100,17 +100,22 @@ def needs_claims(source: TopicInfo, target: Listed) -> bool:
 
 
 def judge_topic(
-    flow: Flow, source: TopicInfo, denied: NotAllowed | None, target: Listed, claims: tuple[Claim, ...], conflict: str
+    flow: Flow,
+    source: TopicInfo,
+    denied: NotAllowed | None,
+    target: Listed,
+    claims: tuple[Claim, ...],
+    conflict: Incident | None,
 ) -> TopicVerdict:
     """The verdict over one source topic.
 
     Args:
         source: as its cluster lists it; its configs count only if `denied` is None.
         claims: those of its target topic, see `needs_claims`.
-        conflict: why flows get into each other's way with this topic; empty if they don't.
+        conflict: what stops the topic whatever the target says, see `Listing`.
     """
-    if conflict:
-        return TopicVerdict(stopped=Incident("flows_in_conflict", conflict, topic=source.name))
+    if conflict is not None:
+        return TopicVerdict(stopped=conflict)
     refused = denied or target.denied
     if refused is not None:
         return TopicVerdict(waiting=str(refused))

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TypeVar
 
 from replicator.config import Flow
-from replicator.config.routing import literals, selects, target_topic
+from replicator.config.routing import literals, name_fault, selects, target_topic
 from replicator.flow.topic_rules import Listed
 from replicator.kafka import offset_reader
 from replicator.kafka.admin import ClusterAdmin, ClusterInfo, TopicInfo, TopicSpec
@@ -98,7 +98,7 @@ class ControlPlane:
 
     def list_target(self, sources: Collection[str], *, configs: bool = False) -> dict[str, TopicInfo]:
         """Existing target topics of these source topics, by target name."""
-        return self.target.topics((target_topic(self.flow, name) for name in sources), configs=configs)
+        return self.target.topics(self._possible_targets(sources), configs=configs)
 
     def listed_source(self, known: Collection[str] = (), *, rights: bool = False) -> dict[str, Listed]:
         """Selected source topics, and those of `known`, each with what may not be seen of it."""
@@ -110,10 +110,14 @@ class ControlPlane:
 
     def has_positions(self, sources: Mapping[str, TopicInfo]) -> bool:
         """Whether the flow has a position in any existing target topic of these source topics, as far as it may see."""
-        targets = self.listed_target({target_topic(self.flow, name) for name in sources})
+        targets = self.listed_target(self._possible_targets(sources))
         seen = {name: it.info for name, it in targets.items() if it.info is not None}
         asked = [Partition(name, number) for name, info in seen.items() for number in range(info.partitions)]
         return any(found is not None for found in offset_reader.positions(self.flow, asked).values())
+
+    def _possible_targets(self, sources: Collection[str]) -> set[str]:
+        """Without names that no topic can have: a cluster that is asked for one refuses the question."""
+        return {target_topic(self.flow, name) for name in sources if not name_fault(self.flow, name)}
 
     def create(self, specs: Collection[TopicSpec]) -> dict[str, bool | ReplicatorError]:
         """Create target topics, and wait until the target shows them. See `ClusterAdmin.create_topics`."""

@@ -212,7 +212,7 @@ class Backfill:
             if name in listing.denied:
                 raise listing.denied[name]
             if name in listing.conflicts:
-                raise Incident("flows_in_conflict", listing.conflicts[name], topic=name)
+                raise listing.conflicts[name]
         return {name: info for name, info in listing.topics.items() if name in chosen}
 
     def _offsets(self, clients: JobClients, infos: Mapping[str, TopicInfo]) -> Mapping[Partition, PartitionOffsets]:

@@ -213,6 +213,11 @@ _STATE = {
         "Records would be doubled, or copied in a circle",
         "Exclude the topic from one of the flows, or change its rename",
     ),
+    "target_topic_name_invalid": IncidentKind(
+        "rename makes a name of this source topic that no target topic can have: it is too long, or internal",
+        "The target topic can't be created. The other topics are copied",
+        "Exclude the topic from this flow, or change its rename; another flow can copy it under a shorter name",
+    ),
     "refused_by_cluster": IncidentKind(
         "A cluster refuses a request for good; the message has its reason",
         "For instance a policy of the cluster, or a replication factor that it doesn't have",

@@ -105,7 +105,7 @@ def test_two_names_for_one_cluster_are_seen_through() -> None:
     assert "would feed itself" in refused(text, addresses=("k:9092,l:1", "m:1, K", "c:1"))[0]
     there = config(text)
     found = routing.topic_conflicts(there, "f", {"a": ["x"]}, {"a": "same-id", "b": "same-id"})
-    assert "would feed itself" in found["x"]
+    assert "would feed itself" in found["x"].detail
     assert routing.topic_conflicts(there, "f", {"a": ["x"]}, {"a": "one-id", "b": "other-id"}) == {}
 
 
@@ -121,7 +121,7 @@ def test_resolved_topics_find_what_a_pattern_hides() -> None:
     chasing = config("f: {source: a, target: a, topics: ['^q1.*', '^z.q1'], rename: 'z.{topic}'}")
     assert routing.topic_conflicts(chasing, "f", {"a": ["q"]}, {}) == {}
     found = routing.topic_conflicts(chasing, "f", {"a": ["q1"]}, {})
-    assert "'q1' comes back as 'z.q1'" in found["q1"]
+    assert "'q1' comes back as 'z.q1'" in found["q1"].detail
 
 
 def test_each_topic_in_conflict_is_named_and_no_other() -> None:
@@ -131,7 +131,7 @@ def test_each_topic_in_conflict_is_named_and_no_other() -> None:
     )
     found = routing.topic_conflicts(flows, "two", {"a": ["aq1", "aq2", "aq3"]}, {})
     assert sorted(found) == ["aq1", "aq2"]
-    assert "would write 'x.aq2' on 'b', as flow 'one' would (from 'aq2')" in found["aq2"]
+    assert "would write 'x.aq2' on 'b', as flow 'one' would (from 'aq2')" in found["aq2"].detail
 
 
 def test_two_ways_to_one_topic_over_another_cluster() -> None:
@@ -141,7 +141,7 @@ def test_two_ways_to_one_topic_over_another_cluster() -> None:
         "direct: {source: a, target: c, topics: ['^q1'], rename: 'a.{topic}'}",
     )
     found = routing.topic_conflicts(flows, "direct", {"a": ["q1"], "b": [], "c": []}, {})
-    assert "would write 'a.q1' on 'c', as flow 'second' would" in found["q1"]
+    assert "would write 'a.q1' on 'c', as flow 'second' would" in found["q1"].detail
 
 
 def test_only_the_asked_flow_is_judged() -> None:

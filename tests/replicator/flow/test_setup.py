@@ -138,6 +138,14 @@ def test_one_topic_never_hides_another() -> None:
     assert made.created == ["a.t6"]
 
 
+def test_a_target_name_that_is_too_long_stops_its_topic_alone() -> None:
+    """At the first start too, where the target is asked for positions in all target topics."""
+    long = f"t{'x' * 247}"
+    made = plane("t1", long)
+    assert {name[:2]: why for name, why in states(made).items()} == {"t1": "", "tx": "target_topic_name_invalid"}
+    assert made.created == [CONTROL, CLAIMS, "a.t1"]
+
+
 def test_a_right_to_create_that_is_missing_makes_the_topic_wait() -> None:
     made = plane()
     made.refused["a.t1"] = NotAllowed("needs Create on topic 'a.t1'")
@@ -195,7 +203,7 @@ def test_a_conflict_stops_its_topics_only() -> None:
     setup._cluster_ids = {"a": "ca", "b": "cb"}
     listing = setup.listing()
     assert list(listing.conflicts) == ["t2"]
-    assert "as flow 'f' would" in listing.conflicts["t2"]
+    assert "as flow 'f' would" in listing.conflicts["t2"].detail
     routes = setup.routes(listing).routes
     assert {at.topic: route.stopped and route.stopped.name for at, route in routes.items()} == {
         "t2": "flows_in_conflict",

@@ -37,7 +37,7 @@ def verdict(
     denied: NotAllowed | None = None,
     target: Listed | None = None,
     claims: tuple[Claim, ...] = (),
-    conflict: str = "",
+    conflict: Incident | None = None,
 ) -> TopicVerdict:
     return judge_topic(flow(settings), source or topic("t1"), denied, target or Listed(), claims, conflict)
 
@@ -146,7 +146,7 @@ def test_a_missing_right_at_the_source_creates_nothing() -> None:
 
 
 def test_a_conflict_stops_the_topic_before_anything_else() -> None:
-    found = verdict(conflict="would feed itself", denied=DENIED)
+    found = verdict(conflict=Incident("flows_in_conflict", "would feed itself", topic="t1"), denied=DENIED)
     assert name_of(found.stopped) == "flows_in_conflict"
 
 
