@@ -9,12 +9,14 @@ import pytest
 
 from integration_tests.conftest import MakeCopying
 from integration_tests.harness import clients
+from integration_tests.harness.broker import BrokerHandle
 from integration_tests.harness.copying import Copying
 from integration_tests.harness.replicator import Replicator
 
 STEPS = ("claimed", "before_send", "before_flush", "before_offsets", "before_end_txn", "after_end_txn")
 PARTITIONS = 2
 RECORDS_MAX = 50  # in a transaction
+INCIDENT = 4
 COMMIT = {"interval_ms": 100, "records_max": RECORDS_MAX}
 
 
@@ -127,3 +129,37 @@ def test_after_a_switch_exactly_once_is_exactly_once(make_copying: MakeCopying, 
     killed(copying, "after_end_txn@2")
     finished(copying.running(), numbers)
     assert (numbers.lost(), numbers.doubled()) == before
+
+
+@pytest.mark.parametrize("mode", ["at_least_once", "at_most_once"])
+def test_a_target_that_lost_its_end_stops_its_partition_and_no_other(
+    make_copying: MakeCopying, target: BrokerHandle, mode: str
+) -> None:
+    """The idempotent producer fails for good then; at_most_once promises nothing of what was acknowledged."""
+    copying = make_copying(partitions=PARTITIONS, delivery=mode, commit=COMMIT)
+    numbers = Numbers(copying)
+    numbers.write(RECORDS_MAX)
+    worker = copying.running()
+    numbers.wait_last()
+    kept = RECORDS_MAX  # the log is cut where a batch begins
+    numbers.write(RECORDS_MAX)
+    numbers.wait_last()
+    topic_id = clients.topic_id(copying.target, copying.copy)
+    worker.suspend()
+    target.kill()
+    target.cut_log(copying.copy, topic_id, 0, kept)
+    target.restart()
+    clients.settle(copying.target, copying.copy, PARTITIONS)
+    worker.resume()
+    numbers.write(RECORDS_MAX)
+    clients.wait_value(copying.target, copying.copy, 1, b"%d" % (3 * RECORDS_MAX - 1))
+    if mode == "at_most_once":
+        clients.wait_value(copying.target, copying.copy, 0, b"%d" % (3 * RECORDS_MAX - 1))
+        assert worker.stop() == 0, worker.tail()
+        return
+    found = worker.wait_event("incident", name="target_lost_data")
+    assert (found["topic"], found["partition"]) == (copying.topic, 0)
+    numbers.write(RECORDS_MAX)
+    clients.wait_value(copying.target, copying.copy, 1, b"%d" % (4 * RECORDS_MAX - 1))
+    assert worker.stop() == INCIDENT, worker.tail()
+    assert [e["name"] for e in worker.seen("incident")] == ["target_lost_data"]

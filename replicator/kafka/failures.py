@@ -199,6 +199,16 @@ def classify_open(error: KafkaException | KafkaError, cluster: str, doing: str, 
     return UnknownOutcome(text)
 
 
+def classify_plain(error: KafkaException | KafkaError, cluster: str, doing: str) -> ReplicatorError:
+    """Of an idempotent producer without transactions: a fatal error leaves open what the target holds."""
+    inner = kafka_error(error)
+    if inner.code() in NOT_ALLOWED:
+        right = "IdempotentWrite on the cluster" if inner.code() == KafkaError.CLUSTER_AUTHORIZATION_FAILED else ""
+        return NotAllowed(describe(inner, cluster, doing, right))
+    text = describe(inner, cluster, doing)
+    return UnknownOutcome(text) if inner.fatal() else Abortable(text)
+
+
 def classify_end(error: KafkaException | KafkaError, cluster: str, doing: str, right: str = "") -> ReplicatorError:
     """EndTxn was sent or may have been: only fencing is certain (and read again from the position's owner)."""
     inner = kafka_error(error)

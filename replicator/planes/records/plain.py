@@ -1,4 +1,9 @@
-"""The writer of records outside the transaction, for the two weaker delivery modes. Used by `plane`."""
+"""The writer of records outside the transaction, for the two weaker delivery modes. Used by `plane`.
+
+Invariant: a producer that failed is never used again. After an abort it is replaced: what it still held must not go
+out later, a purge leaves a gap in its sequence numbers, and a fatal error (the target lost what it had acknowledged)
+stays for good.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +11,20 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from confluent_kafka import KafkaError, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from replicator.config import Flow
 from replicator.kafka import failures, properties
 from replicator.kafka.producer import STALL_S
-from replicator.model.errors import Abortable
+from replicator.model.errors import Abortable, ReplicatorError
 
 
 class PlainWriter:
-    """One producer at a time. After an abort it is replaced: what it still held must not go out later, and a purge
-    leaves a gap in its sequence numbers."""
+    """One producer at a time; an aborted one is replaced when the next record is written.
+
+    Raises Abortable, NotAllowed, or UnknownOutcome after a fatal error: the next producer session begins with a look
+    at what the target holds.
+    """
 
     def __init__(
         self, flow: Flow, batch_bytes_max: int, record_bytes_max: int, on_client_error: Callable[[str], None]
@@ -28,7 +36,14 @@ class PlainWriter:
         self._props = properties.plain_producer(
             flow, batch_bytes_max=batch_bytes_max, record_bytes_max=record_bytes_max
         )
-        self.producer = self._made()
+        self._producer: Producer | None = self._made()  # before the first record: it connects meanwhile
+
+    @property
+    def producer(self) -> Producer:
+        """What records are handed to."""
+        if self._producer is None:
+            self._producer = self._made()
+        return self._producer
 
     def _made(self) -> Producer:
         return Producer({**self._props, "error_cb": self._error})
@@ -38,40 +53,47 @@ class PlainWriter:
 
     def serve(self) -> None:
         """Let callbacks run."""
-        self.producer.poll(0)
+        if self._producer is not None:
+            self._guard(lambda: self.producer.poll(0))
 
     def flush(self, failed: Callable[[], bool]) -> None:
         """Wait until every record is acknowledged or `failed` says that one was not; Abortable after the request
         timeout."""
         deadline = time.monotonic() + self._request_s
-        while (left := self.producer.flush(STALL_S)) and not failed():
+        while (left := self._guard(lambda: self.producer.flush(STALL_S))) and not failed():
             if time.monotonic() >= deadline:
                 raise Abortable(f"cluster {self._cluster!r}: {left} records without ack after {self._request_s} s")
 
     def flush_once(self) -> int:
         """Wait for acks up to the request timeout; how many records have none."""
-        return self.producer.flush(self._request_s)
+        return self._guard(lambda: self.producer.flush(self._request_s))
 
     def settle(self) -> None:
-        """After a failure: serve what is on its way."""
-        self.producer.flush(STALL_S)
+        """After a failure: serve what is on its way. Raises a fatal error."""
+        self._guard(lambda: self.producer.flush(STALL_S))
 
     def wait_for_space(self) -> None:
         """Wait until the full queue has moved; Abortable when it does not for the transaction timeout."""
         before, deadline = len(self.producer), time.monotonic() + self._transaction_s
         while len(self.producer) >= before:
-            self.producer.poll(0.05)
+            self._guard(lambda: self.producer.poll(0.05))
             if time.monotonic() >= deadline:
                 raise Abortable(f"cluster {self._cluster!r}: the queue of {before} records has not moved")
 
-    def start_over(self) -> None:
-        """Drop everything that is queued or in flight."""
-        if len(self.producer):
-            self.close()
-            self.producer = self._made()
+    def _guard(self, call: Callable[[], int]) -> int:
+        try:
+            return call()
+        except failures.SERVING as error:
+            raise self.judged(failures.served(error)) from error
 
-    def close(self) -> None:
-        """Let go of the connections with whatever is still queued."""
-        self.producer.purge(True, True)
-        with suppress(*failures.SERVING):
-            self.producer.flush(0)
+    def judged(self, error: KafkaException, doing: str = "write records") -> ReplicatorError:
+        """What an exception of the producer means. No transactional id is fenced by what befalls this one."""
+        return failures.classify_plain(error, self._cluster, doing)
+
+    def discard(self) -> None:
+        """Drop everything that is queued or in flight, and the producer with it."""
+        if self._producer is not None:
+            self._producer.purge(True, True)
+            with suppress(*failures.SERVING):
+                self._producer.flush(0)
+            self._producer = None

@@ -182,7 +182,7 @@ class RecordsPlane:
             return before
         if self._plain is None:
             return self._transactions.produce_error(error, target)
-        return Abortable(failures.describe(inner, self._flow.target.name, f"write to {target}"))
+        return self._plain.judged(error, f"write to {target}")
 
     @contextmanager
     def _judged(self) -> Iterator[None]:
@@ -201,7 +201,7 @@ class RecordsPlane:
             found = self._explain(failure) or failures.classify_open(
                 failure, self._flow.target.name, "write records", self._transactions.right_for(failure)
             )
-        return found or self._refusals.of_errors(self._runs)
+        return found or self._refusals.of_errors(self._runs, transactional=self._plain is None)
 
     def _raise_failed(self) -> None:
         if self._watch.failed:
@@ -337,7 +337,7 @@ class RecordsPlane:
         if self._transactions.open:
             self._transactions.abort()
         if self._plain is not None:
-            self._plain.start_over()
+            self._plain.discard()
         self._forget()
 
     def _forget(self) -> None:
@@ -348,7 +348,7 @@ class RecordsPlane:
         """Let go of all connections without committing or aborting anything."""
         with ExitStack() as closing:  # all of them, whatever one of them raises
             if self._plain is not None:
-                closing.callback(self._plain.close)
+                closing.callback(self._plain.discard)
             closing.callback(self._transactions.close)
             closing.callback(self._positions.close)
             closing.callback(self._source.close)

@@ -62,14 +62,17 @@ class Refusals:
             return None
         return self.not_allowed(next(iter(denied.values())), denied.keys(), "write records")
 
-    def of_errors(self, runs: Sequence[Run]) -> ReplicatorError | None:
-        """What is left: records failed, none was refused, and the transaction itself goes on; None if none failed."""
+    def of_errors(self, runs: Sequence[Run], *, transactional: bool) -> ReplicatorError | None:
+        """What is left: records failed, none was refused, and the transaction itself goes on; None if none failed.
+
+        A fenced producer means the lane only where its id is the lane's (`transactional`).
+        """
         every = [found.error for errors, _ in _errors(runs).values() for found in errors.values()]
         telling = [error for error in every if error.code() not in SAYS_NOTHING] or every
         if not telling:
             return None
         text = failures.describe(telling[0], self._cluster, "write records")
-        return Fenced(text) if telling[0].code() in failures.FENCED else Abortable(text)
+        return Fenced(text) if transactional and telling[0].code() in failures.FENCED else Abortable(text)
 
     def explain(self, error: KafkaError, denied: Iterable[Partition]) -> ReplicatorError | None:
         """What the reason of a failed transaction means for the partitions that its text names; None where it is no

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
 from replicator.config import Delivery
 from replicator.kafka import offset_reader, producer
@@ -214,6 +214,40 @@ def test_at_least_once_replaces_its_writer_after_an_abort(monkeypatch: pytest.Mo
     world.read("a", 0, 1)
     assert (len(world.producers), "purge" in world.producers[1].calls) == (3, True)
     assert world.plane.flush()[A].records == 2
+
+
+@pytest.mark.parametrize("met_by", ["produce", "flush", "serve"])
+def test_a_fatal_error_of_the_plain_writer_is_an_unknown_outcome_and_its_producer_is_replaced(
+    monkeypatch: pytest.MonkeyPatch, met_by: str
+) -> None:
+    """The target has lost what it had acknowledged; confluent-kafka raises the error from whatever serves callbacks."""
+    world = World(monkeypatch, Delivery.AT_LEAST_ONCE)
+    world.read("a", 0, 1)
+    fatal = KafkaException(KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, "lost", fatal=True))
+
+    def fail() -> None:
+        world.producers[1].on_poll.append(fail)  # for good
+        raise fatal
+
+    world.producers[1].on_poll.append(fail)
+    calls = {"produce": lambda: world.read("a", 2), "flush": world.plane.flush, "serve": world.plane.serve}
+    with pytest.raises(UnknownOutcome, match="cannot write records: OUT_OF_ORDER_SEQUENCE_NUMBER: lost"):
+        calls[met_by]()
+    world.plane.abort()
+    world.seek()
+    world.read("a", 0, 1)
+    assert world.plane.flush()[A].records == 2
+    assert len(world.producers) == 3
+
+
+def test_a_fenced_plain_writer_says_nothing_of_the_lane(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch, Delivery.AT_LEAST_ONCE)
+    world.read("a", 0, 1)
+    world.producers[1].fail(KafkaError.INVALID_PRODUCER_EPOCH)
+    for fields in world.producer.queued:
+        fields[4](KafkaError(KafkaError.INVALID_PRODUCER_EPOCH), Report(None))
+    with pytest.raises(Abortable):
+        world.plane.flush()
 
 
 def test_at_most_once_writes_behind_the_position_and_tells_what_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
