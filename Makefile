@@ -9,7 +9,7 @@ RUN_STAMP := $(VENV)/.installed-run
 SPARK_STAMP := $(VENV)/.installed-spark
 STAMP := $(VENV)/.installed
 
-.PHONY: demo demo-compare demo-spark test test-unit test-kafka test-embedded test-long test-long-kafka lint bench env lock clean
+.PHONY: demo demo-compare demo-spark test test-unit test-rest test-full test-long test-long-kafka lint bench env lock clean
 
 # The demos run from the source tree, so their environment needs no build tools. They start many processes, so Python
 # keeps the bytecode of what they import even where PYTHONDONTWRITEBYTECODE is set.
@@ -25,47 +25,47 @@ demo-compare: $(RUN_STAMP)
 demo-spark: $(SPARK_STAMP)
 	$(FROM_SOURCE) demo-spark $(ARGS)
 
-# What each of these holds and how long it takes stands in CONTRIBUTING.md.
-# Two processes at a time, for two cores: with more, tests of time-outs would trip. Those under tests/ have two workers, and
-# a file stays with one of them, for what its tests share.
+# What each of these holds and how long it takes stands in CONTRIBUTING.md; tests/running/tiers.py says how a test gets into
+# one of them. Workers for two cores: one is with the tests on real Kafka, which mostly wait. ARGS chooses tests instead.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest
-WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
+WORKERS ?= 3
+PARALLEL = --dist loadfile --progress -r fE
 KAFKA ?= 4.3.0
+RECORD ?=
 
 test-unit: $(STAMP)
-	$(PYTEST) $(WORKERS) -m "not slow and not spark" $(or $(ARGS),tests)
+	$(PYTEST) $(PARALLEL) -n 2 $(RECORD) -m unit $(or $(ARGS),tests)
 
-# Tests on real Kafka mostly wait, so those on the embedded broker run beside them.
 ifdef ARGS
 test: $(STAMP) lint
 	$(PYTEST) $(ARGS)
 else
 test: $(STAMP) lint
-	$(PYTEST) $(WORKERS) -m "not long" tests
-	$(MAKE) -j2 test-kafka test-embedded
+	$(PYTEST) $(PARALLEL) -n $(WORKERS) $(RECORD) -m "unit or default"
 endif
 
-test-kafka: $(STAMP)
-	$(PYTEST) -m "kafka and not long" integration_tests 2>&1 | sed -u 's/^/kafka | /'
+# What `make test` leaves out of `make test-full`.
+test-rest: $(STAMP)
+	$(PYTEST) $(PARALLEL) -n $(WORKERS) $(RECORD) -m full
 
-test-embedded: $(STAMP)
-	$(PYTEST) -m "not kafka and not long" integration_tests
+# All parts, one after the other, whatever comes out. How long they took is kept in tests/durations.json, to be committed.
+test-full: $(STAMP)
+	failed=0; for part in test-unit test test-rest; do $(MAKE) $$part RECORD="--record $$part" || failed=1; done; \
+	$(BIN)/python -m tests.running.table; exit $$failed
 
-# All of it, and the searches go far. One part after the other: each is kept in tests/long_results.json, to be committed.
-LONG = env EOS_TEST_BUDGET=long $(PYTEST) $(WORKERS) -p tests.long_results --timeout 7200 --long-part
+# All of it, and the searches go far: hours. What came out is kept in tests/long_results.json.
+LONG = env EOS_TEST_BUDGET=long $(PYTEST) $(PARALLEL) --timeout 7200 --record-in tests/long_results.json --record
 test-long: $(STAMP) lint
-	$(LONG) "searches and embedded broker" -m "not kafka"
+	$(LONG) "searches and embedded broker" -n 2 -m "not kafka"
 	$(MAKE) test-long-kafka
 
 # Also with another version, if Docker has its image: make test-long-kafka KAFKA=4.1.0
 test-long-kafka: $(STAMP)
-	EOS_KAFKA_IMAGE=apache/kafka:$(KAFKA) $(LONG) "Kafka $(KAFKA)" -m kafka integration_tests
+	EOS_KAFKA_IMAGE=apache/kafka:$(KAFKA) $(LONG) "Kafka $(KAFKA)" -n 2 -m kafka integration_tests
 
 lint: $(STAMP)
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports
+	began=$$(date +%s); $(BIN)/ruff check .; $(BIN)/ruff format --check .; $(BIN)/mypy; $(BIN)/lint-imports; \
+	echo $$(($$(date +%s) - began)) > $(VENV)/.seconds-lint
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks $(ARGS)
@@ -94,9 +94,11 @@ $(SPARK_STAMP): constraints-spark.txt | $(BIN)/python
 	touch $(RUN_STAMP) $@
 
 $(STAMP): constraints.txt pyproject.toml | $(BIN)/python
+	date +%s > $(VENV)/.began
 	$(PIP_INSTALL) --require-hashes -r $<
 	$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 	$(PIP_INSTALL) --no-deps --no-build-isolation -e .
+	echo $$(($$(date +%s) - $$(cat $(VENV)/.began))) > $(VENV)/.seconds-environment
 	touch $(RUN_STAMP) $(SPARK_STAMP) $@
 
 # Resolve again: for maintainers, needs uv. The two smaller lists are parts of the whole one, with the same versions.

@@ -18,34 +18,9 @@ from integration_tests.harness.embedded import EmbeddedBroker
 from integration_tests.harness.kafka_container import KafkaContainer, need_kafka
 from integration_tests.harness.proxy import Proxy
 from integration_tests.harness.secured import Secured
-from integration_tests.tiers import is_long
 
 MakeCopying = Callable[..., Copying]
-SPARK = Path(__file__).parent / "spark"
 BOTH = [pytest.param("embedded"), pytest.param("kafka", marks=pytest.mark.kafka)]
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Which tests are long; the files that take longest neither come last nor at the same time: workers are given files
-    in this order."""
-
-    def turn(item: pytest.Item) -> int:
-        if item.get_closest_marker("kafka") is not None or SPARK not in item.path.parents:
-            return 1 if item.path.is_relative_to(SPARK.parent) else -1
-        return -2 if item.path.name == "test_backfill.py" else 0
-
-    for item in items:
-        if item.path.is_relative_to(SPARK.parent):
-            test = f"{item.path.relative_to(SPARK.parent).as_posix()}::{item.name}"
-            if is_long(test, kind_of(item)):
-                item.add_marker(pytest.mark.long)
-    items.sort(key=turn)
-
-
-def kind_of(item: pytest.Item) -> str:
-    """Which broker a test runs on; empty where it needs none of the two."""
-    parametrized = getattr(item, "callspec", None)
-    return "" if parametrized is None else str(parametrized.params.get("kind", ""))
 
 
 @dataclass(frozen=True, slots=True)

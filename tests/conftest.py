@@ -10,13 +10,6 @@ settings.register_profile("eos", deadline=None)  # how long an example takes say
 settings.load_profile("eos")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What starts a Spark session needs Java and takes its time."""
-    for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.spark)
-
-
 @pytest.fixture(autouse=True)
 def fresh_log() -> None:
     """A command that ran inside another test has set the log's level and form."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import grimp
@@ -72,3 +73,10 @@ def test_no_test_under_tests_needs_docker() -> None:
         assert not [name for name in imported(tree) if name.startswith(OF_DOCKER)], path
         marked = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr == "kafka"]
         assert not [node for node in marked if ast.unparse(node.value).endswith("mark")], path
+
+
+def test_every_test_says_its_tier_in_one_way() -> None:
+    """`@pytest.mark.tier("default")`: see tests/running/tiers.py. Other markers for it would be left out silently."""
+    others = re.compile(r"\bmark\.(slow|unit|default|full|long)\b")
+    texts = {path: path.read_text() for path in AROUND if path != Path(__file__)}
+    assert [str(path.relative_to(ROOT)) for path, text in texts.items() if others.search(text)] == []

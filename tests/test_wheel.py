@@ -17,7 +17,7 @@ import pytest
 from cli import __version__
 from integration_tests.harness import clients, environments
 
-pytestmark = pytest.mark.slow  # builds it, and makes an environment
+pytestmark = pytest.mark.tier("default")  # builds it, and makes an environment
 
 SITE = Path(sysconfig.get_path("purelib"))
 PACKAGES = ("replicator", "embedded_broker", "kafka_records", "cli")

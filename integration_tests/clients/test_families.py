@@ -18,6 +18,7 @@ from integration_tests.harness.broker import BrokerHandle
 from replicator.model.errors import ConfigError
 from replicator.spark import java
 
+pytestmark = pytest.mark.tier("full", kafka="long")
 FRANZ_GO = Path(__file__).parent / "franz_go"
 QUICK_BUILD = ("-buildvcs=false", "-gcflags=all=-N -l")
 BUILD_S_MAX, RUN_S_MAX = 300, 240

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from confluent_kafka import TopicPartition
 
 from integration_tests.harness import clients
@@ -31,6 +32,7 @@ def test_what_was_acknowledged_is_there_after_a_kill(target: BrokerHandle, uniqu
     assert clients.topic_configs(target.bootstrap, topic)["retention.ms"] == "123456789"
 
 
+@pytest.mark.tier(kafka="long")
 def test_a_transaction_that_was_open_goes_on_after_a_kill(target: BrokerHandle, unique: Callable[[str], str]) -> None:
     topic = unique("goes-on")
     clients.create_topic(target.bootstrap, topic)
@@ -60,6 +62,7 @@ def test_a_transaction_that_was_open_can_be_fenced_away_after_a_kill(
     assert clients.values(clients.read(target.bootstrap, topic)) == [b"plain"]
 
 
+@pytest.mark.tier(kafka="long")
 def test_an_idempotent_producer_goes_on_without_loss_or_double(
     target: BrokerHandle, unique: Callable[[str], str]
 ) -> None:

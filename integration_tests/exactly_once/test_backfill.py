@@ -75,6 +75,7 @@ def test_back_and_forth_between_live_and_backfill_while_the_source_is_written(ma
     assert job.check() == [], "a worker that was stopped cleanly holds nothing, and nothing is left to copy"
 
 
+@pytest.mark.tier(kafka="long")
 def test_a_backfill_that_died_is_begun_again_and_a_daemon_waits_for_it(copying: Copying) -> None:
     """Its driver is gone in the middle of a round; what its tasks had open, and do later, counts for nothing."""
     copying.load.mixed(2_000)
@@ -199,6 +200,7 @@ def test_a_partition_whose_records_are_gone_is_named_and_the_others_go_on(copyin
     assert [outcome.done for _, outcome in sorted(summary.partitions.items())] == [False, True, True]
 
 
+@pytest.mark.tier(kafka="long")
 def test_a_stop_leaves_every_partition_claimed_where_it_would_have_begun(make_copying: MakeCopying) -> None:
     """The flow itself starts at latest: a daemon that came upon an unclaimed partition would leave its history out."""
     copying = make_copying(start="latest")
@@ -270,6 +272,7 @@ def test_a_topic_that_the_flow_ignores_is_left_alone(make_copying: MakeCopying) 
         asked.check()
 
 
+@pytest.mark.tier(kafka="long")
 def test_positions_of_partitions_that_are_done_are_kept(make_copying: MakeCopying) -> None:
     """One partition is copied slowly; the others' positions are committed again meanwhile."""
     copying = make_copying(limits={"recommit_interval_ms": 1_000})
@@ -345,6 +348,7 @@ def test_with_nothing_to_copy_no_generation_is_opened_but_one_left_open_is_hande
     copying.finish(copying.running())
 
 
+@pytest.mark.tier(kafka="long")
 def test_a_topic_that_goes_while_it_is_copied_is_named(copying: Copying) -> None:
     copying.load.plain(2_000)
     job, _ = backfill(copying, offsets_max=RANGE)

@@ -13,7 +13,14 @@ from integration_tests.harness.broker import BrokerHandle
 from integration_tests.harness.copying import Copying
 from integration_tests.harness.replicator import Replicator
 
-STEPS = ("claimed", "before_send", "before_flush", "before_offsets", "before_end_txn", "after_end_txn")
+STEPS = [
+    pytest.param("claimed", marks=pytest.mark.tier("full", kafka="long")),
+    pytest.param("before_send", marks=pytest.mark.tier("full", kafka="long")),
+    pytest.param("before_flush", marks=pytest.mark.tier("long")),
+    pytest.param("before_offsets", marks=pytest.mark.tier("long")),
+    "before_end_txn",
+    "after_end_txn",
+]
 PARTITIONS = 2
 RECORDS_MAX = 50  # in a transaction
 INCIDENT = 4
@@ -107,7 +114,10 @@ def test_at_most_once_doubles_nothing_and_loses_one_transaction_at_a_crash(
     assert len(numbers.jumps()) <= 2 * PARTITIONS, "it left out more often than it was killed"
 
 
-@pytest.mark.parametrize("crash", ["", "before_offsets@2"], ids=["clean stop", "crash"])
+@pytest.mark.parametrize(
+    "crash",
+    [pytest.param("", marks=pytest.mark.tier("long"), id="clean stop"), pytest.param("before_offsets@2", id="crash")],
+)
 @pytest.mark.parametrize("mode", ["at_least_once", "at_most_once"])
 def test_after_a_switch_exactly_once_is_exactly_once(make_copying: MakeCopying, mode: str, crash: str) -> None:
     """What the old mode has doubled or lost stays so; nothing is added to it, and nothing looks like an incident."""

@@ -12,6 +12,7 @@ from integration_tests.harness.clients import warm_up
 from integration_tests.harness.copying import Copying
 from integration_tests.harness.disk import Cramped, CrampedEmbedded, CrampedKafka
 
+pytestmark = pytest.mark.tier(kafka="long")
 MIB = 1024 * 1024
 LIMITS = {
     "fetch_queue_bytes_max": 2 * MIB,

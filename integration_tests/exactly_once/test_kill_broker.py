@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from integration_tests.harness.broker import BrokerHandle
 from integration_tests.harness.copying import Copying
 from tests.budget import budget
@@ -20,6 +22,7 @@ def test_the_target_is_killed_under_a_running_worker(copying: Copying, target: B
     copying.finish(worker)
 
 
+@pytest.mark.tier(kafka="long")
 def test_the_target_is_killed_inside_a_transaction(copying: Copying, target: BrokerHandle) -> None:
     for step in budget(("before_end_txn",), ("before_offsets", "before_end_txn")):
         copying.load.mixed(300)  # the worker before may have committed all there was
@@ -34,6 +37,7 @@ def test_the_target_is_killed_inside_a_transaction(copying: Copying, target: Bro
     copying.finish(copying.running())
 
 
+@pytest.mark.tier(kafka="long")
 def test_worker_and_target_die_together(copying: Copying, target: BrokerHandle) -> None:
     with copying.writing():
         worker = copying.run("after_end_txn@2=kill")

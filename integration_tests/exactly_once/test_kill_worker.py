@@ -10,10 +10,20 @@ from integration_tests.conftest import MakeCopying
 from integration_tests.harness.copying import Copying
 
 LANE_START = ("fenced", "claimed")
-COPY = ("before_send", "mid_batch", "before_flush", "before_offsets", "before_end_txn", "after_end_txn")
+STEPS = [
+    pytest.param("fenced", marks=pytest.mark.tier("full", kafka="long")),
+    "claimed",
+    pytest.param("before_send", marks=pytest.mark.tier("full", kafka="long")),
+    pytest.param("mid_batch", marks=pytest.mark.tier(kafka="long")),
+    pytest.param("before_flush", marks=pytest.mark.tier("full", kafka="long")),
+    pytest.param("before_offsets", marks=pytest.mark.tier("full")),
+    "before_end_txn",
+    pytest.param("after_end_txn", marks=pytest.mark.tier(kafka="default")),
+]
+"""`make test` has a kill on either side of each commit, and one on real Kafka."""
 
 
-@pytest.mark.parametrize("step", LANE_START + COPY)
+@pytest.mark.parametrize("step", STEPS)
 def test_a_worker_killed_at_any_step_loses_and_doubles_nothing(copying: Copying, step: str) -> None:
     """Killed in its first transactions, killed again right after the restart, then left alone."""
     copying.load.mixed(300)

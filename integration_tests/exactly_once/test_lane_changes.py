@@ -30,7 +30,14 @@ def test_lanes_become_more_and_fewer_under_a_running_process(make_copying: MakeC
     copying.finish(worker)
 
 
-@pytest.mark.parametrize("step", ["fenced", "claimed", "before_end_txn", "after_end_txn"])
+@pytest.mark.parametrize(
+    "step",
+    [
+        *(pytest.param(step, marks=pytest.mark.tier("full", kafka="long")) for step in ("fenced", "claimed")),
+        pytest.param("before_end_txn", marks=pytest.mark.tier(kafka="long")),
+        "after_end_txn",
+    ],
+)
 def test_the_process_that_changed_the_lanes_is_killed(make_copying: MakeCopying, step: str) -> None:
     """The change stands; what its first lanes had begun is ended by the next process."""
     copying = make_copying(partitions=PARTITIONS, lanes=1)

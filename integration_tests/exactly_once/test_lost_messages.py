@@ -11,7 +11,7 @@ LIMITS = {"request_timeout_ms": 2_000, "transaction_timeout_ms": 6_000}
 LANE = ".lane"  # in the client.id of the lane's transactional producer
 
 
-@pytest.mark.parametrize("action", [Action.DROP, Action.CUT])
+@pytest.mark.parametrize("action", [pytest.param(Action.DROP, marks=pytest.mark.tier(kafka="long")), Action.CUT])
 @pytest.mark.parametrize("side", Side)
 def test_a_lost_commit_starts_over(make_copying: MakeCopying, proxy: Proxy, side: Side, action: Action) -> None:
     """Whether it was applied or not: the outcome is read from the target and never assumed."""
@@ -61,7 +61,11 @@ def test_a_commit_that_arrives_after_its_producer_was_given_up_ends_nothing(
 
 
 @pytest.mark.parametrize(
-    ("action", "sides"), [(Action.CUT, (Side.REQUEST, Side.REPLY)), (Action.DROP, (Side.REPLY,))], ids=["cut", "drop"]
+    ("action", "sides"),
+    [
+        pytest.param(Action.CUT, (Side.REQUEST, Side.REPLY), id="cut"),
+        pytest.param(Action.DROP, (Side.REPLY,), id="drop", marks=pytest.mark.tier("full", kafka="long")),
+    ],
 )
 def test_any_other_message_of_a_transaction_is_lost(
     make_copying: MakeCopying, proxy: Proxy, action: Action, sides: tuple[Side, ...]

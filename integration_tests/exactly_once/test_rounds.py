@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
 import structlog
 
 from integration_tests.conftest import MakeCopying
@@ -37,6 +38,7 @@ def test_rounds_and_the_daemon_take_turns_while_the_source_is_written(make_copyi
     copying.finish(copying.running())
 
 
+@pytest.mark.tier(kafka="long")
 def test_start_latest_is_resolved_once_and_new_partitions_begin_at_earliest(make_copying: MakeCopying) -> None:
     copying = make_copying(start="latest", limits={"discovery_interval_ms": 300})
     copying.load.mixed(300)

@@ -36,7 +36,13 @@ def go_on(copying: Copying) -> None:
     copying.finish(copying.running())
 
 
-@pytest.mark.parametrize("restarting", [False, True], ids=["in a transaction", "in a restart"])
+@pytest.mark.parametrize(
+    "restarting",
+    [
+        pytest.param(False, id="in a transaction"),
+        pytest.param(True, id="in a restart", marks=pytest.mark.tier("full", kafka="long")),
+    ],
+)
 def test_the_target_is_down(make_copying: MakeCopying, target: BrokerHandle, restarting: bool) -> None:
     """The lane stands in a call that takes longer than a stop may, and is given up."""
     copying = make_copying(limits={**UNDISTURBED, **({"transaction_timeout_ms": 2_000} if restarting else {})})
@@ -53,6 +59,7 @@ def test_the_target_is_down(make_copying: MakeCopying, target: BrokerHandle, res
     go_on(copying)
 
 
+@pytest.mark.tier(kafka="long")
 def test_the_source_is_down(make_copying: MakeCopying, source: BrokerHandle) -> None:
     copying = make_copying(limits=LIMITS)
     copying.load.mixed(200)
@@ -66,6 +73,7 @@ def test_the_source_is_down(make_copying: MakeCopying, source: BrokerHandle) -> 
     go_on(copying)
 
 
+@pytest.mark.tier(kafka="long")
 def test_a_transaction_that_was_given_up_is_told(make_copying: MakeCopying, target: BrokerHandle) -> None:
     """Exit code 0 means that everything is committed; here a transaction is lost and will be copied again."""
     copying = make_copying(limits={**UNDISTURBED, "transaction_timeout_ms": 2_000})
@@ -78,6 +86,7 @@ def test_a_transaction_that_was_given_up_is_told(make_copying: MakeCopying, targ
     go_on(copying)
 
 
+@pytest.mark.tier(kafka="long")
 def test_the_target_is_down_and_topics_are_being_listed(make_copying: MakeCopying, target: BrokerHandle) -> None:
     copying = make_copying(limits={**SLOW, "discovery_interval_ms": 100})
     worker = copying.running()
@@ -92,6 +101,7 @@ def test_the_target_is_down_and_topics_are_being_listed(make_copying: MakeCopyin
     go_on(copying)
 
 
+@pytest.mark.tier(kafka="long")
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_a_cluster_is_down_at_the_start(
     make_copying: MakeCopying, source: BrokerHandle, target: BrokerHandle, side: str

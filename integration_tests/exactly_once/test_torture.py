@@ -15,6 +15,7 @@ from integration_tests.harness.copying import Copying
 from integration_tests.harness.proxy import Action, Proxy, Side
 from integration_tests.harness.replicator import Replicator
 
+pytestmark = pytest.mark.tier(kafka="long")
 SEEDS = [int(text) for text in os.environ.get("EOS_TORTURE_SEEDS", "7").split(",")]
 FAULTS = 10
 LIMITS = {"request_timeout_ms": 2_000, "transaction_timeout_ms": 4_000}

@@ -55,7 +55,13 @@ def write_past_the_position(copying: Copying) -> None:
 
 
 @pytest.mark.parametrize("grown", [False, True], ids=["ends below the position", "written past the position"])
-@pytest.mark.parametrize("running", [False, True], ids=["worker down", "worker running"])
+@pytest.mark.parametrize(
+    "running",
+    [
+        pytest.param(False, id="worker down", marks=pytest.mark.tier(kafka="long")),
+        pytest.param(True, id="worker running"),
+    ],
+)
 def test_a_source_that_lost_copied_records_is_an_incident_of_that_partition(
     make_copying: MakeCopying, source: BrokerHandle, running: bool, grown: bool
 ) -> None:
@@ -101,7 +107,9 @@ def restart(copying: Copying, source: BrokerHandle) -> None:
     clients.settle(copying.source, copying.topic, copying.partitions)
 
 
-@pytest.mark.parametrize("epoch", ["of the last record", "of its own"])
+@pytest.mark.parametrize(
+    "epoch", ["of the last record", pytest.param("of its own", marks=pytest.mark.tier(kafka="long"))]
+)
 def test_a_position_behind_an_aborted_tail_is_not_taken_for_truncation(
     make_copying: MakeCopying, source: BrokerHandle, epoch: str
 ) -> None:
@@ -123,6 +131,7 @@ def test_a_position_behind_an_aborted_tail_is_not_taken_for_truncation(
     assert assert_exact(copying.source, copying.topic, copying.target, copying.copy, 1) == 2 * CUT
 
 
+@pytest.mark.tier(kafka="long")
 def test_a_running_worker_behind_an_aborted_tail_survives_a_restart_of_the_source(
     make_copying: MakeCopying, source: BrokerHandle
 ) -> None:
@@ -141,6 +150,7 @@ def test_a_running_worker_behind_an_aborted_tail_survives_a_restart_of_the_sourc
     assert assert_exact(copying.source, copying.topic, copying.target, copying.copy, 1) == 2 * CUT
 
 
+@pytest.mark.tier(kafka="long")
 def test_a_worker_that_began_behind_an_aborted_tail_survives_a_restart_of_the_source(
     make_copying: MakeCopying, source: BrokerHandle
 ) -> None:
@@ -161,6 +171,7 @@ def test_a_worker_that_began_behind_an_aborted_tail_survives_a_restart_of_the_so
     assert assert_exact(copying.source, copying.topic, copying.target, copying.copy, 1) == 2 * CUT
 
 
+@pytest.mark.tier(kafka="long")
 def test_a_commit_that_came_under_a_later_epoch_than_its_records_is_not_taken_for_truncation(
     make_copying: MakeCopying, source: BrokerHandle
 ) -> None:

@@ -47,6 +47,7 @@ def test_a_worker_that_wakes_up_alone_goes_on(make_copying: MakeCopying) -> None
     copying.finish(worker)
 
 
+@pytest.mark.tier(kafka="long")
 def test_a_worker_that_is_fenced_in_the_middle_of_writing_leaves_its_successor_alone(
     make_copying: MakeCopying,
 ) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from integration_tests.harness import clients
 from integration_tests.harness.replicator import Event
 from integration_tests.harness.two_topics import TwoTopics, assert_told, numbered
@@ -44,6 +46,7 @@ def test_deleted_under_the_running_worker(two_topics: TwoTopics) -> None:
     two.assert_stops(worker)
 
 
+@pytest.mark.tier(kafka="long")
 def test_deleted_while_no_worker_runs(two_topics: TwoTopics) -> None:
     two = two_topics
     two.assert_stops(two.running(OLD), 0)

@@ -38,7 +38,10 @@ def assert_told_and_not_written(two: TwoTopics, worker: Replicator, *, make_agai
         assert two.values(two.first) == [], "written to another topic as if nothing had happened"
 
 
-@pytest.mark.parametrize("make_again", [False, True], ids=["deleted", "recreated"])
+@pytest.mark.parametrize(
+    "make_again",
+    [pytest.param(False, id="deleted", marks=pytest.mark.tier(kafka="long")), pytest.param(True, id="recreated")],
+)
 def test_while_no_worker_runs(two_topics: TwoTopics, make_again: bool) -> None:
     two = two_topics
     two.assert_stops(two.running(OLD), 0)

@@ -29,13 +29,6 @@ Plant = Callable[..., Planted]
 Command = Callable[..., tuple[int, str]]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All tests here need Spark."""
-    for item in items:
-        if item.path.is_relative_to(Path(__file__).parent):
-            item.add_marker(pytest.mark.spark)
-
-
 @pytest.fixture(scope="session")
 def with_java() -> None:
     """Java 17 is there."""

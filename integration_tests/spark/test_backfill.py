@@ -20,6 +20,7 @@ STILL_S = 12.0
 pytestmark = pytest.mark.timeout(600)
 
 
+@pytest.mark.tier("long", kafka="full")
 def test_live_and_backfill_take_turns_while_the_source_is_written(make_copying: MakeCopying, start: Start) -> None:
     """Local Spark: tasks that die, a driver that dies, one that is stopped; a daemon before, between and after."""
     copying = make_copying()
@@ -121,6 +122,7 @@ def test_executors_die_and_stand_still(
     copying.finish(worker)
 
 
+@pytest.mark.tier("long")
 def test_a_flow_stays_on_spark_and_goes_anywhere(make_copying: MakeCopying, start: Start) -> None:
     """`run --runner spark` takes over from the daemon and the daemon from it; its JVM dies, and nothing is lost."""
     copying = make_copying()

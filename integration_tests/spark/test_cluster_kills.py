@@ -33,7 +33,7 @@ def copies(job: SparkProcess) -> bool:
     return ": generation " in job.said()
 
 
-@pytest.mark.long
+@pytest.mark.tier("long")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_whoever_is_killed_the_copy_is_exact(
     make_copying: MakeCopying, start: Start, cluster: SparkCluster, seed: int

@@ -57,6 +57,7 @@ def test_what_compaction_removed_from_the_target_is_no_loss(spark: SparkSession,
     assert dict(outcome.partitions[0].verdicts) == {"same": left, "compacted_on_target": 3_030 - left}
 
 
+@pytest.mark.tier("long")
 def test_what_compaction_removed_from_the_source_is_no_surplus(spark: SparkSession, plant: Plant) -> None:
     """The source went on, and was compacted by records that were not copied yet."""
     records = keyed(3_000)
@@ -80,6 +81,7 @@ def test_a_later_record_of_its_key_explains_nothing_where_nothing_was_compacted(
     assert found == {("missing", 0, 1_500, None, "")}
 
 
+@pytest.mark.tier("long")
 def test_where_fewer_offsets_are_empty_than_records_are_missing_nothing_tells_which_is_lost(
     spark: SparkSession, plant: Plant
 ) -> None:

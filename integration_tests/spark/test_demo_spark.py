@@ -10,7 +10,7 @@ import pytest
 
 RECORDS = 40_000
 DEMO_S_MAX = 550.0
-pytestmark = pytest.mark.long  # `make test` has backfills that are killed and planted damage by themselves
+pytestmark = pytest.mark.tier("long")  # `make test` has backfills that are killed and planted damage by themselves
 
 
 @pytest.mark.usefixtures("with_java")

@@ -79,6 +79,7 @@ def cases() -> list[Case]:
     ]
 
 
+@pytest.mark.tier("default", kafka="long")
 def test_damage_of_every_kind_is_found_and_nothing_else(
     spark: SparkSession, plant: Plant, command: Command, tmp_path: Path
 ) -> None:
@@ -127,6 +128,7 @@ def test_damage_of_every_kind_is_found_and_nothing_else(
     assert first & {("reordered", 0, 10_000, 10_002, ""), ("reordered", 0, 10_001, 10_001, "")}
 
 
+@pytest.mark.tier("long")
 def test_what_is_missing_is_planned_and_copied_again(plant: Plant, command: Command, tmp_path: Path) -> None:
     records = mixed(2_000)
     planted = plant([records, records], [[*records[:100], *records[150:1_000], *records[1_001:]], records[:1_900]])
@@ -152,6 +154,7 @@ def test_what_is_missing_is_planned_and_copied_again(plant: Plant, command: Comm
     assert after["repair"]["applied"] is False
 
 
+@pytest.mark.tier("long")
 def test_the_other_passes_agree_with_it(spark: SparkSession, plant: Plant) -> None:
     records = mixed(RECORDS)
     planted = plant([records], [damaged(records)])
@@ -200,6 +203,7 @@ def test_a_topic_that_was_created_again_hides_no_other(
         copying.close()
 
 
+@pytest.mark.tier("long", kafka="full")
 def test_a_real_flow_agrees_and_so_it_does_while_it_runs(
     spark: SparkSession, source: BrokerHandle, target: BrokerHandle, tmp_path: Path
 ) -> None:
@@ -264,6 +268,7 @@ def test_what_retention_removed_is_no_loss(spark: SparkSession, plant: Plant) ->
     assert dict(outcome.partitions[0].verdicts) == dict(first.verdicts)
 
 
+@pytest.mark.tier("long")
 def test_only_a_window_of_time(spark: SparkSession, plant: Plant) -> None:
     """Just before it, the source has an aborted record with a later time than those that follow."""
     records = mixed(RECORDS)

@@ -104,6 +104,7 @@ def test_every_kind_of_finding_is_shown_as_what_it_is(plant: Plant, command: Com
     assert f"{found['headline']}\n" in said
 
 
+@pytest.mark.tier("long")
 def test_values_are_left_out_on_request(plant: Plant, command: Command) -> None:
     planted = plant([orders()], [careless(orders())])
     code, said = command(planted, "--no-values", "--json")
@@ -112,6 +113,7 @@ def test_values_are_left_out_on_request(plant: Plant, command: Command) -> None:
     assert '"altered": 3' in said
 
 
+@pytest.mark.tier("long")
 def test_compaction_and_what_it_leaves_open(plant: Plant, command: Command, tmp_path: Path) -> None:
     """In one partition compaction explains all, in the other a record is lost, and nothing tells which."""
     records = keyed(2_000)
@@ -134,6 +136,7 @@ def test_compaction_and_what_it_leaves_open(plant: Plant, command: Command, tmp_
     assert "agree" not in found["headline"]
 
 
+@pytest.mark.tier("long")
 def test_a_clean_run_says_that_both_sides_agree(plant: Plant, command: Command, tmp_path: Path) -> None:
     began_ms = time.time() * 1_000
     out = tmp_path / "clean"

@@ -18,7 +18,7 @@ from cli.commands import demo as command
 from cli.demo.compare import Verdict
 from cli.demo.model import DemoFailed, Outcome
 
-pytestmark = pytest.mark.slow  # whole demos
+pytestmark = pytest.mark.tier("default")  # whole demos
 
 SMALL = ("--records", "1500", "--seconds", "3", "--seed", "7", "--json")
 DONE_S_MAX = 120
@@ -87,7 +87,7 @@ def test_everything_is_killed_and_nothing_lost(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.long
+@pytest.mark.tier("long")
 def test_each_delivery_mode_is_worth_what_it_says(tmp_path: Path) -> None:
     code, told = result(start(tmp_path, *SMALL, "--kills", "3", "--broker-kills", "0", "--compare"))
     modes = told[-1]["modes"]

@@ -22,7 +22,7 @@ from kafka_records.records import decode
 from tests.budget import budget
 from tests.embedded_broker.served import Client, Served, batch, fetch, produce, serving
 
-pytestmark = pytest.mark.slow  # a run for every seed
+pytestmark = pytest.mark.tier("default")  # a run for every seed
 
 PARTITIONS = 2
 NONE = ErrorCode.none

@@ -26,7 +26,7 @@ SOAK_S = float(os.environ.get("EOS_SOAK_S", "3600"))
 QUIET_S, INTERVAL_S = 20.0, 0.02
 HONEST, TIMEOUT_S = "honest", 60.0
 TIMES_MAX, RSS_MIB_MAX = 3.0, 200.0
-pytestmark = [pytest.mark.long, pytest.mark.timeout(SOAK_S + 600)]
+pytestmark = [pytest.mark.tier("long"), pytest.mark.timeout(SOAK_S + 600)]
 
 
 class Taken(NamedTuple):

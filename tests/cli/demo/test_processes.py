@@ -16,7 +16,7 @@ from cli.demo import processes
 from cli.demo.model import DemoFailed
 from cli.demo.processes import BrokerProcess, Child
 
-pytestmark = pytest.mark.slow  # brokers in processes
+pytestmark = pytest.mark.tier("default")  # brokers in processes
 
 GONE_S_MAX = 10.0
 PARENT = """

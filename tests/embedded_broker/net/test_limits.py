@@ -18,7 +18,7 @@ from embedded_broker.simulation.loop import SimulatedLoop
 from tests.embedded_broker.process import BrokerProcess
 from tests.embedded_broker.served import Client, Served, batch, fetch, produce, serving
 
-pytestmark = pytest.mark.slow  # waits for limits of time
+pytestmark = pytest.mark.tier("default")  # waits for limits of time
 
 API_VERSIONS_V0 = b"\0\0\0\x0a" + b"\0\x12\0\0" + b"\0\0\0\x07" + b"\xff\xff"
 FOUR_BILLION_TOPICS = b"\0\x03\0\x09" + b"\0\0\0\1" + b"\xff\xff" + b"\0" + b"\xff\xff\xff\xff\x0f"

@@ -15,7 +15,7 @@ from scramp.core import ScramClient
 from embedded_broker.config.listeners import Listener, Protocol
 from tests.embedded_broker.served import Client, Served, batch, produce, serving
 
-pytestmark = pytest.mark.slow  # clients that log in again
+pytestmark = pytest.mark.tier("default")  # clients that log in again
 
 PASSWORD = "s3cret, über"
 SASL = (Listener(port=0, protocol=Protocol.SASL_PLAINTEXT), Listener(port=0))

@@ -162,7 +162,7 @@ async def login(served: Served, token: str) -> tuple[Client, Any]:
     return client, await client.call("sasl_authenticate", 2, auth_bytes=first(token))
 
 
-@pytest.mark.slow  # waits for the end of a login
+@pytest.mark.tier("default")  # waits for the end of a login
 def test_a_login_ends_with_its_token(tmp_path: Path) -> None:
     async def main() -> None:
         offered: dict[str, Any] = {"listeners": SASL, "sasl_mechanisms": ("OAUTHBEARER",), "login_failed_delay_ms": 0}

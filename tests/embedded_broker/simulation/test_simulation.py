@@ -21,7 +21,7 @@ from tests.embedded_broker.simulation import (
     retention_mutations,
 )
 
-pytestmark = pytest.mark.slow  # whole runs of the broker
+pytestmark = pytest.mark.tier("default")  # whole runs of the broker
 
 SEEDS = range(budget(8, 400))
 WORKLOAD_SEEDS = 3, 4

@@ -276,7 +276,7 @@ def work(partition: Partition, history: History, random: Random, sequences: dict
             history.log_start = partition.log_start
 
 
-@pytest.mark.slow
+@pytest.mark.tier("default")
 @pytest.mark.parametrize("seed", range(budget(100, 1_000)))
 def test_power_cuts_lose_nothing_that_a_retry_needs(seed: int) -> None:
     random, fs, history, sequences = Random(seed), MemoryFileSystem(), History(), dict[int, int]()

@@ -369,7 +369,7 @@ def work(random: Random, partition: Partition, open_by: dict[int, list[tuple[byt
     flushed(partition)
 
 
-@pytest.mark.slow
+@pytest.mark.tier("default")
 @pytest.mark.parametrize("seed", range(budget(20, 400)))
 def test_reading_the_whole_log_gives_the_same_latest_values_after_compaction(seed: int) -> None:
     """Also after power cuts at any operation, in any state of what wasn't synced."""

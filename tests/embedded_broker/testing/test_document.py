@@ -9,7 +9,7 @@ import pytest
 
 from embedded_broker.testing import Fault, FaultInjector, KafkaBroker
 
-pytestmark = pytest.mark.slow  # brokers in processes
+pytestmark = pytest.mark.tier("default")  # brokers in processes
 
 pytest_plugins = ["pytester"]
 

@@ -20,7 +20,7 @@ from embedded_broker.testing import BrokerDied, KafkaBroker
 from embedded_broker.testing.handle import Mode
 from integration_tests.harness import clients
 
-pytestmark = pytest.mark.slow  # brokers in processes
+pytestmark = pytest.mark.tier("default")  # brokers in processes
 
 TOPIC = "t"
 

@@ -205,7 +205,9 @@ class Schedule:
                 assert self.world.position(at) >= self.world.source.log(at).stable, f"{at} stands still"
 
 
-@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, PARTS))])
+@pytest.mark.parametrize(
+    "part", [0, *(pytest.param(part, marks=pytest.mark.tier("default")) for part in range(1, PARTS))]
+)
 def test_two_things_go_wrong_at_any_two_calls(part: int) -> None:
     for seed in range(part * SCHEDULES // PARTS, (part + 1) * SCHEDULES // PARTS):
         schedule = Schedule(seed)

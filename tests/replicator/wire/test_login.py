@@ -178,7 +178,7 @@ def test_without_its_certificate_it_is_refused(authority: Authority) -> None:
     assert type(caught.value) is Unreachable
 
 
-@pytest.mark.slow  # waits
+@pytest.mark.tier("default")  # waits
 def test_tls_where_plain_text_is_spoken_ends_in_time() -> None:
     began_s = time.monotonic()
     with pytest.raises(Unreachable):

@@ -141,7 +141,7 @@ def test_a_broken_connection_is_made_again(api: str) -> None:
         assert broker.connections == 3
 
 
-@pytest.mark.slow  # waits
+@pytest.mark.tier("default")  # waits
 def test_what_does_not_pass_in_time_is_retriable() -> None:
     with leading() as (leader, broker):
         leader.answer_metadata = lambda request: leader.metadata(error_code=NO_LEADER, leader_id=-1)  # type: ignore[method-assign]
@@ -263,7 +263,7 @@ def test_nothing_of_a_tiered_part_proves_nothing() -> None:
         assert find(broker) == [IntervalHoles(((0, 10),))]
 
 
-@pytest.mark.slow  # waits
+@pytest.mark.tier("default")  # waits
 @pytest.mark.parametrize("api", ["api_versions", "metadata", "list_offsets", "fetch"])
 def test_a_broker_that_does_not_answer_is_given_up_in_time(api: str) -> None:
     with leading() as (leader, broker):
@@ -274,7 +274,7 @@ def test_a_broker_that_does_not_answer_is_given_up_in_time(api: str) -> None:
         assert time.monotonic() - began_s < 15
 
 
-@pytest.mark.slow  # waits
+@pytest.mark.tier("default")  # waits
 def test_a_broker_that_answers_byte_by_byte_is_given_up_in_time() -> None:
     stopped = threading.Event()
 
@@ -307,7 +307,7 @@ def test_nobody_there_is_given_up_in_time() -> None:
     assert time.monotonic() - began_s < 10
 
 
-@pytest.mark.slow  # waits
+@pytest.mark.tier("default")  # waits
 def test_a_bootstrap_server_that_hangs_leaves_time_for_the_next() -> None:
     with leading() as (leader, broker), FakeBroker(lambda *_: b"") as hanging:
         servers = f"127.0.0.1:{hanging.port},127.0.0.1:{broker.port}"
@@ -336,7 +336,7 @@ def test_what_is_no_response_ends_it(answer: bytes, kind: type[Exception], said:
         assert broker.connections == 1
 
 
-@pytest.mark.slow  # hundreds of connections
+@pytest.mark.tier("default")  # hundreds of connections
 @given(
     st.sampled_from(["api_versions", "metadata", "list_offsets", "fetch"]),
     st.lists(st.tuples(st.integers(4, 200), st.binary(min_size=1, max_size=4)), min_size=1, max_size=4),

@@ -238,7 +238,7 @@ def work(fs: MemoryFileSystem, promises: Promises, random: Random, steps: int) -
             promises.check(log, shown)
 
 
-@pytest.mark.slow
+@pytest.mark.tier("default")
 @pytest.mark.parametrize("seed", range(budget(150, 2_000)))
 def test_power_cuts_at_any_operation_again_and_again(seed: int) -> None:
     """Also in the middle of recovery. What was not synced is lost, whole, or there in part, in any order."""

@@ -1,0 +1,9 @@
+"""Loads what all tests have in common: signals, tiers, schedule, durations and progress."""
+
+pytest_plugins = [
+    "tests.running.signals",
+    "tests.running.tiers",
+    "tests.running.durations",
+    "tests.running.schedule",
+    "tests.running.progress",
+]

@@ -1,0 +1,119 @@
+"""Which tier each test belongs to, and with it which command runs it. A pytest plugin, loaded by `conftest.py`.
+
+A test says its tier with a marker, which may stand on the test, on one of its parameters, or on the module:
+
+    @pytest.mark.tier("full")                      # on whatever broker it runs
+    @pytest.mark.tier(kafka="long")                # on real Kafka; on the embedded broker as usual
+    pytest.param("before_flush", marks=pytest.mark.tier("full"))
+
+What stands nearest to the test counts: its parameters, then the test, then the module. A test that says nothing has the
+usual tier of its directory and broker (`usual`), and must be quick: `tests/test_tiers.py` knows how long each takes.
+The tier becomes a marker of that name, so `pytest -m "unit or default"` selects what `make test` runs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TIERS = ("unit", "default", "full", "long")
+"""From the quickest on. `make test-unit` runs the first, `make test` the first two, `make test-full` the first three,
+`make test-long` all of them."""
+BROKERS = ("embedded", "kafka")
+MARKER = f"tier(name, embedded=name, kafka=name): which command runs it; names are {', '.join(TIERS)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A test with its tier. `broker` is the one that it runs on, empty where it needs neither; `said`: it has a marker
+    for its tier."""
+
+    test: str
+    broker: str
+    tier: str
+    said: bool
+
+
+COLLECTED = pytest.StashKey[list[Placed]]()
+"""All tests that were collected, also those that `-m` leaves out."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """See pytest."""
+    parser.getgroup("tiers").addoption("--tiers", type=Path, help="write the tier of each collected test to this file")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """See pytest."""
+    config.addinivalue_line("markers", MARKER)
+    for tier in TIERS:
+        config.addinivalue_line("markers", f"{tier}: the tier of a test, set by itself from `tier`")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark each test with its tier, before `-m` selects."""
+    placed = []
+    for item in items:
+        placed.append(place(item))
+        item.add_marker(placed[-1].tier)
+        if needs_spark(item):
+            item.add_marker(pytest.mark.spark)
+    config.stash[COLLECTED] = placed
+    if config.option.tiers:
+        config.option.tiers.write_text(json.dumps([asdict(each) for each in placed]))
+
+
+def place(item: pytest.Item) -> Placed:
+    """The tier of one test. Raises UsageError where a marker says what there isn't."""
+    broker = broker_of(item)
+    parameters = [tier for mark in _of_parameters(item) if (tier := _says(item, mark, broker))]
+    if parameters:
+        return Placed(item.nodeid, broker, max(parameters, key=TIERS.index), said=True)
+    for mark in item.iter_markers("tier"):
+        if tier := _says(item, mark, broker):
+            return Placed(item.nodeid, broker, tier, said=True)
+    return Placed(item.nodeid, broker, usual(item.path, broker, needs_spark(item)), said=False)
+
+
+def usual(path: Path, broker: str, spark: bool) -> str:
+    """The tier of a test that doesn't say its own, by where it stands and by what it needs."""
+    if not path.is_relative_to(ROOT / "integration_tests"):
+        return "default" if spark else "unit"
+    if spark:  # it works the same on both brokers, but for what the tests say that run on real Kafka
+        return "long" if broker == "kafka" else "full"
+    contract = path.is_relative_to(ROOT / "integration_tests" / "contract")
+    return "full" if broker == "kafka" and not contract else "default"
+
+
+def broker_of(item: pytest.Item) -> str:
+    """Which broker a test runs on: a member of `BROKERS`, or empty."""
+    if item.get_closest_marker("kafka") is not None:
+        return "kafka"
+    parametrized = getattr(item, "callspec", None)
+    return "" if parametrized is None else str(parametrized.params.get("kind", ""))
+
+
+def needs_spark(item: pytest.Item) -> bool:
+    """Whether a test starts Spark."""
+    spark_tests = ROOT / "integration_tests" / "spark"
+    return "spark" in getattr(item, "fixturenames", ()) or item.path.is_relative_to(spark_tests)
+
+
+def _of_parameters(item: pytest.Item) -> Iterator[pytest.Mark]:
+    parametrized = getattr(item, "callspec", None)
+    return (mark for mark in getattr(parametrized, "marks", ()) if getattr(mark, "name", "") == "tier")
+
+
+def _says(item: pytest.Item, mark: pytest.Mark, broker: str) -> str | None:
+    """What a marker says for this broker, if anything."""
+    allowed = len(mark.args) <= 1 and set(mark.kwargs) <= set(BROKERS)
+    if not allowed or not {*mark.args, *mark.kwargs.values()} <= set(TIERS) or not (mark.args or mark.kwargs):
+        raise pytest.UsageError(f"{item.nodeid}: tier{mark.args or mark.kwargs}, but it is {MARKER}")
+    found = mark.kwargs.get(broker, mark.args[0] if mark.args else None)
+    return None if found is None else str(found)

@@ -1,0 +1,75 @@
+"""What each tier of the tests holds and costs: `make test` leaves out nothing that it must show, and stays short."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from fnmatch import fnmatchcase
+
+import pytest
+
+from tests.running.tiers import COLLECTED, ROOT, Placed
+
+pytestmark = pytest.mark.tier("default")  # collects all tests
+EXACTLY_ONCE, PARTITIONS = "integration_tests/exactly_once", "integration_tests/partitions"
+KEPT = {
+    "a worker is killed": f"{EXACTLY_ONCE}/test_kill_worker.py::test_a_worker_killed_at_any_step_*embedded*",
+    "a worker is killed before the commit": f"{EXACTLY_ONCE}/test_kill_worker.py::*embedded-before_end_txn*",
+    "a worker is killed after the commit": f"{EXACTLY_ONCE}/test_kill_worker.py::*embedded-after_end_txn*",
+    "a worker is killed, on real Kafka": f"{EXACTLY_ONCE}/test_kill_worker.py::test_a_worker_killed_*kafka*",
+    "the target's broker is killed": f"{EXACTLY_ONCE}/test_kill_broker.py::test_the_target_is_killed_*embedded*",
+    "the source's broker is killed": f"{EXACTLY_ONCE}/test_kill_broker.py::test_the_source_is_killed_*embedded*",
+    "a zombie": f"{EXACTLY_ONCE}/test_zombie.py::test_a_worker_that_wakes_up_after_its_successor_came_*embedded*",
+    "a lost reply to a commit": f"{EXACTLY_ONCE}/test_lost_messages.py::test_a_lost_commit_*embedded-*REPLY*",
+    "at least once": f"{EXACTLY_ONCE}/test_delivery_modes.py::test_at_least_once_*embedded*",
+    "at most once": f"{EXACTLY_ONCE}/test_delivery_modes.py::test_at_most_once_*embedded*",
+    "exactly once after another mode": f"{EXACTLY_ONCE}/test_delivery_modes.py::test_after_a_switch_*embedded*",
+    "truncation": f"{EXACTLY_ONCE}/test_truncation.py::test_a_source_that_lost_copied_records_*embedded*",
+    "no false truncation": f"{EXACTLY_ONCE}/test_truncation.py::test_a_position_behind_an_aborted_tail_*embedded*",
+    "a source topic made again": f"{PARTITIONS}/test_source_topic_recreated.py::*embedded*",
+    "a target topic made again": f"{PARTITIONS}/test_target_topics.py::*embedded*recreated*",
+    "a schedule of faults": f"{EXACTLY_ONCE}/test_torture.py::*embedded*",
+    "a backfill that is killed": f"{EXACTLY_ONCE}/test_backfill.py::test_a_backfill_that_died_*embedded*",
+    "every kind of damage": "integration_tests/spark/test_reconcile.py::test_damage_of_every_kind_*embedded*",
+    "a simulation": "tests/embedded_broker/simulation/test_simulation.py::*",
+    "power cuts": "tests/embedded_broker/test_power_cuts.py::*",
+    "the README's example": "integration_tests/test_readme.py::*",
+    "a demo": "tests/cli/test_demo.py::*",
+}
+"""What `make test` shows, and at least one test that shows it."""
+
+
+@pytest.fixture(scope="module")
+def placed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Placed]:
+    """All tests there are: those of this run, if it was asked for all."""
+    collected = request.config.stash[COLLECTED]
+    if {each.test.partition("/")[0] for each in collected} == {"tests", "integration_tests"}:
+        return collected
+    file = tmp_path_factory.mktemp("tiers") / "tiers.json"
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "--tiers", str(file)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-3_000:] + done.stderr
+    return [Placed(**each) for each in json.loads(file.read_text())]
+
+
+def in_make_test(placed: list[Placed]) -> list[Placed]:
+    return [each for each in placed if each.tier in ("unit", "default")]
+
+
+@pytest.mark.parametrize("shown", KEPT)
+def test_make_test_shows(placed: list[Placed], shown: str) -> None:
+    assert [each for each in in_make_test(placed) if matches(each.test, KEPT[shown])]
+
+
+def matches(test: str, pattern: str) -> bool:
+    return fnmatchcase(test.replace("[", "("), pattern)
+
+
+def test_make_test_has_the_contract_on_both_brokers(placed: list[Placed]) -> None:
+    def files(tests: list[Placed]) -> set[tuple[str, str]]:
+        contract = [each for each in tests if each.test.startswith("integration_tests/contract/")]
+        return {(each.test.partition("::")[0], each.broker) for each in contract}
+
+    assert len(files(placed)) > 30
+    assert files(in_make_test(placed)) == files(placed)
