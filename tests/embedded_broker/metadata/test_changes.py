@@ -24,7 +24,7 @@ from tests.embedded_broker.security.denials import creation
 from tests.embedded_broker.security.guarded import allow, guarded, login
 from tests.embedded_broker.served import TIMEOUT_S, Client, Served
 
-pytestmark = pytest.mark.slow  # starts two brokers for each change
+pytestmark = pytest.mark.tier("default")  # starts two brokers for each change
 
 OK = ErrorCode.none
 MANY = 30
