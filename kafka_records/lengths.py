@@ -1,12 +1,12 @@
 """Looks through the records of a batch without keeping anything of them: whether they fill it, their times, their keys.
 
-Both ways through are generators that yield what they have spent, so that whoever runs them on an event loop can let
+All ways through are generators that yield what they have spent, so that whoever runs them on an event loop can let
 others run meanwhile. Sans-I/O.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 
 from kafka_records.batch import BatchHeader, CorruptBatch
 from kafka_records.records import Body
@@ -76,6 +76,33 @@ def begins_at_base_timestamp(data: Body) -> bool:
     while data[at] >= 0x80:  # its length, then a byte of attributes
         at += 1
     return data[at + 2] == 0
+
+
+def first_at(
+    header: BatchHeader, data: Body, timestamp_ms: int, offset_min: int
+) -> Generator[int, None, tuple[int, int] | None]:
+    """(offset, timestamp) of the first record at or after a time, not below `offset_min`; None if there is none.
+
+    Keeps nothing, and looks no further, as Kafka. In steps as `lengths` makes them. Raises CorruptBatch.
+    """
+    cursor, append_time = Cursor(data), header.max_timestamp if header.is_log_append_time else None
+    for place in range(1, header.record_count + 1):
+        length = cursor.varint()
+        end = cursor.at + length
+        if length <= 0 or end > len(data):
+            raise CorruptBatch(f"record of {length} bytes in {len(data) - cursor.at}")
+        cursor.at += 1  # attributes, unused
+        timestamp = header.base_timestamp + cursor.varint()
+        offset = header.base_offset + cursor.varint()
+        if cursor.at > end:
+            raise CorruptBatch(f"a record of {length} bytes ends inside a number")
+        timestamp = timestamp if append_time is None else append_time
+        if timestamp >= timestamp_ms and offset >= offset_min:
+            return offset, timestamp
+        cursor.at = end
+        if place % STEP_ITEMS == 0:
+            yield STEP_ITEMS
+    return None
 
 
 def look_through(header: BatchHeader, data: Body, visit: Callable[[int, int, bool], object]) -> Iterator[int]:

@@ -30,7 +30,7 @@ class Needs(HasTopics, HasGroups, HasSecurity, Protocol):
 @api(69, "consumer_group_describe", range(2))
 async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
     """Handle ConsumerGroupDescribe: see the behaviour and version notes above."""
-    groups = [_describe(broker, group_id) for group_id in dict.fromkeys(request.group_ids)]
+    groups = [_describe(broker, group_id) for group_id in request.group_ids]
     if request.include_authorized_operations:
         tell_rights(broker, conn, groups)
     return {"groups": groups}

@@ -2,12 +2,14 @@
 
 Behaviour: durable before it is answered; the offsets that groups have on the topic go with it. Open transactions in the
 topic get no marker there any more.
+A topic that is named more than once is refused, also one that is named by its name and by its id.
 Version notes: v6 names topics by name or by id.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -18,6 +20,8 @@ from embedded_broker.api.ports import Client, HasGroups, HasMetadata, HasTopics
 from embedded_broker.api.registry import api
 from embedded_broker.storage.disk_space import NoSpace
 from embedded_broker.wire.responses import Answer
+
+NAMED_TWICE = "The provided topic name maps to an ID that was already supplied."
 
 
 class Needs(HasTopics, HasGroups, HasMetadata, Protocol):
@@ -32,9 +36,15 @@ async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Ans
     else:
         wanted = [(each.name, each.topic_id) for each in request.topics]
     times = Counter(wanted)
+    twice = _named_by_id_too(broker, times)
+    their_ids = set(twice.values())
     answers = []
     for (name, topic_id), count in times.items():
         problem = _problem(name, topic_id, count)
+        if name is None and topic_id in their_ids:
+            continue  # answered with its name
+        if name in twice and topic_id is None:
+            topic_id, problem = twice[name], NAMED_TWICE
         if problem is None:
             answers.append(await _delete(broker, name, topic_id))
         else:
@@ -43,13 +53,26 @@ async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Ans
     return {"responses": answers}
 
 
+def _named_by_id_too(broker: Needs, wanted: Iterable[tuple[str | None, UUID | None]]) -> dict[str | None, UUID]:
+    """Names and ids of topics that are named by both: they are refused, as in Kafka's ControllerApis."""
+    ids = {topic_id for name, topic_id in wanted if name is None and topic_id is not None}
+    found: dict[str | None, UUID] = {}
+    for name, topic_id in wanted if ids else ():
+        topic = broker.topics.get(name) if name is not None and topic_id is None else None
+        if topic is not None and topic.topic_id in ids:
+            found[name] = topic.topic_id
+    return found
+
+
 def _problem(name: str | None, topic_id: UUID | None, count: int) -> str | None:
     """Why a topic can't even be looked for."""
     if name is not None and topic_id is not None:
         return "You may not specify both topic name and topic id."
     if name is None and topic_id is None:
         return "Neither topic name nor id were specified."
-    return "Duplicate topic." if count > 1 else None
+    if count > 1:
+        return "Duplicate topic id." if name is None else "Duplicate topic name."
+    return None
 
 
 async def _delete(broker: Needs, name: str | None, topic_id: UUID | None) -> dict[str, Any]:

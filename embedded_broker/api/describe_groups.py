@@ -33,7 +33,7 @@ class Needs(HasGroups, HasSecurity, Protocol):
 @api(15, "describe_groups", range(7))
 async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
     """Handle DescribeGroups: see the behaviour and version notes above."""
-    groups = [_describe(group_id, broker.groups.get(group_id), version) for group_id in dict.fromkeys(request.groups)]
+    groups = [_describe(group_id, broker.groups.get(group_id), version) for group_id in request.groups]
     if getattr(request, "include_authorized_operations", False):
         tell_rights(broker, conn, [group for group in groups if group["group_state"] != MISSING])
     return {"groups": groups}

@@ -33,7 +33,7 @@ async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Ans
     if version < 8:
         return {"topics": _by_name(broker, request.group_id, request.topics, require_stable)}
     groups, share = [], broker.fair_share.request()
-    for group in {group.group_id: group for group in request.groups}.values():
+    for group in request.groups:
         answer: dict[str, Any] = {"group_id": group.group_id, "error_code": _refusal(broker, group, version)}
         if answer["error_code"] is ErrorCode.none:
             fetch = _by_id if version >= FIRST_WITH_IDS else _by_name

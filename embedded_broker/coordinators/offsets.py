@@ -207,10 +207,11 @@ class OffsetManager:
     def _sort_out(
         self, group_id: str, commits: Sequence[Commit], error_code: ErrorCode
     ) -> tuple[Results, list[OffsetRecord]]:
-        """An error for each partition, and the records of those that have none."""
+        """An error for each partition, and the records of those that have none; of one that is named again the last
+        counts."""
         now_ms = self._host.clock.now_ms()
         results: Results = {}
-        records: list[OffsetRecord] = []
+        records: dict[TopicPartition, OffsetRecord] = {}
         for commit in commits:
             if error_code is not ErrorCode.none:
                 results[commit.partition] = error_code
@@ -219,8 +220,8 @@ class OffsetManager:
             else:
                 results[commit.partition] = ErrorCode.none
                 committed = CommittedOffset(commit.offset, commit.leader_epoch, commit.metadata, now_ms)
-                records.append(OffsetRecord(group_id, commit.partition, committed))
-        return results, records
+                records[commit.partition] = OffsetRecord(group_id, commit.partition, committed)
+        return results, list(records.values())
 
 
 def _encode(record: OffsetRecord) -> tuple[bytes, bytes | None]:

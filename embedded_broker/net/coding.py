@@ -33,7 +33,7 @@ class Coding:
         """Encoded without their headers."""
 
     async def decode(self, name: str, version: int, frame: bytes) -> tuple[str, Any]:
-        """(client id, request) of the frame of a request of API `name` (snake case).
+        """(client id, request) of the frame of a request of API `name` (snake case), without names that it repeats.
 
         Raises BadRequest, kio's SerialError, ValueError, struct.error, EOFError, OverflowError: it isn't one.
         """
@@ -70,11 +70,12 @@ def _large(work: Callable[[], T]) -> T:
 
 
 def _decoded(name: str, version: int, frame: bytes, items_max: int) -> tuple[str, Any]:
+    from embedded_broker.api import repeated
     from embedded_broker.wire import request_limits, schema
 
     client_id, at = read_header(frame, schema.request_header_version(name, version) == 2)
     frame = request_limits.check_request(name, version, frame, at, items_max)
-    return client_id, schema.load(name, version).read(frame, at)
+    return client_id, repeated.merged(name, schema.load(name, version).read(frame, at))
 
 
 def _items_left(fields: Mapping[str, Any], left: int) -> int:

@@ -11,7 +11,8 @@ looked at in slices, between which other requests are handled (`fair_share`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import NamedTuple
 
@@ -137,6 +138,18 @@ class BatchChecks:
         if codec is None or codec == batch.header.compression:
             return batch
         return CheckedBatch.of(await self._thread.run(partial(recompressed, batch.header, body, codec)))
+
+    @asynccontextmanager
+    async def body(self, header: BatchHeader, batch: bytes) -> AsyncIterator[Body]:
+        """The decompressed body of a batch that is kept. Of all that are large one is in memory at a time, until the
+        end of its block. Raises CorruptBatch."""
+        try:
+            body = body_of(header, batch, self._at_once_bytes_max)
+        except DecodedTooLarge:
+            async with self._large:
+                yield await self._thread.run(partial(body_of, header, batch, DECODED_BYTES_MAX))
+        else:
+            yield body
 
     def stop(self) -> None:
         """End the thread."""

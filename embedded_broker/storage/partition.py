@@ -144,13 +144,13 @@ class Partition:
         """See Backlog.count. Raises PartitionStopped."""
         return self._look(lambda: backlog.count(up_to))
 
-    def offset_for_time(self, timestamp_ms: int) -> tuple[int, int] | None:
-        """See PartitionLog.offset_for_time. Raises PartitionStopped."""
-        return self._look(lambda: self.log.offset_for_time(timestamp_ms))
+    def batch_at_time(self, timestamp_ms: int, offset_min: int) -> tuple[BatchHeader, bytes] | None:
+        """See PartitionLog.batch_at_time; None once it is closed. Raises PartitionStopped."""
+        return None if self.closed else self._look(lambda: self.log.batch_at_time(timestamp_ms, offset_min))
 
-    def max_timestamp(self) -> tuple[int, int] | None:
-        """See PartitionLog.max_timestamp. Raises PartitionStopped."""
-        return self._look(self.log.max_timestamp)
+    def latest_batch(self) -> BatchHeader | None:
+        """See PartitionLog.latest_batch. Raises PartitionStopped."""
+        return self._look(self.log.latest_batch)
 
     def _look(self, read: Callable[[], T]) -> T:
         if self.stopped is None:

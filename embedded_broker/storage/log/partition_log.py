@@ -249,23 +249,24 @@ class PartitionLog:
             place += 1  # compaction has removed what was between the two
         return self.segments[place]
 
-    def offset_for_time(self, timestamp_ms: int) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first record at or after a time; None when there is none.
+    def batch_at_time(self, timestamp_ms: int, offset_min: int) -> tuple[BatchHeader, bytes] | None:
+        """The first batch from `offset_min` on whose header says that it has a record at or after a time; the header
+        may be wrong. None when there is none.
 
         Markers count, as in org.apache.kafka.common.record.FileRecords.searchForTimestamp.
         """
         for segment in self.segments:
-            found = segment.first_at_time(timestamp_ms, self.log_start)
+            found = segment.batch_at_time(timestamp_ms, max(offset_min, self.log_start))
             if found is not None:
                 return found
         return None
 
-    def max_timestamp(self) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first record with the highest timestamp; None when there is none.
+    def latest_batch(self) -> BatchHeader | None:
+        """The header of the first batch with the highest timestamp; None when there is none.
 
         Markers count, as in Kafka's UnifiedLog.fetchOffsetByTimestamp.
         """
-        return max(self.segments, key=lambda segment: segment.max_timestamp).latest_record()
+        return max(self.segments, key=lambda segment: segment.max_timestamp).latest_batch()
 
     def delete_before(self, offset: int) -> None:
         """Raise the log start, durably, then drop segments that are wholly before it. Raises OSError.

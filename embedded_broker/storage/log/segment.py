@@ -29,7 +29,6 @@ from kafka_records.batch import (
     UnsupportedMagic,
     read_header,
 )
-from kafka_records.records import Record, decode
 
 _PLACE = Struct(">qi4xb6xi")  # base offset, length, magic, last offset delta: the first 27 bytes
 _CRC = Struct(">I")  # at byte 17
@@ -290,29 +289,22 @@ class Segment:
         positions = self._index.positions
         return positions[entry + 1] if entry + 1 < len(positions) else self._file.size()
 
-    def first_at_time(self, timestamp_ms: int, offset_min: int) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first record at or after a time, not below `offset_min`.
-
-        Raises CorruptLog; CorruptBatch when records can't be decoded though the CRC is right: they came like that.
-        """
+    def batch_at_time(self, timestamp_ms: int, offset_min: int) -> tuple[BatchHeader, bytes] | None:
+        """The first batch whose header says that it has a record at or after a time, and that ends at `offset_min` or
+        above. None when there is none. Raises CorruptLog."""
         for header, at in self._headers_from(timestamp_ms, offset_min):
-            if header.max_timestamp >= timestamp_ms:
-                for record in self._records(header, at):
-                    if record.timestamp_ms >= timestamp_ms and record.offset >= offset_min:
-                        return record.offset, record.timestamp_ms
+            if header.max_timestamp >= timestamp_ms and header.last_offset >= offset_min:
+                data = self.read_bytes(at, header.size_bytes)
+                self._check(data, at, header.base_offset)
+                return header, data
         return None
 
-    def latest_record(self) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first record with the segment's highest timestamp; the batch's last if all share
-        it by LogAppendTime, as in Kafka's DefaultRecordBatch.offsetOfMaxTimestamp."""
+    def latest_batch(self) -> BatchHeader | None:
+        """The header of the first batch with the segment's highest timestamp. Raises CorruptLog."""
         if self.max_timestamp < 0:
             return None
-        for header, _ in self._headers_from(self.max_timestamp, self.base_offset):
-            if header.max_timestamp == self.max_timestamp and header.is_log_append_time:
-                return header.last_offset, header.max_timestamp
-            if header.max_timestamp == self.max_timestamp:
-                return self.first_at_time(self.max_timestamp, header.base_offset)
-        return None
+        found = (header for header, _ in self._headers_from(self.max_timestamp, self.base_offset))
+        return next((header for header in found if header.max_timestamp == self.max_timestamp), None)
 
     def _headers_from(self, timestamp_ms: int, offset_min: int) -> Iterator[tuple[BatchHeader, int]]:
         """Headers and positions, from a batch before which no record at or after both bounds stands."""
@@ -324,11 +316,6 @@ class Segment:
             header = self._header_at(at)
             yield header, at
             at += header.size_bytes
-
-    def _records(self, header: BatchHeader, at: int) -> list[Record]:
-        data = self.read_bytes(at, header.size_bytes)
-        self._check(data, at, header.base_offset)
-        return decode(data)
 
     def write_again(self, offset: int) -> None:
         """Write all batches from the one with `offset` on once more, in their places. Raises OSError, CorruptLog."""

@@ -26,6 +26,7 @@ from kafka_records.records import encode
 from tests.budget import budget
 from tests.embedded_broker.served import change
 from tests.embedded_broker.storage.log.partitions import read_all
+from tests.embedded_broker.times import offset_for_time
 
 P = Path("/partitions/p")
 NOW_MS = 1_800_000_000_000
@@ -139,7 +140,7 @@ def test_only_what_is_behind_the_checkpoint_is_read() -> None:
     assert read_all(log) == read_all(written.log)
     for offset in range(80):
         assert read_header(log.read(offset, 1, 80)).base_offset == offset
-    assert log.offset_for_time(1_000) == (0, 1_000)
+    assert offset_for_time(log, 1_000) == (0, 1_000)
     assert [s.max_timestamp for s in log.segments] == [s.max_timestamp for s in written.log.segments]
 
 

@@ -132,7 +132,9 @@ def test_segments_are_closed_by_the_records_timestamps_not_by_what_the_header_cl
             assert _segments(served) == [true_ms]
             partition = served.broker.topics.partition("t", 0)
             assert partition is not None
-            assert partition.max_timestamp() == (0, true_ms)
+            latest = partition.latest_batch()
+            assert latest is not None
+            assert (latest.base_offset, latest.max_timestamp) == (0, true_ms)
 
     asyncio.run(main())
 

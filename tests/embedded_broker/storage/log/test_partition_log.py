@@ -16,6 +16,7 @@ from kafka_records.batch import read_header, stamp
 from kafka_records.control import marker
 from kafka_records.records import Record
 from tests.embedded_broker.storage.log.partitions import batch, fill, opened, read_all
+from tests.embedded_broker.times import max_timestamp, offset_for_time
 from tests.kafka_records.batches import by_aiokafka
 
 
@@ -52,7 +53,7 @@ def test_an_empty_log(fs: FileSystem, tmp_path: Path) -> None:
     for _ in range(2):
         log, shown = opened(fs, tmp_path / "p")
         assert (log.log_start, log.log_end, log.flush(), shown) == (0, 0, 0, [])
-        assert (log.read(0, 100, 0), log.offset_for_time(0), log.max_timestamp()) == (b"", None, None)
+        assert (log.read(0, 100, 0), offset_for_time(log, 0), max_timestamp(log)) == (b"", None, None)
         log.close()
 
 
@@ -101,9 +102,9 @@ def test_times_are_found_as_by_looking_at_every_record(
         records += [(base + number, time_ms + number % 2) for number in range(count)]
     log.delete_before(min(start, log.log_end))
     kept = [(offset, time_ms) for offset, time_ms in records if offset >= log.log_start]
-    assert log.offset_for_time(wanted_ms) == next((each for each in kept if each[1] >= wanted_ms), None)
+    assert offset_for_time(log, wanted_ms) == next((each for each in kept if each[1] >= wanted_ms), None)
     if log.log_start == 0:
-        assert log.max_timestamp() == max(records, key=lambda each: (each[1], -each[0]))
+        assert max_timestamp(log) == max(records, key=lambda each: (each[1], -each[0]))
 
 
 def test_the_latest_of_a_log_append_time_batch_is_its_last_record(fs: FileSystem, tmp_path: Path) -> None:
@@ -112,9 +113,9 @@ def test_the_latest_of_a_log_append_time_batch_is_its_last_record(fs: FileSystem
         made = batch(log.log_end, 3)
         stamp(made, log.log_end, 0, append_time_ms=time_ms)
         log.append(CheckedBatch.of(made))
-    assert log.max_timestamp() == (5, 900)
-    assert log.offset_for_time(501) == (3, 900)
-    assert log.offset_for_time(901) is None
+    assert max_timestamp(log) == (5, 900)
+    assert offset_for_time(log, 501) == (3, 900)
+    assert offset_for_time(log, 901) is None
 
 
 def test_markers_have_a_time_like_any_record(fs: FileSystem, tmp_path: Path) -> None:
@@ -123,7 +124,7 @@ def test_markers_have_a_time_like_any_record(fs: FileSystem, tmp_path: Path) -> 
     made = marker(1, 0, commit=True, timestamp_ms=50)
     stamp(made, 1, 0)
     log.append(CheckedBatch.of(made))
-    assert log.offset_for_time(20) == log.max_timestamp() == (1, 50)
+    assert offset_for_time(log, 20) == max_timestamp(log) == (1, 50)
 
 
 def test_deleting_moves_the_start_drops_whole_segments_and_survives(fs: FileSystem, tmp_path: Path) -> None:
