@@ -27,7 +27,6 @@ WORDS = {  # a part of a name, as in check_tails or TailCheck: what to say inste
     "sighted": "partition state",
     "sighting": "partition state",
     "skim": "request limits",
-    "superseded": "taken over",
     "tenure": "job generation",
     "tether": "die with parent",
     "vouched": "covered",

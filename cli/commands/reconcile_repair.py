@@ -65,7 +65,7 @@ class Repairing:
             logs.configure("text", "warning")
             request = RepairRequest(wanted, self._known, self._take_over)
             failpoint = failpoints.parse(os.environ.get(failpoints.VARIABLE, ""))
-            job = Repair(self._flow, self._loaded, request, structlog.get_logger(), failpoint)
+            job = Repair(self._flow, self._loaded, request, structlog.get_logger(), failpoint, say)
             with stopping.asks(job.stop):
                 summary = job.run()
             self.code = 4 if summary.incident is not None else 0
@@ -96,6 +96,13 @@ def show(console: Console, result: Mapping[str, Any]) -> None:
             more = len(row["spans"]) + row["spans_not_listed"] - SPANS_SHOWN
             spans += f" and {more:,} more" if more > 0 else ""
             console.print(f"repair: {at}: {row['missing']:,} records {done} (source offsets {spans})", markup=False)
+        if row["standing"]:
+            console.print(f"repair: {at}: {row['standing']:,} not copied, they are on the target by now", markup=False)
+        if row["superseded"]:
+            spans = ", ".join(f"{item['first']}-{item['end'] - 1}" for item in row["superseded_spans"][:SPANS_SHOWN])
+            why = f"superseded by a later record of their key (source offsets {spans}"
+            why += ", …)" if len(row["superseded_spans"]) > SPANS_SHOWN else ")"
+            console.print(f"repair: {at}: {row['superseded']:,} not copied, {why}", markup=False)
         for reason in (row["refused"], row["incident"]):
             if reason:
                 console.print(f"repair: {at}: {reason}", markup=False, soft_wrap=True)

@@ -14,6 +14,7 @@ from integration_tests.harness.broker import BrokerHandle
 from integration_tests.harness.repairing import killed, repair
 from integration_tests.harness.replicator import Replicator
 from integration_tests.spark.planted import Content, Planted, mixed, produce
+from replicator import failpoints
 from replicator.jobs.repair_spans import Damage, Missing
 from replicator.model import checkpoint
 from replicator.model.errors import ConfigError, TakenOver
@@ -94,6 +95,56 @@ def test_killed_anywhere_and_begun_again_it_copies_each_record_once(plant: Plant
     goes_on(planted, 2)
 
 
+@pytest.mark.parametrize("step", failpoints.STEPS)
+def test_killed_at_any_step_it_copies_what_is_lost_and_nothing_else(plant: Plant, step: str) -> None:
+    """It is told of records that stand on the target, too: some were moved to its end, some were never away."""
+    records = mixed(RECORDS)
+    moved = records[200:220]
+    planted = plant([records], [[*without(records, (*LOST, *range(200, 220))), *moved]])
+    planted.commit([RECORDS], [RECORDS - len(LOST)])
+    told = (Missing(3, 4, 1), Missing(90, 160, 70), Missing(195, 220, 25), Missing(399, 400, 1))
+    damage = {Partition(planted.topic, 0): Damage(told, RECORDS, RECORDS - len(LOST))}
+    killed(planted.file, damage, f"{step}@1")
+    summary = repair(planted.file, damage)
+    found = summary.partitions[Partition(planted.topic, 0)]
+    assert found.incident is None
+    assert (found.copied + found.done_before, found.standing) == (len(LOST), 10 + 25)
+    before = [*without(records, (*LOST, *range(200, 220))), *moved]
+    assert copied(planted) == [*before, *(records[lost] for lost in LOST)]
+
+
+def test_a_compacted_target_keeps_the_last_record_of_each_key(plant: Plant) -> None:
+    """`old-5` behind `new-5` is what a cleaner would make final."""
+    old = [Content(f"k{n}".encode(), f"old-{n}".encode(), 1_700_000_000_000 + n) for n in range(20)]
+    new = [Content(f"k{n}".encode(), f"new-{n}".encode(), 1_700_000_001_000 + n) for n in range(10)]
+    records = [*old, *new]
+    lost = (
+        5,
+        15,
+        29,
+    )  # old-5, of which new-5 stands there; old-15, the last of its key; new-9, where old-9 is the last now
+    planted = plant([records], [without(records, lost)], target_policy="compact")
+    damage = Damage((Missing(5, 6, 1), Missing(15, 16, 1), Missing(29, 30, 1)), 30, 27)
+    found = repair(planted.file, {Partition(planted.topic, 0): damage}).partitions[Partition(planted.topic, 0)]
+    assert found.incident is None
+    assert (found.copied, found.superseded, found.superseded_at) == (2, 1, ((5, 6),))
+    assert copied(planted) == [*without(records, lost), records[15], records[29]]
+
+
+def test_what_an_open_transaction_hides_is_not_taken_for_missing(plant: Plant) -> None:
+    records = mixed(RECORDS)
+    planted = plant([records], [without(records, LOST)])
+    writer = clients.transactional(planted.target, f"{planted.topic}-open")
+    writer.begin_transaction()
+    clients.put(writer, planted.copy, b"hidden")
+    damage = {Partition(planted.topic, 0): Damage(SPANS, RECORDS, RECORDS - len(LOST))}
+    incident = repair(planted.file, damage).partitions[Partition(planted.topic, 0)].incident
+    assert incident is not None
+    assert incident.name in ("target_transaction_open", "target_has_later_records")
+    writer.abort_transaction()
+    assert copied(planted) == without(records, LOST)
+
+
 def test_a_target_that_lost_its_end_is_made_whole_and_the_flow_goes_on(plant: Plant) -> None:
     records = mixed(RECORDS)
     planted = plant([records], [records[:-30]])
@@ -123,14 +174,14 @@ def test_what_was_found_must_still_be_so(plant: Plant) -> None:
         {
             at[0]: Damage(SPANS[1:], RECORDS, size),
             at[1]: Damage(SPANS, RECORDS, size + 1),
-            at[2]: Damage(SPANS[:2], 390, size, compacted=True),
+            at[2]: Damage(SPANS[:2], 410, size),
             at[3]: Damage((Missing(3, 4, 2), *SPANS[1:]), RECORDS, size),
         },
     )
     found = {number: summary.partitions[at[number]].incident for number in range(4)}
     names = {number: incident.name if incident else None for number, incident in found.items()}
     assert names == {0: "source_records_gone", 1: "repair_outdated", 2: "repair_outdated", 3: "repair_record_gone"}
-    assert [len(copied(planted, number)) for number in range(4)] == [size, size, size, size + 20]
+    assert [len(copied(planted, number)) for number in range(4)] == [size, size, size, size]
     assert "source offsets 3 to 3" in str(found[3])
 
 

@@ -28,6 +28,7 @@ from replicator.lane.policy import LivePolicy, Policy
 from replicator.model import names
 from replicator.model.partition import Partition
 from replicator.planes.records.plane import PlaneSettings, RecordsPlane
+from replicator.planes.records.record_reader import LogReader
 from replicator.state.flow_state import FlowState
 
 JITTER_MIN = 0.5
@@ -65,6 +66,10 @@ class KafkaConnections:
             reader = TopicReader(flow, flow.target)
             self.target = KafkaCluster(flow, flow.target, "target", asked, reader)
             stack.callback(self.target.close)
+            self.source_records = LogReader(flow, flow.source, asked)
+            stack.callback(self.source_records.close)
+            self.target_records = LogReader(flow, flow.target, asked)
+            stack.callback(self.target_records.close)
             self.state = FlowState(flow, reader, claim_partitions=plan.claim_partitions)
             control = names.control_topic(flow.name)
             connections = [

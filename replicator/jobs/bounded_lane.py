@@ -59,6 +59,10 @@ class BoundedLane:
         entry = session.ledger.entries.get(self._at) if session is not None else None
         return -1 if entry is None or entry.position is None else entry.position.offset
 
+    def progressed(self) -> None:
+        """Something other than a commit shows that the lane gets on: so it isn't given up. From any thread."""
+        self._moved_s = time.monotonic()
+
     def stop(self) -> None:
         """Ask for a clean stop after the transaction under way."""
         self._events.put(None)

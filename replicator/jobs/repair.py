@@ -2,7 +2,8 @@
 
     1 check      what can be refused before anything is read or changed
     2 open       a generation of its own, a lane for each partition: fences whatever ran the flow before
-    3 copy       the lanes of partitions that miss records, a few at a time in this process              (repair_policy)
+    3 copy       the lanes of partitions that miss records, a few at a time in this process: each asks both sides
+                 about these records first, then copies those that may be         (repair_policy, repair_decision)
     4 hand over  the daemon's next generation fences what may still run
 
 It runs here and not in Spark's tasks: missing records are few, and a task would have to be sent a list as long as they
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -35,7 +36,7 @@ from replicator.jobs.repair_spans import RepairRequest
 from replicator.kafka.admin import TopicInfo
 from replicator.model.errors import ConfigError, Incident, NotAllowed, TakenOver
 from replicator.model.names import process_name
-from replicator.model.partition import Partition
+from replicator.model.partition import Partition, Span
 from replicator.state.claims import Repair as Repaired
 from replicator.state.generation import Generation, Kind
 
@@ -45,11 +46,18 @@ LANES_MAX = 4  # at the same time
 @dataclass(frozen=True, slots=True)
 class RepairedPartition:
     """One partition: records that this repair copied again; those that another one had since the reconciliation; what
-    stopped it."""
+    stopped it.
+
+    Not copied were `standing` records, which the target has already, and `superseded` ones, whose key has a later
+    record in a compacted topic: `superseded_at` are their source offsets, the first of them.
+    """
 
     copied: int
     done_before: int
     incident: Incident | None = None
+    standing: int = 0
+    superseded: int = 0
+    superseded_at: tuple[Span, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +122,15 @@ class _Lane:
             self.lane.run()
         except Incident as stopped:
             incident = stopped
-        return RepairedPartition(self.policy.copied, self.policy.copied_before, incident)
+        policy = self.policy
+        return RepairedPartition(
+            policy.copied,
+            policy.copied_before,
+            incident,
+            policy.standing,
+            policy.superseded,
+            tuple(policy.superseded_at),
+        )
 
 
 class Repair:
@@ -127,8 +143,11 @@ class Repair:
         request: RepairRequest,
         log: structlog.stdlib.BoundLogger,
         failpoint: Failpoint = nothing,
+        say: Callable[[str], None] = lambda text: None,
     ) -> None:
+        """`say` is told in a few words what is done now, by several threads."""
         self._flow, self._config, self._request, self._failpoint = flow, config, request, failpoint
+        self._say = say
         self._log = log.bind(flow=flow.name)
         self._asked = threading.Event()
         self._lanes: dict[Partition, _Lane] = {}
@@ -191,6 +210,13 @@ class Repair:
         log = self._log.bind(generation=plan.generation, partition=str(at))
         policy = RepairPolicy(plan, at, self._request, log)
         lane = BoundedLane(plan, policy, wiring.services(self._failpoint, log), at, patience_s(self._flow.limits))
+
+        def on_read(side: str, done: int, of: int) -> None:
+            lane.progressed()
+            if done:
+                self._say(f"asking the {side} about missing records of {at}: {done:,} of {of:,} offsets")
+
+        policy.on_read = on_read
         return _Lane(lane, policy)
 
 

@@ -5,6 +5,9 @@ Used by `jobs.repair`, one lane for each partition.
 Invariants
 - The claims topic is read after the fence, to its end: an earlier repair of some of these records has committed or was
   aborted. So a new producer session, whatever ended the last one, leaves out what is done.
+- After the fence both sides are asked about each record, window by window, before it is copied (`repair_decision`):
+  what stands on the target is not copied, and in a compacted topic nothing is that could become its key's last record
+  wrongly. What stands there is known only once the target's stable end has reached the log's end.
 - Records, their `Repair` entry of the claims topic and the position with its new evidence are committed together. The
   position's source offset stays where it is: a repair copies nothing that the flow hasn't passed.
 - Only a transaction that is certainly committed moves the repair on; after an abort the batch is read again from there.
@@ -12,12 +15,24 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import structlog
 
 from replicator.jobs.range_policy import check_source_end
-from replicator.jobs.repair_spans import BATCH_OFFSETS_MAX, Damage, Missing, RepairRequest, Tally, batches, left
+from replicator.jobs.repair_decision import SPANS_NAMED_MAX, Asked, Decision
+from replicator.jobs.repair_spans import (
+    BATCH_OFFSETS_MAX,
+    WINDOW_OFFSETS_MAX,
+    Damage,
+    Missing,
+    RepairRequest,
+    Tally,
+    batches,
+    left,
+    runs_of,
+    windows,
+)
 from replicator.lane.ledger import Ledger, check_acks
 from replicator.lane.plan import LanePlan
 from replicator.lane.policy import Progress, read_plan
@@ -25,7 +40,7 @@ from replicator.lane.ports import Connections
 from replicator.lane.refusals import Refusals
 from replicator.model.errors import Abortable, Incident, ReplicatorError
 from replicator.model.partition import LogEnds, Partition, Seek, Span
-from replicator.planes.contract import Copied, ReadPlan
+from replicator.planes.contract import Copied, ReadPlan, ReadStopped, RecordIdentity, RecordReader
 from replicator.state.claims import Repair
 
 REPAIRABLE = ("target_lost_data", "target_records_hidden")
@@ -49,11 +64,17 @@ class RepairPolicy:
         self._known = request.known
         self._lost: Incident | None = None  # the target lacks records that the position covers
         self._to: Connections | None = None
-        self._batches: list[list[Span]] | None = None  # what is left, the first is copied now; None: not yet known
-        self._tally = Tally(())
+        self._windows: list[list[Missing]] | None = None  # that are not decided yet; None: not yet known
+        self._batches: list[list[Span]] = []  # of the window that was decided last, the first is copied now
+        self._tally, self._seen = Tally(()), Tally(())  # of what is copied; of what the source has when it is asked
         self._until = 0  # how far the plane was asked to read
+        self.on_read: Callable[[str, int, int], None] = lambda side, done, of: None
+        """Told how many offsets of a side were read, of how many."""
         self.copied = 0  # by this repair, in earlier sessions too
         self.copied_before = 0  # by other repairs since the reconciliation
+        self.standing = 0  # not copied: on the target already
+        self.superseded = 0  # not copied: a later record of the key exists
+        self.superseded_at: list[Span] = []
 
     def first_offset(self, at: Partition) -> int | None:
         """None: a repair never begins a partition."""
@@ -70,19 +91,27 @@ class RepairPolicy:
 
     def opened(self, to: Connections, ledger: Ledger) -> None:
         """A new session knows nothing of the last one's progress: it stands in the claims topic."""
-        self._to, self._batches = to, None
+        self._to, self._windows, self._batches = to, None, []
+        self.standing = self.superseded = 0
+        self.superseded_at = []
 
     def read_plans(self, ledger: Ledger, refusals: Refusals) -> dict[Partition, ReadPlan]:
-        """The rest of the current batch, or nothing once all are copied.
+        """The rest of the current batch, or nothing once all are copied, or when the lane was asked to stop.
 
-        Raises Incident: `repair_outdated`, `target_transaction_open`, `source_records_gone`.
+        Raises Incident: `repair_outdated`, `target_transaction_open`, `source_records_gone`, `repair_record_gone`.
         """
         at = self._at
         if at not in ledger.copying:
             return {}
-        if self._batches is None:
+        if self._windows is None:
             self._check(ledger)
-            self._batches = self._left()
+            self._windows = windows(self._left(), WINDOW_OFFSETS_MAX)
+        try:
+            while not self._batches and self._windows:
+                self._decide(self._windows[0], ledger)
+                del self._windows[0]
+        except ReadStopped:
+            return {}
         if not self._batches:
             return {}
         batch = self._batches[0]
@@ -134,14 +163,16 @@ class RepairPolicy:
                 check_source_end(self._connected.source, self._at, self._until)
             return False
         del self._batches[0]
-        self._check_gone(batch_end)
-        return bool(self._batches)
+        _check_gone(self._tally, batch_end, self._at)
+        return bool(self._batches or self._windows)
 
     def done(self, ledger: Ledger, ends: Mapping[Partition, Seek]) -> bool:
         """Whether nothing is left to be copied, or the plane has read as far as it was asked to."""
-        if self._at not in ledger.copying or self._batches is None:
+        if self._at not in ledger.copying or self._windows is None:
             return False
-        return not self._batches or (self._at in ends and ends[self._at].offset >= self._until)
+        if not self._batches:
+            return not self._windows
+        return self._at in ends and ends[self._at].offset >= self._until
 
     def _note(self, done: Copied) -> None:
         self._tally.add(done.runs)
@@ -153,20 +184,19 @@ class RepairPolicy:
         """Whether what the reconciliation found is still so."""
         damage, position, target = self._damage, ledger.entries[self._at].position, self._route.target
         assert position is not None, "a partition that is copied has one"
-        if position.offset < damage.source_end or (
-            position.offset > damage.source_end and (self._lost is not None or damage.compacted)
-        ):  # in a compacted topic an older record behind a newer one of its key would be the one that is kept
+        if position.offset < damage.source_end or (position.offset > damage.source_end and self._lost is not None):
             why = f"the flow stood at {damage.source_end} then, and stands at {position.offset} now"
             raise self._incident("repair_outdated", why, "stop the flow and reconcile again")
         log = _known(self._connected.target.log_ends([target])[target])
         if log.end < damage.target_end:
             why = f"{target} was compared up to offset {damage.target_end}, and ends at {log.end} now"
             raise self._incident("repair_outdated", why, "reconcile again")
-        if self._lost is not None and log.end > log.start:
+        if log.end > log.start:
             self._check_stable(target, log)
 
     def _check_stable(self, target: Partition, log: LogEnds) -> None:
-        """No reader would see what is written behind a transaction that stays open."""
+        """What a transaction that stays open hides may be what is missing, and no reader would see what is written
+        behind it."""
         start = {target: max(log.end - 1, log.start)}
         last = self._connected.target.end_records(start, {target: log.end})[target]
         if isinstance(last, ReplicatorError):
@@ -181,7 +211,7 @@ class RepairPolicy:
             why = f"source offsets {first} to {start - 1} were deleted before they were copied again"
             raise self._incident("source_records_gone", why)
 
-    def _left(self) -> list[list[Span]]:
+    def _left(self) -> list[Missing]:
         """Missing records that no earlier repair has copied since the reconciliation."""
         route, generation = self._route, self._plan.generation
         repairs = self._connected.state.claims().repairs
@@ -190,15 +220,52 @@ class RepairPolicy:
         missing = left(before, [repair for repair in done if repair.generation == generation])
         self.copied_before = self._damage.records - _records(before)
         self.copied = _records(before) - _records(missing)
-        self._tally = Tally(missing)
-        return batches(missing, min(BATCH_OFFSETS_MAX, self._plan.flow.commit.records_max))
+        self._seen = Tally(missing)
+        return missing
 
-    def _check_gone(self, upto: int) -> None:
-        lacking = self._tally.lacking(upto)
-        if lacking is not None:
-            first, end, records = lacking
-            why = f"{records} of the records at source offsets {first} to {end - 1} aren't there any more"
-            raise self._incident("repair_record_gone", why, "reconcile again: what the source has lost can't be copied")
+    def _decide(self, window: list[Missing], ledger: Ledger) -> None:
+        """Ask both sides about the records of a window, and note what is to be copied of it.
+
+        Raises ReadStopped, Incident (see `read_plans`; `source_truncated`), and what reading raises.
+        """
+        position, to, target = ledger.entries[self._at].position, self._connected, self._route.target
+        assert position is not None, "a partition that is copied has one"
+        self._check_source(window[0].first)
+        check_source_end(to.source, self._at, window[-1].end)
+        asked = Asked(compacted=self._damage.compacted or to.target.compacted(target.topic))
+        for span in window:
+            records = [one for some in to.source_records.identities(self._at, [span[:2]]) for one in some]
+            self._seen.add(runs_of(record.offset for record in records))
+            _check_gone(self._seen, span.end, self._at)
+            asked.wanted(span, records)
+        there = _known(to.target.log_ends([target])[target])
+        self._read("target", to.target_records, target, (there.start, there.end), asked.target)
+        if asked.needs_source:
+            start = _known(to.source.log_ends([self._at])[self._at]).start
+            self._read("source", to.source_records, self._at, (start, position.offset), asked.source)
+        self._note_decision(asked.decide())
+
+    def _read(
+        self,
+        side: str,
+        reader: RecordReader,
+        at: Partition,
+        span: Span,
+        take: Callable[[Sequence[RecordIdentity]], None],
+    ) -> None:
+        first, end = span
+        for some in reader.identities(at, [span]):
+            take(some)
+            self.on_read(side, (some[-1].offset + 1 - first) if some else 0, end - first)
+
+    def _note_decision(self, found: Decision) -> None:
+        self.standing += found.standing
+        self.superseded += found.superseded
+        self.superseded_at += found.superseded_at[: SPANS_NAMED_MAX - len(self.superseded_at)]
+        copied = sum(span.records for span in found.copied)
+        self._log.info("repair_decided", copied=copied, standing=found.standing, superseded=found.superseded)
+        self._tally = Tally(found.copied)
+        self._batches = batches(found.copied, min(BATCH_OFFSETS_MAX, self._plan.flow.commit.records_max))
 
     @property
     def _connected(self) -> Connections:
@@ -207,6 +274,15 @@ class RepairPolicy:
 
     def _incident(self, name: str, why: str, advice: str = "") -> Incident:
         return Incident(name, why, topic=self._at.topic, partition=self._at.partition, advice=advice)
+
+
+def _check_gone(tally: Tally, upto: int, at: Partition) -> None:
+    lacking = tally.lacking(upto)
+    if lacking is not None:
+        first, end, records = lacking
+        why = f"{records} of the records at source offsets {first} to {end - 1} aren't there any more"
+        advice = "reconcile again: what the source has lost can't be copied"
+        raise Incident("repair_record_gone", why, topic=at.topic, partition=at.partition, advice=advice)
 
 
 def _records(missing: list[Missing]) -> int:

@@ -16,16 +16,23 @@ from replicator.state.claims import Repair
 
 BATCH_OFFSETS_MAX = 5_000
 """Offsets of one transaction, so at most as many records, and as many runs in its record of the claims topic."""
+WINDOW_OFFSETS_MAX = 250_000
+"""Offsets of missing records about which both sides are asked at a time: so many digests are held in memory, and for
+each window the target is read once."""
 GAP_MAX = 2_000
 """Source offsets that are rather read and dropped than skipped by a seek and a transaction of its own."""
 
 
 class Missing(NamedTuple):
-    """Source offsets [first, end) in which all of the `records` are to be copied again."""
+    """Source offsets [first, end) in which all of the `records` are to be copied again.
+
+    `after`: a target offset behind which they would stand, whatever the target has up to there is older; -1: unknown.
+    """
 
     first: int
     end: int
     records: int
+    after: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +84,8 @@ def _without(span: Missing, run: Span) -> list[Missing]:
     if low >= high:
         return [span]
     records = span.records - (high - low)
-    before = [Missing(span.first, low, 0)] if span.first < low else []
-    after = [Missing(high, span.end, records)] if high < span.end else []
+    before = [span._replace(end=low, records=0)] if span.first < low else []
+    after = [span._replace(first=high, records=records)] if high < span.end else []
     if not after and before:
         before = [before[0]._replace(records=records)]
     return [*before, *after] if records else []
@@ -88,7 +95,7 @@ def batches(missing: Sequence[Missing], offsets_max: int = BATCH_OFFSETS_MAX) ->
     """Spans for one transaction after the other: each is read without a seek, and has `offsets_max` offsets at most."""
     found: list[list[Span]] = []
     size = offsets_max
-    for first, end, _ in missing:
+    for first, end, *_ in missing:
         while first < end:
             if size >= offsets_max or first - found[-1][-1][1] > GAP_MAX:
                 found.append([])
@@ -97,6 +104,36 @@ def batches(missing: Sequence[Missing], offsets_max: int = BATCH_OFFSETS_MAX) ->
             found[-1].append((first, until))
             size += until - first
             first = until
+    return found
+
+
+def windows(missing: Sequence[Missing], offsets_max: int = WINDOW_OFFSETS_MAX) -> list[list[Missing]]:
+    """Spans in parts of at most `offsets_max` offsets. How many records are on which side of a cut is not known: the
+    first part says 0, and they are counted with the other."""
+    found: list[list[Missing]] = []
+    size = offsets_max
+    for span in missing:
+        left_over = span
+        while left_over.end - left_over.first > 0:
+            if size >= offsets_max:
+                found.append([])
+                size = 0
+            until = min(left_over.end, left_over.first + offsets_max - size)
+            last = until == left_over.end
+            found[-1].append(left_over._replace(end=until, records=left_over.records if last else 0))
+            size += until - left_over.first
+            left_over = left_over._replace(first=until)
+    return found
+
+
+def runs_of(offsets: Iterable[int]) -> list[Span]:
+    """Ascending offsets as runs of consecutive ones."""
+    found: list[Span] = []
+    for offset in offsets:
+        if found and found[-1][1] == offset:
+            found[-1] = found[-1][0], offset + 1
+        else:
+            found.append((offset, offset + 1))
     return found
 
 
@@ -118,7 +155,7 @@ class Tally:
     def lacking(self, upto: int) -> tuple[int, int, int] | None:
         """Of the spans that end at or before `upto`: (first, end, records) of one that had less than it should have."""
         while self._next < len(self._missing) and self._missing[self._next].end <= upto:
-            first, end, records = self._missing[self._next]
+            first, end, records, _ = self._missing[self._next]
             self._owed += records - self._copied[self._next]
             self._next += 1
             if self._owed > 0:

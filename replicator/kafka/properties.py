@@ -169,6 +169,20 @@ def reader(cluster: Cluster, flow: Flow, *, committed: bool) -> Properties:
     }
 
 
+def scanning_reader(cluster: Cluster, flow: Flow) -> Properties:
+    """A consumer that reads much of one partition, committed records only, and holds as little of it as the source
+    reader."""
+    fetched = fetch_bytes_max(flow, 0)
+    return {
+        **reader(cluster, flow, committed=True),
+        "queued.max.messages.kbytes": max(1, flow.limits.fetch_queue_bytes_max // 1024),
+        "fetch.message.max.bytes": FETCH_BULK_BYTES,
+        "fetch.max.bytes": fetched,
+        "receive.message.max.bytes": fetched + RESPONSE_OVERHEAD_BYTES,
+        "fetch.queue.backoff.ms": 5,
+    }
+
+
 def control_producer(flow: Flow) -> Properties:
     """Writer of the control topic, under its own transactional id."""
     return lane_producer(flow, names.control_id(flow.name))

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from typing import Protocol
 
 from replicator.model.partition import Committed, Partition
-from replicator.planes.contract import Cluster, Plane
+from replicator.planes.contract import Cluster, Plane, RecordReader
 from replicator.state.claims import Claims
 from replicator.state.generation import Control
 
@@ -66,6 +66,14 @@ class Connections(Protocol):
     @property
     def target(self) -> Cluster:
         """The cluster that is written."""
+
+    @property
+    def source_records(self) -> RecordReader:
+        """Reads records of the source to compare them."""
+
+    @property
+    def target_records(self) -> RecordReader:
+        """Reads records of the target to compare them."""
 
     @property
     def state(self) -> StateReader:

@@ -6,9 +6,9 @@ made by the one thread that owns the lane, and all block at most as long as the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from replicator.model.errors import Abortable, Incident, ReplicatorError
 from replicator.model.partition import Committed, EndRecords, LogEnds, Partition, Seek, Span
@@ -222,3 +222,31 @@ class Cluster(Protocol):
 
     def close(self) -> None:
         """Let go of connections; a later question connects again."""
+
+
+class RecordIdentity(NamedTuple):
+    """What tells one record from another: `digest`, 16 bytes over key, value, headers and timestamp, the same on both
+    clusters (empty where the client can't return the record: it equals none); and 16 bytes over its key (None: null).
+    """
+
+    offset: int
+    digest: bytes
+    key: bytes | None
+
+
+class ReadStopped(Exception):
+    """The lane was asked to stop while it read: what was read until then is not all."""
+
+
+class RecordReader(Protocol):
+    """Reads records of one cluster to compare them. Used by a lane's thread between transactions."""
+
+    def identities(self, at: Partition, spans: Sequence[Span]) -> Iterator[Sequence[RecordIdentity]]:
+        """Committed records at these offsets, in order, some at a time; spans are sorted and disjoint.
+
+        Raises ReadStopped, NotAllowed, TopicMissing; Retriable where an offset is gone, or the rest can't be read in
+        time: because the cluster doesn't answer, or an open transaction hides it.
+        """
+
+    def close(self) -> None:
+        """Let go of the connection; the next use opens it again."""

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from replicator.jobs.repair import RepairSummary
 from replicator.jobs.repair_spans import Damage, Missing
 from replicator.model.errors import Incident
-from replicator.model.partition import Partition
+from replicator.model.partition import Partition, Span
 from replicator.spark.reconcile import verdicts
 from replicator.spark.reconcile.outcome import Outcome
 from replicator.spark.reconcile.outcomes import GUESSED
@@ -26,6 +26,8 @@ LIMITS = (
     "records that are copied again stand behind all others: a later reconcile calls them reordered, unless only the "
     "end of a partition was missing",
     "extra, doubled, altered and reordered records stay as they are: a Kafka log can only be appended to",
+    "each record is asked for before it is copied: what stands on the target by then is not copied, nor, in a "
+    "compacted topic, a record whose key has a later one (superseded)",
 )
 
 
@@ -39,7 +41,12 @@ def spans(findings: DataFrame) -> dict[Partition, tuple[Missing, ...]]:
         findings.where(F.col("verdict") == verdicts.MISSING)
         .withColumn("island", F.col("source_rank") - F.row_number().over(order))
         .groupBy("topic", "partition", "island")
-        .agg(F.min("source_offset").alias("first"), F.max("source_offset").alias("last"), F.count("*").alias("records"))
+        .agg(
+            F.min("source_offset").alias("first"),
+            F.max("source_offset").alias("last"),
+            F.count("*").alias("records"),
+            F.min("other_after").alias("after"),
+        )
         .orderBy("topic", "partition", "first")
         .limit(SPANS_MAX + 1)
         .collect()
@@ -53,7 +60,7 @@ def spans(findings: DataFrame) -> dict[Partition, tuple[Missing, ...]]:
     found: dict[Partition, list[Missing]] = {}
     for row in rows:
         at = Partition(row["topic"], row["partition"])
-        found.setdefault(at, []).append(Missing(row["first"], row["last"] + 1, row["records"]))
+        found.setdefault(at, []).append(Missing(row["first"], row["last"] + 1, row["records"], row["after"]))
     return {at: tuple(items) for at, items in found.items()}
 
 
@@ -92,14 +99,21 @@ def repair_report(
                 "source": partition.source._asdict(),
                 "target": partition.target._asdict(),
                 "missing": sum(span.records for span in spans_here),
-                "spans": [span._asdict() for span in spans_here[:SPANS_TOLD_MAX]],
+                "spans": [_told(span[:2]) | {"records": span.records} for span in spans_here[:SPANS_TOLD_MAX]],
                 "spans_not_listed": max(0, len(spans_here) - SPANS_TOLD_MAX),
                 "refused": REFUSED if spans_here and partition.source in guessed else None,
                 "stays": stays,
                 "copied": done.copied if done is not None else None,
                 "copied_before": done.done_before if done is not None else None,
+                "standing": done.standing if done is not None else None,
+                "superseded": done.superseded if done is not None else None,
+                "superseded_spans": [_told(span) for span in done.superseded_at] if done is not None else [],
                 "incident": str(done.incident) if done is not None and done.incident is not None else None,
             }
         )
     generation = summary.generation if summary is not None else None
     return {"applied": summary is not None, "generation": generation, "partitions": partitions, "notes": list(LIMITS)}
+
+
+def _told(span: Span) -> dict[str, int]:
+    return {"first": span[0], "end": span[1]}

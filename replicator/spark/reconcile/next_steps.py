@@ -64,6 +64,12 @@ _WINDOW = (
     "Run it without --from and --to, to see whether they stand outside the window. If they are missing there, too: "
 )
 _COPIED = "They were copied again. Run reconcile without --repair to see what is left"
+_SETTLED = (
+    "of them were copied again; the others stand on the target by now, or a later record of their key does. Run "
+    "reconcile without --repair to see what is left"
+)
+_DONE = ("copied", "copied_before", "standing", "superseded")
+"""What has become of missing records, in the rows of a repair's report."""
 COUNTS, CHUNKS = "counts", "chunks"
 NOT_COMPARED, NOT_BEGUN, LAG = "not_compared", "not_begun", "lag"
 
@@ -99,8 +105,11 @@ def _step(outcome: Outcome, kind: str, records: int) -> Step:
     action, text = _TEXTS[kind]
     if kind == verdicts.MISSING:
         if outcome.repair is not None and outcome.repair["applied"]:
-            copied = sum(row["copied"] or 0 for row in outcome.repair["partitions"])
-            action, text = ("run again", _COPIED) if copied == records else ("repair", f"{copied:,} {_AGAIN}")
+            rows = outcome.repair["partitions"]
+            copied, settled = (sum(row[name] or 0 for row in rows for name in names) for names in (_DONE[:1], _DONE))
+            action, text = ("repair", f"{copied:,} {_AGAIN}")
+            if settled == records:
+                action, text = "run again", _COPIED if copied == records else f"{copied:,} {_SETTLED}"
         elif outcome.windowed:
             text = _WINDOW + text
     return Step(action, kind, records, "records", text)

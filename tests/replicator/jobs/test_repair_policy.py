@@ -9,6 +9,7 @@ from typing import NoReturn
 import pytest
 import structlog
 
+from replicator.jobs import repair_policy
 from replicator.jobs.range_policy import RangePolicy
 from replicator.jobs.repair_policy import RepairPolicy
 from replicator.jobs.repair_spans import Damage, Missing, RepairRequest
@@ -64,6 +65,19 @@ def under(world: World, generation: int) -> None:
 
 def damage(world: World, spans: tuple[Missing, ...] = SPANS, source_end: int = RECORDS) -> Damage:
     return Damage(spans, source_end, world.target.log(THERE).end)
+
+
+def keyed(records: tuple[str, ...], lost: tuple[int, ...], *, compacted: bool = True) -> World:
+    """As `copied`, of these records."""
+    world = World()
+    world.source.log(AT).put(*records)
+    world.target.topics["t.copy"].compacted = compacted
+    assert world.run(policy=RangePolicy({}, {AT: len(records)})) is None
+    for entry in world.target.log(THERE).entries:
+        if entry.origin in lost:
+            entry.fate = Fate.ABORTED
+    under(world, 2)
+    return world
 
 
 def plan(world: World, owner: str = "repair", records_max: int = 3) -> LanePlan:
@@ -215,13 +229,60 @@ def test_what_was_found_must_still_be_so() -> None:
 
 
 def test_a_compacted_target_takes_no_older_record_behind_a_newer_one() -> None:
-    world = copied(lost=(3,))
-    found = damage(world, (Missing(3, 4, 1),), source_end=10)
-    _, error = repair(world, found)
-    assert error is None, "the flow has gone on since"
-    world = copied(lost=(3,))
-    _, error = repair(world, replace(found, compacted=True))
-    assert stopped_by(world, error) == "repair_outdated"
+    """What the source has last of a key is copied, however far the flow has gone since; nothing else is."""
+    world = keyed(("a=1", "b=1", "a=2", "c=1", "b=2", "c=2"), lost=(0, 3, 4))
+    found = damage(world, (Missing(0, 1, 1), Missing(3, 5, 2)), source_end=6)
+    policy, error = repair(world, found)
+    assert error is None
+    assert world.copied(AT) == ["b=1", "a=2", "c=2", "b=2"]
+    assert (policy.copied, policy.superseded, policy.superseded_at) == (1, 2, [(0, 1), (3, 4)])
+    world = keyed(("a=1", "b=1", "a=2", "a=3", "b=2"), lost=(2,))
+    policy, error = repair(world, damage(world, (Missing(2, 3, 1),), source_end=3))
+    assert error is None
+    assert world.copied(AT) == ["a=1", "b=1", "a=3", "b=2"], "the flow has copied a later record of the key since"
+    assert (policy.copied, policy.superseded) == (0, 1)
+
+
+def test_a_compacted_target_takes_nothing_behind_a_record_of_the_key_that_nobody_knows() -> None:
+    for after, expected in ((-1, ["a=x", "b=1"]), (0, ["a=x", "b=1", "a=1"])):
+        world = keyed(("a=0", "a=1", "b=1"), lost=(1,))
+        world.target.log(THERE).entries[0].value = "a=x"
+        policy, error = repair(world, damage(world, (Missing(1, 2, 1, after),), source_end=3))
+        assert error is None
+        assert world.copied(AT) == expected
+        assert policy.superseded == (after < 0)
+
+
+def test_what_stands_on_the_target_is_not_copied() -> None:
+    """A reconciliation that called records missing which were only moved, or which somebody has copied since."""
+    world = copied(lost=(3, 8))
+    policy, error = repair(world, damage(world, (Missing(3, 12, 9), Missing(19, 20, 1))))
+    assert error is None
+    assert sorted(world.copied(AT)) == sorted(f"r{n}" for n in range(RECORDS))
+    assert world.copied(AT)[-2:] == ["r3", "r8"]
+    assert (policy.copied, policy.standing) == (2, 8)
+
+
+def test_of_equal_records_only_those_are_copied_that_the_target_lacks() -> None:
+    world = keyed(("x", "y", "x", "x", "y", "x"), lost=(0, 3), compacted=False)
+    policy, error = repair(world, damage(world, (Missing(0, 6, 6),), source_end=6))
+    assert error is None
+    assert sorted(world.copied(AT)) == ["x", "x", "x", "x", "y", "y"]
+    assert (policy.copied, policy.standing) == (2, 4)
+
+
+def test_both_sides_are_asked_window_by_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repair_policy, "WINDOW_OFFSETS_MAX", 2)
+    world = copied()
+    read: list[tuple[str, int, int]] = []
+    lane = plan(world)
+    policy = RepairPolicy(lane, AT, RepairRequest({AT: damage(world, (Missing(2, 20, 18),))}), QUIET)
+    policy.on_read = lambda *said: read.append(said)
+    assert world.run(policy=policy, plan=lane) is None
+    assert sorted(world.copied(AT)) == sorted(f"r{n}" for n in range(RECORDS))
+    assert (policy.copied, policy.standing) == (len(LOST), 18 - len(LOST))
+    assert {side for side, *_ in read} == {"target", "source"}
+    assert all(0 < done <= of for _, done, of in read)
 
 
 @pytest.mark.parametrize("named", [True, False])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from replicator.jobs.repair_spans import GAP_MAX, Missing, Tally, batches, left
+from replicator.jobs.repair_spans import GAP_MAX, Missing, Tally, batches, left, windows
 from replicator.model.partition import Partition
 from replicator.state.claims import Repair
 
@@ -24,7 +24,7 @@ def repair(*runs: tuple[int, int]) -> Repair:
         ((repair((12, 14), (30, 31)),), [Missing(10, 12, 0), Missing(14, 20, 6)]),
         (
             (repair((12, 14)), repair((15, 16))),
-            [Missing(10, 12, 0), Missing(14, 15, 0), Missing(16, 20, 5), (30, 31, 1)],
+            [Missing(10, 12, 0), Missing(14, 15, 0), Missing(16, 20, 5), Missing(30, 31, 1)],
         ),
         ((repair((10, 14), (16, 20)), repair((30, 31))), []),
         ((repair((0, 100)), repair((0, 100))), []),
@@ -56,3 +56,14 @@ def test_parts_of_a_span_are_counted_together() -> None:
     assert tally.lacking(4) is None
     tally.add([(6, 8)])
     assert tally.lacking(10) == (5, 10, 1)
+
+
+def test_windows_cut_spans_and_count_their_records_at_the_end() -> None:
+    spans = [Missing(0, 10, 7, after=4), Missing(20, 24, 4)]
+    assert windows(spans, 6) == [
+        [Missing(0, 6, 0, after=4)],
+        [Missing(6, 10, 7, after=4), Missing(20, 22, 0)],
+        [Missing(22, 24, 4)],
+    ]
+    assert windows(spans, 100) == [spans]
+    assert windows([], 6) == []

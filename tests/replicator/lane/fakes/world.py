@@ -26,6 +26,7 @@ from replicator.state.claims import Claims, read_claims
 from replicator.state.generation import Control, Generation, LaneAssignment, Phase, fold
 from tests.replicator.lane.fakes.cluster import FakeCluster
 from tests.replicator.lane.fakes.plane import FakePlane
+from tests.replicator.lane.fakes.reader import FakeReader
 
 FLOW = """\
 clusters:
@@ -82,6 +83,16 @@ class FakeConnections:
     source: FakeCluster
     target: FakeCluster
     state: FakeState
+
+    @property
+    def source_records(self) -> FakeReader:
+        """Reads the source."""
+        return FakeReader(self.source)
+
+    @property
+    def target_records(self) -> FakeReader:
+        """Reads the target."""
+        return FakeReader(self.target)
 
     def close(self) -> None:
         """Close the plane."""

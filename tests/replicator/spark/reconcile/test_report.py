@@ -229,10 +229,14 @@ def test_what_a_repair_has_done_changes_what_is_to_be_done() -> None:
         return next(step.action for step in next_steps.next_steps(found) if step.kind == "missing")  # type: ignore[arg-type]
 
     row = {"source": {"topic": "t", "partition": 0}, "missing": 2, "stays": {}, "refused": None, "incident": None}
-    plan = {"applied": False, "partitions": [{**row, "copied": None}], "notes": []}
-    done = {"applied": True, "partitions": [{**row, "copied": 2}], "notes": []}
+    none = dict.fromkeys(("copied", "copied_before", "standing", "superseded"))
+    plan = {"applied": False, "partitions": [{**row, **none}], "notes": []}
+    done = {"applied": True, "partitions": [{**row, **none, "copied": 2}], "notes": []}
+    some = {"applied": True, "partitions": [{**row, **none, "copied": 1}], "notes": []}
+    rest = {"applied": True, "partitions": [{**row, **none, "standing": 1, "superseded": 1}], "notes": []}
     assert action(outcome(DAMAGED)) == action(outcome(DAMAGED, repair=plan)) == "repair"
-    assert action(outcome(DAMAGED, repair=done)) == "run again"
+    assert action(outcome(DAMAGED, repair=some)) == "repair"
+    assert action(outcome(DAMAGED, repair=done)) == action(outcome(DAMAGED, repair=rest)) == "run again"
     assert "Nothing was changed: this is the plan." in page.html(outcome(DAMAGED, repair=plan))
 
 

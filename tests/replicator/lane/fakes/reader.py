@@ -1,0 +1,32 @@
+"""Reads the records of a simulated cluster to compare them. Implements `contract.RecordReader`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from replicator.model.errors import Retriable
+from replicator.model.partition import Partition, Span
+from replicator.planes.contract import RecordIdentity
+from tests.replicator.lane.fakes.cluster import FakeCluster
+
+
+class FakeReader:
+    """A record `key=value` has that key; any other one has none."""
+
+    def __init__(self, cluster: FakeCluster) -> None:
+        self._cluster = cluster
+
+    def identities(self, at: Partition, spans: Sequence[Span]) -> Iterator[Sequence[RecordIdentity]]:
+        """One record at a time."""
+        self._cluster.fault(f"{self._cluster.name}.identities")
+        log = self._cluster.log(at)
+        for first, end in spans:
+            if first < log.start or log.stable < end:
+                raise Retriable(f"{at}: {first} to {end} can't be read")
+            for offset, entry in log.committed():
+                if first <= offset < end:
+                    key, equals, _ = entry.value.partition("=")
+                    yield [RecordIdentity(offset, entry.value.encode(), key.encode() if equals else None)]
+
+    def close(self) -> None:
+        """Nothing is open."""
