@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Collection, Iterator, Mapping
 
+from replicator.config.messages import alternatives, suggestion
 from replicator.config.properties import SECRET, Problem
 
 _QUOTED = re.compile(r'configuration property:? "([^"]+)"', re.IGNORECASE)
 _LEADING = re.compile(r"^([a-z]+(?:\.[a-z]+)+) ")
 _ALIASES = {"compression.codec": "compression.type", "sasl.mechanisms": "sasl.mechanism"}
+CHOICES = {
+    "security.protocol": ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl"),
+    "sasl.mechanism": ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"),
+}
+"""What librdkafka takes in each of its builds; its own errors don't say so."""
+_MECHANISM = re.compile("SASL mechanism|Unsupported hash function")
 _PYTHON_ONLY = re.compile(r".*_cb|logger|default\.topic\.config|on_.*")
 
 COMMON = """
@@ -29,17 +35,21 @@ message.max.bytes request.timeout.ms retry.backoff.ms retry.backoff.max.ms stati
 """Names that an unknown property may have been meant for; a help for spelling, not the list of what is allowed."""
 
 
-def further_problems(raw: Mapping[str, str], resolved: Mapping[str, str], known: Collection[Problem]) -> list[Problem]:
-    """Problems besides those that are known already.
+def further_problems(raw: Mapping[str, str], resolved: Mapping[str, str], faulty: Collection[str]) -> list[Problem]:
+    """Problems besides those of the `faulty` properties, which are known already.
 
     A secret that could not be resolved is stood in for, so as not to hide the rest; what is wrong with the
     properties as a whole is only told when each of them is right.
     """
-    faulty = {problem.key for problem in known}
     values = {key: value for key, value in resolved.items() if key not in faulty}
     values |= {key: "-" for key in raw if key in faulty and SECRET.search(key)}
     found = list(problems(values)) if raw else []
-    return [problem for problem in found if problem.key or not (faulty or len(found) > 1)]
+    return [problem for problem in found if not _of_all(problem) or not (faulty or len(found) > 1)]
+
+
+def _of_all(problem: Problem) -> bool:
+    """Whether it may follow from another property's problem, though it may name one."""
+    return not problem.key or problem.message.endswith("must be set")
 
 
 def problems(values: Mapping[str, str]) -> Iterator[Problem]:
@@ -64,7 +74,7 @@ def problems(values: Mapping[str, str]) -> Iterator[Problem]:
             return
         problem = _problem(text, left)
         yield problem
-        if problem.key not in left:
+        if problem.key not in left or _of_all(problem):
             return
         del left[problem.key]
 
@@ -77,12 +87,19 @@ def _problem(text: str, values: Mapping[str, str]) -> Problem:
         key = _ALIASES.get(key, "")
     if text.startswith("No such configuration"):
         return _unknown(key)
+    if _MECHANISM.search(text):
+        key = next((name for name in ("sasl.mechanism", "sasl.mechanisms") if name in values), "")
+        if not key:  # librdkafka's default, GSSAPI, which not every build has
+            return Problem("", f"sasl.mechanism is missing: {alternatives(CHOICES['sasl.mechanism'])}")
+    choices = CHOICES.get("sasl.mechanism" if key.startswith("sasl.mechanism") else key)
+    if choices and key in values:
+        near = suggestion(values[key].lower(), choices) or suggestion(values[key].upper(), choices)
+        return Problem(key, f"expected {alternatives(choices)}{near}")
     value = values.get(key)
     shown = text if not value else text.replace(f'"{value}" ', "").replace(f"value {value} ", "value ")
     return Problem(key if key in values else "", shown[:1].lower() + shown[1:])
 
 
 def _unknown(key: str) -> Problem:
-    near = difflib.get_close_matches(key, COMMON.split(), n=1, cutoff=0.7)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    hint = suggestion(key, COMMON.split(), cutoff=0.7)
     return Problem(key, f"librdkafka has no property of this name{hint}")

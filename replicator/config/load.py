@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from replicator.config import librdkafka, properties, routing
-from replicator.config.messages import fault_of
+from replicator.config.messages import faults_of, nearest, suggestion
 from replicator.config.models import Cluster, Config, Flow, SparkSection
 from replicator.config.sections import (
     CLUSTER_NAME,
@@ -20,7 +20,8 @@ from replicator.config.sections import (
     FileSection,
     FlowSection,
 )
-from replicator.config.source import Document, Fault, Path, parse
+from replicator.config.source import Document, Fault, Path, but, parse
+from replicator.config.units import MILLISECONDS
 from replicator.model.counting import counted
 from replicator.model.errors import ConfigError
 
@@ -107,9 +108,11 @@ class _Reader:
         flows = self._named(data, "flows", FLOW_NAME.pattern)
         read_clusters = {name: self._cluster(name, value) for name, value in clusters.items()}
         read_flows = {name: self._flow(name, value, read_clusters) for name, value in flows.items()}
-        good_flows = {name: flow for name, flow in read_flows.items() if flow is not None}
-        for flow in good_flows.values():
-            self._rename_tells_apart(flow)
+        good_flows = {
+            name: flow
+            for name, flow in read_flows.items()
+            if flow is not None and self._rename_tells_apart(flow) and self._commits_in_time(flow)
+        }
         for conflict in routing.conflicts(good_flows.values()):
             self._document.fault(("flows", conflict.flow), conflict.message)
         good_clusters = {name: cluster for name, cluster in read_clusters.items() if cluster is not None}
@@ -119,6 +122,8 @@ class _Reader:
     def _named(self, data: dict[str, Any], key: str, pattern: str) -> dict[str, Any]:
         """The mapping of sections under `key`, with their names checked."""
         value = data.get(key)
+        if value is None and any(nearest(other, FileSection.model_fields) == key for other in data if other != key):
+            return {}  # it is misspelt, which its unknown key says
         if not isinstance(value, dict) or not value:
             self._document.fault((key,), f"expected at least one of the {key} by name")
             return {}
@@ -133,8 +138,7 @@ class _Reader:
         try:
             return model.model_validate(data)
         except ValidationError as error:
-            for detail in error.errors(include_url=False):
-                where, message = fault_of(model, detail, data)
+            for where, message in faults_of(model, error.errors(include_url=False)):
                 self._document.fault((*path, *where), message)
         return None
 
@@ -144,12 +148,15 @@ class _Reader:
             data = {**data, "properties": self._as_written(data["properties"], (*path, "properties"))}
         section = self._section(ClusterSection, data, path)
         written = data.get("properties") if isinstance(data, dict) else None
-        raw = written if isinstance(written, dict) else {}
-        raw = {key: value for key, value in raw.items() if isinstance(value, str)}
+        if not isinstance(written, dict):
+            return None  # the section has this fault already
+        raw = {key: value for key, value in written.items() if isinstance(value, str)}
         allowed = section.allow_plaintext_password if section else True
         resolved, problems = properties.resolve(raw, self._env, self._directory)
-        problems += properties.check(raw, resolved, allow_plaintext_password=allowed)
-        problems += librdkafka.further_problems(raw, resolved, problems)
+        problems += properties.check(raw, resolved, written, allow_plaintext_password=allowed)
+        problems += librdkafka.further_problems(
+            raw, resolved, {*(each.key for each in problems), *(written - raw.keys())}
+        )
         for problem in problems:
             self._document.fault((*path, "properties", *([problem.key] if problem.key else [])), problem.message)
         if problems or section is None:
@@ -164,8 +171,9 @@ class _Reader:
     def _flow(self, name: str, data: Any, clusters: Mapping[str, Cluster | None]) -> Flow | None:
         path: Path = ("flows", name)
         if isinstance(data, dict):
-            for side in ("source", "target"):
-                self._known_cluster(data.get(side), clusters, (*path, side))
+            sides = {side: data[side] for side in ("source", "target") if side in data}
+            unknown = {side for side, value in sides.items() if not self._known_cluster(value, clusters, (*path, side))}
+            data = {**data, **dict.fromkeys(unknown, "_")}  # so that the section has no second fault of them
         section = self._section(FlowSection, data, path)
         if section is None:
             return None
@@ -175,14 +183,34 @@ class _Reader:
         settings = {field: getattr(section, field) for field in FlowSection.model_fields}
         return Flow(**{**settings, "name": name, "source": source, "target": target})
 
-    def _known_cluster(self, name: Any, clusters: Mapping[str, Cluster | None], path: Path) -> None:
-        if isinstance(name, str) and name not in clusters:
-            known = ", ".join(clusters) or "none"
-            self._document.fault(path, f"no cluster is named {name!r}; there are: {known}")
+    def _known_cluster(self, name: Any, clusters: Mapping[str, Cluster | None], path: Path) -> bool:
+        """Whether it names a cluster of the file. Without clusters the fault is there."""
+        known = ", ".join(clusters)
+        if not known or (isinstance(name, str) and name in clusters):
+            return True
+        if isinstance(name, str) and name:
+            message = f"no cluster is named {name!r}{suggestion(name, clusters) or f'; there are: {known}'}"
+        else:
+            message = f"expected the name of a cluster ({known}){but(name)}"
+        self._document.fault(path, message)
+        return False
 
-    def _rename_tells_apart(self, flow: Flow) -> None:
+    def _rename_tells_apart(self, flow: Flow) -> bool:
         """Without {topic} in the name, only one source topic may be selected."""
         if "{topic}" in flow.rename or (len(flow.topics) == 1 and routing.literals(flow)):
-            return
+            return True
         message = "needs {topic}: without it all topics of the flow would be written to one"
         self._document.fault(("flows", flow.name, "rename"), message)
+        return False
+
+    def _commits_in_time(self, flow: Flow) -> bool:
+        """A transaction ends before the target aborts it."""
+        interval_ms, timeout_ms = flow.commit.interval_ms, flow.limits.transaction_timeout_ms
+        if interval_ms < timeout_ms:
+            return True
+        message = (
+            f"must be less than limits.transaction_timeout_ms, which is {timeout_ms} "
+            f"({MILLISECONDS.text(timeout_ms)}), not {interval_ms}"
+        )
+        self._document.fault(("flows", flow.name, "commit", "interval_ms"), message)
+        return False

@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_serializer
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_serializer
 
+from replicator.config.units import BYTES, MILLISECONDS
 from replicator.model.delivery import Delivery
 
-Count = Annotated[int, Field(strict=True, ge=1)]
-"""A number of at least one. Strict: YAML's `true` and `"4"` are not numbers."""
+Queue = Annotated[int, Field(strict=True, ge=1024, le=2_097_151 * 1024), BYTES]
+"""The bounds are librdkafka's, of queued.max.messages.kbytes."""
 
+HOUR_MS = 3_600_000
 HIDDEN = "[hidden]"
 RECORD_BYTES_MAX = 8 * 1024 * 1024
 
@@ -33,6 +35,8 @@ class Start(Frozen):
     timestamp_ms: int = Field(
         default=-1,
         strict=True,
+        ge=-1,
+        le=253_402_300_799_999,  # the year 9999
         description="For kind timestamp: milliseconds since 1970 UTC; the first record at or after it.",
     )
 
@@ -40,11 +44,21 @@ class Start(Frozen):
 class Commit(Frozen):
     """When a transaction ends: whichever comes first."""
 
-    interval_ms: Count = Field(default=1000, description="Longest time that a transaction stays open, in ms.")
-    records_max: Count = Field(default=100_000, description="Most records in one transaction.")
-    bytes_max: Count = Field(
+    interval_ms: Annotated[int, Field(strict=True, ge=1, le=HOUR_MS), MILLISECONDS] = Field(
+        default=1000, description="Longest time that a transaction stays open, from its first record."
+    )
+    records_max: Annotated[int, Field(strict=True, ge=1, le=100_000_000)] = Field(
+        default=100_000, description="Most records in one transaction."
+    )
+    bytes_max: Annotated[int, Field(strict=True, ge=1, le=10 * 1024**3), BYTES] = Field(
         default=33_554_432, description="Most bytes of keys, values and headers in one transaction."
     )
+
+
+def _not_zero(value: int) -> int:
+    if value == 0:
+        raise ValueError("expected -1 (the target's default) or at least 1, not 0")
+    return value
 
 
 class TopicConfigs(Frozen):
@@ -53,11 +67,8 @@ class TopicConfigs(Frozen):
     extra: tuple[str, ...] = Field(
         default=(), description="Topic configs copied besides the standard ones, e.g. min.insync.replicas."
     )
-    replication_factor: int = Field(
+    replication_factor: Annotated[int, Field(strict=True, ge=-1, le=32767), AfterValidator(_not_zero)] = Field(
         default=-1,
-        strict=True,
-        ge=-1,
-        le=32767,
         description="Replicas of created topics; -1 takes the target's default.",
     )
 
@@ -65,35 +76,35 @@ class TopicConfigs(Frozen):
 class Limits(Frozen):
     """Bounds on memory and on waiting."""
 
-    fetch_queue_bytes_max: Count = Field(
+    fetch_queue_bytes_max: Queue = Field(
         default=33_554_432, description="Fetched bytes a lane holds before it stops fetching."
     )
-    produce_queue_bytes_max: Count = Field(default=33_554_432, description="Unacknowledged bytes a lane holds at most.")
-    record_bytes_max: Annotated[int, Field(strict=True, ge=1024, le=1_000_000_000)] = Field(
+    produce_queue_bytes_max: Queue = Field(default=33_554_432, description="Unacknowledged bytes a lane holds at most.")
+    record_bytes_max: Annotated[int, Field(strict=True, ge=1024, le=1_000_000_000), BYTES] = Field(
         default=RECORD_BYTES_MAX, description="Largest record (batch) a lane reads or writes, in bytes."
     )
-    transaction_timeout_ms: Annotated[int, Field(strict=True, ge=1000)] = Field(
+    transaction_timeout_ms: Annotated[int, Field(strict=True, ge=1000, le=24 * HOUR_MS), MILLISECONDS] = Field(
         default=60_000,
         description="The target aborts a transaction that is open for longer; at most its own maximum.",
     )
-    request_timeout_ms: Annotated[int, Field(strict=True, ge=1000)] = Field(
+    request_timeout_ms: Annotated[int, Field(strict=True, ge=1000, le=900_000), MILLISECONDS] = Field(
         default=30_000, description="Longest wait for the reply to one request."
     )
-    connect_timeout_ms: Annotated[int, Field(strict=True, ge=1000)] = Field(
+    connect_timeout_ms: Annotated[int, Field(strict=True, ge=1000, le=HOUR_MS), MILLISECONDS] = Field(
         default=15_000,
         description="Longest wait for a cluster's first answer, and for topics and generation to be ready after it.",
     )
-    stop_timeout_ms: Count = Field(
+    stop_timeout_ms: Annotated[int, Field(strict=True, ge=1, le=HOUR_MS), MILLISECONDS] = Field(
         default=10_000,
         description="The process is gone this long after it was asked to stop; until shortly before, lanes finish "
         "their open transactions.",
     )
-    discovery_interval_ms: Annotated[int, Field(strict=True, ge=100)] = Field(
+    discovery_interval_ms: Annotated[int, Field(strict=True, ge=100, le=24 * HOUR_MS), MILLISECONDS] = Field(
         default=30_000,
         description="How often topics are listed and the flow's generation is checked; a flow that has ended is "
         "started again this long after, while another one of the process runs.",
     )
-    recommit_interval_ms: Annotated[int, Field(strict=True, ge=1000)] = Field(
+    recommit_interval_ms: Annotated[int, Field(strict=True, ge=1000, le=24 * HOUR_MS), MILLISECONDS] = Field(
         default=3_600_000, description="How often idle positions are committed again so as not to expire."
     )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import ipaddress
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,8 @@ SECRET = re.compile(
 )
 _VARIABLE = re.compile(r"\$(\$?)\{([^}]*)\}")
 _FILE = "file:"
+_ADDRESS = re.compile(r"(?P<host>[a-z0-9_][a-z0-9._-]*|\[[0-9a-f:.%a-z]+\]):(?P<port>\d{1,5})")
+PORT_MAX = 65_535
 SECRET_BYTES_MAX = 1024 * 1024
 
 OWNED: dict[str, str] = {
@@ -82,26 +84,31 @@ def resolve(raw: Mapping[str, str], env: Mapping[str, str], directory: Path) -> 
     return Properties(values, frozenset(hidden)), problems
 
 
-def check(raw: Mapping[str, str], resolved: Mapping[str, str], *, allow_plaintext_password: bool) -> Iterator[Problem]:
+def check(
+    raw: Mapping[str, str], resolved: Mapping[str, str], written: Collection[str], *, allow_plaintext_password: bool
+) -> Iterator[Problem]:
     """Yields what is wrong with a cluster's properties.
 
     Args:
         raw: as written in the file, to see where a secret came from.
         resolved: with secrets put in.
+        written: all keys, those too whose values aren't text.
         allow_plaintext_password: the cluster's own word that a readable password is wanted.
     """
-    if not raw:
-        return
-    if "bootstrap.servers" not in raw:
-        near = difflib.get_close_matches("bootstrap.servers", raw, n=1)
-        hint = f" (did you mean it by {near[0]!r}?)" if near else ""
-        yield Problem("", f"bootstrap.servers is missing{hint}")
+    if "bootstrap.servers" not in written and not difflib.get_close_matches("bootstrap.servers", written):
+        yield Problem("", "bootstrap.servers is missing")  # one that is misspelt is an unknown property
     for key in raw:
         if key in OWNED:
             yield Problem(key, f"belongs to the replicator: {OWNED[key]}")
     addresses = servers(resolved.get("bootstrap.servers", ""))
     if "bootstrap.servers" in resolved and not addresses:
         yield Problem("bootstrap.servers", "names no address")
+    for text in resolved.get("bootstrap.servers", "").split(","):
+        if not all(map(_is_address, servers(text))):
+            yield Problem(
+                "bootstrap.servers", f"expected addresses such as broker-1:9092,broker-2:9092, not {text.strip()!r}"
+            )
+            break
     if not allow_plaintext_password and not all(_is_loopback(address) for address in addresses):
         yield from _readable_secrets(raw, resolved)
 
@@ -146,6 +153,12 @@ def _reason(error: Exception) -> str:
     if isinstance(error, UnicodeDecodeError):
         return "the file is not UTF-8 text"
     return str(error.args[0]) if error.args else type(error).__name__
+
+
+def _is_address(text: str) -> bool:
+    """Whether it is a host, which isn't only a number, and a port."""
+    match = _ADDRESS.fullmatch(text)
+    return match is not None and not match["host"].isdecimal() and 0 < int(match["port"]) <= PORT_MAX
 
 
 def _is_loopback(address: str) -> bool:

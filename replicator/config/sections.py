@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, field_validator
 
-from replicator.config.models import FlowSettings, Frozen, SparkSection, Start, TopicConfigs
+from replicator.config.models import FlowSettings, Frozen, SparkSection, Start
+from replicator.config.source import but
 
 TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 FLOW_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_-]{0,99}")
@@ -118,18 +119,19 @@ class FlowSection(FlowSettings):
     def _start(cls, value: Start) -> Start:
         return start_checked(value)
 
-    @field_validator("topic_configs")
-    @classmethod
-    def _topic_configs(cls, value: TopicConfigs) -> TopicConfigs:
-        if value.replication_factor == 0:
-            raise ValueError("replication_factor is -1 (the target's default) or at least 1")
-        return value
-
 
 class FileSection(Frozen):
     """A flow file."""
 
     version: Literal[1] = Field(default=1, description="Version of this file's format.")
+
+    @field_validator("version", mode="before")
+    @classmethod
+    def _version(cls, value: Any) -> Any:
+        if value != 1 or isinstance(value, bool):
+            raise ValueError(f"expected 1{but(value)}")
+        return value
+
     clusters: Annotated[dict[str, ClusterSection], Field(min_length=1)] = Field(
         description="Kafka clusters by name (the name is part of default target topic names)."
     )

@@ -1,6 +1,7 @@
 """YAML text → plain data, with the line of every key. Safe loader only; duplicate keys are refused.
 
-Scalars are resolved as the safe loader does, but for time stamps, which stay text. `Document.raw` keeps each
+Scalars are resolved as the safe loader does, but for time stamps and numbers to the base of 60 (`1:30`), which stay
+text. `Document.raw` keeps each
 scalar as written, because a password `0123` is not the number 83.
 """
 
@@ -15,6 +16,7 @@ import yaml
 Path = tuple[str | int, ...]
 NODES_MAX = 100_000
 DEPTH_MAX = 32
+SHOWN_MAX = 60
 _COLLECTIONS = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 
 
@@ -73,6 +75,22 @@ def dotted(path: Path) -> str:
     return text
 
 
+def but(value: Any, *, hidden: bool = False) -> str:
+    """The end of an error message that says what was expected: what is there instead. `hidden`: only its kind."""
+    return "; it has no value" if value is None else f", not {_shown(value, hidden)}"
+
+
+def _shown(value: Any, hidden: bool) -> str:
+    if isinstance(value, (dict, list, tuple)):
+        return "keys with values" if isinstance(value, dict) else "a list"
+    if hidden:
+        return "text" if isinstance(value, str) else "a number"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    text = repr(value)
+    return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}…"
+
+
 def parse(text: str) -> Document:
     """Reads YAML. Faults of syntax, duplicate keys and the like stand in the result's `faults`."""
     document = Document()
@@ -127,7 +145,7 @@ class _Reader:
             value: Any = self._loader.construct_object(node, deep=True)
         except ValueError as error:
             raise yaml.MarkedYAMLError(problem=str(error), problem_mark=node.start_mark) from error
-        return value
+        return node.value if isinstance(value, (int, float)) and ":" in node.value else value
 
     def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, Any]:
         self._refuse_duplicates(node, path)

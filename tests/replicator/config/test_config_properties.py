@@ -54,8 +54,8 @@ def test_values_stay_as_written(written: str, value: str) -> None:
 
 
 def test_a_value_is_needed() -> None:
-    assert faults("client.id: ") == ["line 5: clusters.a.properties.client.id: expected text"]
-    assert faults("client.id: [a]") == ["line 5: clusters.a.properties.client.id: expected text"]
+    assert faults("client.id: ") == ["line 5: clusters.a.properties.client.id: expected text; it has no value"]
+    assert faults("client.id: [a]") == ["line 5: clusters.a.properties.client.id: expected text, not a list"]
 
 
 def test_environment_variables_are_put_in_and_hidden() -> None:
@@ -134,8 +134,10 @@ def test_a_password_without_tls_is_refused_off_loopback(mechanism: str) -> None:
 
 def test_addresses_are_needed() -> None:
     text = cluster_file("client.id: x")
-    with pytest.raises(FlowFileError, match=r"clusters\.a\.properties: bootstrap\.servers is missing \(did you mean"):
+    with pytest.raises(FlowFileError, match=r"1 error\n.*bootstrap\.server: .* did you mean 'bootstrap\.servers'\?$"):
         load_text(text.replace('bootstrap.servers: "kafka', 'bootstrap.server: "kafka'), env={})
+    with pytest.raises(FlowFileError, match=r"1 error\n.*clusters\.a\.properties: bootstrap\.servers is missing$"):
+        load_text(text.replace('bootstrap.servers: "kafka:9092",', ""), env={})
     with pytest.raises(FlowFileError, match="names no address"):
         load_text(text.replace("kafka:9092", " , "), env={})
 
@@ -151,7 +153,15 @@ def test_addresses_are_needed() -> None:
         ("error_cb: x", "error_cb: librdkafka has no property of this name"),
         ("logger: x", "logger: librdkafka has no property of this name"),
         ("default.topic.config: x", "default.topic.config: librdkafka has no property of this name"),
-        ("security.protocol: tls", 'security.protocol: invalid value for configuration property "security.protocol"'),
+        ("security.protocol: tls", "security.protocol: expected plaintext, ssl, sasl_plaintext or sasl_ssl"),
+        (
+            "security.protocol: SASL-SSL, sasl.mechanism: PLAIN, sasl.username: u, sasl.password: '${PW}'",
+            "security.protocol: expected plaintext, ssl, sasl_plaintext or sasl_ssl; did you mean 'sasl_ssl'?",
+        ),
+        (
+            "security.protocol: SASL_SSL, sasl.mechanism: SCRAM-SHA-521, sasl.username: u, sasl.password: '${PW}'",
+            "sasl.mechanism: expected PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER; did you mean 'SCRAM-SHA-51",
+        ),
         ("socket.timeout.ms: soon", "socket.timeout.ms: invalid value for configuration property"),
         ("fetch.min.bytes: -1", 'fetch.min.bytes: configuration property "fetch.min.bytes" value is outside allowed'),
         ("compression.type: zip", "compression.type: invalid value for configuration property"),
@@ -159,7 +169,7 @@ def test_addresses_are_needed() -> None:
     ],
 )
 def test_properties_are_shown_to_the_client_library(properties: str, expected: str) -> None:
-    (fault,) = faults(properties)
+    (fault,) = faults(properties, {"PW": "x"})
     assert fault.startswith(f"line 5: clusters.a.properties.{expected}")
 
 
