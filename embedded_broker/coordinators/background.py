@@ -56,12 +56,12 @@ class Background:
         task.add_done_callback(self._done)
         return task
 
-    async def finish(self, name: str, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` to its end even if the caller is cancelled: no step may be left half done.
+    async def finish(self, name: str, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run the coroutine of `make` to its end even if the caller is cancelled: no step may be left half done.
 
-        Raises what `work` raises; NoSpace goes to the caller only, and must mean that nothing was changed.
+        Raises what it raises; NoSpace goes to the caller only, and must mean that nothing was changed.
         """
-        found = await asyncio.shield(self.spawn(name, _or_no_space(work)))
+        found = await asyncio.shield(self.spawn(name, _or_no_space(make)))
         if isinstance(found, NoSpace):
             raise found
         return found
@@ -102,8 +102,8 @@ class Background:
             self._on_failure(error)
 
 
-async def _or_no_space(work: Coroutine[Any, Any, T]) -> T | NoSpace:
+async def _or_no_space(make: Callable[[], Coroutine[Any, Any, T]]) -> T | NoSpace:
     try:
-        return await work
+        return await make()
     except NoSpace as error:
         return error

@@ -97,7 +97,7 @@ class GroupCoordinator:
             return ErrorCode.group_id_not_found
         if not is_empty(group):
             return ErrorCode.non_empty_group
-        return await self._background.finish(f"delete group {group_id}", self._delete(group))
+        return await self._background.finish(f"delete group {group_id}", partial(self._delete, group))
 
     def is_subscribed(self, group: AnyGroup, topic: str) -> bool:
         """Whether a member of the group is subscribed to a topic; also True if its subscription can't be read."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from kio.schema.errors import ErrorCode
 
@@ -187,7 +188,7 @@ class OffsetManager:
         log = self._host.internal_log(OFFSETS_TOPIC)
         base_offset = log.append(batch)
         self._under_way[base_offset] = [(record.group_id, record.partition) for record in records]
-        await self._background.finish("offsets", self._apply_once_durable(log, base_offset, records))
+        await self._background.finish("offsets", partial(self._apply_once_durable, log, base_offset, records))
 
     async def _apply_once_durable(self, log: Partition, base_offset: int, records: Sequence[OffsetRecord]) -> None:
         await self._host.durable(log)

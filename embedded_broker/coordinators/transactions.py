@@ -301,13 +301,13 @@ class TransactionCoordinator:
         self._entries[made.transactional_id] = entry
         entry.pending = made
         entry.settled.clear()
-        storing = self._or_roll_back(entry, (store or self._store)(entry, made, record))
+        storing = partial(self._or_roll_back, entry, partial(store or self._store, entry, made, record))
         await self._background.finish(f"transaction {made.transactional_id}", storing)
         return made
 
-    async def _or_roll_back(self, entry: TransactionEntry, storing: Coroutine[None, None, None]) -> None:
+    async def _or_roll_back(self, entry: TransactionEntry, store: Callable[[], Coroutine[None, None, None]]) -> None:
         try:
-            await storing
+            await store()
         except NoSpace:
             entry.pending = None
             entry.notify_if_settled()

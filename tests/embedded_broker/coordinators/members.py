@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 from kio.schema.errors import ErrorCode
 
@@ -14,6 +14,7 @@ from embedded_broker.simulation.loop import SimulatedLoop
 from embedded_broker.state.group_types import JoinAnswer, JoinRequest, SyncAnswer, SyncRequest
 from tests.embedded_broker.coordinators.memory_host import MemoryHost, empty_disk
 
+T = TypeVar("T")
 P0, P1 = ("t", 0), ("t", 1)
 
 
@@ -69,8 +70,8 @@ def fetched(host: MemoryHost) -> int:
     return host.groups.offsets.fetch("g", [P0], True)[P0].offset
 
 
-def simulated(work: Coroutine[Any, Any, MemoryHost]) -> MemoryHost:
-    """Run in simulated time: no session expires because this machine is busy."""
+def simulated(work: Coroutine[Any, Any, T]) -> T:
+    """Run in simulated time: no session or transaction expires because this machine is busy."""
     loop = SimulatedLoop(Random(1), 0.0)
     try:
         return loop.run_until_complete(work)

@@ -12,6 +12,7 @@ from embedded_broker.coordinators.ports import TransactionConfig
 from embedded_broker.metadata.topic_names import OFFSETS_TOPIC
 from embedded_broker.produce.transaction_verification import verification_error
 from embedded_broker.state.transactions import PREPARED, Transaction, TxnState
+from tests.embedded_broker.coordinators.members import simulated
 from tests.embedded_broker.coordinators.memory_host import Crashed, MemoryHost, empty_disk
 from tests.embedded_broker.coordinators.transacting import (
     P0,
@@ -166,7 +167,7 @@ def test_a_transaction_ends_at_its_timeout_and_a_late_commit_is_refused() -> Non
         assert seen(host) == ([], [], -1)
         await host.stop()
 
-    asyncio.run(run())
+    simulated(run())
 
 
 def test_the_timeout_counts_from_the_start_over_a_restart() -> None:
@@ -186,7 +187,7 @@ def test_the_timeout_counts_from_the_start_over_a_restart() -> None:
         assert not restarted.topics["t"].partitions[0].producers.open_transactions()
         await restarted.stop()
 
-    asyncio.run(run())
+    simulated(run())
 
 
 def test_a_committed_transaction_does_not_time_out() -> None:
@@ -202,7 +203,7 @@ def test_a_committed_transaction_does_not_time_out() -> None:
         assert [p.markers() for p in host.topics["t"].partitions] == [[True], [True]]
         await host.stop()
 
-    asyncio.run(run())
+    simulated(run())
 
 
 def test_a_step_completes_although_its_client_disconnects() -> None:

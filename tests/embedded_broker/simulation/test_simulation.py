@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import warnings
 
 import pytest
 
@@ -81,6 +80,6 @@ def test_a_planted_bug_is_found(mutation: mutations.Mutation, monkeypatch: pytes
     for seed in seeds if known is None else [known, *seeds]:
         if mutation.kinds & {violation.kind for violation in simulate(seed).violations}:
             if known not in (None, seed):
-                warnings.warn(f"seed {known} finds {mutation.name} no more, seed {seed} does", stacklevel=1)
+                print(f"seed {known} finds {mutation.name} no more, seed {seed} does")  # see FOUND_BY
             return
     pytest.fail(f"no seed has found it as {sorted(mutation.kinds)}")
