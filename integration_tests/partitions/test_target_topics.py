@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME
 
@@ -9,9 +11,13 @@ from integration_tests.harness import clients
 from integration_tests.harness.replicator import Replicator
 from integration_tests.harness.two_topics import TwoTopics, assert_told, numbered
 from integration_tests.partitions.conftest import MakeTwoTopics
+from replicator.config import load
+from replicator.inspect import planning
 
 OLD = 20
 FOUND_S = 120.0
+HOUR_MS = 3_600_000
+BEFORE, AFTER = "message.timestamp.before.max.ms", "message.timestamp.after.max.ms"
 
 
 def lose(two: TwoTopics, *, make_again: bool) -> None:
@@ -126,3 +132,60 @@ def test_a_topic_that_turns_to_its_own_timestamps_under_the_running_worker(
     two.assert_stops(worker, 0)
     if delivery == "exactly_once":
         assert two.values(two.first) == [*numbered("old", OLD), *numbered("new", 50 * OLD)]
+
+
+def put_aged(two: TwoTopics, word: str, age_ms: int) -> list[bytes]:
+    """Records of the first topic that are so old; negative: so far ahead."""
+    values = numbered(word, OLD)
+    at_ms = time.time_ns() // 1_000_000 - age_ms
+    clients.put(clients.producer(two.source), two.first, *values, timestamp=at_ms)
+    return values
+
+
+def planned(two: TwoTopics) -> list[str]:
+    """The errors that `plan` finds for topics."""
+    config = load(two.flow.file.path)
+    found = planning.plan(config.flows[two.name], config, connect_timeout_ms=10_000)
+    return [finding.message for finding in found.findings if finding.severity == "error" and finding.kind == "topic"]
+
+
+def test_a_bound_of_the_source_is_not_copied_with_its_history(make_two_topics: MakeTwoTopics) -> None:
+    """The source took these records in time, and they are old when they are copied."""
+    two = make_two_topics()
+    old = put_aged(two, "old", 2 * HOUR_MS)
+    clients.set_topic_config(two.source, two.first, BEFORE, str(HOUR_MS))
+    assert planned(two) == []
+    worker = two.flow.running()
+    two.wait_copied(two.first, old[-1])
+    two.assert_stops(worker, 0)
+    assert two.values(two.first) == old
+    assert clients.topic_configs(two.target, two.copy_of(two.first))[BEFORE] != str(HOUR_MS)
+
+
+@pytest.mark.parametrize(("config", "age_ms"), [(BEFORE, 2 * HOUR_MS), (AFTER, -HOUR_MS)], ids=["older", "ahead"])
+def test_a_record_that_a_target_would_refuse_for_its_timestamp_is_named_before_it_is_written(
+    make_two_topics: MakeTwoTopics, config: str, age_ms: int
+) -> None:
+    two = make_two_topics()
+    clients.set_topic_config(two.source, two.first, AFTER, str(2**63 - 1))
+    clients.create_topic(two.target, two.copy_of(two.first), 1, {config: str(HOUR_MS // 2)})
+    fresh = put_aged(two, "fresh", 0)
+    assert planned(two) == []
+    worker = two.flow.running()
+    two.wait_position(two.first, OLD)
+    two.assert_stops(worker, 0)
+    refused = put_aged(two, "refused", age_ms)
+    more = put_aged(two, "more", 0)
+    (message,) = planned(two)
+    assert f"target_timestamp_bounds at {two.first}[0] offset {OLD}" in message
+    worker = two.flow.running()
+    found = worker.wait_event("incident", name="target_timestamp_bounds", topic=two.first, timeout_s=FOUND_S)
+    assert (found["partition"], found["offset"]) == (0, OLD)
+    assert_told(found, two.copy_of(two.first), config)
+    two.assert_second_goes_on()
+    assert two.values(two.first) == fresh
+    clients.set_topic_config(two.target, two.copy_of(two.first), config, str(2**63 - 1))
+    two.wait_copied(two.first, more[-1])
+    assert not worker.seen("aborted")
+    two.assert_stops(worker, 0)
+    assert two.values(two.first) == [*fresh, *refused, *more]

@@ -20,7 +20,13 @@ from replicator.kafka.admin import TopicInfo, TopicSpec
 from replicator.model.errors import Incident, NotAllowed
 from replicator.model.partition import Partition
 from replicator.model.route import Route
-from replicator.model.timestamps import LOG_APPEND_TIME, TIMESTAMP_TYPE, target_rewrites_timestamps
+from replicator.model.timestamps import (
+    LOG_APPEND_TIME,
+    TIMESTAMP_TYPE,
+    UNBOUNDED,
+    TimestampBounds,
+    target_rewrites_timestamps,
+)
 from replicator.state.claims import Claim
 
 COPIED_CONFIGS = (
@@ -30,18 +36,14 @@ COPIED_CONFIGS = (
     "compression.type",
     "max.message.bytes",
     "message.timestamp.type",
-    "message.timestamp.before.max.ms",
-    "message.timestamp.after.max.ms",
     "min.compaction.lag.ms",
     "delete.retention.ms",
     "segment.ms",
 )
 """Topic configs that decide what a reader finds. Effective values are copied, so that clusters with different
-defaults keep the same records; what concerns the cluster (replicas, placement) stays the target's own."""
-
-_OLD_BOUND = "message.timestamp.difference.max.ms"
-_NEW_BOUNDS = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
-_UNBOUNDED_MS = 2**63 - 1
+defaults keep the same records; what concerns the cluster (replicas, placement) stays the target's own. Bounds of
+timestamps aren't among them: what the source took in time may be too old for them when it is copied (MirrorMaker 2's
+DefaultConfigPropertyFilter means to leave them out, too)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +90,6 @@ def target_configs(flow: Flow, source: Mapping[str, str]) -> dict[str, str]:
     wanted = {key: source[key] for key in (*COPIED_CONFIGS, *flow.topic_configs.extra) if key in source}
     if TIMESTAMP_TYPE in wanted and TIMESTAMP_TYPE not in flow.topic_configs.extra:
         wanted[TIMESTAMP_TYPE] = "CreateTime"
-    if _OLD_BOUND in source:  # brokers before KIP-937 have one bound for both directions
-        for key in _NEW_BOUNDS:
-            wanted.setdefault(key, source[_OLD_BOUND])
     return wanted
 
 
@@ -139,24 +138,10 @@ def _absent(flow: Flow, source: TopicInfo, claims: tuple[Claim, ...]) -> TopicVe
 
 
 def rewrites(flow: Flow, source: TopicInfo, target: TopicInfo) -> Incident | None:
-    """The incident of an existing target topic that would change timestamps, or refuse what the source has taken."""
-    stamps = target.configs.get(TIMESTAMP_TYPE) == LOG_APPEND_TIME
-    if stamps and TIMESTAMP_TYPE in flow.topic_configs.extra:
-        return None  # asked for; no bounds are checked then
-    if stamps:
-        return target_rewrites_timestamps(flow.target.name, target.name, source.name)
-    where = f"topic {target.name!r} of cluster {flow.target.name!r}"
-    for key in _NEW_BOUNDS:
-        there, here = _bound_ms(target.configs, key), _bound_ms(source.configs, key)
-        if there < here:
-            why = f"{where} has {key}={there}, the source topic {here}"
-            return Incident("target_timestamp_bounds", why, topic=source.name)
-    return None
-
-
-def _bound_ms(configs: Mapping[str, str], key: str) -> int:
-    """How far a timestamp may be off, in one direction: of brokers before and after KIP-937, the smaller of both."""
-    return min(int(configs.get(key, _UNBOUNDED_MS)), int(configs.get(_OLD_BOUND, _UNBOUNDED_MS)))
+    """The incident of an existing target topic that would change timestamps."""
+    if target.configs.get(TIMESTAMP_TYPE) != LOG_APPEND_TIME or TIMESTAMP_TYPE in flow.topic_configs.extra:
+        return None
+    return target_rewrites_timestamps(flow.target.name, target.name, source.name)
 
 
 def _too_small(flow: Flow, source: TopicInfo, target: TopicInfo, claims: tuple[Claim, ...]) -> TopicVerdict:
@@ -179,11 +164,12 @@ def topic_routes(flow: Flow, source: TopicInfo, target: TopicInfo | None, verdic
     """Routes of all partitions of a topic. `target` is the topic as it is after creating and growing."""
     name, target_id = target_topic(flow, source.name), target.topic_id if target else ""
     there = target.partitions if target else 0
+    bounds = TimestampBounds.of(target.configs) if target else UNBOUNDED
     routes: list[Route] = []
     for number in range(source.partitions):
         stopped, waiting = verdict.stopped, verdict.waiting
         if stopped is None and not waiting and number >= there:
             stopped, waiting = verdict.stopped_beyond, verdict.waiting_beyond
         at, to = Partition(source.name, number), Partition(name, number)
-        routes.append(Route(at, to, source.topic_id, target_id if number < there else "", stopped, waiting))
+        routes.append(Route(at, to, source.topic_id, target_id if number < there else "", stopped, waiting, bounds))
     return routes

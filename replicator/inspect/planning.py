@@ -6,6 +6,7 @@ Called by `eos-replicate plan`. Topics are judged one by one by the functions th
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -15,6 +16,7 @@ from replicator.flow.first_start import is_first_start
 from replicator.flow.listing import MAX_MESSAGE_BYTES, Listing, judge_topics
 from replicator.flow.topic_rules import Listed, TopicVerdict, needs_claims
 from replicator.flow.topics import ControlPlane, check_control_topic, internal_topics, listed
+from replicator.inspect.timestamps import bounds_of, refused_timestamps
 from replicator.kafka import offset_reader
 from replicator.kafka.admin import ClusterInfo, TopicInfo, TopicSpec
 from replicator.model import checkpoint, names
@@ -90,6 +92,8 @@ class _Planner:
     def __init__(self, flow: Flow, config: Config, clusters: ControlPlane, result: FlowPlan) -> None:
         self._flow, self._config, self._clusters, self._result = flow, config, clusters, result
         self._claims: Claims | None = None  # None: they can't be read
+        self._stored: Mapping[Partition, Committed | None] | None = None  # positions; None: they can't be read
+        self._broker_configs: Mapping[str, str] = {}  # of the target; empty where they can't be read
 
     def attempt(self, step: Callable[[], object], kind: Kind) -> bool:
         """Runs a step; what it raises on purpose is a finding, and False."""
@@ -120,6 +124,7 @@ class _Planner:
             self._result.note(Finding("warning", "limit", message))
         if readable:
             self.attempt(lambda: self._positions(listing, _infos(targets)), "position")
+            self.attempt(lambda: self._timestamps(listing, _infos(targets)), "topic")
         self._result.unchecked += [
             f"Write and Describe on transactional ids eos.{self._flow.name}.*",
             *(f"Write on topic {item.target!r}" for item in self._result.topics if item.action == "create"),
@@ -221,7 +226,7 @@ class _Planner:
             if item.target in targets:
                 counts[item.target] = min(item.partitions, targets[item.target].partitions)
         asked = [Partition(topic, number) for topic, count in counts.items() for number in range(count)]
-        found = offset_reader.positions(self._flow, asked)
+        found = self._stored = offset_reader.positions(self._flow, asked)
         claimed = self._claims.claims if self._claims else {}
         without = [at for at, position in found.items() if position is None and at not in claimed]
         ends = self._clusters.target.offsets(without, end=True)
@@ -240,6 +245,24 @@ class _Planner:
         self._result.topics = [
             replace(item, partitions_with_position=have.count(item.target)) for item in self._result.topics
         ]
+
+    def _timestamps(self, listing: Listing, targets: Mapping[str, TopicInfo]) -> None:
+        """Records of the source that the target would refuse for their timestamps."""
+        if self._stored is None:
+            return
+        bounds = {
+            item.source: (item.target, bounds_of(targets.get(item.target), item.configs, self._broker_configs))
+            for item in self._result.topics
+            if item.action in ("create", "grow", "keep")
+        }
+        offsets: dict[Partition, int | None] = {}
+        for source, (target, taken) in bounds.items():
+            for number in range(listing.topics[source].partitions if taken.bounded else 0):
+                stands = self._stored.get(Partition(target, number))
+                offsets[Partition(source, number)] = None if stands is None else stands.offset
+        now_ms = time.time_ns() // 1_000_000
+        for incident in refused_timestamps(self._flow, self._clusters.source, offsets, bounds, now_ms):
+            self._found(incident, "topic")
 
     def _recreated(self, listing: Listing, positions: Mapping[Partition, Committed | None]) -> None:
         """Source topics that are others than the positions were written for, one error for each."""
@@ -266,6 +289,7 @@ class _Planner:
         except (NotAllowed, Incident) as error:
             self._result.note(Finding("warning", "right", f"{error}; limits of the target are not checked"))
             return
+        self._broker_configs = configs
         for message in limit_faults(self._flow, configs):
             self._result.note(Finding("error", "limit", message))
 

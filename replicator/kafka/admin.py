@@ -271,19 +271,20 @@ class ClusterAdmin:
             for at, future in futures.items()
         }
 
-    def latest_times(self, partitions: Iterable[AddressedPartition]) -> dict[AddressedPartition, int]:
-        """The largest timestamp in each partition, in ms; -1 where it has no records (KIP-734)."""
+    def latest_records(self, partitions: Iterable[AddressedPartition]) -> dict[AddressedPartition, tuple[int, int]]:
+        """Offset and timestamp (ms) of the record with the largest timestamp of each partition; both -1 where it has no
+        records (KIP-734)."""
         spec = OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]
         request = {TopicPartition(topic, partition): spec for topic, partition in partitions}
         if not request:
             return {}
         futures = self._client.list_offsets(request, request_timeout=self._request_s)
-        return {
-            (at.topic, at.partition): self._result(
-                future, f"read the latest time of {at.topic}[{at.partition}]", f"Describe on topic {at.topic!r}"
-            ).timestamp
-            for at, future in futures.items()
-        }
+        found: dict[AddressedPartition, tuple[int, int]] = {}
+        for at, future in futures.items():
+            doing = f"read the latest time of {at.topic}[{at.partition}]"
+            latest = self._result(future, doing, f"Describe on topic {at.topic!r}")
+            found[at.topic, at.partition] = latest.offset, latest.timestamp
+        return found
 
     def until(self, condition: Callable[[], bool], pause_s: float = 0.01) -> bool:
         """Asks again and again within the request timeout, the first time after `pause_s`, then after twice that and so

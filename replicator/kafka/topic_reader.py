@@ -138,6 +138,31 @@ class TopicReader:
         consumer.unassign()
         return found
 
+    def first_records(self, starts: Mapping[Partition, int]) -> dict[Partition, tuple[int, int]]:
+        """Offset and timestamp (ms) of the first committed record at or after each start; partitions without one are
+        left out.
+
+        Raises Retriable when a partition can't be read in time.
+        """
+        found: dict[Partition, tuple[int, int]] = {}
+        waiting, deadline = set(starts), time.monotonic() + self._patience_s
+        consumer = self._assigned(starts)
+        while waiting:
+            message = consumer.poll(max(0.0, deadline - time.monotonic()))
+            at = _where(message)
+            if message is not None and at in waiting:
+                error = message.error()
+                if error is None:
+                    found[at] = _offset(message), message.timestamp()[1]
+                elif error.code() != KafkaError._PARTITION_EOF:
+                    self._raise_unless_reconnecting(error, at.topic)
+                    continue
+                waiting.discard(at)
+            elif time.monotonic() > deadline:
+                raise Retriable(f"cluster {self._cluster.name!r}: {_list(waiting)} can't be read")
+        consumer.unassign()
+        return found
+
     def _assigned(self, starts: Mapping[Partition, int], *, committed: bool = True) -> Consumer:
         consumer = self._consumer(committed=committed)
         metadata.learn(consumer, {at.topic for at in starts})

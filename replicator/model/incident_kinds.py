@@ -105,10 +105,10 @@ _TARGET = {
         "is what you want",
     ),
     "target_timestamp_bounds": IncidentKind(
-        "An existing target topic takes a smaller range of timestamps than its source "
+        "A record's timestamp is older, or further ahead, than the target topic takes "
         "(message.timestamp.before.max.ms, message.timestamp.after.max.ms)",
-        "The target would refuse records that the source has taken",
-        "Set both to the source's values on the target topic",
+        "The target would refuse it. Nothing from this record on is written; everything before it is committed",
+        "Raise that config of the target topic (kafka-configs.sh): the flow goes on at its next discovery",
     ),
     "target_lost_data": IncidentKind(
         "The target ends below, or acknowledged a record below, what this flow had written",

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from replicator.model.errors import Incident
 from replicator.model.partition import Partition
+from replicator.model.timestamps import UNBOUNDED, TimestampBounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +18,8 @@ class Route:
 
     `stopped` is an incident of the topic that its listing showed: nothing is copied, the position is kept alive.
     `waiting` says in the same way why nothing can be copied now, such as a missing right; it is asked again at every
-    discovery. A topic that does not exist at the target has an empty `target_topic_id`.
+    discovery. A topic that does not exist at the target has an empty `target_topic_id`. `timestamps`: which ones the
+    target topic takes.
     """
 
     source: Partition
@@ -26,3 +28,4 @@ class Route:
     target_topic_id: str
     stopped: Incident | None = None
     waiting: str = ""
+    timestamps: TimestampBounds = UNBOUNDED

@@ -7,6 +7,7 @@ because an idempotent producer keeps order and leaves no gap. All are asked for 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,6 +17,7 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, Message, Produc
 
 from replicator.model.errors import Incident
 from replicator.model.partition import Partition, Span
+from replicator.model.timestamps import UNBOUNDED, TimestampBounds
 from replicator.planes.records import digest
 from replicator.planes.records.acks import Acks, AckWatch
 from replicator.planes.records.message import Record
@@ -49,11 +51,13 @@ Fields = tuple[bytes | None, bytes | None, int, list[Any] | None]
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Where a run's records go: the producer, a wait for space in its full queue, the largest record."""
+    """Where a run's records go: the producer, a wait for space in its full queue, the largest record, and which
+    timestamps the target takes."""
 
     producer: Producer
     wait_for_space: Callable[[], None]
     record_bytes_max: int
+    timestamps: TimestampBounds = UNBOUNDED
 
 
 def new_run(messages: list[Record], watch: AckWatch, *, every_ack: bool = False) -> Run:
@@ -72,7 +76,7 @@ def copy_run(writer: Writer, run: Run, messages: list[Record], target: Partition
     Stops before a record that cannot be carried unchanged and says so in the run's `blocked`. Raises
     KafkaException for errors of the producer itself, never for a single record.
     """
-    records = _carriable(messages, run, chain, writer.record_bytes_max)
+    records = _carriable(messages, run, chain, target.topic, writer)
     if not records:
         return
     acks, every_ack = run.acks, run.every_ack
@@ -99,15 +103,21 @@ def copy_run(writer: Writer, run: Run, messages: list[Record], target: Partition
         callback = partial(acks.on_middle, messages[index + 1].offset()) if every_ack and index < final else None
 
 
-def _carriable(messages: list[Record], run: Run, chain: digest.Chain, record_bytes_max: int) -> list[Fields]:
+def _carriable(messages: list[Record], run: Run, chain: digest.Chain, topic: str, writer: Writer) -> list[Fields]:
     """The fields of all messages up to the first that cannot be carried, which goes to `run.blocked`."""
     parts: list[bytes] = []
     records: list[Fields] = []
-    size = 0
+    size, record_bytes_max, now_ms = 0, writer.record_bytes_max, time.time_ns() // 1_000_000
+    earliest_ms, latest_ms = writer.timestamps.around(now_ms)
+    earliest_ms = max(earliest_ms, 1)
     for message in messages:
         kind, timestamp_ms = message.timestamp()
-        if timestamp_ms <= 0 or kind == TIMESTAMP_NOT_AVAILABLE:
-            run.blocked = _stop(message, "timestamp_not_carriable", f"timestamp {timestamp_ms} would become now")
+        if not earliest_ms <= timestamp_ms <= latest_ms or kind == TIMESTAMP_NOT_AVAILABLE:
+            if timestamp_ms <= 0 or kind == TIMESTAMP_NOT_AVAILABLE:
+                run.blocked = _stop(message, "timestamp_not_carriable", f"timestamp {timestamp_ms} would become now")
+            else:
+                why = writer.timestamps.refusal(timestamp_ms, now_ms, topic)
+                run.blocked = _stop(message, "target_timestamp_bounds", why, advice="")
             break
         try:
             headers = message.headers()
@@ -163,7 +173,6 @@ def _epoch(message: Record) -> int:
     return -1 if epoch is None else epoch
 
 
-def _stop(message: Record, name: str, why: str) -> Incident:
-    return Incident(
-        name, why, topic=message.topic(), partition=message.partition(), offset=message.offset(), advice=ADVICE
-    )
+def _stop(message: Record, name: str, why: str, advice: str = ADVICE) -> Incident:
+    at = message.topic(), message.partition(), message.offset()
+    return Incident(name, why, topic=at[0], partition=at[1], offset=at[2], advice=advice)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from confluent_kafka import KafkaError, KafkaException
@@ -19,6 +19,7 @@ from replicator.kafka.producer import Transactions
 from replicator.model import names
 from replicator.model.errors import Abortable, NotAllowed, ReplicatorError, UnknownOutcome
 from replicator.model.partition import Committed, Partition, Seek
+from replicator.model.timestamps import UNBOUNDED, TimestampBounds
 from replicator.planes.contract import Copied, PollResult, ReadPlan
 from replicator.planes.records.acks import AckWatch
 from replicator.planes.records.copying import Run, Writer, add_offsets, copy_run, new_run
@@ -34,8 +35,8 @@ class PlaneSettings:
     """What a records plane is to do.
 
     `claim_partition` is the one of the claims topic that this lane writes, `routes` maps source to target partitions.
-    `batch_bytes_max` and `record_bytes_max` are as of `LanePlan`. `bulk`: single partitions are copied in large
-    transactions, where latency does not matter.
+    `batch_bytes_max` and `record_bytes_max` are as of `LanePlan`, `timestamps` by source partition as of `Route`.
+    `bulk`: single partitions are copied in large transactions, where latency does not matter.
     """
 
     flow: Flow
@@ -45,6 +46,7 @@ class PlaneSettings:
     batch_bytes_max: int
     record_bytes_max: int
     bulk: bool = False
+    timestamps: Mapping[Partition, TimestampBounds] = field(default_factory=dict)
 
 
 class RecordsPlane:
@@ -158,7 +160,8 @@ class RecordsPlane:
         run = new_run(messages, self._watch, every_ack=plain is not None or (plan is not None and plan.every_ack))
         self._runs.append(run)
         out = plain or self._transactions
-        writer = Writer(out.producer, out.wait_for_space, self._record_bytes_max)
+        bounds = self._settings.timestamps.get(source, UNBOUNDED)
+        writer = Writer(out.producer, out.wait_for_space, self._record_bytes_max, bounds)
         try:
             with self._judged():
                 copy_run(writer, run, messages, target, chain)

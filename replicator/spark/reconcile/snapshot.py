@@ -167,9 +167,9 @@ def _beyond_time(clusters: ControlPlane, copied: Mapping[Partition, Partition]) 
     """Partitions with a timestamp that Spark can't read: it counts microseconds, in 64 bits."""
     found: dict[Partition, Incident] = {}
     for cluster, ats in ((clusters.source, {at: at for at in copied}), (clusters.target, copied)):
-        latest = cluster.latest_times(ats.values())
+        latest = cluster.latest_records(ats.values())
         for source, at in ats.items():
-            if (time_ms := latest[at]) > TIME_MS_MAX:
+            if (time_ms := latest[at][1]) > TIME_MS_MAX:
                 why = f"{at} on cluster {cluster.cluster.name!r} has a record with timestamp {time_ms} ms"
                 found[source] = Incident("timestamp_out_of_range", why, topic=source.topic, partition=source.partition)
     return found

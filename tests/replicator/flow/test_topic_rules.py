@@ -17,6 +17,7 @@ from replicator.flow.topic_rules import (
 from replicator.flow.topics import check_control_topic
 from replicator.kafka.admin import TopicInfo, TopicSpec
 from replicator.model.errors import Incident, NotAllowed
+from replicator.model.timestamps import TimestampBounds
 from replicator.state.claims import Claim
 from tests.replicator.flow.fakes import claim, flow, topic
 
@@ -67,9 +68,17 @@ def test_times_of_a_log_append_time_source_are_kept_unless_the_flow_says_otherwi
     assert target_configs(asked, source)["message.timestamp.type"] == "LogAppendTime"
 
 
-def test_the_one_bound_of_old_brokers_becomes_both() -> None:
-    copied = target_configs(flow(), {"message.timestamp.difference.max.ms": "77"})
-    assert copied == {"message.timestamp.before.max.ms": "77", "message.timestamp.after.max.ms": "77"}
+def test_bounds_of_timestamps_are_not_copied_unless_asked_for() -> None:
+    """What the source took in time may be too old when it is copied."""
+    source = {
+        "retention.ms": "1",
+        "message.timestamp.before.max.ms": "77",
+        "message.timestamp.after.max.ms": "78",
+        "message.timestamp.difference.max.ms": "79",
+    }
+    assert target_configs(flow(), source) == {"retention.ms": "1"}
+    asked = flow("topic_configs: {extra: [message.timestamp.after.max.ms]}")
+    assert target_configs(asked, source) == {"retention.ms": "1", "message.timestamp.after.max.ms": "78"}
 
 
 def test_a_missing_topic_is_created_like_its_source() -> None:
@@ -122,18 +131,11 @@ def test_a_target_that_stamps_its_own_times_is_refused_unless_asked_for() -> Non
     assert verdict("topic_configs: {extra: [message.timestamp.type]}", target=stamping) == TopicVerdict()
 
 
-@pytest.mark.parametrize("bound", ["message_timestamp_before_max_ms", "message_timestamp_after_max_ms"])
-def test_a_target_with_tighter_timestamp_bounds_is_refused(bound: str) -> None:
-    tight = verdict(target=Listed(topic("a.t1", 2, "", **{bound: "3599999"})))
-    assert name_of(tight.stopped) == "target_timestamp_bounds"
-    assert verdict(target=Listed(topic("a.t1", message_timestamp_after_max_ms="3600001"))) == TopicVerdict()
-
-
-def test_the_bound_of_old_brokers_counts_on_either_side() -> None:
-    old = Listed(TopicInfo("a.t1", "id", 2, {"message.timestamp.difference.max.ms": "3600000"}))
-    assert name_of(verdict(target=old).stopped) == "target_timestamp_bounds"
-    both_old = TopicInfo("t1", "id", 2, {"message.timestamp.difference.max.ms": "3600000"})
-    assert verdict(source=both_old, target=old) == TopicVerdict()
+def test_the_timestamps_that_a_target_takes_go_with_its_routes() -> None:
+    tight = topic("a.t1", message_timestamp_before_max_ms="5")
+    assert verdict(target=Listed(tight)) == TopicVerdict(), "what the source holds decides"
+    (route, _) = topic_routes(flow(), topic("t1"), tight, TopicVerdict())
+    assert route.timestamps == TimestampBounds(5, 3_600_000)
 
 
 @pytest.mark.parametrize("target", [Listed(None, DENIED), Listed(topic("a.t1"), DENIED)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_NOT_AVAILABLE
 
 from replicator.model.partition import Partition
+from replicator.model.timestamps import UNBOUNDED, TimestampBounds
 from replicator.planes.records.acks import AckWatch
 from replicator.planes.records.copying import Writer, copy_run, encoded_bytes, new_run
 from replicator.planes.records.digest import Chain
@@ -76,10 +78,11 @@ def run(
     *,
     record_bytes_max: int = 10_000,
     every_ack: bool = False,
+    timestamps: TimestampBounds = UNBOUNDED,
 ) -> Any:
     producer = producer or Producer()
     done = new_run(messages, AckWatch(), every_ack=every_ack)  # type: ignore[arg-type]
-    writer = Writer(producer, wait or (lambda: None), record_bytes_max)  # type: ignore[arg-type]
+    writer = Writer(producer, wait or (lambda: None), record_bytes_max, timestamps)  # type: ignore[arg-type]
     copy_run(writer, done, messages, TARGET, Chain(""))  # type: ignore[arg-type]
     return done, producer.sent
 
@@ -112,6 +115,17 @@ def test_a_first_record_that_cannot_be_carried_leaves_the_position_on_it(message
     assert sent == []
     assert done.next_offset == 0
     assert done.blocked.name == name
+
+
+@pytest.mark.parametrize("off_ms", [-10_000, 10_000])
+def test_a_record_whose_timestamp_the_target_refuses_is_not_written(off_ms: int) -> None:
+    now_ms = time.time_ns() // 1_000_000
+    messages = [Message(offset, stamp=(TIMESTAMP_CREATE_TIME, now_ms)) for offset in range(3)]
+    messages[1].stamp = (TIMESTAMP_CREATE_TIME, now_ms + off_ms)
+    done, sent = run(messages, timestamps=TimestampBounds(5_000, 5_000))
+    assert len(sent) == 1
+    assert (done.blocked.name, done.blocked.offset, done.next_offset) == ("target_timestamp_bounds", 1, 1)
+    assert "kafka-configs" in done.blocked.advice
 
 
 def test_a_full_queue_is_waited_for_and_keeps_order() -> None:
