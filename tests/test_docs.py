@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from cli import main
 from replicator import config
-from replicator.lane.partition_states import Reason
+from replicator.lane.partition import Reason
 from replicator.model import errors
 from replicator.model.incident_kinds import KINDS
 

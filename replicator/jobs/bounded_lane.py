@@ -15,7 +15,7 @@ from dataclasses import replace
 from replicator.config import Limits
 from replicator.incidents import tell_incident
 from replicator.lane.driver import Event, LaneDriver, LaneEnded, LaneStates, Services
-from replicator.lane.partition_states import Stopped
+from replicator.lane.partition import Stopped
 from replicator.lane.plan import LanePlan
 from replicator.lane.policy import Policy
 from replicator.model.errors import Incident, Retriable

@@ -1,7 +1,6 @@
 """Which partitions of a lane are copied: judged at its start, judged again one by one later. Called by `lane.session`.
 
-Holds what the start of a session has read (control topic, claims) and what is to be committed for the partitions that
-were admitted last.
+Applies each verdict to the partition's state, and holds what the start of the session has read (control topic, claims).
 """
 
 from __future__ import annotations
@@ -12,16 +11,26 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 
 from replicator.lane.judge import Verdict
-from replicator.lane.ledger import Entry, Ledger
-from replicator.lane.partition_states import MISSING, PartitionStates, Reason, Waiting
+from replicator.lane.ledger import Ledger
+from replicator.lane.partition import (
+    MISSING,
+    Admit,
+    Commits,
+    LanePartition,
+    Reason,
+    Stop,
+    Wait,
+    Waiting,
+    reason_of,
+)
+from replicator.lane.partitions import Partitions
 from replicator.lane.plan import LanePlan
 from replicator.lane.policy import Policy
 from replicator.lane.ports import Clock, Connections
 from replicator.lane.start import LaneStart
 from replicator.lane.target_check import check_target
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError, Retriable, Unreachable
-from replicator.model.partition import Committed, Partition
-from replicator.model.route import Route
+from replicator.model.partition import Committed, LogEnds, Partition
 from replicator.state.claims import Claim, Claims
 from replicator.state.generation import Control
 
@@ -33,9 +42,13 @@ class _Denied:
     text: str
     committable: bool
 
+    @property
+    def commits(self) -> Commits:
+        return Commits.YES if self.committable else Commits.NO_RIGHT
+
 
 class Admission:
-    """Judges partitions of one producer session and keeps ledger and states to the verdicts.
+    """Judges partitions of one producer session.
 
     Raises what `LaneStart` raises; what concerns one partition is its state.
     """
@@ -45,39 +58,30 @@ class Admission:
         plan: LanePlan,
         policy: Policy,
         to: Connections,
-        states: PartitionStates,
+        partitions: Partitions,
         owners: Mapping[Partition, str],
         clock: Clock,
     ) -> None:
-        self._plan, self._policy, self._to = plan, policy, to
-        self._states, self._clock = states, clock
+        self._plan, self._policy, self._to, self._clock = plan, policy, to, clock
+        self._partitions = partitions
         self._start = LaneStart(plan, policy, to, owners, clock)
-        self._routes: dict[Partition, Route] = {route.source: route for route in plan.routes}
         self._control = Control()
         self._claims: dict[Partition, Claim] = {}
-        self._new: dict[Partition, Claim] = {}  # by source partition: goes into the next transaction
-        self._admitted: set[Partition] = set()
-        self._kept_out: set[Partition] = set()  # a missing right keeps their positions from being committed
         self._unread = False  # positions without a route that the target could not tell
 
     def begin(self) -> Ledger:
-        """After the fence: the ledger of all partitions of the lane, judged."""
+        """After the fence: all partitions of the lane, judged."""
         self._control = self._start.check_generation()
         claims = self._to.state.claims()
         self._claims = dict(claims.claims)
         verdicts = self._start.admit(self._plan.routes, self._control, claims)
-        kept, deleted = self._unrouted(claims)
-        verdicts |= deleted
-        self._states.keep(verdicts)
-        ledger = Ledger({}, self._plan.owner, self._plan.generation, self._plan.flow.delivery.value, kept)
-        self._apply(ledger, verdicts, self._still_denied(ledger, verdicts))
-        return ledger
-
-    def _unrouted(self, claims: Claims) -> tuple[dict[Partition, Committed], dict[Partition, Verdict]]:
-        found = self._start.unrouted(claims)
-        self._unread = found.unread
-        self._routes |= {at: route for at, (route, _) in found.deleted.items()}
-        return found.kept, {at: verdict for at, (_, verdict) in found.deleted.items()}
+        unrouted = self._start.unrouted(claims)
+        self._unread = unrouted.unread
+        self._partitions.begin([*self._plan.routes, *(route for route, _ in unrouted.deleted.values())])
+        verdicts |= {at: verdict for at, (_, verdict) in unrouted.deleted.items()}
+        self._apply(verdicts, self._still_denied(verdicts))
+        delivery = self._plan.flow.delivery.value
+        return Ledger(self._partitions, self._plan.owner, self._plan.generation, delivery, unrouted.kept)
 
     def before_all(self, ledger: Ledger) -> None:
         """Before all positions are committed again: those join that could not be read, or not be committed, before.
@@ -85,164 +89,151 @@ class Admission:
         Invariant 7: whatever kept a position out must not keep it out for the rest of the session.
         """
         if self._unread:
-            kept, deleted = self._unrouted(Claims(self._claims, ()))
-            ledger.kept |= kept
-            self._apply(ledger, {at: verdict for at, verdict in deleted.items() if at not in ledger.entries})
-        if self._kept_out:
-            topics = {ledger.entries[at].route.target.topic for at in self._kept_out}
-            lacking = {name for name, it in self._to.target.missing_rights(topics).items() if "Read" in it.operations}
-            back = {at for at in self._kept_out if ledger.entries[at].route.target.topic not in lacking}
-            self._kept_out -= back
-            for at in back:
-                ledger.entries[at].committable = True
+            unrouted = self._start.unrouted(Claims(self._claims, ()))
+            self._unread = unrouted.unread
+            ledger.kept |= unrouted.kept
+            found = {at: each for at, each in unrouted.deleted.items() if at not in self._partitions}
+            for route, _ in found.values():
+                self._partitions.add(route)
+            self._apply({at: verdict for at, (_, verdict) in found.items()})
+        kept_out = [it for it in self._partitions.values() if it.commits is Commits.NO_RIGHT]
+        if kept_out:
+            there = self._to.target.missing_rights({it.route.target.topic for it in kept_out})
+            lacking = {name for name, rights in there.items() if "Read" in rights.operations}
+            for partition in kept_out:
+                if partition.route.target.topic not in lacking:
+                    partition.commits = Commits.YES
 
-    def _still_denied(self, ledger: Ledger, verdicts: Mapping[Partition, Verdict]) -> dict[Partition, _Denied]:
+    def _still_denied(self, verdicts: Mapping[Partition, Verdict]) -> dict[Partition, _Denied]:
         """Partitions that the last session left waiting for a right that is still missing."""
         waiting = [at for at in verdicts if self._waits_for_right(at)]
-        if not waiting:
-            return {}
         for at in waiting:
-            ledger.entries[at] = Entry(self._routes[at], verdicts[at].position)
-        return self._missing(ledger, waiting)
+            self._partitions[at].position = verdicts[at].position
+        return self._missing(waiting) if waiting else {}
 
     def _waits_for_right(self, at: Partition) -> bool:
-        state = self._states.get(at)
-        return isinstance(state, Waiting) and state.reason is Reason.NOT_ALLOWED
+        told = self._partitions[at].told
+        return isinstance(told, Waiting) and told.reason is Reason.NOT_ALLOWED
 
-    def judge_again(self, ledger: Ledger, partitions: Collection[Partition]) -> bool:
+    def judge_again(self, partitions: Collection[Partition]) -> bool:
         """Judge these partitions anew; whether any of them is copied from now on."""
-        asked = self._without_denied(ledger, partitions)
-        routes = [self._routes[at] for at in asked]
-        if not routes:
+        asked = self._without_denied(partitions)
+        if not asked:
             return False
-        verdicts = self._start.admit(routes, self._control, Claims(self._claims, ()))
-        return self._apply(ledger, verdicts)
+        routes = [self._partitions[at].route for at in asked]
+        return self._apply(self._start.admit(routes, self._control, Claims(self._claims, ())))
 
-    def _without_denied(self, ledger: Ledger, partitions: Collection[Partition]) -> list[Partition]:
+    def _without_denied(self, partitions: Collection[Partition]) -> list[Partition]:
         """Those that don't wait for a right, or whose right is back: other questions don't show whether it is."""
         denied = [at for at in partitions if self._waits_for_right(at)]
-        still = self._missing(ledger, denied) if denied else {}
+        still = self._missing(denied) if denied else {}
         for at, found in still.items():
-            self._states.wait(at, Reason.NOT_ALLOWED, found.text)
+            self._partitions.apply(at, Wait(Reason.NOT_ALLOWED, found.text))
         return [at for at in partitions if at not in still]
 
-    def _missing(self, ledger: Ledger, partitions: Collection[Partition]) -> dict[Partition, _Denied]:
+    def _missing(self, partitions: Collection[Partition]) -> dict[Partition, _Denied]:
         """Which of these lack a right on their source or target topic."""
         try:
             here = self._to.source.missing_rights({at.topic for at in partitions})
         except (Unreachable, Retriable):
             here = {}  # judged again, they wait for the source's answer; the target's positions are kept alive
-        there = self._to.target.missing_rights({ledger.entries[at].route.target.topic for at in partitions})
+        there = self._to.target.missing_rights({self._partitions[at].route.target.topic for at in partitions})
         found: dict[Partition, _Denied] = {}
         for at in partitions:
-            entry = ledger.entries[at]
-            mine, other = here.get(at.topic), there.get(entry.route.target.topic)
+            partition = self._partitions[at]
+            mine, other = here.get(at.topic), there.get(partition.route.target.topic)
             committable = other is None or "Read" not in other.operations
             texts = [rights.text for rights in (mine, other) if rights is not None]
             if not committable:
-                texts.append(self._expiry(entry))
+                texts.append(self._expiry(partition))
             if mine is not None or other is not None:
                 found[at] = _Denied("; ".join(text for text in texts if text), committable)
         return found
 
-    def _expiry(self, entry: Entry) -> str:
+    def _expiry(self, partition: LanePartition) -> str:
         """Without Read on the target topic its position can't be committed again: until when it is kept."""
-        if entry.position is None:
+        if partition.position is None:
             return ""
         kept_ms = self._to.target.offsets_retention_ms()
         if kept_ms is None:
             return "its position can't be committed again meanwhile and expires"
-        until = datetime.fromtimestamp((entry.position.evidence.committed_ms + kept_ms) / 1000, UTC)
+        until = datetime.fromtimestamp((partition.position.evidence.committed_ms + kept_ms) / 1000, UTC)
         return f"its position can't be committed again meanwhile and expires at {until.isoformat(timespec='seconds')}"
 
     def _apply(
-        self,
-        ledger: Ledger,
-        verdicts: Mapping[Partition, Verdict],
-        denied: Mapping[Partition, _Denied] = MappingProxyType({}),
+        self, verdicts: Mapping[Partition, Verdict], denied: Mapping[Partition, _Denied] = MappingProxyType({})
     ) -> bool:
-        admitted = [at for at, verdict in verdicts.items() if self._enter(ledger, at, verdict, denied.get(at))]
-        found = check_target(ledger, admitted, self._to.target, self._start.target_ends)
-        unread = [at for at, wrong in found.items() if isinstance(wrong, NotAllowed)]
-        lacking = self._missing(ledger, unread) if unread else {}
-        for at, wrong in found.items():
-            if at in lacking:
-                self._commits(ledger.entries[at], at, lacking[at])
-                self._wait(ledger, at, NotAllowed(lacking[at].text))
-            elif not isinstance(wrong, Incident):
-                self._wait(ledger, at, wrong)
-            elif not self._policy.repairs(wrong):
-                ledger.entries[at].copying = False
-                self._states.stop(at, wrong)
-        for at in admitted:
-            if verdicts[at].claim is not None and not ledger.entries[at].copying:
-                ledger.entries[at].position = None  # it has none without its claim
-        copied = [at for at in admitted if ledger.entries[at].copying]
-        for at in copied:
-            claim = verdicts[at].claim
-            if claim is not None:
-                self._new[at] = claim
-        self._admitted |= set(copied)
-        return bool(copied)
+        for at, verdict in verdicts.items():
+            self._enter(at, verdict, denied.get(at))
+        self.check_target([at for at in verdicts if self._partitions[at].copied], self._start.target_ends)
+        return any(self._partitions[at].copied for at in verdicts)
 
-    def _enter(self, ledger: Ledger, at: Partition, verdict: Verdict, denied: _Denied | None) -> bool:
-        """One partition's entry and state, by its verdict; whether it is to be copied."""
-        before, position = ledger.entries.get(at), verdict.position
-        if position is None and verdict.waits is not None and before is not None:
-            position = before.position  # it couldn't be read now, and is this lane's since it was fenced
-        entry = Entry(self._routes[at], position, False, verdict.verbatim, verdict.committable)
-        ledger.entries[at] = entry
-        self._kept_out.discard(at)
-        stopped = verdict.stopped or self._states.lasting(at)
+    def _enter(self, at: Partition, verdict: Verdict, denied: _Denied | None) -> None:
+        """One partition's position and state, by its verdict."""
+        partition = self._partitions[at]
+        if verdict.position is not None or verdict.waits is None:
+            partition.position = (
+                verdict.position
+            )  # else it couldn't be read now, and is this lane's since it was fenced
+        partition.verbatim = verdict.verbatim
+        partition.commits = Commits.YES if verdict.committable else Commits.NO
+        stopped = verdict.stopped or self._partitions.lasting(at)
         if stopped is not None and not self._policy.repairs(stopped):
-            self._states.stop(at, stopped, lasting=verdict.stopped is None)
+            self._partitions.apply(at, Stop(stopped, lasting=verdict.stopped is None))
         elif verdict.waits is not None:
-            self._wait_or_stop(at, *verdict.waits)
-        elif denied is not None:
-            self._commits(entry, at, denied)
-            entry.position = None if verdict.claim is not None else position  # it has none without its claim
-            self._states.wait(at, Reason.NOT_ALLOWED, denied.text)
+            self._wait(at, *verdict.waits)
         else:
-            entry.copying = True
-        return entry.copying
+            self._partitions.apply(at, Admit(verdict.claim))
+            if denied is not None:
+                partition.commits = denied.commits
+                self._partitions.apply(at, Wait(Reason.NOT_ALLOWED, denied.text))
 
-    def _wait_or_stop(self, at: Partition, reason: Reason, detail: str) -> None:
+    def _wait(self, at: Partition, reason: Reason, detail: str) -> None:
         if reason is Reason.NOT_ALLOWED and not self._policy.waits:
             raise NotAllowed(detail, [at])
-        if reason in MISSING and self._states.missing_for_long(at):
+        if reason in MISSING and self._partitions.missing_for_long(at):
             name = "source_topic_deleted" if reason is Reason.SOURCE_MISSING else "target_topic_deleted"
-            self._states.stop(at, Incident(name, detail, topic=at.topic, partition=at.partition))
+            incident = Incident(name, detail, topic=at.topic, partition=at.partition)
+            self._partitions.apply(at, Stop(incident))
         else:
-            self._states.wait(at, reason, detail)
+            self._partitions.apply(at, Wait(reason, detail))
 
-    def _wait(self, ledger: Ledger, at: Partition, error: ReplicatorError) -> None:
-        ledger.entries[at].copying = False
-        reason = Reason.NOT_ALLOWED if isinstance(error, NotAllowed) else Reason.NO_ANSWER
-        self._wait_or_stop(at, reason, str(error))
+    def check_target(
+        self,
+        partitions: Collection[Partition],
+        known: Mapping[Partition, LogEnds | ReplicatorError] = MappingProxyType({}),
+    ) -> None:
+        """Compare the ends of these partitions' targets with their positions: those whose end can't be known wait, and
+        an incident stops those whose end doesn't fit. `known` as in `target_check.check_target`."""
+        found = check_target(self._partitions, partitions, self._to.target, known)
+        unread = [at for at, wrong in found.items() if isinstance(wrong, NotAllowed)]
+        lacking = self._missing(unread) if unread else {}
+        for at, wrong in found.items():
+            if at in lacking:
+                self._partitions[at].commits = lacking[at].commits
+                self._wait(at, Reason.NOT_ALLOWED, lacking[at].text)
+            elif not isinstance(wrong, Incident):
+                self._wait(at, reason_of(wrong, Reason.TARGET_MISSING), str(wrong))
+            elif not self._policy.repairs(wrong):
+                self._partitions.apply(at, Stop(wrong))
 
-    def keep_out(self, ledger: Ledger, denied: NotAllowed) -> bool:
+    def keep_out(self, denied: NotAllowed) -> bool:
         """Make those partitions wait that lack a right; whether any of them was copied or committed until now."""
-        missing = self._missing(ledger, [at for at, entry in ledger.entries.items() if entry.route.target_topic_id])
+        missing = self._missing([at for at, it in self._partitions.items() if it.route.target_topic_id])
         if not missing:
-            missing = {at: _Denied(str(denied), True) for at in denied.partitions if at in ledger.entries}
+            missing = {at: _Denied(str(denied), True) for at in denied.partitions if at in self._partitions}
         changed = False
         for at, found in missing.items():
-            entry = ledger.entries[at]
-            changed = changed or entry.copying or (entry.committable and not found.committable)
-            if entry.copying:
-                self._states.wait(at, Reason.NOT_ALLOWED, found.text)
-            entry.copying = False
-            self._commits(entry, at, found)
+            partition = self._partitions[at]
+            changed = changed or partition.copied or (partition.commits is Commits.YES and not found.committable)
+            if partition.copied:
+                self._partitions.apply(at, Wait(Reason.NOT_ALLOWED, found.text))
+            partition.commits = found.commits
         return changed
 
-    def _commits(self, entry: Entry, at: Partition, denied: _Denied) -> None:
-        entry.committable = denied.committable
-        if not denied.committable:
-            self._kept_out.add(at)
-
-    def check_owners(self, ledger: Ledger) -> None:
+    def check_owners(self) -> None:
         """Raises TakenOver when another process owns positions of the lane; Retriable, Unreachable, NotAllowed."""
-        targets = [entry.route.target for entry in ledger.entries.values() if entry.position is not None]
+        targets = [it.route.target for it in self._partitions.values() if it.position is not None]
         for target, found in self._to.plane.committed(targets).items():
             if isinstance(found, Committed):
                 self._start.check_owner(target, found)
@@ -252,25 +243,15 @@ class Admission:
     ) -> tuple[dict[Partition, Committed], list[tuple[bytes, bytes]]]:
         """Positions (by target partition) and claims of the partitions that were admitted since the last commit; or
         all positions of the lane, and these claims."""
-        for at in [at for at in self._new if not ledger.entries[at].copying]:
-            del self._new[at]  # a position that was never committed must not be, without its claim
-            ledger.entries[at].position = None
-        offsets = ledger.recommits(self._clock.now_ms())
+        admitted, offsets = self._partitions.admitted.values(), ledger.recommits(self._clock.now_ms())
         if not everything:
-            wanted = {ledger.entries[at].route.target for at in self._admitted}
+            wanted = {partition.route.target for partition in admitted}
             offsets = {target: committed for target, committed in offsets.items() if target in wanted}
-        return offsets, [claim.encode() for claim in self._new.values()]
+        return offsets, [partition.claim.encode() for partition in admitted if partition.claim is not None]
 
-    def committed(self, ledger: Ledger) -> None:
+    def committed(self) -> None:
         """What `to_commit` returned last is certainly committed. Only now are the admitted partitions said to be
         copied: a right of the whole lane that is missing shows no earlier."""
-        for at in self._admitted & ledger.copying.keys():
-            self._states.copy(at)
-        self._claims |= {claim.target: claim for claim in self._new.values()}
-        self._new, self._admitted = {}, set()
-
-    def check_target(
-        self, ledger: Ledger, partitions: Collection[Partition]
-    ) -> dict[Partition, Incident | ReplicatorError]:
-        """What is wrong with the ends of these partitions' targets; nothing where it is not promised."""
-        return check_target(ledger, partitions, self._to.target)
+        claims = [partition.claim for partition in self._partitions.admitted.values()]
+        self._claims |= {claim.target: claim for claim in claims if claim is not None}
+        self._partitions.committed()

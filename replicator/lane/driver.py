@@ -25,10 +25,12 @@ import structlog
 
 from replicator.backoff import Backoff
 from replicator.failpoints import Failpoint
-from replicator.lane.partition_states import Counts, PartitionState, PartitionStates, reason_of
+from replicator.lane.partition import PartitionState, Wait, reason_of
+from replicator.lane.partitions import Counts, Partitions
 from replicator.lane.plan import LanePlan
 from replicator.lane.policy import Policy
 from replicator.lane.ports import Clock, Connections
+from replicator.lane.refusals import Refusals
 from replicator.lane.session import Memory, Session, SessionContext
 from replicator.lane.start import owner_of
 from replicator.model.checkpoint import NOBODY
@@ -126,7 +128,9 @@ class LaneDriver:
         self._log = services.log.bind(lane=plan.lane, generation=plan.generation)
         self._stopping, self._pause = threading.Event(), threading.Event()
         self._backoff = Backoff(BACKOFF_S, BACKOFF_S_MAX, services.jitter)
-        self._memory = Memory(PartitionStates(self._log, self._clock.now_s, self._changed))
+        refusals = Refusals()
+        partitions = Partitions(self._log, self._clock.now_s, self._changed, refusals.forget)
+        self._memory = Memory(partitions, refusals)
         self._opened, self._began_s = False, 0.0
         self._opened_s: float | None = None  # since when the session has copied; None before
         self._owners_read = False
@@ -137,7 +141,7 @@ class LaneDriver:
     @property
     def states(self) -> dict[Partition, PartitionState]:
         """What each partition of the lane is doing now. From any thread."""
-        return self._memory.states.all()
+        return self._memory.partitions.told()
 
     def start(self) -> None:
         """Start the lane's thread."""
@@ -237,11 +241,7 @@ class LaneDriver:
         delay_s = self._backoff.next_s()
         self._log.warning("restarted", reason=str(error), kind=type(error).__name__, delay_ms=round(delay_s * 1000))
         if self._backoff.failures >= WAITING_AFTER:
-            states = self._memory.states
-            for at in {route.source for route in self.plan.routes}:
-                if states.get(at) is None or at in states.copied():
-                    states.wait(at, reason_of(error), str(error))
-            states.publish()
+            self._memory.partitions.wait_all(self.plan.routes, Wait(reason_of(error), str(error)))
         if self._backoff.failures > 1:
             self._clock.wait(self._pause, delay_s)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from replicator.lane.partition_states import Reason, reason_of
+from replicator.lane.partition import Reason, reason_of
 from replicator.lane.plan import LanePlan
 from replicator.model import checkpoint
 from replicator.model.checkpoint import Evidence, Position
@@ -38,7 +38,7 @@ class Facts:
 class Verdict:
     """What becomes of a partition. Without `stopped` and `waits` it is copied from `position` on.
 
-    `claim`: it has no position yet, and this one goes into its first transaction. `verbatim`: see `ledger.Entry`.
+    `claim`: it has no position yet, and this one goes into its first transaction. `verbatim`: see `LanePartition`.
     """
 
     position: Position | None = None

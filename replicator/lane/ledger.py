@@ -1,7 +1,7 @@
 """The positions of one lane: what is committed, what the open transaction will commit. Pure.
 
 Invariants
-- `Entry.position` is what the target has committed; it changes only after a commit that is certain.
+- A position is what the target has committed; it changes only after a commit that is certain.
 - A partition that waits, or that an incident stopped, keeps its position and is re-committed with the others, so it
   cannot expire while somebody decides.
 """
@@ -9,31 +9,16 @@ Invariants
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from replicator.lane.partition import Commits, LanePartition
+from replicator.lane.partitions import Partitions
 from replicator.model import checkpoint
 from replicator.model.checkpoint import Evidence, Position
 from replicator.model.delivery import Delivery
 from replicator.model.errors import Incident
 from replicator.model.partition import Committed, Partition, Seek
-from replicator.model.route import Route
 from replicator.planes.contract import Copied
-
-
-@dataclass(slots=True)
-class Entry:
-    """One partition of the lane.
-
-    `verbatim` is a position that is committed again as it stands, never understood. `copying`: records are copied; the
-    position of any other partition only stays alive. `committable`: the target takes its position; it takes none
-    without the right to read the topic, and of a topic that it doesn't have.
-    """
-
-    route: Route
-    position: Position | None
-    copying: bool = False
-    verbatim: Committed | None = None
-    committable: bool = True
 
 
 class Ledger:
@@ -41,20 +26,20 @@ class Ledger:
 
     def __init__(
         self,
-        entries: Mapping[Partition, Entry],
+        partitions: Partitions,
         owner: str,
         generation: int,
         delivery: str,
         kept: Mapping[Partition, Committed] | None = None,
     ) -> None:
         """`kept` are positions by target partition that the flow has, but doesn't copy to now."""
-        self.entries, self.kept = dict(entries), dict(kept or {})
+        self.entries, self.kept = partitions, dict(kept or {})
         self._owner, self._generation, self._delivery = owner, generation, delivery
 
     @property
-    def copying(self) -> dict[Partition, Entry]:
+    def copying(self) -> Mapping[Partition, LanePartition]:
         """Partitions of which records are copied: neither waiting nor stopped."""
-        return {at: entry for at, entry in self.entries.items() if entry.copying}
+        return self.entries.copied
 
     def seeks(self) -> dict[Partition, Seek]:
         """Where to read next: the committed positions of all partitions that are copied."""
@@ -139,7 +124,7 @@ class Ledger:
         stand."""
         offsets = dict(self.kept)
         for entry in self.entries.values():
-            if not entry.committable:
+            if entry.commits is not Commits.YES:
                 continue
             if entry.verbatim is not None:
                 offsets[entry.route.target] = entry.verbatim

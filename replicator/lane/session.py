@@ -27,7 +27,8 @@ import structlog
 from replicator.failpoints import Failpoint
 from replicator.lane.admission import Admission
 from replicator.lane.ledger import Ledger
-from replicator.lane.partition_states import PartitionStates, Reason, reason_of
+from replicator.lane.partition import Commits, Reason, Stop, Wait, reason_of
+from replicator.lane.partitions import Partitions
 from replicator.lane.plan import LanePlan
 from replicator.lane.policy import Policy
 from replicator.lane.ports import Clock, Connections
@@ -62,8 +63,8 @@ class Memory:
     partition, as this process knows them.
     """
 
-    states: PartitionStates
-    refusals: Refusals = field(default_factory=Refusals)
+    partitions: Partitions
+    refusals: Refusals
     digests: dict[Partition, str] = field(default_factory=dict)
     owners: dict[Partition, str] = field(default_factory=dict)
 
@@ -86,10 +87,10 @@ class Session:
         self, plan: LanePlan, policy: Policy, to: Connections, memory: Memory, context: SessionContext
     ) -> None:
         self._plan, self._policy, self._to, self._plane = plan, policy, to, to.plane
-        self._memory, self._states, self._refusals = memory, memory.states, memory.refusals
+        self._memory, self._partitions, self._refusals = memory, memory.partitions, memory.refusals
         self._stop, self._clock, self._log = context.stop, context.clock, context.log
         self._failpoint, self._on_commit = context.failpoint, context.on_commit
-        self._admission = Admission(plan, policy, to, memory.states, memory.owners, context.clock)
+        self._admission = Admission(plan, policy, to, memory.partitions, memory.owners, context.clock)
         self._transactions = Transactions(plan, policy, to, context.clock, context.stop, context.failpoint)
         self._aborts = 0  # in a row
         self._heard_s: dict[Partition, float] = {}
@@ -98,7 +99,7 @@ class Session:
         self._read: set[Partition] = set()  # what the plane was asked to read
         self._last_commit_s = self._last_recommit_s = self._owned_s = context.clock.now_s()
         self.well_s = context.clock.now_s()  # when it last committed, or found nothing to copy
-        self.ledger = Ledger({}, plan.owner, plan.generation, plan.flow.delivery.value)
+        self.ledger = Ledger(memory.partitions, plan.owner, plan.generation, plan.flow.delivery.value)
 
     def open(self) -> None:
         """Steps 1 to 4."""
@@ -111,12 +112,12 @@ class Session:
             {
                 entry.route.target: self._plan.owner
                 for entry in ledger.entries.values()
-                if entry.position is not None and entry.committable  # others still name the predecessor
+                if entry.position is not None and entry.commits is Commits.YES  # others still name the predecessor
             }
         )
         self._policy.opened(self._to, ledger)
         self._rewind()
-        counts = self._states.publish()
+        counts = self._partitions.publish()
         self._log.info(
             "lane_started",
             partitions=len(ledger.copying),
@@ -150,7 +151,7 @@ class Session:
             except Abortable as error:
                 self._abort_and_wait(error)
                 self._rewind()
-            self._states.publish()
+            self._partitions.publish()
         return self._policy.done(self.ledger, {})
 
     def release(self) -> None:
@@ -260,7 +261,7 @@ class Session:
             return
         self._owned_s = now_s
         try:
-            self._admission.check_owners(self.ledger)
+            self._admission.check_owners()
         except (Retriable, Unreachable) as error:
             self._log.warning("owner_unknown", reason=str(error))
 
@@ -288,7 +289,7 @@ class Session:
         while True:
             offsets, entries = self._admission.to_commit(self.ledger, everything=everything)
             if not offsets:  # a transaction without positions is none: librdkafka would end it without asking
-                self._admission.committed(self.ledger)
+                self._admission.committed()
                 return
             try:
                 self._plane.send_positions(offsets, entries)
@@ -301,13 +302,13 @@ class Session:
                 continue
             except Abortable as error:
                 raise UnknownOutcome(str(error)) from error
-            self._admission.committed(self.ledger)
+            self._admission.committed()
             return
 
     def _judge_waiting(self) -> None:
         """Waiting partitions whose time has come are judged again; those that can go on do."""
-        due = [at for at in self._states.due() if at in self.ledger.entries]
-        if due and self._admission.judge_again(self.ledger, due):
+        due = self._partitions.due()
+        if due and self._admission.judge_again(due):
             self._commit_admitted()
             self._rewind()
 
@@ -327,7 +328,7 @@ class Session:
             else:
                 self._wait(at, answer, Reason.TARGET_MISSING if at in at_target else Reason.SOURCE_MISSING)
         if again:
-            self._admission.judge_again(self.ledger, again)
+            self._admission.judge_again(again)
             self._commit_admitted()
         self._rewind()
 
@@ -335,8 +336,7 @@ class Session:
         """`missing`: whose topic a TopicMissing means."""
         if isinstance(error, NotAllowed) and not self._policy.waits:
             raise error
-        self.ledger.entries[at].copying = False
-        self._states.wait(at, reason_of(error, missing), str(error))
+        self._partitions.apply(at, Wait(reason_of(error, missing), str(error)))
 
     def _denied(self, denied: NotAllowed) -> None:
         if not self._keep_out(denied):
@@ -349,7 +349,7 @@ class Session:
         """Make the partitions wait that a missing right stops; whether any was found that didn't wait before."""
         if not self._policy.waits:
             raise denied
-        return self._admission.keep_out(self.ledger, denied)
+        return self._admission.keep_out(denied)
 
     def _stopped_by(self, error: ReplicatorError, incidents: Iterable[Incident], *, lasting: bool = False) -> None:
         """Incidents of single partitions that acknowledgements or records showed. Others go to the driver."""
@@ -362,12 +362,10 @@ class Session:
         self._rewind()
 
     def _stop_partition(self, at: Partition, incident: Incident, *, lasting: bool = False) -> None:
-        entry = self.ledger.entries[at]
-        entry.copying = False
-        stands = entry.position.offset if entry.position is not None else -1
+        position = self._partitions[at].position
+        stands = position.offset if position is not None else -1
         placed = incident.at(at.partition, incident.offset if incident.offset >= 0 else stands)
-        self._states.stop(at, placed, lasting=lasting)
-        self._refusals.forget(at)
+        self._partitions.apply(at, Stop(placed, lasting))
 
     def _abort_and_wait(self, error: ReplicatorError) -> None:
         """What may come again at once: the more aborts there were in a row, the longer the wait."""
@@ -386,11 +384,4 @@ class Session:
         reason = f"{error.name}: {error.detail}" if isinstance(error, Incident) else str(error)
         self._log.warning("aborted", reason=reason, kind=type(error).__name__)
         if wrote:
-            self._check_target(self.ledger.copying)
-
-    def _check_target(self, partitions: Collection[Partition]) -> None:
-        for at, wrong in self._admission.check_target(self.ledger, partitions).items():
-            if not isinstance(wrong, Incident):
-                self._wait(at, wrong, Reason.TARGET_MISSING)
-            elif not self._policy.repairs(wrong):
-                self._stop_partition(at, wrong)
+            self._admission.check_target(self.ledger.copying)

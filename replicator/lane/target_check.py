@@ -17,7 +17,7 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import TypeVar
 
-from replicator.lane.ledger import Entry, Ledger
+from replicator.lane.partition import LanePartition
 from replicator.model.delivery import Delivery
 from replicator.model.errors import Abortable, Incident, NotAllowed, ReplicatorError
 from replicator.model.partition import EndRecords, LogEnds, Partition
@@ -56,7 +56,7 @@ def judge_end(next_target: int, log_start: int, end: int, last: EndRecords) -> t
 
 
 def check_target(
-    ledger: Ledger,
+    lane: Mapping[Partition, LanePartition],
     partitions: Collection[Partition],
     target: Cluster,
     known: Mapping[Partition, LogEnds | ReplicatorError] = MappingProxyType({}),
@@ -67,7 +67,7 @@ def check_target(
     whose last records were written exactly once, the others promise nothing. Raises Retriable, NotAllowed, Unreachable
     when nothing can be known of any.
     """
-    checked = {at: ledger.entries[at] for at in partitions if _promised(ledger.entries[at])}
+    checked = {at: lane[at] for at in partitions if _promised(lane[at])}
     if not checked:
         return {}
     targets = [entry.route.target for entry in checked.values()]
@@ -94,7 +94,9 @@ def check_target(
     return found
 
 
-def check_between(entries: Mapping[Partition, Entry], copied: Mapping[Partition, Copied], target: Cluster) -> None:
+def check_between(
+    entries: Mapping[Partition, LanePartition], copied: Mapping[Partition, Copied], target: Cluster
+) -> None:
     """Look at what stands between the positions and the records of the open transaction (`copied`, acknowledged).
 
     Mostly nothing but the marker of the last transaction, which the acknowledgements tell. Where there is more it is
@@ -122,7 +124,7 @@ def check_between(entries: Mapping[Partition, Entry], copied: Mapping[Partition,
             _judge_between(at, entries[at], covered, first, _known(at, found[there[at]]))
 
 
-def _judge_between(at: Partition, entry: Entry, covered: int, first: int, read: EndRecords) -> None:
+def _judge_between(at: Partition, entry: LanePartition, covered: int, first: int, read: EndRecords) -> None:
     foreign = [offset for offset in read.records if offset < first]
     if foreign:
         name = "target_has_later_records"
@@ -143,22 +145,22 @@ def _known(at: Partition, answer: Answer | ReplicatorError) -> Answer:
     return answer
 
 
-def _marker(entry: Entry) -> int:
+def _marker(entry: LanePartition) -> int:
     """How many markers stand behind what the position covers, at least: one if this flow wrote anything there."""
     return int(entry.position is not None and entry.position.evidence.count > 0)
 
 
-def _promised(entry: Entry) -> bool:
+def _promised(entry: LanePartition) -> bool:
     position = entry.position
     return position is not None and position.evidence.delivery == Delivery.EXACTLY_ONCE.value
 
 
-def _next_target(entry: Entry) -> int:
+def _next_target(entry: LanePartition) -> int:
     assert entry.position is not None
     return entry.position.evidence.next_target_offset
 
 
-def _wrong(at: Partition, entry: Entry, log: LogEnds, last: EndRecords, target: Cluster) -> Incident | None:
+def _wrong(at: Partition, entry: LanePartition, log: LogEnds, last: EndRecords, target: Cluster) -> Incident | None:
     there, next_target = entry.route.target, _next_target(entry)
     wrong = judge_end(next_target, log.start, log.end, last)
     if wrong is None:
@@ -169,7 +171,7 @@ def _wrong(at: Partition, entry: Entry, log: LogEnds, last: EndRecords, target: 
     return _incident(name, detail, at, entry)
 
 
-def _incident(name: str, detail: str, at: Partition, entry: Entry) -> Incident:
+def _incident(name: str, detail: str, at: Partition, entry: LanePartition) -> Incident:
     """`detail` says what the target's partition has."""
     return Incident(
         name,

@@ -23,8 +23,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from replicator.failpoints import Failpoint
-from replicator.lane.ledger import Entry, Ledger
+from replicator.lane.ledger import Ledger
 from replicator.lane.pace import Pace, Ramp, Rate
+from replicator.lane.partition import LanePartition
 from replicator.lane.plan import LanePlan
 from replicator.lane.policy import Policy, Progress
 from replicator.lane.ports import Clock, Connections
@@ -181,7 +182,7 @@ class Transactions:
         return lambda: _check_ids(entries, source.wait(), target.wait())
 
     def _target_ids(
-        self, entries: Mapping[Partition, Entry], copied: Mapping[Partition, Copied]
+        self, entries: Mapping[Partition, LanePartition], copied: Mapping[Partition, Copied]
     ) -> Mapping[str, str | ReplicatorError]:
         """Ids of those target topics of which something is to be committed that acks don't tell enough about."""
         exactly_once, ends = self._plan.flow.delivery is Delivery.EXACTLY_ONCE, self._plane.ends()
@@ -194,16 +195,16 @@ class Transactions:
         return self._to.target.topic_ids(topics).wait() if topics else {}
 
 
-def _with_position(ledger: Ledger, partitions: Collection[Partition]) -> dict[Partition, Entry]:
+def _with_position(ledger: Ledger, partitions: Collection[Partition]) -> dict[Partition, LanePartition]:
     return {at: ledger.entries[at] for at in partitions if ledger.entries[at].position is not None}
 
 
-def _moves(entry: Entry, end: Seek | None) -> bool:
+def _moves(entry: LanePartition, end: Seek | None) -> bool:
     """Whether the position moves without records."""
     return entry.position is not None and end is not None and end.offset > entry.position.offset
 
 
-def _acks_tell(entry: Entry, done: Copied) -> bool:
+def _acks_tell(entry: LanePartition, done: Copied) -> bool:
     """Whether the acks of exactly_once show that the target topic is the one that the position was committed for.
 
     They do where the first record stands directly behind the marker that ended the position's last record: a topic that
@@ -223,7 +224,7 @@ def _check_covered(copied: Mapping[Partition, Copied], progress: Progress) -> No
 
 
 def _check_ids(
-    entries: Mapping[Partition, Entry],
+    entries: Mapping[Partition, LanePartition],
     here: Mapping[str, str | ReplicatorError],
     there: Mapping[str, str | ReplicatorError],
 ) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from replicator.jobs.range_policy import RangePolicy
-from replicator.lane.partition_states import Stopped
+from replicator.lane.partition import Stopped
 from replicator.lane.plan import LanePlan
 from replicator.model import checkpoint
 from replicator.model.errors import NotAllowed, Retriable, UnknownOutcome

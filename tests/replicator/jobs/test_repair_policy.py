@@ -13,7 +13,7 @@ from replicator.jobs import repair_policy
 from replicator.jobs.range_policy import RangePolicy
 from replicator.jobs.repair_policy import RepairPolicy
 from replicator.jobs.repair_spans import Damage, Missing, RepairRequest
-from replicator.lane.partition_states import Stopped
+from replicator.lane.partition import Stopped
 from replicator.lane.plan import LanePlan
 from replicator.model import checkpoint
 from replicator.model.errors import Incident, ReplicatorError, Retriable, UnknownOutcome

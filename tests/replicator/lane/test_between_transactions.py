@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from replicator.lane.partition_states import Copying
+from replicator.lane.partition import Copying
 from replicator.model.errors import Abortable, Retriable
 from replicator.model.partition import Partition
 from tests.replicator.lane.fakes.loads import A, U, filled, numbered

@@ -200,6 +200,8 @@ class Schedule:
             ]
             assert copied == expected, f"{at}: position {stored.offset}"
         if not self.recreated and not self.stolen and not self.world.incidents():
+            for cluster in (self.world.source, self.world.target):
+                cluster.denied.clear()  # all faults are over
             assert self.world.run("again") is None
             for at in ALL:
                 assert self.world.position(at) >= self.world.source.log(at).stable, f"{at} stands still"

@@ -8,7 +8,7 @@ import pytest
 
 from replicator.config import load_text
 from replicator.lane.judge import Facts, Verdict, judge
-from replicator.lane.partition_states import Reason
+from replicator.lane.partition import Reason
 from replicator.lane.plan import LanePlan
 from replicator.model import checkpoint
 from replicator.model.checkpoint import Evidence

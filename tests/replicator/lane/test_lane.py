@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from replicator.lane.driver import BACKOFF_S, STEADY_S
-from replicator.lane.partition_states import Copying, Stopped, Waiting
+from replicator.lane.partition import Copying, Stopped, Waiting
 from replicator.model.errors import NotAllowed, TakenOver, UnknownOutcome
 from tests.replicator.lane.fakes.loads import A, B, U, filled, held, numbered
 from tests.replicator.lane.fakes.world import World

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+import structlog
 
-from replicator.lane.ledger import Entry, Ledger
+from replicator.lane.ledger import Ledger
+from replicator.lane.partition import Admit, Commits, PositionCommitted, Reason, Wait
+from replicator.lane.partitions import Partitions
 from replicator.model import checkpoint
 from replicator.model.checkpoint import Evidence, Position
 from replicator.model.errors import Incident
@@ -26,12 +27,19 @@ def evidence(**changes: object) -> Evidence:
     return Evidence(**known)  # type: ignore[arg-type]
 
 
+def book_of(*known: tuple[Partition, Position | None], delivery: str = "exactly_once", copied: bool = True) -> Ledger:
+    """The ledger of a lane that copies these partitions."""
+    partitions = Partitions(structlog.get_logger(), lambda: 0.0)
+    partitions.begin([Route(at, Partition("a.orders", at.partition), "s", "t") for at, _ in known])
+    for at, position in known:
+        partitions[at].position = position
+        for event in (Admit(), PositionCommitted()) if copied else ():
+            partitions.apply(at, event)
+    return Ledger(partitions, "me", 2, delivery)
+
+
 def ledger(offset: int = 100) -> Ledger:
-    entries = {
-        at: Entry(Route(at, Partition("a.orders", at.partition), "s", "t"), Position(offset, evidence()), copying=True)
-        for at in (SOURCE, OTHER)
-    }
-    return Ledger(entries, "me", 2, "exactly_once")
+    return book_of(*((at, Position(offset, evidence())) for at in (SOURCE, OTHER)))
 
 
 def test_records_move_offset_count_digest_and_target_offset() -> None:
@@ -71,26 +79,24 @@ def test_a_position_before_a_record_that_stops_it_has_that_record_s_epoch() -> N
 
 def test_a_generation_that_is_newer_than_ours_stays_in_the_position() -> None:
     """It is what stops the partition: committed again as ours, it would stop nobody at the next start."""
-    entry = Entry(Route(SOURCE, TARGET, "s", "t"), Position(100, evidence(generation=5)))
-    again = Ledger({SOURCE: entry}, "me", 2, "exactly_once").recommits(77)[TARGET]
+    again = book_of((SOURCE, Position(100, evidence(generation=5))), copied=False).recommits(77)[TARGET]
     assert checkpoint.decode(again.metadata).generation == 5
 
 
 def test_exactly_once_is_claimed_only_with_the_first_records_written_so() -> None:
     """Records behind the position are no sign of harm while an older, weaker process wrote it."""
-    entry = Entry(Route(SOURCE, TARGET, "s", "t"), Position(100, evidence(delivery="at_least_once")), copying=True)
-    book = Ledger({SOURCE: entry}, "me", 2, "exactly_once")
+    book = book_of((SOURCE, Position(100, evidence(delivery="at_least_once"))))
     again = checkpoint.decode(book.recommits(77)[TARGET].metadata)
     assert (again.delivery, again.owner) == ("at_least_once", "me")
     done = Copied(110, records=9, digest="ff", leader_epoch=2, first_target=51, next_target=60)
     assert book.next_positions({SOURCE: done}, {}, 77)[SOURCE].evidence.delivery == "exactly_once"
-    book = Ledger({SOURCE: replace(entry, position=Position(100, evidence()))}, "me", 2, "at_least_once")
+    book = book_of((SOURCE, Position(100, evidence())), delivery="at_least_once")
     assert checkpoint.decode(book.recommits(77)[TARGET].metadata).delivery == "at_least_once"
 
 
 def test_positions_that_nothing_is_copied_to_are_kept_as_they_stand() -> None:
     left = Partition("a.left", 3)
-    book = Ledger({}, "me", 2, "exactly_once", {left: Committed(7, "theirs")})
+    book = Ledger(book_of().entries, "me", 2, "exactly_once", {left: Committed(7, "theirs")})
     assert book.recommits(77) == {left: Committed(7, "theirs")}
 
 
@@ -109,7 +115,7 @@ def test_an_ack_below_the_promised_target_offset_is_an_incident() -> None:
 
 def test_a_partition_that_is_not_copied_is_not_read_but_committed_again_with_its_evidence() -> None:
     book = ledger()
-    book.entries[SOURCE].copying = False
+    book.entries.apply(SOURCE, Wait(Reason.NO_ANSWER, "the source is away"))
     assert book.seeks() == {OTHER: Seek(100, 2)}
     assert book.next_positions({}, {SOURCE: Seek(200, 2)}, 77) == {}
     again = book.recommits(77)
@@ -122,7 +128,7 @@ def test_a_partition_that_is_not_copied_is_not_read_but_committed_again_with_its
 def test_a_position_that_the_target_does_not_take_is_left_out() -> None:
     """One of them would make the whole TxnOffsetCommit fail, and all others expire."""
     book = ledger()
-    book.entries[SOURCE].committable = False
+    book.entries[SOURCE].commits = Commits.NO
     assert book.recommits(77).keys() == {Partition("a.orders", 1)}
 
 
@@ -133,8 +139,9 @@ def test_a_record_of_a_lower_leader_epoch_than_the_position_is_an_incident() -> 
 
 
 def test_unreadable_metadata_is_committed_again_as_it_stands() -> None:
-    entry = Entry(Route(SOURCE, TARGET, "s", "t"), None, verbatim=Committed(7, "theirs"))
-    assert Ledger({SOURCE: entry}, "me", 1, "exactly_once").recommits(1) == {TARGET: Committed(7, "theirs")}
+    book = book_of((SOURCE, None), copied=False)
+    book.entries[SOURCE].verbatim = Committed(7, "theirs")
+    assert book.recommits(1) == {TARGET: Committed(7, "theirs")}
 
 
 def test_positions_count_only_once_they_are_committed() -> None:

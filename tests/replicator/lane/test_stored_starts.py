@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from replicator.lane.partition_states import Copying
+from replicator.lane.partition import Copying
 from tests.replicator.lane.fakes.loads import A, B, U, filled
 from tests.replicator.lane.fakes.world import World
 

@@ -14,7 +14,7 @@ import structlog
 from replicator.config import Flow, load_text
 from replicator.flow.first_offsets import resolve_starts
 from replicator.lane.driver import Event, LaneDriver, Services
-from replicator.lane.partition_states import PartitionState
+from replicator.lane.partition import PartitionState
 from replicator.lane.plan import LanePlan
 from replicator.lane.policy import LivePolicy, Policy
 from replicator.model import checkpoint

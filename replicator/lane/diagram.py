@@ -1,0 +1,39 @@
+"""Writes the table of a partition's states into docs/architecture.md: `python -m replicator.lane.diagram`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from replicator.lane.partition import TRANSITIONS
+
+BEGIN = "<!-- begin: states, written by `python -m replicator.lane.diagram` -->\n"
+END = "<!-- end: states -->\n"
+WORDS = {"SessionBegan": "session began", "PositionCommitted": "position committed"}
+PAGE = Path(__file__).parents[2] / "docs" / "architecture.md"
+
+
+def table() -> str:
+    """The transitions as a Markdown table: a row for each state, a column for each event."""
+    events = list(next(iter(TRANSITIONS.values())))
+    heads = [WORDS.get(event.__name__, event.__name__.lower()) for event in events]
+    lines = ["| | " + " | ".join(heads) + " |", "|---" * (len(events) + 1) + "|"]
+    for state, row in TRANSITIONS.items():
+        cells = [row[event] for event in events]
+        said = [
+            ", ".join([kind.__name__.lower(), *(effect.name.lower().replace("_", " ") for effect in effects)])
+            for kind, effects in cells
+        ]
+        lines.append(f"| **{state.__name__.lower()}** | " + " | ".join(said) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def written(page: str) -> str:
+    """`page` with the table as it is now. Raises ValueError where its markers are missing."""
+    begin, end = page.index(BEGIN) + len(BEGIN), page.index(END)
+    return f"{page[:begin]}\n{table()}\n{page[end:]}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(written(PAGE.read_text()))
+    sys.stdout.write(f"{PAGE.name} has the table of lane/partition.py\n")

@@ -1,0 +1,247 @@
+"""One partition of a lane: its route, its position, and its state, which events alone change. Pure.
+
+`TRANSITIONS` has every event in every state. Whether a partition is copied stands here and nowhere else. Owned by
+`lane.partitions`, which applies events and tells of them.
+
+Invariants
+- Nothing stands still in any other state: a partition that is not copied waits, for a reason that is logged and asked
+  about again, or is stopped by an incident. Both keep their position, and it is committed again with the others.
+- A position that was never committed goes with its claim: a partition that doesn't get as far has none.
+- What a producer session has read of a position is void once the next one begins.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum, StrEnum, auto
+
+from replicator.model.checkpoint import Position
+from replicator.model.errors import Incident, NotAllowed, ReplicatorError, TopicMissing
+from replicator.model.partition import Committed
+from replicator.model.route import Route
+from replicator.state.claims import Claim
+
+RETRY_S, RETRY_S_MAX = 0.25, 5.0
+
+
+class Reason(StrEnum):
+    """Why a partition waits."""
+
+    NOT_ALLOWED = "not_allowed"
+    SOURCE_MISSING = "source_topic_missing"
+    TARGET_MISSING = "target_topic_missing"
+    NO_ANSWER = "no_answer"
+    LISTED_SO = "not_ready"  # its topic can't be copied now, as the last discovery found
+
+
+MISSING = (Reason.SOURCE_MISSING, Reason.TARGET_MISSING)
+
+
+def reason_of(error: ReplicatorError, missing: Reason = Reason.SOURCE_MISSING) -> Reason:
+    """Why a partition waits that `error` of a cluster keeps back; `missing` says whose topic is meant."""
+    if isinstance(error, NotAllowed):
+        return Reason.NOT_ALLOWED
+    return missing if isinstance(error, TopicMissing) else Reason.NO_ANSWER
+
+
+@dataclass(frozen=True, slots=True)
+class Copying:
+    """Records are copied as they come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Nothing is copied until the cause has gone; it is asked about again at `retry_s` (monotonic)."""
+
+    reason: Reason
+    detail: str
+    since_s: float
+    retry_s: float
+    pause_s: float = RETRY_S
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """An incident needs a decision. `lasting`: a new producer session could not find it out again."""
+
+    incident: Incident
+    lasting: bool = False
+
+
+PartitionState = Copying | Waiting | Stopped
+"""What is told of a partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judging:
+    """This producer session has not judged it yet. `told` is what was told of it last."""
+
+    told: PartitionState | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """It may be copied: its position, and its claim if it had no position, go into the lane's next transaction. A right
+    of the whole lane that is missing shows no earlier, so `told` stays until then."""
+
+    told: PartitionState | None
+    claim: Claim | None = None
+
+
+State = Judging | Admitted | Copying | Waiting | Stopped
+
+
+@dataclass(frozen=True, slots=True)
+class SessionBegan:
+    """The lane has a new producer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Admit:
+    """Nothing speaks against copying it. `claim`: it has no position yet, and begins where this says."""
+
+    claim: Claim | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PositionCommitted:
+    """The transaction that committed the positions of all admitted partitions is certainly committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Something that may pass keeps it back."""
+
+    reason: Reason
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """An incident stops it; `lasting` as in `Stopped`."""
+
+    incident: Incident
+    lasting: bool = False
+
+
+Event = SessionBegan | Admit | PositionCommitted | Wait | Stop
+
+
+class Effect(Enum):
+    """What a transition brings about besides the new state."""
+
+    FORGET_POSITION = auto()  # it has to be read again
+    DROP_CLAIM = auto()  # with the position, if there was a claim
+    TELL = auto()  # to the log, if it is news
+
+
+_VOID, _DROP, _TELL = Effect.FORGET_POSITION, Effect.DROP_CLAIM, Effect.TELL
+TRANSITIONS: dict[type[State], dict[type[Event], tuple[type[State], tuple[Effect, ...]]]] = {
+    Judging: {
+        SessionBegan: (Judging, (_VOID,)),
+        Admit: (Admitted, ()),
+        PositionCommitted: (Judging, ()),
+        Wait: (Waiting, (_TELL,)),
+        Stop: (Stopped, (_TELL,)),
+    },
+    Admitted: {
+        SessionBegan: (Judging, (_VOID,)),
+        Admit: (Admitted, ()),
+        PositionCommitted: (Copying, (_TELL,)),
+        Wait: (Waiting, (_DROP, _TELL)),
+        Stop: (Stopped, (_DROP, _TELL)),
+    },
+    Copying: {
+        SessionBegan: (Judging, (_VOID,)),
+        Admit: (Admitted, ()),
+        PositionCommitted: (Copying, ()),
+        Wait: (Waiting, (_TELL,)),
+        Stop: (Stopped, (_TELL,)),
+    },
+    Waiting: {
+        SessionBegan: (Judging, (_VOID,)),
+        Admit: (Admitted, ()),
+        PositionCommitted: (Waiting, ()),
+        Wait: (Waiting, (_TELL,)),
+        Stop: (Stopped, (_TELL,)),
+    },
+    Stopped: {
+        SessionBegan: (Judging, (_VOID,)),
+        Admit: (Admitted, ()),
+        PositionCommitted: (Stopped, ()),
+        Wait: (Waiting, (_TELL,)),
+        Stop: (Stopped, (_TELL,)),
+    },
+}
+
+
+class Commits(Enum):
+    """Whether the target takes a partition's position: one that it doesn't take would make the whole TxnOffsetCommit
+    fail, and all others expire."""
+
+    YES = auto()
+    NO = auto()  # its topic isn't there, or the position can't be read: known anew when it is judged again
+    NO_RIGHT = auto()  # without Read on the topic: asked about again before all positions are committed
+
+
+@dataclass(slots=True)
+class LanePartition:
+    """One partition of a lane.
+
+    `position` is what the target has committed, or what is committed with the claim of an admitted partition.
+    `verbatim` is a position that is committed again as it stands, never understood.
+    """
+
+    route: Route
+    position: Position | None = None
+    verbatim: Committed | None = None
+    commits: Commits = Commits.YES
+    state: State = field(default_factory=Judging)
+
+    @property
+    def copied(self) -> bool:
+        """Whether it is read. The position of any other partition only stays alive."""
+        return isinstance(self.state, Copying | Admitted)
+
+    @property
+    def told(self) -> PartitionState | None:
+        """What was told of it last; None before the first time."""
+        return self.state.told if isinstance(self.state, Judging | Admitted) else self.state
+
+    @property
+    def claim(self) -> Claim | None:
+        """What goes into the lane's next transaction with its first position."""
+        return self.state.claim if isinstance(self.state, Admitted) else None
+
+    def apply(self, event: Event, now_s: float) -> bool:
+        """Change the state; whether there may be something to tell. `now_s` is monotonic."""
+        told = self.told
+        kind, effects = TRANSITIONS[type(self.state)][type(event)]
+        unclaimed = Effect.FORGET_POSITION in effects or (Effect.DROP_CLAIM in effects and self.claim is not None)
+        self.state = _entered(kind, event, self.state, told, now_s)
+        if unclaimed:
+            self.position = None
+        if Effect.FORGET_POSITION in effects:
+            self.verbatim, self.commits = None, Commits.YES
+        return Effect.TELL in effects
+
+
+def _entered(kind: type[State], event: Event, before: State, told: PartitionState | None, now_s: float) -> State:
+    """The new state, of the kind that the table says."""
+    if kind is Judging:
+        return Judging(told)
+    if kind is Admitted and isinstance(event, Admit):
+        return Admitted(told, event.claim)
+    if kind is Waiting and isinstance(event, Wait):
+        return _waiting(event, told, now_s)
+    if kind is Stopped and isinstance(event, Stop):
+        return Stopped(event.incident, event.lasting)
+    return Copying() if kind is Copying else before
+
+
+def _waiting(event: Wait, told: PartitionState | None, now_s: float) -> Waiting:
+    """The same reason again waits longer until it is asked about, up to RETRY_S_MAX."""
+    if isinstance(told, Waiting) and told.reason is event.reason:
+        pause_s = min(RETRY_S_MAX, told.pause_s * 2)
+        return Waiting(event.reason, event.detail, told.since_s, now_s + pause_s, pause_s)
+    return Waiting(event.reason, event.detail, now_s, now_s + RETRY_S)

@@ -1,0 +1,163 @@
+"""All partitions of one lane, over all its producer sessions: the one owner of their states, which tells of them.
+
+Made by `lane.driver`; `lane.session` and `lane.admission` apply events to single partitions here. A state is logged
+when it changes, not when it is found again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+import structlog
+
+from replicator.incidents import tell_incident
+from replicator.lane.partition import (
+    MISSING,
+    Admitted,
+    Copying,
+    Event,
+    LanePartition,
+    PartitionState,
+    PositionCommitted,
+    SessionBegan,
+    Stopped,
+    Wait,
+    Waiting,
+)
+from replicator.model.errors import Incident
+from replicator.model.partition import Partition
+from replicator.model.route import Route
+
+DELETED_AFTER_S = 5.0  # a broker that starts may deny for a moment that it has a topic
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many partitions are in which state."""
+
+    copying: int = 0
+    waiting: int = 0
+    stopped: int = 0
+
+
+class Partitions(Mapping[Partition, LanePartition]):
+    """The partitions of a lane, by source partition."""
+
+    def __init__(
+        self,
+        log: structlog.stdlib.BoundLogger,
+        now_s: Callable[[], float],
+        changed: Callable[[Counts], None] = lambda counts: None,
+        on_stop: Callable[[Partition], None] = lambda at: None,
+    ) -> None:
+        """
+        Args:
+            log: gets the states that change.
+            now_s: a monotonic clock.
+            changed: called by `publish` with the new counts if they are others.
+            on_stop: called whenever an incident stops a partition.
+        """
+        self._log, self._now_s, self._changed, self._on_stop = log, now_s, changed, on_stop
+        self._all: dict[Partition, LanePartition] = {}
+        self._copied: dict[Partition, LanePartition] | None = None
+        self._counts = Counts()
+
+    def __getitem__(self, at: Partition) -> LanePartition:
+        return self._all[at]
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(self._all)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def begin(self, routes: Collection[Route]) -> None:
+        """A producer session has begun, with these partitions and no others."""
+        found = {route.source: self._all.get(route.source) or LanePartition(route) for route in routes}
+        for route in routes:
+            found[route.source].route = route
+            found[route.source].apply(SessionBegan(), self._now_s())
+        self._all, self._copied = found, None
+
+    def add(self, route: Route) -> None:
+        """One more partition of this session, which has to be judged."""
+        self._all[route.source] = LanePartition(route)
+
+    def apply(self, at: Partition, event: Event) -> None:
+        """Change the state of one partition, and log it if that is news."""
+        partition = self._all[at]
+        before = partition.told
+        self._copied = None
+        if partition.apply(event, self._now_s()):
+            self._tell(at, before, partition.told)
+        if isinstance(partition.state, Stopped):
+            self._on_stop(at)
+
+    def _tell(self, at: Partition, before: PartitionState | None, now: PartitionState | None) -> None:
+        if isinstance(now, Copying) and isinstance(before, Waiting | Stopped):
+            self._log.info("copying", topic=at.topic, partition=at.partition)
+        elif isinstance(now, Stopped) and not (isinstance(before, Stopped) and before.incident == now.incident):
+            tell_incident(self._log, now.incident)
+        elif isinstance(now, Waiting) and not (isinstance(before, Waiting) and before.reason is now.reason):
+            reason = now.reason.value
+            self._log.warning("waiting", topic=at.topic, partition=at.partition, reason=reason, detail=now.detail)
+
+    @property
+    def copied(self) -> Mapping[Partition, LanePartition]:
+        """Those that are read: neither waiting nor stopped."""
+        if self._copied is None:
+            self._copied = {at: partition for at, partition in self._all.items() if partition.copied}
+        return self._copied
+
+    @property
+    def admitted(self) -> dict[Partition, LanePartition]:
+        """Those whose positions go into the lane's next transaction."""
+        return {at: partition for at, partition in self._all.items() if isinstance(partition.state, Admitted)}
+
+    def committed(self) -> None:
+        """The positions and claims of all admitted partitions are certainly committed."""
+        for at in self.admitted:
+            self.apply(at, PositionCommitted())
+
+    def wait_all(self, routes: Collection[Route], wait: Wait) -> None:
+        """A cause of the whole lane keeps them back: those of `routes` that were copied, or never judged, wait."""
+        for route in routes:
+            if route.source not in self._all:
+                self.add(route)
+            if not isinstance(self._all[route.source].told, Waiting | Stopped):
+                self.apply(route.source, wait)
+        self.publish()
+
+    def told(self) -> dict[Partition, PartitionState]:
+        """What each partition is doing. From any thread."""
+        found = [(at, partition.told) for at, partition in list(self._all.items())]
+        return {at: state for at, state in found if state is not None}
+
+    def lasting(self, at: Partition) -> Incident | None:
+        """The incident that stopped a partition and that can't be found out again."""
+        told = self._all[at].told
+        return told.incident if isinstance(told, Stopped) and told.lasting else None
+
+    def due(self) -> list[Partition]:
+        """Waiting partitions whose cause should be asked about now."""
+        now_s = self._now_s()
+        states = [(at, partition.state) for at, partition in self._all.items()]
+        return [at for at, state in states if isinstance(state, Waiting) and state.retry_s <= now_s]
+
+    def missing_for_long(self, at: Partition) -> bool:
+        """Whether the topic of a waiting partition has been missing for longer than a starting broker takes."""
+        told = self._all[at].told
+        if not isinstance(told, Waiting) or told.reason not in MISSING:
+            return False
+        return self._now_s() - told.since_s >= DELETED_AFTER_S
+
+    def publish(self) -> Counts:
+        """How many partitions are in which state; `changed` is called if these are other numbers than before."""
+        found = Counter(type(state) for state in self.told().values())
+        counts = Counts(found[Copying], found[Waiting], found[Stopped])
+        if counts != self._counts:
+            self._counts = counts
+            self._changed(counts)
+        return counts
