@@ -72,6 +72,11 @@ class FlowFile:
         self._clusters["here"] = _properties(source)
         self.write()
 
+    def write_to_target(self, properties: Mapping[str, str]) -> None:
+        """Write the file with these properties of the target besides."""
+        self._clusters["there"] = {**self._clusters["there"], **properties}
+        self.write()
+
     def include(self, other: FlowFile) -> None:
         """Take in another file's flow, behind those that are here, between the same clusters."""
         self._others.append(other)

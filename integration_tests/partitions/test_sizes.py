@@ -97,3 +97,36 @@ def test_a_small_limit_copies_small_records(make_copying: MakeCopying) -> None:
     assert not worker.seen("incident")
     assert worker.stop() == 0, worker.tail()
     assert len(clients.read(copying.target, copying.copy)) == 100
+
+
+@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
+def test_records_that_only_their_compression_made_small_enough(make_two_topics: MakeTwoTopics, delivery: str) -> None:
+    """2 MB of text each, which the source took as zstd: the target takes them so, with the source's limit."""
+    two = make_two_topics(delivery=delivery)
+    writer = clients.producer(two.source, message_max_bytes=64 * MIB, compression_type="zstd")
+    values = [b"%d " % number * (2 * MIB // len(b"%d " % number)) for number in range(3)]
+    for value in (b"before", *values, b"behind"):
+        clients.put(writer, two.first, value)
+    worker = two.flow.running()
+    two.wait_copied(two.first, b"behind")
+    two.assert_second_goes_on()
+    two.assert_stops(worker, 0)
+    assert not worker.seen("incident")
+    assert len(worker.seen("restarted")) == 1, "compressed from the second session on"
+    if delivery == "exactly_once":
+        assert two.values(two.first) == [b"before", *values, b"behind"]
+    else:
+        assert {value or b"" for value in two.values(two.first)} == {b"before", *values, b"behind"}
+
+
+def test_a_codec_that_the_file_wants_is_kept_and_its_record_too_large_is_named(make_two_topics: MakeTwoTopics) -> None:
+    two = make_two_topics()
+    two.flow.file.write_to_target({"compression.type": "none"})
+    writer = clients.producer(two.source, message_max_bytes=64 * MIB, compression_type="zstd")
+    clients.put(writer, two.first, b"before", b"0" * 2 * MIB)
+    worker = two.flow.running()
+    found = worker.wait_event("incident", name="record_too_large", topic=two.first)
+    assert (found["partition"], found["offset"]) == (0, 1)
+    assert "compression.type" in str(found["advice"])
+    two.assert_second_goes_on()
+    two.assert_stops(worker)

@@ -187,6 +187,12 @@ class Cluster(Frozen):
         """The addresses, lower-cased, each with its port."""
         return servers(self.properties["bootstrap.servers"])
 
+    @property
+    def compression(self) -> str:
+        """How its properties want records compressed that are written there; empty if they don't say."""
+        given = self.properties
+        return given.get("compression.type", given.get("compression.codec", ""))
+
 
 class Flow(FlowSettings):
     """A flow with its clusters looked up."""

@@ -56,6 +56,7 @@ class KafkaConnections:
             batch_bytes_max=plan.batch_bytes_max,
             record_bytes_max=plan.record_bytes_max,
             bulk=not policy.copies_live,
+            compress=plan.compress,
             timestamps={route.source: route.timestamps for route in plan.routes},
         )
         self._open = ExitStack()

@@ -318,6 +318,12 @@ def size_warnings(flow: Flow, sources: Mapping[str, TopicInfo], targets: Mapping
                 f"target topic {there.name!r} takes {limit} bytes, source topic {name!r} {largest} "
                 f"({MAX_MESSAGE_BYTES}); a larger record would stop its partition"
             )
+    if flow.target.compression not in ("", "zstd"):
+        yield (
+            f"records are written with compression.type={flow.target.compression}: one that the source holds better "
+            f"compressed could be larger than the target takes ({MAX_MESSAGE_BYTES}), which would stop its partition; "
+            "without that property records that are too large are sent with zstd"
+        )
 
 
 def _topic_plan(flow: Flow, info: TopicInfo, verdict: TopicVerdict) -> TopicPlan:

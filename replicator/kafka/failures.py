@@ -103,6 +103,7 @@ UNREACHABLE = _codes(Meaning.UNREACHABLE)
 MISSING = _codes(Meaning.MISSING)
 TRANSIENT = _codes(Meaning.TRANSIENT)
 REFUSED_RECORD = _codes(Meaning.REFUSED_RECORD)
+TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
 BROKEN_CONNECTION = frozenset({KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT})
 
 # What calls raise that serve callbacks: confluent-kafka runs a delivery callback with librdkafka's fatal error

@@ -92,6 +92,7 @@ def lane_producer(
     batch_bytes_max: int = BATCH_BYTES_MAX,
     record_bytes_max: int = 0,
     bulk: bool = False,
+    compress: bool = False,
 ) -> Properties:
     """The lane's transactional producer; in exactly_once it writes the records too.
 
@@ -100,6 +101,7 @@ def lane_producer(
         record_bytes_max: the largest one.
         bulk: batches wait longer to be filled, which costs both sides less CPU and nobody notices in large
             transactions.
+        compress: unless the file says how; zstd, which leaves no record larger than the source's codec did.
     """
     limits = flow.limits
     return {
@@ -115,13 +117,15 @@ def lane_producer(
         "statistics.interval.ms": 500,  # EndTxn is counted there: a hidden resend must be seen
         "retry.backoff.ms": 10,
         "retry.backoff.max.ms": 500,
-        **_producing(flow, batch_bytes_max, record_bytes_max),
+        **_producing(flow, batch_bytes_max, record_bytes_max, compress=compress),
         "linger.ms": LINGER_BULK_MS if bulk else LINGER_MS,
         "message.timeout.ms": limits.transaction_timeout_ms,
     }
 
 
-def plain_producer(flow: Flow, *, batch_bytes_max: int = BATCH_BYTES_MAX, record_bytes_max: int = 0) -> Properties:
+def plain_producer(
+    flow: Flow, *, batch_bytes_max: int = BATCH_BYTES_MAX, record_bytes_max: int = 0, compress: bool = False
+) -> Properties:
     """Writer of records outside the transaction, for the two weaker delivery modes; limits as of `lane_producer`."""
     once_at_most = flow.delivery.value == "at_most_once"
     return {
@@ -129,12 +133,12 @@ def plain_producer(flow: Flow, *, batch_bytes_max: int = BATCH_BYTES_MAX, record
         "enable.idempotence": not once_at_most,
         "acks": "1" if once_at_most else "all",
         **({"message.send.max.retries": 0} if once_at_most else {}),
-        **_producing(flow, batch_bytes_max, record_bytes_max),
+        **_producing(flow, batch_bytes_max, record_bytes_max, compress=compress),
         "message.timeout.ms": flow.limits.request_timeout_ms,
     }
 
 
-def _producing(flow: Flow, batch_bytes_max: int, record_bytes_max: int) -> Properties:
+def _producing(flow: Flow, batch_bytes_max: int, record_bytes_max: int, *, compress: bool) -> Properties:
     limits = flow.limits
     record_bytes = max(limits.record_bytes_max, record_bytes_max)
     return {
@@ -147,7 +151,7 @@ def _producing(flow: Flow, batch_bytes_max: int, record_bytes_max: int) -> Prope
         "batch.size": max(1, min(BATCH_BYTES_MAX, batch_bytes_max)),  # librdkafka counts the request's header too
         "batch.num.messages": 20_000,
         "linger.ms": LINGER_MS,
-        "compression.type": flow.target.properties.get("compression.type", "none"),
+        "compression.type": flow.target.compression or ("zstd" if compress else "none"),
         "sticky.partitioning.linger.ms": 0,
     }
 

@@ -18,7 +18,7 @@ import random
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 import structlog
@@ -184,7 +184,7 @@ class LaneDriver:
             self._run_session()
 
     def _run_session(self) -> None:
-        plan, self._opened_s = self.plan, None
+        plan, self._opened_s = replace(self.plan, compress=self._memory.refusals.compress), None
         try:
             to = self._services.connect(plan, self._policy, self._memory.digests, self._pause)
         except ReplicatorError as error:

@@ -17,7 +17,8 @@ class LanePlan:
     `source_cluster` is the source's cluster id. `claim_partitions` counts the partitions of the claims topic that this
     lane's generation shares. `batch_bytes_max` is the smallest and `record_bytes_max` the largest `max.message.bytes`
     of the lane's target topics: no batch may be larger than every target takes, and no record is refused here that some
-    target takes.
+    target takes. `compress`: the target has refused records for their size, and none of its properties says how they
+    are to be compressed.
     """
 
     flow: Flow
@@ -30,11 +31,17 @@ class LanePlan:
     assignment: LaneAssignment
     batch_bytes_max: int = 1_000_000
     record_bytes_max: int = 1_048_588
+    compress: bool = False
 
     @property
     def transactional_id(self) -> str:
         """The id on which fencing rests."""
         return names.lane_id(self.flow.name, self.generation, self.lane)
+
+    @property
+    def compressed_as_it_can_be(self) -> bool:
+        """Whether a record that the target finds too large would be sent the same way again."""
+        return self.compress or bool(self.flow.target.compression)
 
     @property
     def claim_partition(self) -> int:

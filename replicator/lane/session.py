@@ -139,7 +139,7 @@ class Session:
                 self._abort_and_wait(doubt)
                 self._doubt(doubt.answers, doubt.at_target)
             except RecordsRefused as refused:
-                self._refusals.note(refused.refusals)
+                self._refusals.note(refused.refusals, compressed=self._plan.compressed_as_it_can_be)
                 self._abort(refused)
                 self._rewind()
             except NotAllowed as denied:

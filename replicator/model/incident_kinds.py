@@ -138,7 +138,8 @@ _TARGET = {
     "record_too_large": IncidentKind(
         "A source record is larger than the target topic or the client takes",
         "It can't be written as it is; what stands behind it would be out of order without it",
-        "Raise max.message.bytes of the target topic, or limits.record_bytes_max; then restart the worker",
+        "Raise max.message.bytes of the target topic, or limits.record_bytes_max; if the source's batches are "
+        "compressed, leave compression.type out of the target's properties or set it to zstd. Then restart the worker",
     ),
     "record_refused": IncidentKind(
         "The target refuses this record; the message has its reason",

@@ -77,11 +77,12 @@ class Refusal:
 
     `suspects` are ascending source offsets of which at least one was refused: exactly one where the answer named it
     (KIP-467), more where it named none, empty where single acknowledgements were not asked for. `detail` is the
-    client's text.
+    client's text. `too_large`: for its size.
     """
 
     suspects: tuple[int, ...]
     detail: str
+    too_large: bool = False
 
 
 class RecordsRefused(Abortable):

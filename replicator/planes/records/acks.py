@@ -93,14 +93,14 @@ def refusal(errors: Mapping[int, AckError], *, every_ack: bool) -> Refusal | Non
     if not refused:
         return None
     if not every_ack:
-        return Refusal((), _detail(refused[0][1].error))
+        return _refusal((), refused[0][1].error)
     for batch in _batches(refused):
         bad = [(offset, found) for offset, found in batch if found.error.code() != DIFFERENT_RECORD]
         if bad:
             named = len(bad) < len(batch)
             suspects = tuple(offset for offset, _ in (bad[:1] if named else bad))
-            return Refusal(suspects, _detail(bad[0][1].error))
-    return Refusal((), _detail(refused[0][1].error))
+            return _refusal(suspects, bad[0][1].error)
+    return _refusal((), refused[0][1].error)
 
 
 def _batches(refused: list[tuple[int, AckError]]) -> list[list[tuple[int, AckError]]]:
@@ -112,5 +112,6 @@ def _batches(refused: list[tuple[int, AckError]]) -> list[list[tuple[int, AckErr
     return batches
 
 
-def _detail(error: KafkaError) -> str:
-    return f"{error.name()}: {failures.reason(error)}"
+def _refusal(suspects: tuple[int, ...], error: KafkaError) -> Refusal:
+    detail = f"{error.name()}: {failures.reason(error)}"
+    return Refusal(suspects, detail, error.code() in failures.TOO_LARGE)

@@ -27,14 +27,20 @@ class PlainWriter:
     """
 
     def __init__(
-        self, flow: Flow, batch_bytes_max: int, record_bytes_max: int, on_client_error: Callable[[str], None]
+        self,
+        flow: Flow,
+        batch_bytes_max: int,
+        record_bytes_max: int,
+        on_client_error: Callable[[str], None],
+        *,
+        compress: bool = False,
     ) -> None:
         """Limits as of `properties.plain_producer`."""
         self._cluster, self._request_s = flow.target.name, flow.limits.request_timeout_ms / 1000
         self._transaction_s = flow.limits.transaction_timeout_ms / 1000
         self._on_client_error = on_client_error
         self._props = properties.plain_producer(
-            flow, batch_bytes_max=batch_bytes_max, record_bytes_max=record_bytes_max
+            flow, batch_bytes_max=batch_bytes_max, record_bytes_max=record_bytes_max, compress=compress
         )
         self._producer: Producer | None = self._made()  # before the first record: it connects meanwhile
 

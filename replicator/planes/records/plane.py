@@ -35,8 +35,8 @@ class PlaneSettings:
     """What a records plane is to do.
 
     `claim_partition` is the one of the claims topic that this lane writes, `routes` maps source to target partitions.
-    `batch_bytes_max` and `record_bytes_max` are as of `LanePlan`, `timestamps` by source partition as of `Route`.
-    `bulk`: single partitions are copied in large transactions, where latency does not matter.
+    `batch_bytes_max` and `record_bytes_max` are as of `LanePlan`, `compress` too, `timestamps` by source partition as
+    of `Route`.     `bulk`: single partitions are copied in large transactions, where latency does not matter.
     """
 
     flow: Flow
@@ -46,6 +46,7 @@ class PlaneSettings:
     batch_bytes_max: int
     record_bytes_max: int
     bulk: bool = False
+    compress: bool = False
     timestamps: Mapping[Partition, TimestampBounds] = field(default_factory=dict)
 
 
@@ -80,6 +81,7 @@ class RecordsPlane:
                 batch_bytes_max=limits[0],
                 record_bytes_max=limits[1],
                 bulk=settings.bulk,
+                compress=settings.compress,
             ),
             on_client_error,
             self._explain,
@@ -88,7 +90,7 @@ class RecordsPlane:
         self._source = Source(flow, on_client_error, record_bytes_max=limits[1], bulk=settings.bulk)
         self._plain: PlainWriter | None = None
         if flow.delivery is not Delivery.EXACTLY_ONCE:
-            self._plain = PlainWriter(flow, *limits, on_client_error)
+            self._plain = PlainWriter(flow, *limits, on_client_error, compress=settings.compress)
         self._refusals = Refusals(flow.target.name, settings.routes)
         self._read_plans: Mapping[Partition, ReadPlan] = {}
         self._held: list[list[Record]] = []  # at_most_once: read, not yet written

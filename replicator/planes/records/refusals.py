@@ -83,7 +83,8 @@ class Refusals:
         named = failures.partitions_named(error.str())
         if error.code() in failures.REFUSED_RECORD:
             detail = f"{error.name()}: {failures.reason(error)}"
-            refused = {self._sources[target]: Refusal((), detail) for target in named if target in self._sources}
+            found = Refusal((), detail, error.code() in failures.TOO_LARGE)
+            refused = {self._sources[target]: found for target in named if target in self._sources}
             if refused:
                 return self._refused(refused)
             return RecordsRefused(failures.describe(error, self._cluster, "write records"), {})

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from replicator.lane.refusals import Refusals
+from replicator.model.errors import Retriable
 from replicator.model.partition import Partition
 from replicator.planes.contract import Refusal
 
@@ -52,3 +55,18 @@ def test_a_partition_that_still_has_a_bound_keeps_its_acknowledgements() -> None
     found.note({A: Refusal((3, 4), "why"), B: Refusal((), "why")})
     found.passed([A, B])
     assert (found.every_ack(A), found.every_ack(B)) == (True, False)
+
+
+def test_a_record_that_is_too_large_is_sent_compressed_before_it_stops_anything() -> None:
+    found = Refusals()
+    large = {A: Refusal((7,), "why", too_large=True)}
+    with pytest.raises(Retriable, match="compressed from now on"):
+        found.note(large, compressed=False)
+    assert found.compress
+    assert found.until(A) is None
+    found.note(large)
+    assert found.until(A) == 7
+    incident = found.reached({A: 7})[A]
+    assert incident is not None
+    assert (incident.name, incident.offset) == ("record_too_large", 7)
+    assert "compression.type" in incident.advice
