@@ -1,4 +1,4 @@
-"""Judges a comparison of two checkouts; `python -m benchmarks.pairs_report` writes the newest into docs/performance.md.
+"""Judges a comparison of two checkouts, for benchmarks/README.md: `python -m benchmarks.pairs_report` writes it there.
 
 Invariant: a ratio above 1 is better. It is new/old for rates, old/new for everything else.
 """
@@ -98,8 +98,8 @@ def written(document: str, results: dict[str, Any]) -> str:
 
 @click.command()
 def main() -> None:
-    """Write the newest results into docs/performance.md."""
-    report.update(RESULTS, written, "python -m benchmarks.pairs --before TREE")
+    """Write the newest results into benchmarks/README.md."""
+    report.update(RESULTS, written, "python -m benchmarks.pairs --before TREE", report.DEVELOPERS)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""The newest results as a Markdown section of docs/performance.md; `python -m benchmarks.report` writes it there."""
+"""The newest results as Markdown, in docs/performance.md and, the most important ones, in README.md.
+
+`python -m benchmarks.report` writes both.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,9 @@ from benchmarks.systems import Eos, MirrorMaker
 
 ROOT = Path(__file__).parents[1]
 RESULTS, DOCUMENT = ROOT / "benchmarks" / "results", ROOT / "docs" / "performance.md"
+README, DEVELOPERS = ROOT / "README.md", ROOT / "benchmarks" / "README.md"
 BEGIN, END = "<!-- figures: python -m benchmarks.report -->\n", "<!-- end of figures -->\n"
+README_BEGIN, README_END = "<!-- comparison: python -m benchmarks.report -->\n", "<!-- end of comparison -->\n"
 FIGURES = {  # title and format by case and figure
     ("throughput", "records_per_s"): ("throughput, records/s", "{:,.0f}"),
     ("throughput", "cpu_s_per_million"): ("CPU s per million records, copying", "{:.2f}"),
@@ -34,6 +39,14 @@ BARS = {
     ("stalled", "rss_peak_mib"): "at most 300",
     ("recovery", "kill_to_commit_s"): "at most 3",
 }
+
+
+COMPARED = (  # what the README shows, in its words
+    ("throughput", "records_per_s", "throughput, records/s"),
+    ("throughput", "cpu_s_per_million", "CPU seconds per million records"),
+    ("throughput", "rss_peak_mib", "peak memory, MiB"),
+    ("recovery", "kill_to_commit_s", "from SIGKILL to the next committed record, s"),
+)
 
 
 def newest(directory: Path) -> Path | None:
@@ -70,6 +83,31 @@ def section(results: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _words(ratio: float, rate: bool) -> str:
+    """A ratio to MirrorMaker 2 as a reader says it."""
+    if rate:
+        return f"{ratio:.1f} times"
+    return f"{abs(1 - ratio):.0%} {'less' if ratio < 1 else 'more'}".replace("%", " %")
+
+
+def comparison(results: dict[str, Any]) -> str:
+    """Markdown of what the README says of one results file."""
+    machine, settings, medians = results["machine"], results["settings"], results["median"]
+    lines = ["| | eos-replicate | MirrorMaker 2 | |", "|---|---|---|---|"]
+    for case, figure, title in COMPARED:
+        form = FIGURES[case, figure][1]
+        ours, theirs, _ = _cells(medians, case, figure, form)
+        ratio = medians[case][Eos.name][figure] / medians[case][MirrorMaker.name][figure]
+        lines.append(f"| {title} | {ours} | {theirs} | **{_words(ratio, figure.endswith('_per_s'))}** |")
+    lines += [
+        "",
+        f"{settings['started'][:10]}, {machine['kafka']}, {machine['cores']} cores for everything, "
+        f"{settings['records']:,} records of 256 bytes, median of {settings['runs']}: "
+        "[how it was measured](docs/performance.md).",
+    ]
+    return "\n".join(lines) + "\n"
+
+
 def spread(runs: Sequence[Mapping[str, float]], figure: str, form: str = "{:,.0f}") -> str:
     """The lowest and the highest of a figure, over the runs that have it."""
     values = [run[figure] for run in runs if figure in run]
@@ -87,19 +125,25 @@ def written(document: str, results: dict[str, Any]) -> str:
     return between(document, BEGIN, END, section(results))
 
 
-def update(results: Path, write: Callable[[str, dict[str, Any]], str], command: str) -> None:
-    """Put the newest of `results` into docs/performance.md; `command` makes some."""
+def compared(document: str, results: dict[str, Any]) -> str:
+    """The README with its figures replaced. Raises ValueError without the two markers."""
+    return between(document, README_BEGIN, README_END, comparison(results))
+
+
+def update(results: Path, write: Callable[[str, dict[str, Any]], str], command: str, document: Path = DOCUMENT) -> None:
+    """Put the newest of `results` into `document`; `command` makes some."""
     path = newest(results)
     if path is None:
         raise click.ClickException(f"no results in {results}: run `{command}` first")
-    DOCUMENT.write_text(write(DOCUMENT.read_text(), json.loads(path.read_text())))
-    click.echo(f"{DOCUMENT.name}: {path.name}")
+    document.write_text(write(document.read_text(), json.loads(path.read_text())))
+    click.echo(f"{document.relative_to(ROOT)}: {path.name}")
 
 
 @click.command()
 def main() -> None:
-    """Write the newest results into docs/performance.md."""
+    """Write the newest results into docs/performance.md and README.md."""
     update(RESULTS, written, "make bench")
+    update(RESULTS, compared, "make bench", README)
 
 
 if __name__ == "__main__":

@@ -36,5 +36,5 @@ def test_the_lower_bound_is_compared_with_the_spread_of_the_older_one(worst: flo
 
 
 def test_the_document_has_the_place_for_them() -> None:
-    document = report.DOCUMENT.read_text()
+    document = report.DEVELOPERS.read_text()
     assert document.count(pairs_report.BEGIN) == document.count(pairs_report.END) == 1

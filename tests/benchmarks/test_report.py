@@ -58,6 +58,19 @@ def test_the_document_shows_the_newest_results() -> None:
     assert report.written(document, json.loads(path.read_text())) == document, "run python -m benchmarks.report"
 
 
+def test_the_readme_shows_the_newest_results() -> None:
+    path = report.newest(report.RESULTS)
+    assert path is not None
+    document = report.README.read_text()
+    assert report.compared(document, json.loads(path.read_text())) == document, "run python -m benchmarks.report"
+
+
+def test_the_readme_says_ratios_in_words() -> None:
+    text = report.comparison(RESULTS)
+    assert "| throughput, records/s | 300,000 | 120,000 | **2.5 times** |" in text
+    assert "| from SIGKILL to the next committed record, s | 1.2 | 10.0 | **88 % less** |" in text
+
+
 def test_the_median_of_each_figure_counts() -> None:
     runs = {"latency": {"x": [{"p50_ms": 3.0, "p99_ms": 1.0}, {"p50_ms": 1.0, "p99_ms": 9.0},
                               {"p50_ms": 2.0, "p99_ms": 5.0}]}}  # fmt: skip
