@@ -8,7 +8,7 @@ import sys
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-PARTITIONS, CUSTOMERS = 3, 100
+PARTITIONS, CUSTOMERS, BATCH = 3, 100, 20_000
 
 
 def main(address: str, topic: str, first: int, last: int) -> None:
@@ -20,7 +20,8 @@ def main(address: str, topic: str, first: int, last: int) -> None:
     for number in range(first, last + 1):
         order = {"order": number, "amount": number % 997}
         producer.produce(topic, json.dumps(order).encode(), f"customer-{number % CUSTOMERS}".encode())
-        producer.poll(0)
+        if number % BATCH == 0:
+            producer.flush(30)  # the queue of a producer holds 100,000 records
     if producer.flush(30):
         sys.exit("some orders were not acknowledged within 30 s")
     print(f"orders {first} to {last} are in {topic}")

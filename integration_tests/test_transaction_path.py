@@ -1,0 +1,86 @@
+"""The path of a transaction in docs/architecture.md is the one that records take, from poll to EndTxn."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from types import FrameType
+
+import pytest
+import structlog
+
+from integration_tests.harness import clients
+from integration_tests.harness.embedded import EmbeddedBroker
+from integration_tests.harness.processes import wait_until
+from replicator import config
+from replicator.flow import wiring
+from replicator.flow.worker import FlowWorker
+
+TEXT = (Path(__file__).parents[1] / "docs/architecture.md").read_text()
+SECTION = TEXT.partition("## A transaction, from poll to EndTxn\n")[2].partition("\n## ")[0]
+PACKAGE = "replicator."
+OF_A_LANE = ("lane", "planes", "kafka", "model")  # what the daemon's own threads do meanwhile isn't the path
+WAIT_S_MAX = 60.0
+FLOW = """
+clusters:
+  east: {{ properties: {{ bootstrap.servers: "{east}" }} }}
+  west: {{ properties: {{ bootstrap.servers: "{west}" }} }}
+flows:
+  orders: {{ source: east, target: west, topics: [orders], limits: {{ discovery_interval_ms: 600000 }} }}
+"""
+
+
+def _modules(text: str) -> list[str]:
+    return [PACKAGE + path.replace("/", ".") for path in re.findall(r"`([a-z_/]+)\.py`", text)]
+
+
+@pytest.fixture(scope="module")
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[EmbeddedBroker, EmbeddedBroker]]:
+    east, west = (EmbeddedBroker(tmp_path_factory.mktemp(name)) for name in ("east", "west"))
+    east.start()
+    west.start()
+    yield east, west
+    east.stop()
+    west.stop()
+
+
+def test_the_documented_path_is_the_one_taken(brokers: tuple[EmbeddedBroker, EmbeddedBroker]) -> None:
+    east, west = brokers
+    loaded = config.load_text(FLOW.format(east=east.bootstrap, west=west.bootstrap), env={}, name="flows.yaml")
+    clients.create_topic(east.bootstrap, "orders")
+    source = clients.producer(east.bootstrap)
+    visited: dict[str, set[str]] = {}
+
+    def note(frame: FrameType, event: str, argument: object) -> None:
+        if event == "call":
+            visited.setdefault(threading.current_thread().name, set()).add(frame.f_globals.get("__name__", ""))
+
+    log = structlog.get_logger()
+    worker = FlowWorker(loaded.flows["orders"], loaded, wiring.parts(lambda step: None)(log), log)
+    running = threading.Thread(target=worker.run)
+    threading.setprofile(note)
+
+    def entered() -> set[str]:
+        return {name for modules in list(visited.values()) for name in list(modules) if name.startswith(PACKAGE)}
+
+    steps, _, beside = (set(_modules(part)) for part in SECTION.partition("\nBeside the path"))
+    try:
+        running.start()
+        clients.put(source, "orders", b"first")
+        clients.wait_value(west.bootstrap, "east.orders", 0, b"first")
+        for modules in list(visited.values()):
+            modules.clear()
+        clients.put(source, "orders", b"second")
+        wait_until(lambda: steps <= entered(), "its path", lambda: f"not taken: {sorted(steps - entered())}")
+        copying = {name for name in entered() if name.split(".")[1] in OF_A_LANE}
+    finally:
+        threading.setprofile(None)
+        worker.stop()
+        running.join(WAIT_S_MAX)
+    assert not running.is_alive()
+    assert len(steps) > 9
+    assert copying <= steps | beside
+    assert all(find_spec(name) for name in beside)
