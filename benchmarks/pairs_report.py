@@ -75,7 +75,7 @@ def section(results: dict[str, Any]) -> str:
         f"{settings['before']} before, {settings['after']} now; {settings['pairs']} pairs of each series, "
         f"{settings['records']:,} records, {settings['seconds']:g} s at 1,000 records/s.",
         "",
-        "| | before | now | ratio | lower bound | before beside itself | its lower bound | |",
+        "| | before | now | ratio | lower bound | before with itself | its lower bound | |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for figure, verdict in verdicts(series).items():

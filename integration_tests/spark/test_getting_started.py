@@ -68,7 +68,7 @@ class Shell:
 def _said(printed: str) -> str:
     """Without what bash itself says of jobs that were killed, and without blanks at the ends of lines."""
     lines = [line.rstrip() for line in printed.splitlines()]
-    return "\n".join(line for line in lines if not re.match(r"bash: line \d+: +\d+ (Killed|Terminated)", line))
+    return "\n".join(line for line in lines if not re.match(r"bash: (line \d+: +)?\d+ (Killed|Terminated)", line))
 
 
 def matches(expected: str, printed: str) -> bool:

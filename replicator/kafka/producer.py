@@ -2,8 +2,8 @@
 `state.control`.
 
 Invariants
-- A producer lives from fence to the first doubt: any transport error during a commit, a hidden resend of EndTxn
-  or a fatal error discards it (invariant 6). It is never used again.
+- A producer is used until there is a doubt about an outcome: any transport error during a commit, a hidden resend
+  of EndTxn or a fatal error discards it (invariant 6). It is never used again.
 - Only `abort_transaction` purges the queue: a purge by itself would leave a gap in the producer's sequence numbers.
 - A transaction that has failed is found out by asking librdkafka for its state, never by waiting for a message
   timeout: see `failure`.

@@ -221,7 +221,7 @@ def _claimed_before(route: Route, facts: Facts, claim: Claim) -> Verdict:
     claimed = f"{route.target} was claimed at source offset {claim.offset}"
     if isinstance(target, ReplicatorError):
         reason, text = _waits(target, Reason.TARGET_MISSING)
-        if route.target_topic_id:  # it was listed: a broker that starts may deny that it has it
+        if route.target_topic_id:  # it was listed: a broker that has just started may not know of it yet
             return Verdict(waits=(reason, text), committable=False)
         name, why = claim.without_position(None), f"{claimed}, and the target doesn't have this topic any more"
     elif (name := claim.without_position(target.topic_id)) == "target_topic_recreated":

@@ -30,7 +30,7 @@ from replicator.model.errors import Incident
 from replicator.model.partition import Partition
 from replicator.model.route import Route
 
-DELETED_AFTER_S = 5.0  # a broker that starts may deny for a moment that it has a topic
+DELETED_AFTER_S = 5.0  # a broker that has just started may not know of a topic yet that exists
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""One producer session of a lane: from its fence to the first doubt about its producer. Runs in the lane's thread.
+"""One producer session of a lane: the life of one producer, until its outcome is in doubt. Runs in the lane's thread.
 
     1 fence      InitProducerId under flow.generation.lane
     2 start      check the generation, read the positions stable, judge each partition   (admission, start, judge)

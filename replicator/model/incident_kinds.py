@@ -86,7 +86,7 @@ _TARGET = {
     "target_topic_deleted": IncidentKind(
         "The target topic, or a partition of it, doesn't exist, although the flow has claimed it",
         "Somebody deleted it, and Kafka deleted the positions with it. What was copied is gone",
-        f"It isn't created again over a claim. {_ANOTHER_FLOW}",
+        f"A topic made anew would hide the loss, so none is created. {_ANOTHER_FLOW}",
     ),
     "target_topic_recreated": IncidentKind(
         "The target topic has another id than the one that was written",

@@ -130,7 +130,7 @@ def test_only_the_claim_tells_why_a_position_is_gone() -> None:
     assert stopped(replace(claimed, target=TARGET._replace(topic_id="new"))).name == "target_topic_recreated"
     gone = replace(claimed, target=TopicMissing("no such topic"))
     assert stopped(gone, replace(ROUTE, target_topic_id="")).name == "target_topic_deleted"
-    assert waits(gone) is Reason.TARGET_MISSING, "it was listed: a broker that starts may deny it for a moment"
+    assert waits(gone) is Reason.TARGET_MISSING, "it was listed: a broker that has just started may not know of it yet"
 
 
 def test_an_error_never_reads_as_no_position() -> None:
