@@ -52,7 +52,7 @@ def test_a_worker_that_is_fenced_in_the_middle_of_writing_leaves_its_successor_a
     make_copying: MakeCopying,
 ) -> None:
     """It hears of it from the next record that it hands over, and must not fence in its turn."""
-    copying = make_copying(commit={"interval_ms": 20_000})
+    copying = make_copying(commit={"interval_ms": 20_000}, limits={"transaction_timeout_ms": 30_000})
     copying.load.plain(40_000)
     zombie = copying.run("before_send@1=stop")
     zombie.wait_stopped()
