@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from cli import main
+from cli.reference.__main__ import PAGES
 from replicator import config
 from replicator.lane.partition import Reason
 from replicator.model import checkpoint, errors
@@ -186,6 +187,11 @@ def test_every_key_of_a_position_is_explained() -> None:
     keys = [key for cell in re.findall(r"^\| (`.+?) \|", text, re.MULTILINE) for key in re.findall(r"`(\w+)`", cell)]
     written = json.loads(checkpoint.encode(EVIDENCE))
     assert sorted(keys) == sorted(written)
+
+
+@pytest.mark.parametrize("name", sorted(PAGES))
+def test_generated_pages_are_what_the_code_says(name: str) -> None:
+    assert (ROOT / "docs/reference" / name).read_text() == PAGES[name](), "run: python -m cli.reference"
 
 
 def test_help_of_every_command_is_reachable() -> None:

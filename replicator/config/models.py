@@ -14,8 +14,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_seriali
 from replicator.config.units import BYTES, MILLISECONDS
 from replicator.model.delivery import Delivery
 
-Queue = Annotated[int, Field(strict=True, ge=1024, le=2_097_151 * 1024), BYTES]
-"""The bounds are librdkafka's, of queued.max.messages.kbytes."""
+Queue = Annotated[int, Field(strict=True, ge=1024, le=2047 * 1024**2), BYTES]
+"""Within the bounds of librdkafka's queued.max.messages.kbytes."""
 
 HOUR_MS = 3_600_000
 HIDDEN = "[hidden]"

@@ -63,7 +63,7 @@ def test_a_unit_is_the_number_that_it_stands_for(written: str, number: int) -> N
         ("commit: {records_max: 1s}", "expected a whole number, not '1s'"),
         ("limits: {fetch_queue_bytes_max: 32mb}", "not '32mb'; did you mean 32MB?"),
         ("limits: {fetch_queue_bytes_max: 32M}", "not '32M'; did you mean 32MiB?"),
-        ("limits: {fetch_queue_bytes_max: 3GiB}", "must be at most 2147482624 (2097151KiB), not 3221225472"),
+        ("limits: {fetch_queue_bytes_max: 3GiB}", "must be at most 2146435072 (2047MiB), not 3221225472"),
         ("limits: {stop_timeout_ms: 99999999999999999999999s}", "not '99999999999999999999999s'"),
     ],
 )

@@ -1,0 +1,28 @@
+"""`python -m cli.reference` writes docs/reference/commands.md, configuration.md and log-events.md.
+
+By hand, when a test says that one of them has changed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cli.reference import commands, configuration, log_events
+
+DIRECTORY = Path(__file__).parents[2] / "docs" / "reference"
+PAGES = {
+    "commands.md": commands.page,
+    "configuration.md": configuration.page,
+    "log-events.md": log_events.page,
+}
+"""File name → what writes its text."""
+
+
+def main() -> None:
+    """Write all pages."""
+    for name, page in PAGES.items():
+        (DIRECTORY / name).write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,143 @@
+"""What each log event and each of its fields means. A test holds that none is missing and none is left over."""
+
+from __future__ import annotations
+
+EVENTS = {
+    "aborted": (
+        "The open transaction was aborted. Nothing of it reaches a read_committed reader; the lane goes back to "
+        "its last committed positions and copies the same records again."
+    ),
+    "all_partitions_stopped": "Incidents have stopped every partition of the flow, so it ends, with exit code 4.",
+    "bug": (
+        "A state that the code rules out, with its traceback. The process ends with exit code 70: please report it."
+    ),
+    "client": "What the Kafka client library says of a connection or a broker, in its own words.",
+    "committed": (
+        "A transaction was committed on the target: records and positions together. On Spark one line stands "
+        "for many transactions."
+    ),
+    "connecting": "The flow begins to connect to both clusters.",
+    "copied_again": "A repair has committed missing records on the target.",
+    "copying": "A partition that had waited, or was stopped, is copied again.",
+    "discovery_failed": (
+        "Topics could not be listed now; the lanes go on with those that are known, and it is tried again at "
+        "the next interval."
+    ),
+    "executors": "Spark has no executor for the tasks yet.",
+    "fenced": (
+        "Another producer was given this lane's transactional id, or the transaction timed out. The lane reads "
+        "who owns its positions: it starts again, or leaves with exit code 5."
+    ),
+    "flow_ended": (
+        "A flow has ended with an error. While another flow of the process runs, it is started again later; the "
+        "same cause again is logged at level debug."
+    ),
+    "flow_started_again": "A flow that had ended has lanes that run again.",
+    "flow_tried_again": "A flow that had ended is started again.",
+    "generation_not_checked": (
+        "The control topic could not be read now, so it is not known whether this generation is still open. It "
+        "is tried again."
+    ),
+    "generation_opened": "A generation was opened: this number of lanes, and what runs them.",
+    "handed_over": "A job has opened the daemon's next generation: `run` continues from its positions.",
+    "incident": (
+        "A fact that needs a decision. It stops one partition, or the flow: see [incidents](../operate/incidents.md)."
+    ),
+    "incident_repaired": "The target lost records below its position; the repair copies them again.",
+    "lane_ended": "A lane has ended with an error, and ends its flow.",
+    "lane_started": "A lane has fenced its predecessor, read and committed its positions, and begins to copy.",
+    "not_handed_over": (
+        "A job that ended with an error could not hand the flow over. Run it again, or `run --take-over`."
+    ),
+    "not_released": (
+        "The positions could not be released at a clean stop. Everything is committed; only the next start "
+        "takes longer."
+    ),
+    "owner_unknown": "The positions' owner could not be read now; it is asked again.",
+    "position_unknown": "The position of a range could not be read now; it is asked again.",
+    "positions_unknown": "Positions could not be read now; they are asked for again.",
+    "range_begun_again": "A task begins its range again from the position that is committed.",
+    "range_failed": "A task has failed; its range is tried again, from the position that is committed.",
+    "range_taken_over": "Another attempt at the same range, or another generation, has fenced this task.",
+    "reassigned": "The routes of a lane have changed: its partitions are judged again.",
+    "recommitted": "All positions of a lane were committed again, so that the target doesn't expire them.",
+    "records_lost": "Under at_most_once only: records were not written and will not be.",
+    "repair_decided": "A repair has compared what is missing with what stands on the target now.",
+    "restarted": (
+        "A lane starts over with a new producer, from the fence, because the outcome of a commit is unknown or "
+        "a cluster did not answer. Nothing is lost or doubled by it."
+    ),
+    "round_began": "A round on Spark begins.",
+    "round_failed": "A round on Spark could not run; the next one is tried after a pause.",
+    "setup_tried_again": (
+        "A step before the lanes start has failed; it is tried again until `limits.connect_timeout_ms`."
+    ),
+    "spark_started": "Spark runs, with so many tasks at a time.",
+    "start_not_resolved": (
+        "The offset at which a partition starts (`start` of the flow) could not be asked for yet; it is tried "
+        "again until `limits.connect_timeout_ms`."
+    ),
+    "starts_at_earliest": (
+        "The offset at which a partition starts could not be found in time. The partition starts at the "
+        "earliest offset, so that nothing is left out."
+    ),
+    "stopped": "The process ends, with this exit code.",
+    "stopping": "A stop was asked for: the open transactions are finished.",
+    "topic_created": "A topic was created on the target.",
+    "topic_grown": "A topic of the target was given more partitions, as the source has.",
+    "waiting": (
+        "A partition can't be copied now, for a reason that may pass by itself: see "
+        "[waiting](../operate/incidents.md#waiting). With partition -1: the whole topic."
+    ),
+}
+
+COMMON = {
+    "timestamp": "The time, UTC, in ISO 8601.",
+    "level": "The level.",
+    "event": "The event's name.",
+}
+BOUND = {
+    "flow": "Name of the flow.",
+    "generation": "Number of the generation: which lanes there are, and what runs them.",
+    "lane": "Number of the lane within its generation.",
+    "range": "Of a task on Spark: the partition, and the source offset at which its range ends.",
+    "partition": "Of a repair: topic and partition.",
+}
+FIELDS = {
+    "advice": "What to do next.",
+    "copied": "How many missing records are copied.",
+    "delay_ms": "Pause before the next try, in milliseconds.",
+    "detail": "What happened, in words.",
+    "exit_code": "The exit code that follows: see [exit codes](exit-codes.md).",
+    "first_target": "The target offset of the first record that was written.",
+    "flow": "Name of the flow.",
+    "flows": "The exit code of each flow.",
+    "generation": "Number of the generation.",
+    "kept": "How many positions the lane keeps alive without copying: of topics that have gone or are not selected.",
+    "kind": (
+        "The class of the error. Of `generation_opened`: what runs the generation (live, rounds, backfill or repair)."
+    ),
+    "lane": "Number of the lane within its generation.",
+    "lanes": "How many lanes the generation has.",
+    "master": "Spark's master URL.",
+    "ms": "How long the transaction was open, in milliseconds; 0 where it had no record.",
+    "name": "Name of the incident.",
+    "offset": "The source offset where the flow stands; -1 where none applies.",
+    "partition": "Number of the partition; -1 where none applies.",
+    "partitions": "How many partitions. Of `lane_started`: those that are copied.",
+    "position": "The source offset from which it is copied.",
+    "positions": "Topic and partition, with the source offset that is copied next.",
+    "range": "Topic and partition of the range.",
+    "ranges": "How many ranges the round has.",
+    "reason": "Why, in words. Of `waiting`: one of the reasons under [waiting](../operate/incidents.md#waiting).",
+    "records": "How many records.",
+    "round": "Number of the round since the process began.",
+    "slots": "How many tasks run at a time.",
+    "source": "Name of the source cluster.",
+    "standing": "How many records stand on the target already.",
+    "stopped": "How many partitions incidents have stopped.",
+    "superseded": "How many records of a compacted topic have a later one of their key, and are not copied.",
+    "target": "Name of the target cluster.",
+    "topic": "Name of the topic. Of the source, but for `topic_created` and `topic_grown`.",
+    "waiting": "How many partitions wait.",
+}
