@@ -24,6 +24,10 @@ def spark() -> Iterator[SparkSession]:
         if os.environ.get("EOS_REQUIRE_JAVA") == "1":
             pytest.fail(str(error))
         pytest.skip(str(error))
-    conf = {"spark.sql.shuffle.partitions": "2", "spark.test.secret": SECRET}
+    conf = {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # short: compiling well would not pay
+        "spark.test.secret": SECRET,
+    }
     with session(SparkSettings("local[2,4]", conf), kafka=False) as running:
         yield running
