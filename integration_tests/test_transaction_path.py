@@ -47,6 +47,7 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Embedded
     west.stop()
 
 
+@pytest.mark.tier("default")
 def test_the_documented_path_is_the_one_taken(brokers: tuple[EmbeddedBroker, EmbeddedBroker]) -> None:
     east, west = brokers
     loaded = config.load_text(FLOW.format(east=east.bootstrap, west=west.bootstrap), env={}, name="flows.yaml")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import html
 import json
 import re
 import shlex
@@ -14,6 +15,8 @@ import pytest
 from click.testing import CliRunner
 
 from cli import main
+from cli.demo import show
+from cli.demo.model import Outcome, Progress, Settings
 from cli.reference.__main__ import PAGES
 from replicator import config
 from replicator.lane.partition import Reason
@@ -192,6 +195,20 @@ def test_every_key_of_a_position_is_explained() -> None:
 @pytest.mark.parametrize("name", sorted(PAGES))
 def test_generated_pages_are_what_the_code_says(name: str) -> None:
     assert (ROOT / "docs/reference" / name).read_text() == PAGES[name](), "run: python -m cli.reference"
+
+
+def test_the_picture_of_the_demo_is_of_its_present_output() -> None:
+    """If not: `python docs/images/draw_demo.py`. It loads nothing from anywhere."""
+    picture = (ROOT / "docs/images/demo.svg").read_text()
+    shown = html.unescape(" ".join(re.findall(r">([^<]+)</text>", picture))).replace("\xa0", " ")
+    tables = (
+        show.verdict_table(Outcome({}, 0, 0, (), 0.0)),
+        show.progress_table(Progress(), Settings(0, 0.0, 0, 0, 0)),
+    )
+    for words in [str(column.header) for table in tables for column in table.columns] + [str(tables[0].title)]:
+        assert words in shown, words
+    assert "Nothing lost, doubled, reordered or altered: 5 worker kills and 1 broker kill in" in shown
+    assert re.findall(r"https?://[^\" ]+", picture) == ["http://www.w3.org/2000/svg"]
 
 
 def test_help_of_every_command_is_reachable() -> None:
