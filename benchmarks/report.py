@@ -101,7 +101,7 @@ def comparison(results: dict[str, Any]) -> str:
         lines.append(f"| {title} | {ours} | {theirs} | **{_words(ratio, figure.endswith('_per_s'))}** |")
     lines += [
         "",
-        f"{settings['started'][:10]}, {machine['kafka']}, {machine['cores']} cores for everything, "
+        f"{settings['started'][:10]}, {machine['kafka']}, {machine['cores']} cores for the copying and both clusters, "
         f"{settings['records']:,} records of 256 bytes, median of {settings['runs']}: "
         "[how it was measured](docs/performance.md).",
     ]
