@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import faulthandler
 import importlib
 import sys
@@ -68,6 +69,16 @@ class LazyGroup(click.Group):
         command = getattr(importlib.import_module(module), attribute)
         assert isinstance(command, click.Command)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does, but for a suggestion, for which it looks where nothing is imported yet."""
+        if args[0] not in LAZY and not args[0].startswith("-"):
+            near = difflib.get_close_matches(args[0], LAZY, n=1, cutoff=0.5)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise click.UsageError(f"No such command {args[0]!r}.{hint}", ctx)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

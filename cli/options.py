@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -61,10 +62,9 @@ def chosen(config: Config, path: Path, names: Sequence[str]) -> list[Flow]:
     """The flows named on the command line, or all. Raises ConfigError for an unknown name."""
     from replicator.model.errors import ConfigError
 
-    unknown = [name for name in names if name not in config.flows]
-    if unknown:
-        known = ", ".join(sorted(config.flows))
-        raise ConfigError(f"{path}: no flow {', '.join(unknown)}; it has {known}")
+    for name in names:
+        if name not in config.flows:
+            raise ConfigError(f"{path}: {_no_flow(config, name)}")
     return [flow for name, flow in config.flows.items() if not names or name in names]
 
 
@@ -90,8 +90,14 @@ def one(config: Config, path: Path, name: str | None) -> Flow:
     if name is None:
         raise ConfigError(f"{path}: --flow is needed; it has {known}")
     if name not in config.flows:
-        raise ConfigError(f"{path}: no flow {name}; it has {known}")
+        raise ConfigError(f"{path}: {_no_flow(config, name)}")
     return config.flows[name]
+
+
+def _no_flow(config: Config, name: str) -> str:
+    from replicator.config.messages import suggestion
+
+    return f"no flow {name}" + (suggestion(name, config.flows) or f"; it has {', '.join(sorted(config.flows))}")
 
 
 def time_ms(option: str, text: str | None) -> int | None:
@@ -120,6 +126,15 @@ def console_for_people() -> Console:
 
     width = None if sys.stdout.isatty() else 160
     return Console(highlight=False, width=width)
+
+
+def print_wrapped(console: Console, text: str) -> None:
+    """A line for people: on a terminal broken between words and indented, in a file or pipe one line."""
+    if console.is_terminal:
+        text = textwrap.fill(
+            text, console.width - 1, subsequent_indent="      ", break_long_words=False, break_on_hyphens=False
+        )
+    console.print(text, markup=False, soft_wrap=True)
 
 
 def print_json(value: object) -> None:

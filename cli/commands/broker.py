@@ -174,7 +174,8 @@ def _listeners(listen: tuple[str, ...], advertise: tuple[str, ...], allow_plain_
         if not allow_plain_text:
             refuse_open(listeners)
     except BadListener as error:
-        raise click.BadParameter(str(error), param_hint="--listen") from error
+        told = str(error).replace("allow_plain_text", "--allow-plain-text")
+        raise click.BadParameter(told, param_hint="--listen") from error
     if not advertise:
         return listeners
     if len(advertise) not in (1, len(listeners)):

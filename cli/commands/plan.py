@@ -17,6 +17,7 @@ from cli.options import (
     json_option,
     patience_ms,
     print_json,
+    print_wrapped,
 )
 
 if TYPE_CHECKING:
@@ -82,9 +83,9 @@ def _show(console: Console, item: FlowPlan) -> None:
     for name, partitions, configs in created:
         values = " ".join(f"{key}={value}" for key, value in sorted(configs.items()))
         size = counted(partitions, "partition")
-        console.print(f"  create {name} with {size}: {values}", markup=False, soft_wrap=True)
+        print_wrapped(console, f"  create {name} with {size}: {values}")
     for finding in item.findings:
-        console.print(f"  {finding.severity}: {finding.message}", markup=False, soft_wrap=True)
+        print_wrapped(console, f"  {finding.severity}: {finding.message}")
     if item.unchecked:
         console.print("  also needed, and can only be checked by using them:")
         for right in item.unchecked:

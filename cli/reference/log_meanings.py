@@ -126,7 +126,7 @@ FIELDS = {
     "partition": "Number of the partition; -1 where none applies.",
     "partitions": "How many partitions. Of `lane_started`: those that are copied.",
     "position": "The source offset from which it is copied.",
-    "positions": "Topic and partition, with the source offset that is copied next.",
+    "positions": "Source topic and partition, with the source offset that is copied next.",
     "range": "Topic and partition of the range.",
     "ranges": "How many ranges the round has.",
     "reason": "Why, in words. Of `waiting`: one of the reasons under [waiting](../operate/incidents.md#waiting).",

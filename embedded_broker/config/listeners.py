@@ -129,5 +129,5 @@ def refuse_open(listeners: tuple[Listener, ...]) -> None:
         if not listener.protocol.is_encrypted and not listener.is_loopback:
             raise BadListener(
                 f"{listener.protocol}://{listener.host}:{listener.port} could be read by the whole network: "
-                "use SSL or SASL_SSL, listen on 127.0.0.1, or allow plain text off loopback"
+                "use SSL or SASL_SSL, listen on 127.0.0.1, or allow plain text (allow_plain_text)"
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -127,7 +128,9 @@ def configured(config: BrokerConfig, settings: Mapping[str, str]) -> BrokerConfi
     changes: dict[str, Any] = {}
     for name, text in settings.items():
         if name not in SETTINGS:
-            raise InvalidConfig(f"{name} is no setting of this broker; those are: {', '.join(sorted(SETTINGS))}")
+            near = difflib.get_close_matches(name, SETTINGS, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"those are: {', '.join(sorted(SETTINGS))}"
+            raise InvalidConfig(f"{name} is no setting of this broker; {hint}")
         changes[SETTINGS[name].field] = _value(name, SETTINGS[name], text)
     return replace(config, **changes)
 

@@ -97,6 +97,30 @@ def test_wrong_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -
     assert "Error:" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["rum"], "Error: No such command 'rum'. Did you mean 'run'?"),
+        (["demo-compare"], "Error: No such command 'demo-compare'. Did you mean 'demo"),
+        (["xyzzy"], "Error: No such command 'xyzzy'.\n"),
+        (["broker", "--data-dir", "x", "--listen", "0.0.0.0:1"], "or allow plain text (--allow-plain-text)\n"),
+        (["broker", "--data-dir", "x", "--config", "offset.retention.minutes=1"], "mean offsets.retention.minutes?\n"),
+    ],
+)
+def test_wrong_usage_is_told_with_what_would_be_right(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.invoke(arguments) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_misspelt_flow_is_told_with_the_one_that_was_meant(good: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good.write_text(GOOD.replace("  f:", "  orders:"))
+    for command in ("status", "backfill"):
+        assert main.invoke([command, "-c", str(good), "--flow", "order"]) == 2
+        assert capsys.readouterr().err == f"error: {good}: no flow order; did you mean 'orders'?\n"
+
+
 def commands(group: click.Group, before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     """The words of every command and group, those within groups too."""
     context = click.Context(group)
