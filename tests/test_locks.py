@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import tomllib
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -52,3 +54,23 @@ def test_each_list_has_what_it_is_for() -> None:
     assert run | required(extras["spark"]) <= spark
     assert spark | required(extras["dev"]) <= whole
     assert not run & required(extras["spark"] + extras["dev"]), "the demo's environment stays small"
+
+
+@pytest.mark.parametrize("name", [WHOLE, *PARTS])
+def test_each_list_has_the_dependencies_of_what_is_in_it(name: str) -> None:
+    """The demo's is installed without looking for any."""
+    packages = pinned(name).keys()
+    checked = 0
+    for package in packages:
+        try:
+            needed = [Requirement(each) for each in metadata.requires(package) or ()]
+        except metadata.PackageNotFoundError:  # one for another system
+            continue
+        here = [
+            each.name.lower().replace("_", "-")
+            for each in needed
+            if each.marker is None or each.marker.evaluate({"extra": ""})
+        ]
+        assert set(here) <= packages, package
+        checked += 1
+    assert checked > len(packages) * 0.8

@@ -43,7 +43,7 @@ Exit codes:
 
 @click.command(epilog=EPILOG)
 @click.option("--records", type=click.IntRange(1), default=10_000, show_default=True, help="Records, at least.")
-@click.option("--seconds", type=click.FloatRange(2), default=10.0, show_default=True, help="How long data flows.")
+@click.option("--seconds", type=click.FloatRange(2), default=8.0, show_default=True, help="How long data flows.")
 @click.option("--kills", type=click.IntRange(0), default=5, show_default=True, help="SIGKILLs of the replicator.")
 @click.option("--broker-kills", type=click.IntRange(0), default=1, show_default=True, help="SIGKILLs of the target.")
 @click.option("--seed", type=int, default=None, help="Seed of data and kills. Default: a new one, shown.")
