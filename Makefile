@@ -28,7 +28,7 @@ demo-spark: $(SPARK_STAMP)
 # What each of these holds and how long it takes stands in CONTRIBUTING.md; tests/running/tiers.py says how a test gets into
 # one of them. Workers for two cores: one is with the tests on real Kafka, which mostly wait. ARGS chooses tests instead.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest
-WORKERS ?= 3
+WORKERS ?= 4
 PARALLEL = --dist loadfile --progress -r fE
 KAFKA ?= 4.3.0
 RECORD ?=

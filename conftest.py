@@ -6,4 +6,5 @@ pytest_plugins = [
     "tests.running.durations",
     "tests.running.schedule",
     "tests.running.progress",
+    "tests.running.newcomers",
 ]

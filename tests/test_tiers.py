@@ -9,9 +9,14 @@ from fnmatch import fnmatchcase
 
 import pytest
 
-from tests.running.tiers import COLLECTED, ROOT, Placed
+from tests.running import durations, table
+from tests.running.newcomers import SECONDS_MAX
+from tests.running.tiers import COLLECTED, ROOT, TIERS, Placed
 
 pytestmark = pytest.mark.tier("default")  # collects all tests
+WORKERS = {"unit": 2, "default": 4, "full": 4}
+LIMITS_S = {"unit": 65, "default": 560, "full": 1_800}
+"""For the tests alone: `make test` makes the environment and lints, too."""
 EXACTLY_ONCE, PARTITIONS = "integration_tests/exactly_once", "integration_tests/partitions"
 KEPT = {
     "a worker is killed": f"{EXACTLY_ONCE}/test_kill_worker.py::test_a_worker_killed_at_any_step_*embedded*",
@@ -73,3 +78,31 @@ def test_make_test_has_the_contract_on_both_brokers(placed: list[Placed]) -> Non
 
     assert len(files(placed)) > 30
     assert files(in_make_test(placed)) == files(placed)
+
+
+@pytest.mark.parametrize("tier", LIMITS_S)
+def test_a_tier_stays_within_its_time(placed: list[Placed], tier: str) -> None:
+    """The recorded times of all that the tier's command runs. A test that was never recorded counts for a second."""
+    tests = [each.test for each in placed if TIERS.index(each.tier) <= TIERS.index(tier)]
+    total_s = sum(durations.expected(tests).values())
+    assert total_s <= LIMITS_S[tier] * WORKERS[tier], "take something into a later tier, or make it quicker"
+
+
+def test_a_slow_test_says_its_tier(placed: list[Placed]) -> None:
+    """So that whoever writes it has thought of where it belongs. A run finds one that isn't recorded yet."""
+    seconds = durations.expected([each.test for each in placed])
+    quiet = {each.test: each.tier for each in placed if not each.said}
+    assert {test: seconds[test] for test, tier in quiet.items() if seconds[test] > SECONDS_MAX[tier]} == {}
+
+
+def test_the_table_of_contributing_is_what_was_recorded() -> None:
+    text = table.PAGE.read_text()
+    assert table.written(text, durations.load()) == text, "run python -m tests.running.table"
+
+
+def test_what_was_recorded_names_its_day_commit_and_machine() -> None:
+    parts = durations.load()
+    assert set(parts) == {"test-unit", "test", "test-rest"}
+    for name, part in parts.items():
+        assert {"date", "commit", "machine", "versions", "workers", "files"} <= part.keys(), name
+        assert not part["failures"]

@@ -154,7 +154,7 @@ def test_what_compaction_took_are_the_holes(target: BrokerHandle, unique: Callab
             assert list(part.holes) == ranges(gone & set(range(low, high)))
 
 
-@pytest.mark.tier(kafka="long")
+@pytest.mark.tier("full", kafka="long")
 def test_markers_that_compaction_took_are_holes_too(target: BrokerHandle, unique: Callable[[str], str]) -> None:
     """A marker goes when none of its transaction's records is left, at the second cleaning after that."""
     bootstrap, topic = target.bootstrap, unique("markers")

@@ -9,6 +9,18 @@ from integration_tests.harness.proxy import Action, Proxy, Side
 
 LIMITS = {"request_timeout_ms": 2_000, "transaction_timeout_ms": 6_000}
 LANE = ".lane"  # in the client.id of the lane's transactional producer
+OTHERS_OF_THE_LANE_START = (
+    ("Metadata", 2),
+    ("CreateTopics", 1),
+    ("CreateTopics", 2),
+    ("DescribeConfigs", 1),
+    ("ListOffsets", 1),
+    ("ListOffsets", 2),
+    ("ListOffsets", 3),
+    ("ListOffsets", 9),
+    ("ListOffsets", 12),
+    ("InitProducerId", 1),
+)
 
 
 @pytest.mark.parametrize("action", [pytest.param(Action.DROP, marks=pytest.mark.tier(kafka="long")), Action.CUT])
@@ -86,16 +98,7 @@ def test_any_other_message_of_a_transaction_is_lost(
 @pytest.mark.parametrize(
     ("api", "nth"),
     [
-        ("Metadata", 2),
-        ("CreateTopics", 1),
-        ("CreateTopics", 2),
-        ("DescribeConfigs", 1),
-        ("ListOffsets", 1),
-        ("ListOffsets", 2),
-        ("ListOffsets", 3),
-        ("ListOffsets", 9),
-        ("ListOffsets", 12),
-        ("InitProducerId", 1),
+        *(pytest.param(*message, marks=pytest.mark.tier("full")) for message in OTHERS_OF_THE_LANE_START),
         ("InitProducerId", 2),
         ("OffsetFetch", 1),
     ],

@@ -147,7 +147,7 @@ def test_a_transaction_timeout_above_the_target_s_is_refused(make_copying: MakeC
     assert "transaction.max.timeout.ms" in worker.tail()
 
 
-@pytest.mark.tier(kafka="long")
+@pytest.mark.tier("full", kafka="long")
 def test_a_successor_that_was_fenced_before_its_claim_does_not_take_the_old_one_for_its_own(
     make_copying: MakeCopying,
 ) -> None:

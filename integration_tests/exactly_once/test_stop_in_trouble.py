@@ -86,7 +86,7 @@ def test_a_transaction_that_was_given_up_is_told(make_copying: MakeCopying, targ
     go_on(copying)
 
 
-@pytest.mark.tier(kafka="long")
+@pytest.mark.tier("full", kafka="long")
 def test_the_target_is_down_and_topics_are_being_listed(make_copying: MakeCopying, target: BrokerHandle) -> None:
     copying = make_copying(limits={**SLOW, "discovery_interval_ms": 100})
     worker = copying.running()
@@ -101,7 +101,7 @@ def test_the_target_is_down_and_topics_are_being_listed(make_copying: MakeCopyin
     go_on(copying)
 
 
-@pytest.mark.tier(kafka="long")
+@pytest.mark.tier("full", kafka="long")
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_a_cluster_is_down_at_the_start(
     make_copying: MakeCopying, source: BrokerHandle, target: BrokerHandle, side: str

@@ -28,6 +28,7 @@ def write_around_a_large_record(two: TwoTopics) -> None:
         clients.put(writer, two.first, value, key=b"key")
 
 
+@pytest.mark.tier("full")
 def test_a_target_with_small_batches_gets_all_records(make_copying: MakeCopying) -> None:
     """The target topic takes the limit of the source's; no batch that is sent may be larger."""
     copying = make_copying(partitions=2, source_configs={"max.message.bytes": str(64 * 1024)})

@@ -27,7 +27,7 @@ USUAL = {
     "connect_timeout_ms": DEFAULT,
     "transaction_timeout_ms": DEFAULT,
 }
-LONG_ON_KAFKA = pytest.mark.tier(kafka="long")
+LATER = pytest.mark.tier("full", kafka="long")
 HOW = pytest.mark.parametrize("how", ["killed", "suspended"])
 
 
@@ -64,10 +64,10 @@ def go_on(copying: Copying) -> None:
     copying.finish(copying.running())
 
 
-@pytest.mark.parametrize("how", [pytest.param("killed", marks=LONG_ON_KAFKA), "suspended"])
+@pytest.mark.parametrize("how", [pytest.param("killed", marks=LATER), "suspended"])
 @pytest.mark.parametrize(
     "noticed",
-    [pytest.param(False, id="at once", marks=LONG_ON_KAFKA), pytest.param(True, id="once it is noticed")],
+    [pytest.param(False, id="at once", marks=LATER), pytest.param(True, id="once it is noticed")],
 )
 def test_the_source_is_away(make_copying: MakeCopying, source: BrokerHandle, how: str, noticed: bool) -> None:
     """All that was read is committed, and the positions are released: the target doesn't need the source for that."""
@@ -85,7 +85,7 @@ def test_the_source_is_away(make_copying: MakeCopying, source: BrokerHandle, how
     two.assert_stops(worker, STOPPED)
 
 
-@pytest.mark.tier(kafka="long")
+@pytest.mark.tier("full", kafka="long")
 @HOW
 def test_the_source_is_away_and_a_lane_starts_again(
     make_copying: MakeCopying, source: BrokerHandle, proxy: Proxy, how: str
@@ -105,10 +105,10 @@ def test_the_source_is_away_and_a_lane_starts_again(
     two.assert_stops(worker, STOPPED)
 
 
-@pytest.mark.parametrize("how", ["killed", pytest.param("suspended", marks=LONG_ON_KAFKA)])
+@pytest.mark.parametrize("how", ["killed", pytest.param("suspended", marks=LATER)])
 @pytest.mark.parametrize(
     "writing",
-    [pytest.param(False, id="idle", marks=LONG_ON_KAFKA), pytest.param(True, id="in a transaction")],
+    [pytest.param(False, id="idle", marks=LATER), pytest.param(True, id="in a transaction")],
 )
 def test_the_target_is_away(make_copying: MakeCopying, target: BrokerHandle, how: str, writing: bool) -> None:
     copying = make_copying(limits=USUAL)
@@ -124,6 +124,7 @@ def test_the_target_is_away(make_copying: MakeCopying, target: BrokerHandle, how
     go_on(copying)
 
 
+@pytest.mark.tier("full")
 def test_both_are_away(make_copying: MakeCopying, source: BrokerHandle, target: BrokerHandle) -> None:
     copying = make_copying(limits=USUAL)
     copying.load.mixed(100)

@@ -30,8 +30,8 @@ from tests.running.tiers import ROOT
 FILE = ROOT / "tests" / "durations.json"
 SINGLE_S_MIN = 0.5
 """What takes less isn't listed by itself."""
-UNKNOWN_S = 1.0
-"""What a test may take that was never recorded."""
+UNKNOWN_S = {"tests": 0.1, "integration_tests": 5.0}
+"""What a test may take that was never recorded, by where it stands."""
 PACKAGES = ("aiokafka", "confluent-kafka", "hypothesis", "kafka-python", "kio", "pyspark", "pytest")
 PREPARED = ("environment", "lint")
 """What comes before the tests: the Makefile leaves the seconds that each took in a file of the environment."""
@@ -113,7 +113,12 @@ def recorded(parts: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, floa
 def expected(tests: Iterable[str], path: Path = FILE) -> dict[str, float]:
     """What each test takes by what was recorded; `UNKNOWN_S` where nothing was."""
     single, others = recorded(load(path))
-    return {test: single.get(test, others.get(test.partition("::")[0], UNKNOWN_S)) for test in tests}
+
+    def seconds(test: str) -> float:
+        path = test.partition("::")[0]
+        return single.get(test, others.get(path, UNKNOWN_S.get(path.partition("/")[0], 1.0)))
+
+    return {test: seconds(test) for test in tests}
 
 
 def _by_file(seconds: Mapping[str, float]) -> dict[str, Any]:

@@ -19,7 +19,14 @@ from tests.running.schedule import kind_of
 EVERY_S = 10.0
 LONG_S = 20.0
 """A test that runs for longer is named."""
-PARTS = {"others": "", "frames": "Spark", "spark": "Spark", "kafka": "real Kafka"}
+PARTS = {
+    "unit": "unit",
+    "embedded": "embedded broker",
+    "kafka": "real Kafka",
+    "frames": "Spark",
+    "spark": "Spark with Kafka",
+}
+"""What a person calls the kinds of the schedule."""
 REMEDIES = (
     (r"Docker has no image (\S+)", "get the image: docker pull {0}"),
     (r"Docker", "install Docker, and get the image: docker pull apache/kafka:4.3.0"),
@@ -116,8 +123,7 @@ class Progress:
 
 def part_of(test: str) -> str:
     """What a person calls the kind of a test."""
-    named = PARTS[kind_of(test)]
-    return named or ("embedded broker" if test.startswith("integration_tests/") else "unit")
+    return PARTS[kind_of(test)]
 
 
 def skipped_lines(reasons: Iterable[tuple[str, int]]) -> list[str]:

@@ -1,9 +1,9 @@
 """Which worker of pytest-xdist runs which tests, and in what order. A pytest plugin, loaded by `conftest.py`.
 
 Brokers and Spark sessions live as long as a worker has tests for them, and take their time to start. So a worker stays
-with one kind of test: on real Kafka, on Spark, or the others. Of each kind the longest unit of work comes first, so
-that no long one comes last; how long each test takes is known from `tests/durations.json`. A worker whose kind is done
-helps where most is left, if that is worth a start.
+with one kind of test: on real Kafka, on Spark, on the embedded broker, or without any. Of each kind the longest unit of
+work comes first, so that no long one comes last; how long each test takes is known from `tests/durations.json`. A
+worker whose kind is done helps where most is left, if that is worth a start.
 
 A unit of work is a file, for what its tests share, or a part of a long file whose tests share nothing but brokers.
 """
@@ -23,7 +23,7 @@ from xdist.workermanage import WorkerController
 from tests.running import durations
 from tests.running.tiers import COLLECTED, ROOT
 
-START_S = {"kafka": 30.0, "spark": 15.0, "frames": 10.0, "others": 3.0}
+START_S = {"kafka": 30.0, "spark": 15.0, "frames": 10.0, "embedded": 5.0, "unit": 0.0}
 """The kinds of tests, and what a worker that begins with one of them pays: containers, a Spark session, brokers."""
 UNIT_S_MAX = 25.0
 """Longer files on the two brokers are cut into units of about this length."""
@@ -52,7 +52,9 @@ def kind_of(test: str) -> str:
         return "spark"
     if path.startswith("tests/replicator/spark/"):
         return "frames"
-    return "kafka" if _on_kafka(test) else "others"
+    if _on_kafka(test):
+        return "kafka"
+    return "embedded" if path.startswith("integration_tests/") else "unit"
 
 
 def _on_kafka(test: str) -> bool:
@@ -67,7 +69,7 @@ def _all_on_kafka(path: str) -> bool:
 
 @cache
 def _cuttable(path: str) -> bool:
-    return path.startswith("integration_tests/") and 'scope="module"' not in (ROOT / path).read_text()
+    return 'scope="module"' not in (ROOT / path).read_text()
 
 
 def units_of(tests: Sequence[str], seconds: Mapping[str, float]) -> dict[str, list[str]]:
@@ -78,7 +80,7 @@ def units_of(tests: Sequence[str], seconds: Mapping[str, float]) -> dict[str, li
         path = test.partition("::")[0]
         kind = kind_of(test)
         name = f"{path} {kind}"
-        if kind in ("kafka", "others") and _cuttable(path):
+        if kind in ("kafka", "embedded") and _cuttable(path):
             if filled[name] >= UNIT_S_MAX:
                 numbers[name] += 1
                 filled[name] = 0

@@ -32,7 +32,7 @@ def table(parts: Mapping[str, Any]) -> str:
     for command, names in COMMANDS.items():
         found = [parts[name] for name in names if name in parts]
         cells = ["", "", ""]
-        if len(found) == len(names):
+        if len(found) == len(names) and all("seconds" in part for part in found):
             tests = sum(part["passed"] + part["failed"] for part in found)
             cells = [f"{tests:,}", _took(command, found), _where(found[-1])]
         lines.append(f"| `{command}` | {HOLDS[command]} | {' | '.join(cells)} |")

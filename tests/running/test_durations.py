@@ -61,11 +61,12 @@ def test_a_part_is_replaced_and_the_others_stay(tmp_path: Path) -> None:
 def test_a_test_takes_what_it_took_or_what_others_of_its_file_did(tmp_path: Path) -> None:
     files = {"a.py": {"tests": {"test_long": 7.5}, "others": 4, "others_seconds": 1.0}}
     (tmp_path / "durations.json").write_text(json.dumps({"part": {"files": files}}))
-    asked = ["a.py::test_long", "a.py::test_short", "b.py::test_new"]
+    asked = ["a.py::test_long", "a.py::test_short", "tests/b.py::test_new", "integration_tests/c.py::test_new"]
     assert durations.expected(asked, tmp_path / "durations.json") == {
         "a.py::test_long": 7.5,
         "a.py::test_short": 0.25,
-        "b.py::test_new": durations.UNKNOWN_S,
+        "tests/b.py::test_new": durations.UNKNOWN_S["tests"],
+        "integration_tests/c.py::test_new": durations.UNKNOWN_S["integration_tests"],
     }
 
 

@@ -18,14 +18,14 @@ SPARK = "integration_tests/spark/test_reconcile.py"
 @pytest.mark.parametrize(
     ("test", "expected"),
     [
-        (f"{WORDS}::test_a", "others"),
-        (f"{KILLS}::test_a[embedded-x]", "others"),
+        (f"{WORDS}::test_a", "unit"),
+        (f"{KILLS}::test_a[embedded-x]", "embedded"),
         (f"{KILLS}::test_a[kafka-x]", "kafka"),
         (f"{KILLS}::test_a[x-kafka]", "kafka"),
         (f"{PLAN}::test_a", "kafka"),
         (f"{FRAMES}::test_a", "frames"),
         (f"{SPARK}::test_a[kafka]", "spark"),
-        ("tests/test_clients_tried.py::test_a[kafka-python]", "others"),
+        ("tests/test_clients_tried.py::test_a[kafka-python]", "unit"),
     ],
 )
 def test_the_kind_follows_from_the_id(test: str, expected: str) -> None:
@@ -108,4 +108,4 @@ def test_a_worker_is_not_started_for_what_is_nearly_done(
 ) -> None:
     recorded |= {f"{PLAN}::test_{number}": 5.0 for number in range(9)} | {f"{WORDS}::test_a": 1.0}
     ran = run_all(recorded, 2, monkeypatch)
-    assert [{schedule.kind_of(test) for test in worker} for worker in ran] == [{"kafka"}, {"others"}]
+    assert [{schedule.kind_of(test) for test in worker} for worker in ran] == [{"kafka"}, {"unit"}]

@@ -26,6 +26,8 @@ TIERS = ("unit", "default", "full", "long")
 `make test-long` all of them."""
 BROKERS = ("embedded", "kafka")
 MARKER = f"tier(name, embedded=name, kafka=name): which command runs it; names are {', '.join(TIERS)}"
+USUAL_TIER = "usual tier"
+"""A property of the reports of tests that don't say their tier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         placed.append(place(item))
         item.add_marker(placed[-1].tier)
+        if not placed[-1].said:
+            item.user_properties.append((USUAL_TIER, placed[-1].tier))
         if needs_spark(item):
             item.add_marker(pytest.mark.spark)
     config.stash[COLLECTED] = placed

@@ -19,6 +19,7 @@ from tests.replicator.spark.reconcile.read_lists import reconciled
 SEEDS = budget(20, 1_000)
 
 
+@pytest.mark.tier("full")
 @pytest.mark.parametrize(("mean", "heads"), [(cutting.MEAN_MIN, reconcile.HEAD_RECORDS), (32, 40)])
 def test_no_verdict_is_wrong(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, mean: int, heads: int) -> None:
     """With chunks as they are, and small ones, so that heads are left out that retention is known to have removed."""

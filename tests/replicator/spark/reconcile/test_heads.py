@@ -94,6 +94,7 @@ def found(spark: SparkSession) -> dict[str, dict[str, int]]:
     return {name: dict(outcome.partitions[number].verdicts) for number, name in enumerate(CASES)}
 
 
+@pytest.mark.tier("full")
 @pytest.mark.parametrize("name", CASES)
 def test_a_head_is_explained_by_what_is_gone_and_by_nothing_else(found: dict[str, dict[str, int]], name: str) -> None:
     assert found[name] == CASES[name].expected

@@ -50,7 +50,10 @@ def by_cutting(spark: SparkSession, rows: Rows) -> Piece:
     return reduce(cutting.joined, pieces)
 
 
-@pytest.mark.parametrize("cuts", [(), (1,), (5_000,), (17, 4_096, 8_192)])
+@pytest.mark.parametrize(
+    "cuts",
+    [(1,), (17, 4_096, 8_192), *(pytest.param(cuts, marks=pytest.mark.tier("full")) for cuts in ((), (5_000,)))],
+)
 def test_it_is_the_digest_of_all_chunks_however_many_tasks_read_it(spark: SparkSession, cuts: tuple[int, ...]) -> None:
     rows = drawn(9_000)
     ends = [0, *cuts, len(rows)]
