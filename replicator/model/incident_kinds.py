@@ -33,19 +33,19 @@ _NEW_NAMES = "Stop all workers of the flow, and copy under a new flow name to ne
 _SOURCE = {
     "source_records_gone": IncidentKind(
         "Retention or DeleteRecords removed source records before they were copied; the range is named",
-        "These records can't be copied any more. Going on would leave a gap that nobody has agreed to",
+        "These records can't be copied any more. To go on would leave a gap in the copy",
         f"Give the source more retention. {_ANOTHER_FLOW}",
     ),
     "source_truncated": IncidentKind(
         "The source ends below the position, or a leader epoch shows that its log was cut",
-        "An unclean leader election took records that were copied already; new records would stand at their offsets",
+        "An unclean leader election took records that were copied already; their offsets are given to new records",
         f"Find out what was lost at the source. {_ANOTHER_FLOW}",
     ),
     "source_topic_deleted": IncidentKind(
-        "The source topic of a position isn't listed any more",
-        "It was deleted, or renamed. The position is kept, what was copied stays",
-        "If it was deleted on purpose, take it out of the flow (topics, exclude). Created again under this name it is "
-        "source_topic_recreated",
+        "The source topic of a position doesn't exist any more",
+        "It was deleted. The position and the copy are kept",
+        "If it was deleted on purpose, take it out of the flow (topics, exclude). If it is created again under this "
+        "name, that is source_topic_recreated",
     ),
     "source_topic_recreated": IncidentKind(
         "The source topic has another id than the one that was copied",
@@ -71,7 +71,7 @@ _SOURCE = {
     ),
     "source_partitions_added": IncidentKind(
         "The source topic has more partitions than its target, and new_partitions is stop",
-        "Records with one key may stand in another partition from now on",
+        "Records of one key may be in another partition from now on",
         "Add the partitions at the target yourself, or set new_partitions: copy and restart the worker",
     ),
     "unknown_source_topic": IncidentKind(
@@ -86,7 +86,7 @@ _TARGET = {
     "target_topic_deleted": IncidentKind(
         "The target topic, or a partition of it, doesn't exist, although the flow has claimed it",
         "Somebody deleted it, and Kafka deleted the positions with it. What was copied is gone",
-        f"A topic made anew would hide the loss, so none is created. {_ANOTHER_FLOW}",
+        f"A new topic would hide the loss, so none is created. {_ANOTHER_FLOW}",
     ),
     "target_topic_recreated": IncidentKind(
         "The target topic has another id than the one that was written",
@@ -121,7 +121,7 @@ _TARGET = {
         "Delete the target topic if nobody needs its records, or change rename",
     ),
     "target_has_later_records": IncidentKind(
-        "A committed record stands behind what this flow had written",
+        "A committed record follows the last one that this flow has written",
         "Somebody else writes to the target topic, or the position went back",
         f"Stop the other writer and compare both sides with reconcile. {_ANOTHER_FLOW}",
     ),
@@ -137,7 +137,7 @@ _TARGET = {
     ),
     "record_too_large": IncidentKind(
         "A source record is larger than the target topic or the client takes",
-        "It can't be written as it is; what stands behind it would be out of order without it",
+        "It can't be written as it is, and to go on without it would lose it",
         "Raise max.message.bytes of the target topic, or limits.record_bytes_max; if the source's batches are "
         "compressed, leave compression.type out of the target's properties or set it to zstd. Then restart the worker",
     ),
@@ -171,7 +171,7 @@ _STATE = {
     ),
     "position_newer_than_control": IncidentKind(
         "A position was written under a generation that the control topic doesn't know",
-        "The control topic lost records, or was made anew",
+        "The control topic lost records, or was created again",
         f"Its control topic can't be trusted. {_NEW_NAMES}",
     ),
     "newer_format": IncidentKind(
@@ -181,16 +181,16 @@ _STATE = {
     ),
     "control_topic_lost": IncidentKind(
         "The flow's control topic is missing, or has no generation in it, although the flow has run",
-        "It was deleted, or made by something else. Made anew, it would let two generations copy at once",
+        "It was deleted, or created by something else. With a new one two generations could copy at once",
         _NEW_NAMES,
     ),
     "control_topic_behind": IncidentKind(
         "The control topic doesn't know the generation that a running lane was started under",
-        "It was truncated, or deleted and made anew",
+        "It was truncated, or deleted and created again",
         f"Its control topic can't be trusted. {_NEW_NAMES}",
     ),
     "control_topic_unreadable": IncidentKind(
-        "The control topic holds a record that isn't of this program, or in an order that can't be",
+        "The control topic holds a record that isn't of this program, or its records are in an impossible order",
         "Something else writes there",
         f"Find out who writes to __eos.<flow>.control and stop it. {_NEW_NAMES}",
     ),
@@ -220,7 +220,7 @@ _STATE = {
         "Exclude the topic from this flow, or change its rename; another flow can copy it under a shorter name",
     ),
     "refused_by_cluster": IncidentKind(
-        "A cluster refuses a request for good; the message has its reason",
+        "A cluster refuses a request, and would refuse it again; the message has its reason",
         "For instance a policy of the cluster, or a replication factor that it doesn't have",
         "Correct what the message names",
     ),
@@ -251,11 +251,12 @@ _JOBS = {
     "timestamp_out_of_range": IncidentKind(
         "A record has a timestamp beyond the year 294247, usually because its producer counts nanoseconds",
         "Spark can't read such a timestamp, so reconcile can't compare this partition; the flow copies it as it is",
-        "Mend the producer. Once retention has removed the records, or with --to before them, the rest can be compared",
+        "Correct the producer. Once retention has removed the records, or with --to before them, the rest can be "
+        "compared",
     ),
     "batch_corrupt": IncidentKind(
         "A record batch of either cluster isn't sound: its checksum or its lengths are wrong",
-        "A broker's disk or network altered it. Nothing can be said about what stands there",
+        "A broker's disk or network altered it. Nothing can be said about the records of that batch",
         "Find the broker whose replica is damaged (kafka-dump-log.sh), let a healthy one lead the partition, and "
         "reconcile again",
     ),
