@@ -53,6 +53,10 @@ EVENTS = {
         "The positions could not be released at a clean stop. Everything is committed; only the next start "
         "takes longer."
     ),
+    "origins_not_checked": (
+        "Claims of other flows on the source cluster can't be read, so whether topics come back over flows of other "
+        "files isn't known."
+    ),
     "owner_unknown": "The positions' owner could not be read now; it is asked again.",
     "position_unknown": "The position of a range could not be read now; it is asked again.",
     "positions_unknown": "Positions could not be read now; they are asked for again.",
@@ -105,6 +109,7 @@ BOUND = {
 }
 FIELDS = {
     "advice": "What to do next.",
+    "cluster": "Name of a cluster in the flow file.",
     "copied": "How many missing records are copied.",
     "delay_ms": "Pause before the next try, in milliseconds.",
     "detail": "What happened, in words.",

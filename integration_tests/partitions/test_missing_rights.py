@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -204,3 +207,22 @@ def test_a_stop_while_a_topic_waits_is_clean(make_guarded: MakeGuarded) -> None:
     two.wait_copied(two.first, numbered("more", MORE)[-1])
     two.assert_stops(worker, 0)
     assert two.values(two.first) == numbered("old", OLD) + numbered("more", MORE)
+
+
+def test_other_flows_claims_that_may_not_be_seen_are_told_and_stop_nothing(make_guarded: MakeGuarded) -> None:
+    """Circles over flows of other files can't be seen without them."""
+    guarded = make_guarded("source")
+    two = guarded.two
+    worker = two.running(OLD)
+    told = worker.wait_event("origins_not_checked")
+    assert (told["level"], told["cluster"]) == ("warning", guarded.cluster)
+    assert f"Describe on topic '__eos.{two.name}.claims'" in told["reason"]
+    command = [sys.executable, "-m", "cli.main", "plan", "-c", str(two.flow.file.path), "--json"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert shown.returncode == 0, shown.stderr
+    findings = json.loads(shown.stdout)["flows"][0]["findings"]
+    (found,) = [found for found in findings if "come back over flows of other files" in found["message"]]
+    assert (found["severity"], found["kind"]) == ("warning", "right")
+    two.assert_second_goes_on()
+    two.assert_stops(worker, 0)
+    assert len(worker.seen("origins_not_checked")) == 1, "it is told once"

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from replicator.config import Flow
 from replicator.config.routing import target_topic
 from replicator.flow.topic_rules import Listed, TopicVerdict, judge_topic
 from replicator.kafka.admin import TopicInfo
 from replicator.model.errors import Incident, NotAllowed
+from replicator.model.origins import Origins
 from replicator.model.partition import Partition
 from replicator.model.route import Route
 from replicator.state.claims import Claims
+from replicator.state.origins import FoundOrigins
 
 MAX_MESSAGE_BYTES = "max.message.bytes"
 
@@ -23,13 +25,16 @@ class Listing:
 
     `topics`: those that may be seen. `denied`: why a topic, or its configs, may not. `conflicts`: what stops a topic
     whatever the target says: other flows, or a name that the target can't have. `missing`: an incident for each topic
-    that the flow names and that isn't there.
+    that the flow names and that isn't there. `origins`: where topics come from that other flows write;
+    `origins_unknown` says why that isn't known of all, if it may be soon.
     """
 
     topics: Mapping[str, TopicInfo]
     denied: Mapping[str, NotAllowed] = field(default_factory=dict)
     conflicts: Mapping[str, Incident] = field(default_factory=dict)
     missing: tuple[Incident, ...] = ()
+    origins: Mapping[str, Origins] = field(default_factory=dict)
+    origins_unknown: str = ""
 
     @classmethod
     def of(cls, found: Mapping[str, Listed], conflicts: Mapping[str, Incident], missing: Iterable[Incident]) -> Listing:
@@ -50,12 +55,16 @@ class Listing:
 
     def only(self, names: Collection[str]) -> Listing:
         """The same listing without any other topic."""
-        return Listing(
-            {name: info for name, info in self.topics.items() if name in names},
-            {name: denied for name, denied in self.denied.items() if name in names},
-            self.conflicts,
-            self.missing,
+        return replace(
+            self,
+            topics={name: info for name, info in self.topics.items() if name in names},
+            denied={name: denied for name, denied in self.denied.items() if name in names},
         )
+
+    def coming_from(self, found: FoundOrigins, conflicts: Mapping[str, Incident]) -> Listing:
+        """The same listing with where its topics come from, and what of that is a conflict."""
+        unknown = "" if found.passing is None else f"where it comes from can't be asked: {found.passing}"
+        return replace(self, conflicts={**conflicts, **self.conflicts}, origins=found.origins, origins_unknown=unknown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,5 +89,9 @@ def judge_topics(
     for name, info in listing.topics.items():
         to = target_topic(flow, name)
         denied, conflict = listing.denied.get(name), listing.conflicts.get(name)
-        verdicts[name] = judge_topic(flow, info, denied, targets.get(to, Listed()), claims.of_topic(to), conflict)
+        theirs = claims.of_topic(to)
+        if listing.origins_unknown and not theirs and conflict is None:  # nothing of it is copied yet
+            verdicts[name] = TopicVerdict(waiting=listing.origins_unknown)
+            continue
+        verdicts[name] = judge_topic(flow, info, denied, targets.get(to, Listed()), theirs, conflict)
     return verdicts

@@ -22,11 +22,13 @@ from replicator.flow.topic_rules import Listed, TopicVerdict, needs_claims, topi
 from replicator.flow.topics import ControlPlane, both, check_control_topic
 from replicator.model import names
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError, Retriable, UnknownOutcome, Unreachable
+from replicator.model.origins import NONE
 from replicator.model.route import Route
 from replicator.state import starts
 from replicator.state.claims import Claims
 from replicator.state.control import Changer
 from replicator.state.generation import Control, Generation, LaneAssignment, check_generation
+from replicator.state.origins import loops
 
 CHANGE_ATTEMPTS_MIN = 3
 PAUSE_S, PAUSE_S_MAX = 0.05, 1.0
@@ -54,6 +56,7 @@ class Setup:
         self._control: Control | None = None  # as it was read at the beginning, until it is changed
         self._known: set[str] = set()  # source topics that were seen or claimed: asked for by name
         self._claims = Claims({}, ())
+        self._unread: dict[str, str] = {}  # other flows' claims topics on the source, and why they can't be read
         self._control_bytes_max = starts.RECORD_BYTES_MAX
         self._routes: dict[str, list[Route]] = {}  # by source topic, as they were made last
 
@@ -61,6 +64,11 @@ class Setup:
     def source_cluster(self) -> str:
         """The source's cluster id."""
         return self._cluster_ids[self._flow.source.name]
+
+    @property
+    def target_cluster(self) -> str:
+        """The target's cluster id."""
+        return self._cluster_ids[self._flow.target.name]
 
     def begin(self) -> Listing:
         """Connect, list the source's topics, make sure of the flow's own topics.
@@ -145,7 +153,17 @@ class Setup:
         topics = {self._flow.source.name: [name for name, it in found.items() if it != Listed()]}
         conflicts = routing.topic_conflicts(self._config, self._flow.name, topics, self._cluster_ids)
         missing = [self._missing(name) for name, it in sorted(found.items()) if it == Listed()]
-        return Listing.of(found, conflicts, missing)
+        return self._with_origins(Listing.of(found, conflicts, missing))
+
+    def _with_origins(self, listing: Listing) -> Listing:
+        """Where the source has the topics from, by the claims that other flows have there."""
+        found = self._plane.source_claims.origins({name: info.topic_id for name, info in listing.topics.items()})
+        unread = {topic: str(error) for topic, error in found.unread.items()}
+        for topic, reason in sorted(unread.items()):
+            if self._unread.get(topic) != reason:
+                self._log.warning("origins_not_checked", topic=topic, cluster=self._flow.source.name, reason=reason)
+        self._unread = unread
+        return listing.coming_from(found, loops(self._flow, self.source_cluster, self.target_cluster, found.origins))
 
     def _missing(self, name: str) -> Incident:
         why = f"cluster {self._flow.source.name!r} has no topic {name!r}"
@@ -221,7 +239,8 @@ class Setup:
         named = {name: routing.target_topic(self._flow, name) for name in listing.topics}
         targets = self._plane.listed_target(to for name, to in named.items() if name not in listing.conflicts)
         asked = {name: targets[named[name]] for name in listing.topics if name not in listing.conflicts}
-        if any(needs_claims(listing.topics[name], target) for name, target in asked.items()):
+        creates = any(needs_claims(listing.topics[name], target) for name, target in asked.items())
+        if creates or listing.origins_unknown:
             self._claims = self._plane.state.claims()
         verdicts, made, met = self._make(judge_topics(self._flow, listing, targets, self._claims))
         if met:  # made by somebody else meanwhile: now visible, and judged as they are
@@ -229,7 +248,8 @@ class Setup:
         targets |= self._plane.listed_target(made)
         found: dict[str, list[Route]] = {}
         for name, info in listing.topics.items():
-            found[name] = topic_routes(self._flow, info, targets.get(named[name], Listed()).info, verdicts[name])
+            target, origins = targets.get(named[name], Listed()).info, listing.origins.get(name, NONE)
+            found[name] = topic_routes(self._flow, info, target, verdicts[name], origins)
         for name, denied in listing.hidden.items():
             found[name] = [replace(route, stopped=None, waiting=str(denied)) for route in self._before(name)]
         self._routes = found

@@ -18,6 +18,7 @@ from replicator.config import Flow
 from replicator.config.routing import target_topic
 from replicator.kafka.admin import TopicInfo, TopicSpec
 from replicator.model.errors import Incident, NotAllowed
+from replicator.model.origins import NONE, Origins
 from replicator.model.partition import Partition
 from replicator.model.route import Route
 from replicator.model.timestamps import (
@@ -160,8 +161,11 @@ def _too_small(flow: Flow, source: TopicInfo, target: TopicInfo, claims: tuple[C
     return TopicVerdict(grow=Growth(target.name, target.partitions, source.partitions))
 
 
-def topic_routes(flow: Flow, source: TopicInfo, target: TopicInfo | None, verdict: TopicVerdict) -> list[Route]:
-    """Routes of all partitions of a topic. `target` is the topic as it is after creating and growing."""
+def topic_routes(
+    flow: Flow, source: TopicInfo, target: TopicInfo | None, verdict: TopicVerdict, origins: Origins = NONE
+) -> list[Route]:
+    """Routes of all partitions of a topic. `target` is the topic as it is after creating and growing; `origins` say
+    where the source has the topic from."""
     name, target_id = target_topic(flow, source.name), target.topic_id if target else ""
     there = target.partitions if target else 0
     bounds = TimestampBounds.of(target.configs) if target else UNBOUNDED
@@ -171,5 +175,6 @@ def topic_routes(flow: Flow, source: TopicInfo, target: TopicInfo | None, verdic
         if stopped is None and not waiting and number >= there:
             stopped, waiting = verdict.stopped_beyond, verdict.waiting_beyond
         at, to = Partition(source.name, number), Partition(name, number)
-        routes.append(Route(at, to, source.topic_id, target_id if number < there else "", stopped, waiting, bounds))
+        target_there = target_id if number < there else ""
+        routes.append(Route(at, to, source.topic_id, target_there, stopped, waiting, bounds, origins))
     return routes

@@ -23,6 +23,7 @@ from replicator.model.errors import Incident, NotAllowed, ReplicatorError, Retri
 from replicator.model.partition import Partition
 from replicator.planes.contract import Cluster
 from replicator.state.flow_state import FlowState
+from replicator.state.source_claims import SourceClaims
 
 LEADERS_S = 0.1  # between the first two questions whether new partitions are led: Kafka takes some ms for each
 One = TypeVar("One")
@@ -52,6 +53,8 @@ class ControlPlane:
             for side in (flow.source, flow.target)
         )
         self.source_logs: Cluster = KafkaCluster(flow, flow.source, "source")  # connects when it is first asked
+        self._source_reader = TopicReader(flow, flow.source)
+        self.source_claims = SourceClaims(flow, self._source_reader)
         self._reader = TopicReader(flow, flow.target)
         self.state = FlowState(flow, self._reader)
 
@@ -69,6 +72,7 @@ class ControlPlane:
         self.source.close()
         self.target.close()
         self._reader.close()
+        self._source_reader.close()
 
     def connect(self) -> tuple[ClusterInfo, ClusterInfo]:
         """Source and target as they answer; bounded by limits.connect_timeout_ms, at the same time."""

@@ -30,6 +30,7 @@ from replicator.model.partition import Partition
 from replicator.planes.records.plane import PlaneSettings, RecordsPlane
 from replicator.planes.records.record_reader import LogReader
 from replicator.state.flow_state import FlowState
+from replicator.state.source_claims import SourceClaims
 
 JITTER_MIN = 0.5
 
@@ -63,7 +64,9 @@ class KafkaConnections:
         with ExitStack() as stack:  # whatever one of them raises, those that are open are closed
             self.plane = RecordsPlane(settings, digests, partial(_client_error, log), partial(_lost_record, log))
             stack.callback(self.plane.close)
-            self.source = KafkaCluster(flow, flow.source, "source", asked)
+            source_reader = TopicReader(flow, flow.source)
+            self.source = KafkaCluster(flow, flow.source, "source", asked, source_reader)
+            self.origins = SourceClaims(flow, source_reader)
             stack.callback(self.source.close)
             reader = TopicReader(flow, flow.target)
             self.target = KafkaCluster(flow, flow.target, "target", asked, reader)

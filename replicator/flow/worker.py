@@ -113,7 +113,7 @@ class FlowWorker:
         discovery = Discovery(setup, plane, generation, self._notes, self._events, self._ended, self._log)
         discovery.start()
         try:
-            self._start(generation, routing, setup.source_cluster)
+            self._start(generation, routing, setup)
             lanes_started()
             self._watch()
         except BaseException:
@@ -146,14 +146,15 @@ class FlowWorker:
         if found.kind.bounded and not self._take_over:
             raise TakenOver(occupied(self._flow, found))
 
-    def _start(self, generation: Generation, routing: Routing, source_cluster: str) -> None:
+    def _start(self, generation: Generation, routing: Routing, setup: Setup) -> None:
         for lane in range(generation.lanes):
             plan = LanePlan(
                 flow=self._flow,
                 generation=generation.number,
                 lane=lane,
                 owner=self._owner,
-                source_cluster=source_cluster,
+                source_cluster=setup.source_cluster,
+                target_cluster=setup.target_cluster,
                 routes=(),
                 claim_partitions=generation.lanes,
                 assignment=generation.assignment,

@@ -24,6 +24,7 @@ from replicator.model.checkpoint import BadMetadata
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError
 from replicator.model.partition import Committed, Partition
 from replicator.state.claims import Claims
+from replicator.state.origins import FoundOrigins, loops
 
 SOURCE_RIGHTS = ("Describe", "DescribeConfigs", "Read")
 TARGET_RIGHTS = ("Describe", "DescribeConfigs", "Read", "Write")
@@ -139,7 +140,18 @@ class _Planner:
             why = f"cluster {flow.source.name!r} has no topic {name!r}"
             self._found(Incident("unknown_source_topic", why, topic=name), "topic")
         self._rights(there.values(), SOURCE_RIGHTS, flow.source.name)
-        return Listing.of(there, conflicts, ())
+        listing = Listing.of(there, conflicts, ())
+        origins = self._origins(listing)
+        return listing.coming_from(origins, loops(flow, source.cluster_id, target.cluster_id, origins.origins))
+
+    def _origins(self, listing: Listing) -> FoundOrigins:
+        """Where topics come from, by other flows' claims on the source. What may not be read is a warning."""
+        found = self._clusters.source_claims.origins({name: info.topic_id for name, info in listing.topics.items()})
+        for error in found.unread.values():
+            kind: Kind = "right" if isinstance(error, NotAllowed) else "conflict"
+            message = f"{error}; whether topics come back over flows of other files is not checked"
+            self._result.note(Finding("warning", kind, message))
+        return found
 
     def _targets(self, listing: Listing) -> dict[str, Listed]:
         wanted = [routing.target_topic(self._flow, name) for name in listing.topics if name not in listing.conflicts]

@@ -83,6 +83,7 @@ class JobGeneration:
             lane=lane,
             owner=owner,
             source_cluster=self._setup.source_cluster,
+            target_cluster=self._setup.target_cluster,
             routes=(),
             claim_partitions=self._flow.lanes,
             assignment=generation.assignment,

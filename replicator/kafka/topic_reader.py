@@ -72,6 +72,13 @@ class TopicReader:
             raise self._error(error, f"ask for the ends of {at}", f"Describe on topic {at.topic!r}") from error
         return low, high
 
+    def names(self) -> frozenset[str]:
+        """All topics that the user may see."""
+        try:
+            return frozenset(self._uncommitted.list_topics(timeout=self._timeout_s).topics)
+        except KafkaException as error:
+            raise self._error(error, "list topics", "Describe on topics") from error
+
     def partitions(self, topics: Collection[str]) -> dict[str, int]:
         """Partition counts of those of `topics` that exist."""
         try:

@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 from replicator.lane.judge import Verdict
 from replicator.lane.ledger import Ledger
+from replicator.lane.origin_check import OriginCheck
 from replicator.lane.partition import (
     MISSING,
     Admit,
@@ -65,8 +66,10 @@ class Admission:
         self._plan, self._policy, self._to, self._clock = plan, policy, to, clock
         self._partitions = partitions
         self._start = LaneStart(plan, policy, to, owners, clock)
+        self.origins = OriginCheck(plan, to.origins, clock)
         self._control = Control()
         self._claims: dict[Partition, Claim] = {}
+        self._written: list[Claim] = []  # in the transaction under way
         self._unread = False  # positions without a route that the target could not tell
 
     def begin(self) -> Ledger:
@@ -74,6 +77,7 @@ class Admission:
         self._control = self._start.check_generation()
         claims = self._to.state.claims()
         self._claims = dict(claims.claims)
+        self.origins.claimed(claims.claims.values())
         verdicts = self._start.admit(self._plan.routes, self._control, claims)
         unrouted = self._start.unrouted(claims)
         self._unread = unrouted.unread
@@ -247,11 +251,20 @@ class Admission:
         if not everything:
             wanted = {partition.route.target for partition in admitted}
             offsets = {target: committed for target, committed in offsets.items() if target in wanted}
-        return offsets, [partition.claim.encode() for partition in admitted if partition.claim is not None]
+        claims = [partition.claim or self.origins.renewed(partition) for partition in admitted]
+        self._written = [claim for claim in claims if claim is not None]
+        return offsets, [claim.encode() for claim in self._written]
 
     def committed(self) -> None:
         """What `to_commit` returned last is certainly committed. Only now are the admitted partitions said to be
-        copied: a right of the whole lane that is missing shows no earlier."""
-        claims = [partition.claim for partition in self._partitions.admitted.values()]
-        self._claims |= {claim.target: claim for claim in claims if claim is not None}
+        copied: a right of the whole lane that is missing shows no earlier. Those of which nothing was copied yet are
+        looked at once more, now that their claims can be seen."""
+        self._claims |= {claim.target: claim for claim in self._written}
+        self.origins.claimed(self._written)
+        self._written = []
         self._partitions.committed()
+        for at, wrong in self.origins.before_reading(self._partitions, self._start.source_ends).items():
+            if isinstance(wrong, Incident):
+                self._partitions.apply(at, Stop(wrong))
+            else:
+                self._wait(at, reason_of(wrong), str(wrong))

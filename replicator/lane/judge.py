@@ -211,6 +211,8 @@ def _without_position(plan: LanePlan, route: Route, facts: Facts, now_ms: int) -
         generation=plan.generation,
         owner=plan.owner,
         at_ms=now_ms,
+        source_cluster=plan.source_cluster,
+        origins=route.origins,
     )
     return Verdict(position=Position(start, evidence), claim=claim)
 

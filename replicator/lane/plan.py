@@ -14,11 +14,11 @@ from replicator.state.generation import LaneAssignment
 class LanePlan:
     """One lane under one generation, as its topics were listed last.
 
-    `source_cluster` is the source's cluster id. `claim_partitions` counts the partitions of the claims topic that this
-    lane's generation shares. `batch_bytes_max` is the smallest and `record_bytes_max` the largest `max.message.bytes`
-    of the lane's target topics: no batch may be larger than every target takes, and no record is refused here that some
-    target takes. `compress`: the target has refused records for their size, and none of its properties says how they
-    are to be compressed.
+    `source_cluster` and `target_cluster` are cluster ids. `claim_partitions` counts the partitions of the claims topic
+    that this lane's generation shares. `batch_bytes_max` is the smallest and `record_bytes_max` the largest
+    `max.message.bytes` of the lane's target topics: no batch may be larger than every target takes, and no record is
+    refused here that some target takes. `compress`: the target has refused records for their size, and none of its
+    properties says how they are to be compressed.
     """
 
     flow: Flow
@@ -32,6 +32,7 @@ class LanePlan:
     batch_bytes_max: int = 1_000_000
     record_bytes_max: int = 1_048_588
     compress: bool = False
+    target_cluster: str = ""
 
     @property
     def transactional_id(self) -> str:

@@ -6,13 +6,14 @@ Implemented by `kafka.clusters`, `state.flow_state` and `clock`; the unit tests 
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from replicator.model.partition import Committed, Partition
 from replicator.planes.contract import Cluster, Plane, RecordReader
 from replicator.state.claims import Claims
 from replicator.state.generation import Control
+from replicator.state.origins import FoundOrigins
 
 
 class StateReader(Protocol):
@@ -37,6 +38,13 @@ class StateReader(Protocol):
 
         Tells who owned them; nothing is ever copied from these. Raises Retriable, Unreachable, NotAllowed.
         """
+
+
+class OriginsReader(Protocol):
+    """Where topics of the source come from, by what other flows have claimed there; read when it is asked."""
+
+    def origins(self, topic_ids: Mapping[str, str]) -> FoundOrigins:
+        """Of topics with these ids. Raises Retriable, Unreachable, NotAllowed."""
 
 
 class Clock(Protocol):
@@ -78,6 +86,10 @@ class Connections(Protocol):
     @property
     def state(self) -> StateReader:
         """The flow's own topics on the target."""
+
+    @property
+    def origins(self) -> OriginsReader:
+        """Other flows' claims on the source."""
 
     def close(self) -> None:
         """Close all of them, whatever one of them raises."""

@@ -51,8 +51,8 @@ STANDING_STILL_S = 0.25  # between two judgements of waiting partitions when non
 SILENT_S = 10.0  # without record, end or error: a re-created topic may be read as nothing at all
 SILENT_LOOK_S = 1.0  # between two looks for such partitions
 ABORT_PAUSE_S, ABORT_PAUSE_S_MAX = 0.01, 5.0
-AT_ONCE = ("source_corrupt", "source_truncated")
-"""Incidents that the client reports with all facts; any other is judged by what both clusters say."""
+AT_ONCE = ("source_corrupt", "source_truncated", "flows_in_conflict")
+"""Incidents that are reported with all facts; any other is judged by what both clusters say."""
 
 
 @dataclass(slots=True)
@@ -91,7 +91,8 @@ class Session:
         self._stop, self._clock, self._log = context.stop, context.clock, context.log
         self._failpoint, self._on_commit = context.failpoint, context.on_commit
         self._admission = Admission(plan, policy, to, memory.partitions, memory.owners, context.clock)
-        self._transactions = Transactions(plan, policy, to, context.clock, context.stop, context.failpoint)
+        origins = self._admission.origins
+        self._transactions = Transactions(plan, policy, to, origins, context.clock, context.stop, context.failpoint)
         self._aborts = 0  # in a row
         self._heard_s: dict[Partition, float] = {}
         self._silent_look_s = context.clock.now_s()

@@ -53,7 +53,8 @@ class LaneStart:
         """`owners`: who owned target partitions when this process last read them; any other owner is newer."""
         self._plan, self._policy, self._to, self._clock = plan, policy, to, clock
         self._owners = owners
-        self.target_ends: Mapping[Partition, LogEnds | ReplicatorError] = {}  # as `admit` has read them last
+        self.source_ends: Mapping[Partition, LogEnds | ReplicatorError] = {}  # as `admit` has read them last
+        self.target_ends: Mapping[Partition, LogEnds | ReplicatorError] = {}
 
     def check_generation(self) -> Control:
         """After the fence: the control topic's state, if this lane may run under it."""
@@ -71,7 +72,7 @@ class LaneStart:
         source_ends = self._source_ends([r.source for r in routes if r.source_topic_id])
         target_ends = self._to.target.ask_log_ends([r.target for r in routes if r.target_topic_id])
         source, target = source_ends(), target_ends()
-        self.target_ends = target
+        self.source_ends, self.target_ends = source, target
         fresh = [route.source for route in routes if stored[route.target] is None]
         starts = self._starts([at for at in fresh if isinstance(source.get(at), LogEnds)], source, control)
         now_ms = self._clock.now_ms()

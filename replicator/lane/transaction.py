@@ -12,6 +12,7 @@ Invariants
   unchanged id covers everything that was read before.
 - The same holds for its target topic, which need not be asked for where the acks tell it (`_acks_tell`): a question
   costs as much CPU as copying a hundred records.
+- No record is committed that comes from where it would go, see `origin_check`.
 - No record is committed with another timestamp than its source's (exactly_once): each run's first and last
   acknowledgement say whether the target has replaced them.
 """
@@ -24,6 +25,7 @@ from dataclasses import dataclass, field
 
 from replicator.failpoints import Failpoint
 from replicator.lane.ledger import Ledger
+from replicator.lane.origin_check import OriginCheck
 from replicator.lane.pace import Pace, Ramp, Rate
 from replicator.lane.partition import LanePartition
 from replicator.lane.plan import LanePlan
@@ -46,7 +48,14 @@ class IdsInDoubt(Abortable):
     def __init__(self, answers: Mapping[Partition, str | ReplicatorError], at_target: Collection[Partition]) -> None:
         """`at_target`: those that the target's topics put in doubt, not the source's."""
         self.answers, self.at_target = dict(answers), frozenset(at_target)
-        super().__init__("topic ids: " + ", ".join(f"{at}: {answer}" for at, answer in sorted(answers.items())))
+        super().__init__("in doubt: " + ", ".join(f"{at}: {answer}" for at, answer in sorted(answers.items())))
+
+
+class OriginsInDoubt(IdsInDoubt):
+    """These source partitions come from where they would go, or that can't be known now."""
+
+    def __init__(self, answers: Mapping[Partition, ReplicatorError]) -> None:
+        super().__init__(answers, ())
 
 
 class TimestampsReplaced(Abortable):
@@ -82,11 +91,18 @@ class Transactions:
     """Makes the transactions of one producer session, one after the other."""
 
     def __init__(
-        self, plan: LanePlan, policy: Policy, to: Connections, clock: Clock, stop: threading.Event, failpoint: Failpoint
+        self,
+        plan: LanePlan,
+        policy: Policy,
+        to: Connections,
+        origins: OriginCheck,
+        clock: Clock,
+        stop: threading.Event,
+        failpoint: Failpoint,
     ) -> None:
         """`stop` ends the copying into an open transaction, which is then finished."""
         self._plan, self._policy, self._to, self._plane = plan, policy, to, to.plane
-        self._clock, self._stop, self._failpoint = clock, stop, failpoint
+        self._origins, self._clock, self._stop, self._failpoint = origins, clock, stop, failpoint
         commit = plan.flow.commit
         self._interval_s, self._bytes_max = commit.interval_ms / 1000, commit.bytes_max
         self._rate = Rate(policy.rate_max)
@@ -133,16 +149,22 @@ class Transactions:
         _check_ids(entries, source.wait(), self._target_ids(entries, copied))
         if self._plan.flow.delivery is Delivery.EXACTLY_ONCE:
             check_between(entries, copied, self._to.target)
+        written = {at for at, done in copied.items() if done.records}
+        wrong, renewed = self._origins.before_commit(ledger.entries, written)
+        if wrong:
+            raise OriginsInDoubt(wrong)
         progress = self._policy.progress(ledger, copied, self._plane.ends(), self._clock.now_ms())
         _check_covered(copied, progress)
         self._failpoint("before_offsets")
-        self._plane.send_positions(ledger.offsets(progress.positions), progress.entries)
+        claims = [claim.encode() for claim in renewed]
+        self._plane.send_positions(ledger.offsets(progress.positions), [*progress.entries, *claims])
         self._failpoint("before_end_txn")
         self._plane.end()
         self._failpoint("after_end_txn")
         self._ramp.committed()
         self._pace.committed(self._clock.now_s(), writing_s, collected.drained)
         ledger.committed(progress.positions)
+        self._origins.claimed(renewed)
         # May fail, or turn out to have been altered; the positions are committed all the same.
         self._check_timestamps(ledger, self._plane.deliver())
         self._rate.spent(collected.since_s, sum(done.records for done in copied.values()))

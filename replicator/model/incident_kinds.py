@@ -212,7 +212,8 @@ _STATE = {
     "flows_in_conflict": IncidentKind(
         "Two flows would write one target topic, or a topic would come back to where it was read",
         "Records would be doubled, or copied in a circle",
-        "Exclude the topic from one of the flows, or change its rename",
+        "Exclude the topic from one of the flows, or change its rename. If the other flow is retired, delete its own "
+        "topics (__eos.<flow>.control and __eos.<flow>.claims) on the cluster that it wrote to",
     ),
     "target_topic_name_invalid": IncidentKind(
         "rename makes a name of this source topic that no target topic can have: it is too long, or internal",

@@ -23,6 +23,14 @@ def claims_topic(flow: str) -> str:
     return f"__eos.{flow}.claims"
 
 
+def flow_of_claims(topic: str) -> str | None:
+    """The flow whose claims topic this is; None for any other topic."""
+    prefix, suffix = claims_topic("|").split("|")
+    if not topic.startswith(prefix) or not topic.endswith(suffix) or len(topic) <= len(prefix) + len(suffix):
+        return None
+    return topic.removeprefix(prefix).removesuffix(suffix)
+
+
 def position_group(flow: str) -> str:
     """The group without members whose committed offsets are the flow's source positions (KIP-656)."""
     return f"eos-replicate.{flow}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from replicator.model.errors import Incident
+from replicator.model.origins import NONE, Origins
 from replicator.model.partition import Partition
 from replicator.model.timestamps import UNBOUNDED, TimestampBounds
 
@@ -19,7 +20,7 @@ class Route:
     `stopped` is an incident of the topic that its listing showed: nothing is copied, the position is kept alive.
     `waiting` says in the same way why nothing can be copied now, such as a missing right; it is asked again at every
     discovery. A topic that does not exist at the target has an empty `target_topic_id`. `timestamps`: which ones the
-    target topic takes.
+    target topic takes. `origins`: where the source has the topic from, where other flows write it.
     """
 
     source: Partition
@@ -29,3 +30,4 @@ class Route:
     stopped: Incident | None = None
     waiting: str = ""
     timestamps: TimestampBounds = UNBOUNDED
+    origins: Origins = NONE

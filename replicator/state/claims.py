@@ -15,9 +15,10 @@ out. Each transaction of a repair has a key of its own, so that compaction takes
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from replicator.model.origins import NONE, Origin, Origins
 from replicator.model.partition import Partition, Span
 from replicator.state.envelope import NotOurs, unwrap, wrap
 
@@ -31,6 +32,9 @@ class Claim:
 
     The ids and `target_end` (end offset) are those at the claim. Kafka deletes a deleted topic's committed offsets with
     it, so where a position is missing only these tell whether the topic is still the same.
+
+    `source_cluster` is a cluster id, and `origins` say where that cluster had the records from, as far as it was known:
+    see `origins`. Both are empty in claims of versions that didn't say so, until a lane writes them again.
     """
 
     target: Partition
@@ -42,6 +46,8 @@ class Claim:
     generation: int
     owner: str
     at_ms: int
+    source_cluster: str = ""
+    origins: Origins = NONE
 
     @property
     def key(self) -> bytes:
@@ -66,8 +72,23 @@ class Claim:
             "generation": self.generation,
             "owner": self.owner,
             "at_ms": self.at_ms,
+            "source_cluster": self.source_cluster,
+            "origins": [[*hop] for hop in sorted(self.origins)],
         }
         return self.key, wrap(CLAIM, content)
+
+    def renewed(self, source_cluster: str, origins: Origins, generation: int, owner: str, now_ms: int) -> Claim | None:
+        """The claim as it is to be written again, with more origins; None if it says all this already."""
+        if self.source_cluster == source_cluster and origins <= self.origins:
+            return None
+        return replace(
+            self,
+            source_cluster=source_cluster,
+            origins=self.origins | origins,
+            generation=generation,
+            owner=owner,
+            at_ms=now_ms,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +183,8 @@ def _claim(body: Mapping[str, Any]) -> Claim:
         int(body["generation"]),
         str(body["owner"]),
         int(body["at_ms"]),
+        str(body.get("source_cluster", "")),
+        frozenset(Origin(*map(str, hop)) for hop in body.get("origins", ())),
     )
 
 

@@ -22,6 +22,7 @@ from replicator.model.errors import Incident, NotAllowed, ReplicatorError
 from replicator.model.partition import Partition
 from replicator.state.claims import Claim, Claims
 from replicator.state.generation import Control, LaneAssignment
+from replicator.state.origins import FoundOrigins, origins_of
 
 SOURCE_CONFIGS = {
     "cleanup.policy": "delete",
@@ -106,6 +107,17 @@ class FakeState:
 
 
 @dataclass
+class FakeSourceClaims:
+    """`state.source_claims.SourceClaims`: claims by flow; `unread` by claims topic."""
+
+    claims: dict[str, Claims] = field(default_factory=dict)
+    unread: dict[str, ReplicatorError] = field(default_factory=dict)
+
+    def origins(self, topic_ids: Mapping[str, str]) -> FoundOrigins:
+        return FoundOrigins(origins_of(self.claims, topic_ids), self.unread)
+
+
+@dataclass
 class FakePlane:
     """Topics of both clusters by name; `denied` by cluster and topic, `refused` by name of what is created or grown.
 
@@ -116,6 +128,7 @@ class FakePlane:
     source: dict[str, TopicInfo] = field(default_factory=dict)
     target: dict[str, TopicInfo] = field(default_factory=dict)
     state: FakeState = field(default_factory=FakeState)
+    source_claims: FakeSourceClaims = field(default_factory=FakeSourceClaims)
     positions: bool = False
     denied: dict[str, NotAllowed] = field(default_factory=dict)
     denied_configs: dict[str, NotAllowed] = field(default_factory=dict)

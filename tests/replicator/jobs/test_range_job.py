@@ -41,7 +41,8 @@ class Flows:
     slots = 2
 
     def __init__(self, flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.flow, self.source_cluster, self.state, self.source = flow, "west-id", self, self
+        self.flow, self.state, self.source = flow, self, self
+        self.source_cluster, self.target_cluster = "west-id", "east-id"
         self.ends = {T: 10, U: 10}
         self.positions: dict[Partition, Committed] = {}
         self.listed = Listing({name: TopicInfo(name, f"{name}-id", 1, {}) for name in ("t", "u")})

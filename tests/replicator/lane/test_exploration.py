@@ -52,6 +52,7 @@ ERRORS: dict[str, tuple[type[ReplicatorError], ...]] = {
     "plane.abort": (UnknownOutcome,),
     "state.control": (Retriable, Unreachable),
     "state.claims": (Retriable, Unreachable),
+    "west.origins": (Retriable, Unreachable, NotAllowed),
     "west.topic_ids": (Unreachable, NotAllowed, TopicMissing),
     "east.topic_ids": (Unreachable, NotAllowed, TopicMissing),
     "west.log_ends": (Retriable, Unreachable),

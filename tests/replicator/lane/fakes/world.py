@@ -19,11 +19,13 @@ from replicator.lane.plan import LanePlan
 from replicator.lane.policy import LivePolicy, Policy
 from replicator.model import checkpoint
 from replicator.model.errors import Fatal, Incident, ReplicatorError
+from replicator.model.origins import Origins
 from replicator.model.partition import Committed, Partition
 from replicator.model.route import Route
 from replicator.state import starts
 from replicator.state.claims import Claims, read_claims
 from replicator.state.generation import Control, Generation, LaneAssignment, Phase, fold
+from replicator.state.origins import FoundOrigins
 from tests.replicator.lane.fakes.cluster import FakeCluster
 from tests.replicator.lane.fakes.plane import FakePlane
 from tests.replicator.lane.fakes.reader import FakeReader
@@ -76,6 +78,20 @@ class FakeState:
 
 
 @dataclass
+class FakeOrigins:
+    """Where topics of the source come from; `unread`: what keeps that from being known."""
+
+    source: FakeCluster
+    found: dict[str, Origins] = field(default_factory=dict)
+    unread: dict[str, ReplicatorError] = field(default_factory=dict)
+
+    def origins(self, topic_ids: Mapping[str, str]) -> FoundOrigins:
+        """As `state.source_claims` reads them."""
+        self.source.fault("west.origins")
+        return FoundOrigins({name: self.found[name] for name in topic_ids if name in self.found}, self.unread)
+
+
+@dataclass
 class FakeConnections:
     """What one producer session works with."""
 
@@ -83,6 +99,7 @@ class FakeConnections:
     source: FakeCluster
     target: FakeCluster
     state: FakeState
+    origins: FakeOrigins
 
     @property
     def source_records(self) -> FakeReader:
@@ -114,6 +131,7 @@ class World:
     trace: list[str] = field(default_factory=list)
     events: list[dict[str, object]] = field(default_factory=list)
     driver: LaneDriver | None = None
+    listed_origins: dict[str, Origins] = field(default_factory=dict)  # as the last listing has found them
 
     def __post_init__(self) -> None:
         self.source, self.target = FakeCluster("west", self.call), FakeCluster("east", self.call)
@@ -121,6 +139,7 @@ class World:
         self.assignment = LaneAssignment(1)
         listing = {"t": 2, "u": 1}
         self.state = FakeState(self.target, Control({1: Generation(1, Phase.OPEN, 1, partitions=listing)}))
+        self.origins = FakeOrigins(self.source)
         self.planes: list[FakePlane] = []
         self._happened_s = self.time_s
         for topic, partitions in listing.items():
@@ -193,7 +212,7 @@ class World:
         routes = {route.source: route.target for route in plan.routes}
         plane = FakePlane(self.source, self.target, plan.transactional_id, routes, digests, self.call, self.advance)
         self.planes.append(plane)
-        return FakeConnections(plane, self.source, self.target, self.state)
+        return FakeConnections(plane, self.source, self.target, self.state, self.origins)
 
     # What tests do
 
@@ -205,6 +224,7 @@ class World:
                 Partition(f"{name}.copy", number),
                 topic.topic_id,
                 self.target.topics[f"{name}.copy"].topic_id if f"{name}.copy" in self.target.topics else "",
+                origins=self.listed_origins.get(name, frozenset()),
             )
             for name, topic in sorted(self.source.topics.items())
             for number in range(len(topic.logs))
@@ -212,9 +232,8 @@ class World:
 
     def plan(self, owner: str = "me", routes: tuple[Route, ...] | None = None) -> LanePlan:
         """The flow's one lane."""
-        return LanePlan(
-            self.flow, 1, 0, owner, "west-id", self.routes() if routes is None else routes, 1, self.assignment
-        )
+        routes = self.routes() if routes is None else routes
+        return LanePlan(self.flow, 1, 0, owner, "west-id", routes, 1, self.assignment, target_cluster="east-id")
 
     def run(
         self, owner: str = "me", policy: Policy | None = None, plan: LanePlan | None = None

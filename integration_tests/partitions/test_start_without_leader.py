@@ -1,0 +1,75 @@
+"""`start: latest` of a partition that has no leader when the flow is opened: two real brokers, one of them dead."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from integration_tests.harness import clients
+from integration_tests.harness.copying import Copying
+from integration_tests.harness.embedded import EmbeddedBroker
+from integration_tests.harness.kafka_cluster import KafkaCluster
+from integration_tests.harness.kafka_container import need_kafka
+from integration_tests.harness.two_topics import numbered
+
+pytestmark = pytest.mark.kafka
+
+PARTITIONS = 6
+
+
+@pytest.fixture
+def two_brokers() -> Iterator[KafkaCluster]:
+    """A source of which one broker can be killed."""
+    need_kafka()
+    cluster = KafkaCluster(2)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Iterator[EmbeddedBroker]:
+    """The target."""
+    broker = EmbeddedBroker(tmp_path / "target")
+    try:
+        broker.start()
+        yield broker
+    finally:
+        broker.stop()
+
+
+def test_it_is_said_to_begin_at_earliest_and_the_others_begin_at_latest(
+    two_brokers: KafkaCluster, elsewhere: EmbeddedBroker, tmp_path: Path
+) -> None:
+    """It holds the flow back for the connect timeout only."""
+    copying = Copying(
+        two_brokers,
+        elsewhere,
+        tmp_path,
+        partitions=PARTITIONS,
+        start={"kind": "latest"},
+        limits={"connect_timeout_ms": 8_000},
+    )
+    try:
+        writer = clients.producer(copying.source)
+        for number in range(PARTITIONS):
+            clients.put(writer, copying.topic, *numbered("before", 3), partition=number)
+        two_brokers.kill(2)
+        worker = copying.running()
+        gone = {int(event["partition"]) for event in worker.seen("starts_at_earliest")}
+        assert 0 < len(gone) < PARTITIONS
+        assert {int(event["partition"]) for event in worker.seen("start_not_resolved")} == gone
+        bodies = [json.loads(m.value() or b"") for m in clients.read(copying.target, f"__eos.{copying.name}.control")]
+        (offsets,) = [body["topics"][0][3] for body in bodies if body["kind"] == "starts"]
+        assert offsets == [None if number in gone else 3 for number in range(PARTITIONS)]
+        led = next(number for number in range(PARTITIONS) if number not in gone)
+        clients.put(clients.producer(copying.source), copying.topic, b"after", partition=led)
+        clients.wait_value(copying.target, copying.copy, led, b"after")
+        assert clients.values(clients.read(copying.target, copying.copy, led)) == [b"after"]
+    finally:
+        copying.close()

@@ -1,0 +1,96 @@
+"""Whether partitions of which nothing was copied yet come from the cluster to which they would be copied. For
+`lane.admission`, before their first record is read, and for `lane.transaction`, before the first ones are committed.
+
+Invariants
+- Claim, then look, then copy. Two flows that would copy each other's copies and start at the same time each commit a
+  claim before they look for the other's: whichever looks last finds it.
+- A flow's claim stands before its first record. So whoever has read a record that a flow wrote finds that flow's claim
+  behind it: where a partition was empty, its first records are looked at once more before they are committed.
+- What is learned goes into the claim, at the latest in the transaction of the first records: whoever reads those finds
+  there all clusters that they have come over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from replicator.lane.partition import LanePartition
+from replicator.lane.partitions import Partitions
+from replicator.lane.plan import LanePlan
+from replicator.lane.ports import Clock, OriginsReader
+from replicator.model.errors import NotAllowed, ReplicatorError, Retriable, Unreachable
+from replicator.model.origins import NONE, Origins
+from replicator.model.partition import LogEnds, Partition
+from replicator.state.claims import Claim
+from replicator.state.origins import loop
+
+Wrong = dict[Partition, ReplicatorError]
+"""Why partitions must not be copied: an incident, or what keeps it from being known."""
+
+
+class OriginCheck:
+    """Of one producer session."""
+
+    def __init__(self, plan: LanePlan, reader: OriginsReader, clock: Clock) -> None:
+        self._plan, self._reader, self._clock = plan, reader, clock
+        self._claims: dict[Partition, Claim] = {}  # by target partition
+        self._passed: set[Partition] = set()
+        self._empty: set[Partition] = set()  # the source had no record yet when they passed
+        self._learned: dict[Partition, Origins] = {}
+
+    def claimed(self, claims: Iterable[Claim]) -> None:
+        """These claims stand on the target."""
+        for claim in claims:
+            self._claims[claim.target] = claim
+            if self._learned.get(claim.source, NONE) <= claim.origins:
+                self._learned.pop(claim.source, None)
+
+    def renewed(self, partition: LanePartition) -> Claim | None:
+        """The claim of a partition that has a position, if it doesn't say all that is known of where it comes from."""
+        plan, source = self._plan, partition.route.source
+        claim = self._claims.get(partition.route.target)
+        if claim is None or claim.source != source or partition.position is None:
+            return None
+        origins = partition.route.origins | self._learned.get(source, NONE)
+        return claim.renewed(plan.source_cluster, origins, plan.generation, plan.owner, self._clock.now_ms())
+
+    def before_reading(self, partitions: Partitions, ends: Mapping[Partition, LogEnds | ReplicatorError]) -> Wrong:
+        """After claims were committed. `ends`: of source partitions, as they were read before that."""
+        fresh = {at: it for at, it in partitions.copied.items() if at not in self._passed and _untouched(it)}
+        wrong = self._look(fresh)
+        passed = fresh.keys() - wrong.keys()
+        self._passed |= passed
+        self._empty |= {at for at in passed if isinstance(log := ends.get(at), LogEnds) and log.end == 0}
+        return wrong
+
+    def before_commit(self, partitions: Partitions, copied: Collection[Partition]) -> tuple[Wrong, list[Claim]]:
+        """After the last fetch of a transaction: what is wrong with these partitions, and claims to write with it."""
+        first = {at: partitions[at] for at in copied if at in self._empty}
+        wrong = self._look(first)
+        self._empty -= first.keys() - wrong.keys()
+        told = [self.renewed(partitions[at]) for at in copied if at in self._learned]
+        return wrong, [claim for claim in told if claim is not None]
+
+    def _look(self, fresh: Mapping[Partition, LanePartition]) -> Wrong:
+        if not fresh:
+            return {}
+        plan = self._plan
+        try:
+            found = self._reader.origins({at.topic: it.route.source_topic_id for at, it in fresh.items()})
+        except (NotAllowed, Retriable, Unreachable) as error:
+            return dict.fromkeys(fresh, error)
+        wrong: Wrong = {}
+        for at, partition in fresh.items():
+            origins = found.origins.get(at.topic, NONE)
+            back = loop(plan.flow, plan.source_cluster, plan.target_cluster, at.topic, origins)
+            if back is not None:
+                wrong[at] = back.at(at.partition, partition.position.offset if partition.position else -1)
+            elif found.passing is not None:
+                wrong[at] = found.passing
+            elif origins:
+                self._learned[at] = origins
+        return wrong
+
+
+def _untouched(partition: LanePartition) -> bool:
+    return partition.position is not None and not partition.position.evidence.count
