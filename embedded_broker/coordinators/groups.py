@@ -64,10 +64,10 @@ class GroupCoordinator:
 
         Offsets of topics that don't exist are deleted: the broker crashed between deleting a topic and its offsets.
         """
-        for topic in self.offsets.state.topics():
+        for topic in sorted(self.offsets.state.topics()):
             if self._host.topics.get(topic) is None:
                 await self._background.try_once(f"offsets of {topic}", partial(self.offsets.forget_topic, topic))
-        for group_id in self.offsets.state.group_ids():
+        for group_id in sorted(self.offsets.state.group_ids()):
             self._registry.find_or_create(group_id)
         self.classic.resume()
         self.consumer.resume()

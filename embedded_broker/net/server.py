@@ -78,7 +78,7 @@ class Server:
         self._log = LogWriter(log_to)
         self.apis: Mapping[int, Api] = load_all()
         self._servers: list[asyncio.Server] = []
-        self._connections: set[Connection] = set()
+        self._connections: dict[Connection, None] = {}  # in the order of arrival: sets are in that of addresses
         config = self.config
         self.inbox = memoryview(bytearray(READ_BYTES_MAX))
         """What connections read into; nothing of it is used after the call that brought it."""
@@ -132,7 +132,7 @@ class Server:
             self.log(f"{connection.session} refused: its address has {self.connections_per_ip_max} connections already")
             return False
         self._by_host[connection.client_host] += 1
-        self._connections.add(connection)
+        self._connections[connection] = None
         self._empty.clear()
         if self.requests.full:
             connection.pause()
@@ -142,7 +142,7 @@ class Server:
         """A connection has closed."""
         if connection in self._connections:
             self.log(f"{connection.session} closed: {why}")
-            self._connections.discard(connection)
+            del self._connections[connection]
             self._by_host[connection.client_host] -= 1
             if not self._by_host[connection.client_host]:
                 del self._by_host[connection.client_host]

@@ -136,8 +136,8 @@ class AclSet:
     """Rules, found by the resource they are about."""
 
     def __init__(self, acls: Iterable[Acl] = ()) -> None:
-        self._literal: dict[tuple[Resource, str], set[Acl]] = {}
-        self._prefixed: dict[Resource, set[Acl]] = {}
+        self._literal: dict[tuple[Resource, str], dict[Acl, None]] = {}
+        self._prefixed: dict[Resource, dict[Acl, None]] = {}
         for acl in acls:
             self.add(acl)
 
@@ -148,18 +148,18 @@ class AclSet:
     def __contains__(self, acl: Acl) -> bool:
         return acl in self._home(acl)
 
-    def _home(self, acl: Acl) -> set[Acl]:
+    def _home(self, acl: Acl) -> dict[Acl, None]:
         if acl.pattern is Pattern.PREFIXED:
-            return self._prefixed.setdefault(acl.resource, set())
-        return self._literal.setdefault((acl.resource, acl.name), set())
+            return self._prefixed.setdefault(acl.resource, {})
+        return self._literal.setdefault((acl.resource, acl.name), {})
 
     def add(self, acl: Acl) -> None:
         """Take in a rule."""
-        self._home(acl).add(acl)
+        self._home(acl)[acl] = None
 
     def remove(self, acl: Acl) -> None:
         """Drop a rule."""
-        self._home(acl).discard(acl)
+        self._home(acl).pop(acl, None)
 
     def _about(self, resource: Resource, name: str) -> Iterator[Acl]:
         yield from self._literal.get((resource, name), ())

@@ -24,8 +24,11 @@ from embedded_broker.simulation.trace import Trace
 from embedded_broker.simulation.transactional import TransactionalClient
 from embedded_broker.simulation.wire import Client, NoResponse
 
+FAULTS_END_S = 60.0
+"""Virtual time from which on no connection breaks or stalls any more. Until then a client may have to begin its
+transaction anew again and again, although the broker does all it should."""
 DEADLINE_S = 120.0
-"""Virtual time after which a run counts as hung."""
+"""Virtual time after which a run counts as hung: FAULTS_END_S, and as long for whatever is left."""
 CATCHES_UP_S = 40.0
 """After the last write: time for stalled connections, and for restarts."""
 Logs = Mapping[TopicPartition, checker.Log]
@@ -116,11 +119,15 @@ class World:
             await self.machine.restart()  # the topics, too, are durable only then
         self._schedule_faults()
         await asyncio.gather(*(self.spawn(workload.work()) for workload in self._workloads))
-        self.network.conditions = GOOD_CONDITIONS
+        self._calm_network()
         await asyncio.gather(*(self.spawn(workload.settle()) for workload in self._workloads))
+
+    def _calm_network(self) -> None:
+        self.network.conditions = GOOD_CONDITIONS
 
     def _schedule_faults(self) -> None:
         schedule, machine, later = self.schedule, self.machine, self.loop.call_later
+        later(FAULTS_END_S - self.loop.now_s, self._calm_network, context=machine.outside)
         for at_s, operations in schedule.crashes:
             later(at_s, machine.crash, operations, context=machine.outside)
         for at_s, offset_ms in schedule.clock_steps:

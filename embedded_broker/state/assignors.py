@@ -106,7 +106,7 @@ def _balanced(members: list[Assignee], counts: Mapping[UUID, int]) -> Targets:
     owners: dict[TopicIdPartition, str] = {}
     exists = set(everything)
     for member in members:
-        for partition in member.target & exists:
+        for partition in sorted(member.target & exists, key=_partition_order):
             if partition[0] in member.topic_ids and partition not in owners:
                 owners[partition] = member.member_id
                 targets[member.member_id].add(partition)

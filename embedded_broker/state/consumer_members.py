@@ -205,11 +205,10 @@ class ConsumerMembers:
         self._release(known)
         held = _progressed(known, change.member or ConsumerMember(change.member_id))
         self._by_id[change.member_id] = held
-        for partition in held.assigned | held.revoking:
-            self._owners[partition] = change.member_id
+        self._owners.update(dict.fromkeys(sorted(held.assigned | held.revoking), change.member_id))
 
     def _release(self, member: ConsumerMember) -> None:
-        for partition in member.assigned | member.revoking:
+        for partition in sorted(member.assigned | member.revoking):
             if self._owners.get(partition) == member.member_id:
                 del self._owners[partition]
 

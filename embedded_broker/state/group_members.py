@@ -61,7 +61,7 @@ class Members:
         self._by_instance: dict[str, str] = {}
         self.leader_id: str | None = None
         # Were given a member id and must join again with it (KIP-394).
-        self.pending: set[str] = set()
+        self.pending: dict[str, None] = {}  # in the order of their first requests
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -95,11 +95,11 @@ class Members:
             self._by_instance[member.instance_id] = member.member_id
         if self.leader_id is None:
             self.leader_id = member.member_id
-        self.pending.discard(member.member_id)
+        self.pending.pop(member.member_id, None)
 
     def remove(self, member_id: str) -> None:
         """Forget a member, pending or not; the next one leads."""
-        self.pending.discard(member_id)
+        self.pending.pop(member_id, None)
         member = self._by_id.pop(member_id, None)
         if member is not None and member.instance_id is not None:
             self._by_instance.pop(member.instance_id, None)
@@ -138,7 +138,7 @@ class Members:
 
     def common_protocols(self) -> set[str]:
         """Protocols that all members know."""
-        known = Counter(name for member in self._by_id.values() for name in {name for name, _ in member.protocols})
+        known = Counter(name for member in self._by_id.values() for name in dict(member.protocols))
         return {name for name, count in known.items() if count == len(self._by_id)}
 
     def select_protocol(self) -> str:

@@ -152,7 +152,7 @@ class Group(Rebalancing):
 
     def _join_new(self, request: JoinRequest) -> None:
         if request.instance_id is None and request.must_know_member_id:
-            self.members.pending.add(request.new_member_id)
+            self.members.pending[request.new_member_id] = None
             expired = HeartbeatExpired(request.new_member_id)
             timer = heartbeat_timer(request.new_member_id)
             self._effects.append(Schedule(timer, request.session_timeout_ms, expired))

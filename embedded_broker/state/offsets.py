@@ -133,7 +133,7 @@ class Offsets:
     def on_topic(self, topic: str) -> Iterator[tuple[str, TopicPartition]]:
         """Group and partition of every offset, committed or pending, on a topic."""
         found: dict[str, set[TopicPartition]] = defaultdict(set)
-        for group_id in self.group_ids():
+        for group_id in sorted(self.group_ids()):
             found[group_id] = {partition for partition in self.known(group_id) if partition[0] == topic}
         for group_id, partitions in found.items():
             for partition in sorted(partitions):

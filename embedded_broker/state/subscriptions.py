@@ -84,7 +84,7 @@ class Subscriptions:
             self._version = topics.version
         wanted = {member.topic_regex for member in members if member.topic_regex is not None}
         self._matched = {regex: names for regex, names in self._matched.items() if regex in wanted}
-        for regex in wanted - self._matched.keys():
+        for regex in sorted(wanted - self._matched.keys()):
             pattern = Pattern(regex)
             self._matched[regex] = frozenset(name for name in topics.names() if pattern.matches(name))
 

@@ -65,7 +65,7 @@ class BrokerRun:
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)  # tasks fail now
         await self._server.stop()
         while others := asyncio.all_tasks() - {asyncio.current_task()}:
-            for task in others:
+            for task in sorted(others, key=asyncio.Task.get_name):
                 task.cancel()
             _, stuck = await asyncio.wait(others, timeout=STOP_S_MAX)
             if stuck:

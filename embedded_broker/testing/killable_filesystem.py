@@ -19,7 +19,7 @@ class KillableFileSystem(RealFileSystem):
 
     def __init__(self) -> None:
         self._killed = False
-        self._open: set[KillableFile] = set()
+        self._open: dict[KillableFile, None] = {}
         self._lock: Lock | None = None
 
     def kill(self) -> None:
@@ -40,13 +40,14 @@ class KillableFileSystem(RealFileSystem):
 
     def opened(self, file: KillableFile) -> None:
         """Register an open file."""
-        self._open.add(file)
+        self._open[file] = None
 
     def closed(self, file: KillableFile) -> bool:
         """Unregister a file; returns whether it was open."""
-        was_open = file in self._open
-        self._open.discard(file)
-        return was_open
+        if file not in self._open:
+            return False
+        del self._open[file]
+        return True
 
     def lock(self, directory: Path) -> Lock:
         """See FileSystem."""

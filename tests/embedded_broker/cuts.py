@@ -81,7 +81,7 @@ class Disk(MemoryFileSystem):
     def put(self, path: Path, data: bytes) -> None:
         """One file."""
         self._durable[path] = self.put_inode(path, _Inode(bytearray(data), bytearray(data)))
-        self._directories.update(path.parents)
+        self._directories.update(dict.fromkeys(path.parents))
 
 
 def cuts(write: Write) -> Iterator[Cut]:

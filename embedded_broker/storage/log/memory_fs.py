@@ -99,7 +99,7 @@ class MemoryFileSystem:
         """How much all files may hold together."""
         self._inodes: dict[Path, _Inode] = {}
         self._children: dict[Path, dict[Path, None]] = {}  # by directory: all files that it has, or has had
-        self._directories: set[Path] = set()
+        self._directories: dict[Path, None] = {}
         self._durable: dict[Path, _Inode] = {}  # names as of the last sync of their directories
         self._faults: list[_Fault] = []
         self._locks: dict[Path, _MemoryLock] = {}
@@ -219,7 +219,7 @@ class MemoryFileSystem:
 
     def names(self, directory: Path) -> list[str]:
         """See FileSystem."""
-        self._directories.add(directory)
+        self._directories[directory] = None
         files = (path for path in self._children.get(directory, ()) if path in self._inodes)
         return sorted(path.name for path in (*files, *(each for each in self._directories if each.parent == directory)))
 
@@ -261,7 +261,7 @@ class MemoryFileSystem:
     def remove_directory(self, path: Path) -> None:
         """See FileSystem."""
         self.step("remove")
-        self._directories.discard(path)
+        self._directories.pop(path, None)
 
     def sync_directory(self, path: Path) -> None:
         """See FileSystem."""
