@@ -8,6 +8,7 @@ Version notes: only v0 exists.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kio.schema.errors import ErrorCode
@@ -15,7 +16,7 @@ from kio.schema.errors import ErrorCode
 from embedded_broker.api.ports import Client, HasConfig, HasSecurity, HasTopics
 from embedded_broker.api.registry import api
 from embedded_broker.metadata.topic_names import name_problem
-from embedded_broker.security.acls import Resource
+from embedded_broker.security.acls import Operation, Resource
 from embedded_broker.security.operations import authorized
 from embedded_broker.wire.responses import Answer
 
@@ -32,17 +33,23 @@ class Needs(HasConfig, HasTopics, HasSecurity, Protocol):
 @api(75, "describe_topic_partitions", range(1))
 async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
     """Handle DescribeTopicPartitions: see the behaviour and version notes above."""
-    answer = _describe(broker, request)
+    authorizer = broker.security.authorizer
+
+    def sees(name: str) -> bool:
+        return authorizer is None or authorizer.may(conn.session, Operation.DESCRIBE, Resource.TOPIC, name)
+
+    answer = _describe(broker, request, sees)
     for topic in answer["topics"]:
         if topic.get("error_code") is not ErrorCode.invalid_request:
-            operations = authorized(broker.security.authorizer, conn.session, Resource.TOPIC, topic["name"])
+            operations = authorized(authorizer, conn.session, Resource.TOPIC, topic["name"])
             topic["topic_authorized_operations"] = operations
     return answer
 
 
-def _describe(broker: Needs, request: Any) -> dict[str, Any]:
+def _describe(broker: Needs, request: Any, sees: Callable[[str], bool]) -> dict[str, Any]:
     named = {topic.name for topic in request.topics}
-    names = sorted(named or broker.topics.names())
+    # What may not be seen is left out at first: it counts for no limit, and no cursor names it.
+    names = sorted(named or filter(sees, broker.topics.names()))
     first, start = "", 0
     if request.cursor is not None:
         first, start = request.cursor.topic_name, request.cursor.partition_index

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from embedded_broker.storage.partition import Partition
 
 NO_ID = UUID(int=0)
+BY_ID_SINCE = 12
+"""The two versions before have the field, and Kafka refuses to use it: an answer could have no name yet."""
 TOPIC_STEPS, PARTITION_STEPS = 2, 2
 
 
@@ -61,6 +63,8 @@ async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Ans
 async def _topics(broker: Needs, request: Any, version: int) -> list[dict[str, Any]]:
     if request.topics is None or (version == 0 and not request.topics):
         return [_known(broker, topic) for topic in broker.topics.all()]
+    if version < BY_ID_SINCE and any(_is_by_id(topic) for topic in request.topics):
+        return [{"error_code": ErrorCode.invalid_request, "name": topic.name or ""} for topic in request.topics]
     share = broker.fair_share.request()
     may_create = broker.config.auto_create_topics and getattr(request, "allow_auto_topic_creation", True)
     found = []
@@ -68,6 +72,10 @@ async def _topics(broker: Needs, request: Any, version: int) -> list[dict[str, A
         found.append(_by_id(broker, wanted) if isinstance(wanted, UUID) else await _by_name(broker, wanted, may_create))
         await share.spent(TOPIC_STEPS + PARTITION_STEPS * len(found[-1].get("partitions", ())))
     return found
+
+
+def _is_by_id(topic: Any) -> bool:
+    return topic.name is None or getattr(topic, "topic_id", NO_ID) != NO_ID
 
 
 def _distinct(topics: Any) -> Iterable[str | UUID]:

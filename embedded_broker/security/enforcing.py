@@ -1,7 +1,8 @@
 """Enforces ACLs: removes from a request what its client isn't authorized to do, and adds the errors to the response.
 
-Called by `Server` around every handler when the authorizer is on. Two handlers check rights by themselves: Fetch,
-because fetch sessions outlive requests, and ConsumerGroupHeartbeat, because the group resolves a member's pattern.
+Called by `Server` around every handler when the authorizer is on. Three handlers check rights by themselves: Fetch,
+because fetch sessions outlive requests, ConsumerGroupHeartbeat, because the group resolves a member's pattern, and
+DescribeTopicPartitions, whose limit and cursor count what may be seen.
 """
 
 from __future__ import annotations

@@ -42,6 +42,10 @@ def _metadata(rights: Rights, request: Any) -> tuple[Any, Merge | None]:
         return request, lambda answer: {**answer, "topics": [
             each for each in answer["topics"] if rights.may(Operation.DESCRIBE, Resource.TOPIC, each["name"])
         ]}  # fmt: skip
+    if type(request).__version__ < 12 and any(
+        item.name is None or getattr(item, "topic_id", NO_ID) != NO_ID for item in request.topics
+    ):
+        return request, None  # the handler refuses all of it
     allowed, refused = [], []
     for item in request.topics:
         name = rights.topic_name(item)
@@ -202,11 +206,9 @@ def _list_groups(rights: Rights, request: Any, answer: Fields) -> Fields:
 
 
 def _describe_topic_partitions(rights: Rights, request: Any) -> tuple[Any, Merge | None]:
-    """Of all topics those that may not be seen are left out; those asked for by name are refused by name."""
+    """Those asked for by name are refused by name; if it is all, the handler leaves out what may not be seen."""
     if not request.topics:
-        return request, lambda answer: {**answer, "topics": [
-            each for each in answer["topics"] if rights.may(Operation.DESCRIBE, Resource.TOPIC, each["name"])
-        ]}  # fmt: skip
+        return request, None
     cut, merge = topics(Operation.DESCRIBE, lambda item, code: _not_shown(item)).before(rights, request)
     if merge is not None and not cut.topics:  # else the handler would take it for a request for all
         raise Denied(merge({"topics": [], "next_cursor": None}))

@@ -17,6 +17,7 @@ from tests.embedded_broker.served import batch
 
 Path = tuple[str, ...]
 """Where a field is: its name, behind the names of those it is in."""
+NO_ID = UUID(int=0)
 ZERO: dict[str, Any] = {"bool": False, "float64": 0.0, "uuid": UUID(int=0), "bytes": b"", "uint16": 1}
 
 
@@ -25,7 +26,19 @@ def strings(name: str, version: int) -> list[Path]:
     return [path for path, kind in _leaves(schema.entity(name, version, "request"), ()) if kind == "string"]
 
 
-def request(name: str, version: int, values: dict[Path, Any] | None = None, text: str = "x") -> Any:
+@dataclasses.dataclass(frozen=True)
+class Filling:
+    """What fields have by default. A text, or arrays, of None: null where that is possible, else "x" and nothing."""
+
+    text: str | None = "x"
+    number: int = 0
+    topic_id: UUID = NO_ID
+    items: int | None = 1
+
+
+def request(
+    name: str, version: int, values: dict[Path, Any] | None = None, text: str = "x", filling: Filling | None = None
+) -> Any:
     """A request with one item in each array.
 
     A path of one name means a field of that name anywhere, unless a longer one says where it is.
@@ -35,8 +48,9 @@ def request(name: str, version: int, values: dict[Path, Any] | None = None, text
         version: of the API.
         values: of fields that are to be something else than the default.
         text: the default of texts; that of numbers is 0.
+        filling: instead of `text` and one item.
     """
-    return _entity(schema.entity(name, version, "request"), (), values or {}, text)
+    return _entity(schema.entity(name, version, "request"), (), values or {}, filling or Filling(text))
 
 
 def frame(made: Any, client_id: str = "generated") -> bytes:
@@ -54,7 +68,7 @@ def frame(made: Any, client_id: str = "generated") -> bytes:
     return len(out.getvalue()).to_bytes(4, "big") + out.getvalue()
 
 
-def _entity(kind: Any, path: Path, values: dict[Path, Any], text: str) -> Any:
+def _entity(kind: Any, path: Path, values: dict[Path, Any], filling: Filling) -> Any:
     hints = typing.get_type_hints(kind)
     made = {}
     for field in dataclasses.fields(kind):
@@ -62,19 +76,24 @@ def _entity(kind: Any, path: Path, values: dict[Path, Any], text: str) -> Any:
         item, is_array = _item(hints[field.name])
         inner = _inner(item)
         if inner is not None:
-            value = _entity(inner, at, values, text)
+            value = _entity(inner, at, values, filling)
         elif (named := at if at in values else at[-1:]) in values:
             value = values[named]
         else:
-            value = _leaf(field.metadata.get("kafka_type", ""), text)
-        made[field.name] = value if not is_array else [value]
+            value = _leaf(field.metadata.get("kafka_type", ""), filling, NoneType in typing.get_args(item))
+        if is_array and filling.items is None:
+            made[field.name] = None if NoneType in typing.get_args(hints[field.name]) else []
+        else:
+            made[field.name] = value if not is_array else [value] * (filling.items or 0)
     return schema.builder(kind)(made) if not path else made
 
 
-def _leaf(kafka_type: str, text: str) -> Any:
+def _leaf(kafka_type: str, filling: Filling, nullable: bool) -> Any:
     if kafka_type == "string":
-        return text
-    return batch(b"v") if kafka_type == "records" else ZERO.get(kafka_type, 0)
+        return None if filling.text is None and nullable else filling.text or "x"
+    if kafka_type == "uuid":
+        return filling.topic_id
+    return batch(b"v") if kafka_type == "records" else ZERO.get(kafka_type, filling.number)
 
 
 def _leaves(kind: Any, path: Path) -> Iterator[tuple[Path, str]]:
