@@ -70,7 +70,7 @@ def frame(made: Any, client_id: str = "generated") -> bytes:
 
 def _entity(kind: Any, path: Path, values: dict[Path, Any], filling: Filling) -> Any:
     hints = typing.get_type_hints(kind)
-    made = {}
+    made: dict[str, Any] = {}
     for field in dataclasses.fields(kind):
         at = (*path, field.name)
         item, is_array = _item(hints[field.name])
