@@ -34,7 +34,7 @@ from mypy.nodes import (
 from mypy.options import Options
 from mypy.types import Instance, Type, UnionType, get_proper_type
 
-pytestmark = pytest.mark.slow  # mypy reads the whole package
+pytestmark = pytest.mark.tier("full")  # mypy reads the whole package
 
 ROOT = Path(__file__).parents[2]
 SETS = {"builtins.set", "builtins.frozenset", "typing.AbstractSet", "typing.MutableSet", "_weakrefset.WeakSet"}

@@ -19,7 +19,7 @@ from tests.embedded_broker.security.denials import OK, creation
 from tests.embedded_broker.security.guarded import allow, guarded, login
 from tests.embedded_broker.served import Client, Served
 
-pytestmark = pytest.mark.slow  # thousands of requests
+pytestmark = pytest.mark.tier("full")  # thousands of requests
 
 FOREIGN = "zz-foreign"
 """In all names of others. No request has it."""
