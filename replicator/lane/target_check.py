@@ -24,13 +24,6 @@ from replicator.model.partition import EndRecords, LogEnds, Partition
 from replicator.planes.contract import Cluster, Copied
 
 Answer = TypeVar("Answer")
-HANGING = "see kafka-transactions.sh find-hanging: a position and its records must be ended the same way"
-ADVICE = {
-    "target_has_later_records": "the position went back, or somebody else writes to this topic",
-    "target_transaction_open": f"somebody else writes to this topic, or the broker lost a marker: {HANGING}",
-    "target_records_hidden": "the broker lost the transaction's marker: copy these records again with "
-    "`eos-replicate reconcile --repair apply`",
-}
 
 
 def judge_end(next_target: int, log_start: int, end: int, last: EndRecords) -> tuple[str, str] | None:
@@ -179,5 +172,4 @@ def _incident(name: str, detail: str, at: Partition, entry: LanePartition) -> In
         topic=at.topic,
         partition=at.partition,
         offset=entry.position.offset if entry.position else -1,
-        advice=ADVICE[name],
     )

@@ -128,7 +128,8 @@ _TARGET = {
     "target_transaction_open": IncidentKind(
         "A transaction over the target partition doesn't end",
         "It is somebody else's, or the broker lost its marker",
-        "kafka-transactions.sh find-hanging names it, and abort ends it; then restart the worker",
+        "kafka-transactions.sh find-hanging names it, and abort ends it (a position and its records must be ended the "
+        "same way); then restart the worker",
     ),
     "target_records_hidden": IncidentKind(
         "A record that the position covers was aborted",

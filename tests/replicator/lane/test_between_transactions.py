@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from replicator.lane.partition import Copying
+from replicator.lane.partition import Copying, Stopped
 from replicator.model.errors import Abortable, Retriable
+from replicator.model.incident_kinds import KINDS
 from replicator.model.partition import Partition
 from tests.replicator.lane.fakes.loads import A, U, filled, numbered
 from tests.replicator.lane.fakes.log import Fate
@@ -57,6 +58,8 @@ def test_records_of_somebody_else_between_two_transactions_stop_their_partition(
     world.on.append(("step.after_end_txn", meddle))
     assert world.run() is None
     assert world.incidents()[U] == "target_has_later_records"
+    (stopped,) = [state for state in world.states().values() if isinstance(state, Stopped)]
+    assert stopped.incident.advice == KINDS["target_has_later_records"].advice, "the log says what the page says"
     assert world.copied(U)[-1] == "somebody's"
     assert world.copied(A)[-1] == "later"
     assert isinstance(world.states()[A], Copying)
