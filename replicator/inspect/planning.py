@@ -20,7 +20,7 @@ from replicator.inspect.timestamps import bounds_of, refused_timestamps
 from replicator.kafka import offset_reader
 from replicator.kafka.admin import ClusterInfo, TopicInfo, TopicSpec
 from replicator.model import checkpoint, names
-from replicator.model.checkpoint import BadMetadata
+from replicator.model.checkpoint import Position
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError
 from replicator.model.partition import Committed, Partition
 from replicator.state.claims import Claims
@@ -283,10 +283,10 @@ class _Planner:
         for at, position in sorted(positions.items()):
             if position is None or at.topic in told:
                 continue
-            try:
-                was = checkpoint.decode(position.metadata)
-            except BadMetadata:
+            found = checkpoint.read(position)
+            if not isinstance(found, Position):
                 continue  # told by `run`, as what it is
+            was = found.evidence
             topic = now[at.topic]
             if was.source_topic == topic.name and was.source_topic_id != topic.topic_id:
                 told.add(at.topic)

@@ -20,7 +20,7 @@ from replicator.kafka import offset_reader
 from replicator.kafka.admin import TopicInfo
 from replicator.lane.judge import compare
 from replicator.model import checkpoint, names
-from replicator.model.checkpoint import BadMetadata, Evidence, Position
+from replicator.model.checkpoint import Evidence, Position
 from replicator.model.errors import Incident, NotAllowed
 from replicator.model.partition import Committed, LogEnds, Partition
 from replicator.state.claims import Claim
@@ -208,10 +208,10 @@ def describe(flow: Flow, facts: StatusFacts, now_ms: int) -> PartitionStatus:
             state = CONTRADICTIONS[facts.claim.without_position(facts.target and facts.target.topic_id)]
         return PartitionStatus(**base, lag_records=waiting, state=state)  # type: ignore[arg-type]
     position = facts.committed.offset
-    try:
-        evidence = checkpoint.decode(facts.committed.metadata)
-    except BadMetadata:
+    found = checkpoint.read(facts.committed)
+    if not isinstance(found, Position):
         return PartitionStatus(**base, position=position, state="foreign_position")  # type: ignore[arg-type]
+    evidence = found.evidence
     nothing_left = facts.oldest_known and facts.oldest_ms is None
     lag_records = 0 if nothing_left else max(0, facts.end - position)
     lag_seconds = _age_s(facts, now_ms, lag_records)

@@ -14,7 +14,7 @@ from replicator.kafka import offset_reader
 from replicator.kafka.admin import TopicInfo
 from replicator.lane import start as lane_start
 from replicator.model import checkpoint
-from replicator.model.checkpoint import NOBODY, BadMetadata, Evidence
+from replicator.model.checkpoint import NOBODY, Evidence, Position
 from replicator.model.errors import ReplicatorError
 from replicator.model.partition import Committed, LogEnds, Partition
 from replicator.planes.contract import Cluster
@@ -104,10 +104,8 @@ def read_offsets(
 
 def evidence_of(committed: Committed) -> Evidence | None:
     """What stands beside a position; None when this program didn't write it."""
-    try:
-        return checkpoint.decode(committed.metadata)
-    except BadMetadata:
-        return None
+    found = checkpoint.read(committed)
+    return found.evidence if isinstance(found, Position) else None
 
 
 def owners(offsets: Mapping[Partition, PartitionOffsets], generation: int) -> dict[str, list[Partition]]:

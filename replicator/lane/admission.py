@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import MappingProxyType
 
-from replicator.lane.judge import Verdict
+from replicator.lane.judge import Verdict, unreadable
 from replicator.lane.ledger import Ledger
 from replicator.lane.origin_check import OriginCheck
 from replicator.lane.partition import (
@@ -30,6 +30,8 @@ from replicator.lane.policy import Policy
 from replicator.lane.ports import Clock, Connections
 from replicator.lane.start import LaneStart
 from replicator.lane.target_check import check_target
+from replicator.model import checkpoint
+from replicator.model.checkpoint import Unreadable
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError, Retriable, Unreachable
 from replicator.model.partition import Committed, LogEnds, Partition
 from replicator.state.claims import Claim, Claims
@@ -235,12 +237,30 @@ class Admission:
             partition.commits = found.commits
         return changed
 
-    def check_owners(self) -> None:
-        """Raises TakenOver when another process owns positions of the lane; Retriable, Unreachable, NotAllowed."""
-        targets = [it.route.target for it in self._partitions.values() if it.position is not None]
-        for target, found in self._to.plane.committed(targets).items():
-            if isinstance(found, Committed):
-                self._start.check_owner(target, found)
+    def check_owners(self, ledger: Ledger) -> bool:
+        """Read all positions of the lane again: whether any partition is admitted, and its position to be committed.
+
+        A stray commit stands in place of a position where a consumer has the flow's group id, or somebody has reset its
+        offsets: it stops its partition. This lane still knows the position, which nobody else can move while this
+        producer isn't fenced: at the next look it is committed again.
+
+        Raises TakenOver when another process owns positions of the lane; Retriable, Unreachable, NotAllowed.
+        """
+        sources = {it.route.target: at for at, it in self._partitions.items() if it.position is not None}
+        strays: dict[Partition, Unreadable] = {}
+        for target, found in self._to.plane.committed([*sources, *ledger.kept]).items():
+            if not isinstance(found, Committed):
+                continue
+            self._start.check_owner(target, found)
+            read = checkpoint.read(found)
+            if isinstance(read, Unreadable) and target in sources:
+                strays[sources[target]] = read
+        overwritten = [at for at, it in self._partitions.items() if it.overwritten]
+        for at in overwritten:
+            self._partitions.apply(at, Admit())
+        for at in strays.keys() - set(overwritten):
+            self._partitions.apply(at, Stop(unreadable(at, strays[at])))
+        return bool(overwritten)
 
     def to_commit(
         self, ledger: Ledger, *, everything: bool

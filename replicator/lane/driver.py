@@ -32,7 +32,7 @@ from replicator.lane.policy import Policy
 from replicator.lane.ports import Clock, Connections
 from replicator.lane.refusals import Refusals
 from replicator.lane.session import Memory, Session, SessionContext
-from replicator.lane.start import owner_of
+from replicator.lane.start import owner_of, targets_of
 from replicator.model.checkpoint import NOBODY
 from replicator.model.errors import (
     Abortable,
@@ -204,7 +204,8 @@ class LaneDriver:
         if not self._owners_read:  # once: an owner that is read later may be our successor
             targets = [route.target for route in plan.routes]
             before = to.state.last_positions(targets)
-            self._memory.owners.update({at: owner_of(found) for at, found in before.items()})
+            read = {at: owner_of(found) for at, found in before.items()}
+            self._memory.owners.update({at: owner for at, owner in read.items() if owner is not None})
             self._owners_read = True
         context = SessionContext(self._pause, self._clock, self._services.failpoint, self._log, self._committed)
         self.session = session = Session(plan, self._policy, to, self._memory, context)
@@ -260,13 +261,13 @@ class LaneDriver:
         self._log.warning("fenced", reason=str(error))
         soon = to.plane.overdue() or not self._opened
         deadline = self._clock.now_s() + (OWNER_SETTLES_S if soon else OWNER_SETTLES_S_MAX)
-        targets = [route.target for route in self.plan.routes]
         owners: Mapping[Partition, object]
         while not self._stopping.is_set():
             try:
                 control = to.state.control()
                 check_generation(control, self.plan.generation, self.plan.assignment)
-                owners = to.plane.committed(targets)
+                # Of all of them: another process of this flow's name may have a file with other topics.
+                owners = to.plane.committed(targets_of(self.plan, to.state.claims()))
             except (Retriable, Unreachable) as unread:
                 self._log.warning("owner_unknown", reason=str(unread))
                 owners = {}
@@ -274,7 +275,7 @@ class LaneDriver:
                 if not isinstance(found, Committed):
                     continue
                 owner = owner_of(found)
-                if owner not in (NOBODY, self.plan.owner, self._memory.owners.get(at, owner)):
+                if owner not in (None, NOBODY, self.plan.owner, self._memory.owners.get(at)):
                     raise TakenOver(
                         f"flow {self.plan.flow.name}: {owner} has taken over {at}; this process was fenced off"
                     ) from error

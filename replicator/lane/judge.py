@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from replicator.lane.partition import Reason, reason_of
 from replicator.lane.plan import LanePlan
 from replicator.model import checkpoint
-from replicator.model.checkpoint import Evidence, Position
+from replicator.model.checkpoint import Evidence, Position, Unreadable
 from replicator.model.errors import Incident, ReplicatorError
-from replicator.model.partition import Committed, LogEnds
+from replicator.model.partition import Committed, LogEnds, Partition
 from replicator.model.route import Route
 from replicator.state.claims import Claim
 
@@ -78,14 +78,9 @@ def _hindrance(route: Route, facts: Facts, position: Position | None) -> Verdict
 
 
 def _with_position(plan: LanePlan, route: Route, facts: Facts, stored: Committed) -> Verdict:
-    source = route.source
-    try:
-        position = Position(stored.offset, checkpoint.decode(stored.metadata))
-    except checkpoint.BadMetadata as error:
-        found = Incident(
-            error.incident, str(error), topic=source.topic, partition=source.partition, offset=stored.offset
-        )
-        return Verdict(verbatim=stored, stopped=found)
+    source, position = route.source, checkpoint.read(stored)
+    if isinstance(position, Unreadable):
+        return Verdict(verbatim=stored, stopped=unreadable(source, position))
     hindered = _hindrance(route, facts, position)
     if hindered is not None:
         return hindered
@@ -97,6 +92,13 @@ def _with_position(plan: LanePlan, route: Route, facts: Facts, stored: Committed
     name, detail = wrong
     found = Incident(name, detail, topic=source.topic, partition=source.partition, offset=position.offset)
     return Verdict(position=position, stopped=found)
+
+
+def unreadable(source: Partition, found: Unreadable) -> Incident:
+    """The incident that somebody else's commit in place of a source partition's position is."""
+    return Incident(
+        found.incident, found.why, topic=source.topic, partition=source.partition, offset=found.committed.offset
+    )
 
 
 def compare(

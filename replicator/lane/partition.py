@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum, auto
 
-from replicator.model.checkpoint import Position
+from replicator.model.checkpoint import STRAY, Position
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError, TopicMissing
 from replicator.model.partition import Committed
 from replicator.model.route import Route
@@ -207,6 +207,12 @@ class LanePartition:
     def told(self) -> PartitionState | None:
         """What was told of it last; None before the first time."""
         return self.state.told if isinstance(self.state, Judging | Admitted) else self.state
+
+    @property
+    def overwritten(self) -> bool:
+        """Whether a stray commit stopped it, while this session knew its position: that can be committed again."""
+        known = self.position is not None and self.verbatim is None
+        return known and isinstance(self.state, Stopped) and self.state.incident.name == STRAY
 
     @property
     def claim(self) -> Claim | None:

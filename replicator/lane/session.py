@@ -33,6 +33,7 @@ from replicator.lane.plan import LanePlan
 from replicator.lane.policy import Policy
 from replicator.lane.ports import Clock, Connections
 from replicator.lane.refusals import Refusals
+from replicator.lane.start import owner_of
 from replicator.lane.transaction import Collected, IdsInDoubt, TimestampsReplaced, Transactions
 from replicator.model.checkpoint import NOBODY, Position
 from replicator.model.errors import (
@@ -116,6 +117,8 @@ class Session:
                 if entry.position is not None and entry.commits is Commits.YES  # others still name the predecessor
             }
         )
+        for target, committed in ledger.kept.items():
+            self._memory.owners.setdefault(target, owner_of(committed) or NOBODY)
         self._policy.opened(self._to, ledger)
         self._rewind()
         counts = self._partitions.publish()
@@ -165,7 +168,7 @@ class Session:
     def _step(self) -> None:
         if self._clock.now_s() >= self._last_recommit_s + self._plan.flow.limits.recommit_interval_ms / 1000:
             self._recommit()
-        self._look_for_successor()
+        self._look_at_owners()
         self._judge_waiting()
         if self.ledger.entries and not self.ledger.copying:
             self._plane.serve()
@@ -222,7 +225,7 @@ class Session:
     def _report_commit(
         self, since_s: float, copied: Mapping[Partition, Copied], positions: Mapping[Partition, Position]
     ) -> None:
-        self._last_commit_s = self._owned_s = self._clock.now_s()
+        self._last_commit_s = self._clock.now_s()
         self._aborts = 0
         records = sum(done.records for done in copied.values())
         self._on_commit(records, sum(done.bytes for done in copied.values()))
@@ -254,17 +257,20 @@ class Session:
             for at in silent:
                 self._heard_s[at] = now_s
 
-    def _look_for_successor(self) -> None:
-        """A lane that commits nothing isn't told that it was fenced: it asks who owns its positions once in a
-        discovery interval."""
+    def _look_at_owners(self) -> None:
+        """Once in a discovery interval the lane reads its positions: one that commits nothing isn't told that it was
+        fenced, and nobody is told that something else commits offsets of the flow's group."""
         now_s = self._clock.now_s()
         if not self._policy.copies_live or now_s < self._owned_s + self._plan.flow.limits.discovery_interval_ms / 1000:
             return
         self._owned_s = now_s
         try:
-            self._admission.check_owners()
+            again = self._admission.check_owners(self.ledger)
         except (Retriable, Unreachable) as error:
             self._log.warning("owner_unknown", reason=str(error))
+            return
+        if again:
+            self._commit_admitted()
 
     def _rewind(self) -> None:
         self._touched, self._read = set(), set(self.ledger.copying)
@@ -278,7 +284,7 @@ class Session:
         self._last_recommit_s = self._clock.now_s()
         self._admission.before_all(self.ledger)
         self._commit_admitted(everything=True)
-        self._last_commit_s = self._owned_s = self._clock.now_s()
+        self._last_commit_s = self._clock.now_s()
         self._log.info("recommitted", partitions=len(self.ledger.entries))
 
     def _commit_admitted(self, *, everything: bool = False) -> None:

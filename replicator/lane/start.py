@@ -111,7 +111,7 @@ class LaneStart:
     def check_owner(self, target: Partition, found: Committed) -> None:
         """Raises TakenOver for a position that somebody has written who wasn't known to own it."""
         owner = owner_of(found)
-        if owner not in (NOBODY, self._plan.owner, self._owners.get(target, owner)):
+        if owner not in (None, NOBODY, self._plan.owner, self._owners.get(target, owner)):
             raise TakenOver(f"flow {self._plan.flow.name}: {owner} has taken over {target} while this process was away")
 
     def _starts(
@@ -131,11 +131,7 @@ class LaneStart:
         What the target doesn't have can't be committed and is left out.
         """
         plan, routed = self._plan, {route.target for route in self._plan.routes}
-        mine = {
-            target: claim
-            for target, claim in claims.claims.items()
-            if target not in routed and plan.assignment.lane_of(*claim.source) == plan.lane
-        }
+        mine = {target: claims.claims[target] for target in targets_of(plan, claims) if target not in routed}
         found = Unrouted()
         if not mine:
             return found
@@ -161,10 +157,10 @@ def _deleted(source: Partition, target: Partition, stored: Committed) -> Verdict
     incident = Incident(
         "source_topic_deleted", why, topic=source.topic, partition=source.partition, offset=stored.offset
     )
-    try:
-        return Verdict(position=Position(stored.offset, checkpoint.decode(stored.metadata)), stopped=incident)
-    except checkpoint.BadMetadata:
-        return Verdict(verbatim=stored, stopped=incident)
+    position = checkpoint.read(stored)
+    if isinstance(position, Position):
+        return Verdict(position=position, stopped=incident)
+    return Verdict(verbatim=stored, stopped=incident)
 
 
 def _missing(at: Partition) -> ReplicatorError:
@@ -207,11 +203,15 @@ def offsets_of_time(
     return {at: ends[at] if offset == -1 else offset for at, offset in found.items()}
 
 
-def owner_of(committed: Committed | None) -> str:
-    """Who wrote a position; unreadable metadata counts as an owner of its own."""
+def owner_of(committed: Committed | None) -> str | None:
+    """Who wrote a position; None where this program didn't: a stray commit is no successor's."""
     if committed is None:
         return NOBODY
-    try:
-        return checkpoint.decode(committed.metadata).owner
-    except checkpoint.BadMetadata:
-        return f"unreadable: {committed.metadata}"
+    found = checkpoint.read(committed)
+    return found.evidence.owner if isinstance(found, Position) else None
+
+
+def targets_of(plan: LanePlan, claims: Claims) -> list[Partition]:
+    """Target partitions of all positions that the lane has: also of topics that this process's flow file hasn't."""
+    claimed = {target for target, claim in claims.claims.items() if plan.assignment.lane_of(*claim.source) == plan.lane}
+    return sorted(claimed | {route.target for route in plan.routes})

@@ -15,6 +15,8 @@ import json
 from dataclasses import dataclass, fields
 from typing import Any
 
+from replicator.model.partition import Committed
+
 FORMAT_VERSION = 1
 KIND = "position"
 METADATA_BYTES_MAX = 4095  # offset.metadata.max.bytes is 4,096, and Kafka 4.3 refuses exactly that many
@@ -24,10 +26,14 @@ NOBODY = ""
 """Owner of a position that its worker has released at a clean stop, or of a partition without one."""
 
 
+STRAY = "position_unreadable"
+"""The incident that a commit by something else is."""
+
+
 class BadMetadata(ValueError):
     """The committed offset's metadata was not written by this program. `incident` names the incident that it is."""
 
-    incident = "position_unreadable"
+    incident = STRAY
 
 
 class NewerMetadata(BadMetadata):
@@ -99,6 +105,23 @@ def encode(evidence: Evidence) -> str:
     if len(text.encode()) > METADATA_BYTES_MAX:
         raise ValueError(f"position metadata of {len(text)} characters is over the broker's {METADATA_BYTES_MAX}")
     return text
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A committed offset that this program didn't write, or can't understand. `incident` names the incident it is."""
+
+    committed: Committed
+    incident: str
+    why: str
+
+
+def read(committed: Committed) -> Position | Unreadable:
+    """What a committed offset of the position group says. The only place where its metadata is decoded."""
+    try:
+        return Position(committed.offset, decode(committed.metadata))
+    except BadMetadata as error:
+        return Unreadable(committed, error.incident, str(error))
 
 
 def decode(metadata: str) -> Evidence:

@@ -167,8 +167,9 @@ _STATE = {
     ),
     "position_unreadable": IncidentKind(
         "The metadata of a committed offset wasn't written by this program",
-        "Another program commits offsets of the flow's group",
-        f"Find out who commits offsets of the group eos-replicate.<flow>. {_ANOTHER_FLOW}",
+        "Another program commits offsets of the flow's group, or somebody has reset its offsets",
+        "Find out who commits offsets of the group eos-replicate.<flow>. A running flow commits its own position again "
+        f"at a later discovery, and goes on. If the flow didn't run at that moment: {_ANOTHER_FLOW}",
     ),
     "position_newer_than_control": IncidentKind(
         "A position was written under a generation that the control topic doesn't know",

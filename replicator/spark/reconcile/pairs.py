@@ -10,7 +10,7 @@ from replicator.config import Delivery, Flow
 from replicator.kafka.admin import TopicInfo
 from replicator.lane.judge import compare
 from replicator.model import checkpoint
-from replicator.model.checkpoint import BadMetadata, Position
+from replicator.model.checkpoint import Position
 from replicator.model.errors import Incident
 from replicator.model.partition import Committed, LogEnds, Partition
 from replicator.state.claims import Claim
@@ -171,12 +171,10 @@ def pair_of(flow: Flow, facts: PairFacts) -> Pair:
 
 def position_of(at: Partition, committed: Committed) -> Position:
     """A position with its evidence. Raises Incident when its metadata can't be read."""
-    try:
-        return Position(committed.offset, checkpoint.decode(committed.metadata))
-    except BadMetadata as error:
-        raise Incident(
-            error.incident, str(error), topic=at.topic, partition=at.partition, offset=committed.offset
-        ) from error
+    found = checkpoint.read(committed)
+    if isinstance(found, Position):
+        return found
+    raise Incident(found.incident, found.why, topic=at.topic, partition=at.partition, offset=committed.offset)
 
 
 def without_position(

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from replicator.model.checkpoint import NOBODY
-from tests.replicator.lane.fakes.loads import A, B, U, each_poll, filled
+from replicator.model.errors import TakenOver
+from replicator.model.partition import Committed, Partition
+from tests.replicator.lane.fakes.loads import A, B, U, each_poll, filled, held
 from tests.replicator.lane.fakes.world import World
 
 
@@ -66,3 +68,101 @@ def test_a_broker_that_comes_up_denies_a_topic_for_a_moment(world: World) -> Non
     each_poll(world, look)
     assert world.run("new", plan=plan) is None
     assert not world.incidents()
+
+
+STRAY = Committed(1, "")
+"""What a consumer with the flow's group id commits, and `kafka-consumer-groups --reset-offsets`."""
+
+
+def strays(world: World, target: Partition, at_s: tuple[float, ...], until_s: float) -> None:
+    """Somebody commits an offset of this target partition at these times after now; the lane ends later."""
+    began_s, left = world.time_s, list(at_s)
+
+    def look() -> bool:
+        past_s = world.time_s - began_s
+        if left and past_s > left[0]:
+            left.pop(0)
+            world.target.offsets[target] = STRAY
+        return past_s < until_s
+
+    each_poll(world, look)
+
+
+def made() -> World:
+    world = World(idle_s_max=400.0)
+    filled(world, 3)
+    return world
+
+
+def test_a_stray_commit_stops_its_partition_until_the_lane_has_committed_its_own_again() -> None:
+    world = made()
+    strays(world, Partition("t.copy", 0), (100.0,), 200.0)
+    assert world.run() is None
+    assert world.incidents() == {A: "position_unreadable"}
+    assert [line["topic"] for line in world.told("copying")] == ["t"]
+    assert (world.position(A), world.owner(A)) == (3, NOBODY)
+    assert world.copied(A) == [value for _, value in held(world)[A]]
+
+
+def test_while_something_else_commits_again_and_again_the_other_partitions_go_on() -> None:
+    world = made()
+    strays(world, Partition("t.copy", 0), tuple(range(100, 300, 5)), 300.0)
+    for number in range(10):
+        world.source.log(U).put(f"later-{number}")
+    assert world.run() is None
+    assert set(world.incidents()) == {A}
+    assert world.copied(U) == [value for _, value in held(world)[U]]
+    assert world.copied(A) == [value for _, value in held(world)[A]]
+
+
+def test_a_stray_commit_between_two_starts_stops_its_partition_only() -> None:
+    world = made()
+    assert world.run("first") is None
+    world.target.offsets[Partition("t.copy", 0)] = STRAY
+    world.source.log(U).put("later")
+    assert world.run("second") is None
+    assert world.incidents() == {A: "position_unreadable"}
+    assert world.target.offsets[Partition("t.copy", 0)] == STRAY
+    assert world.copied(U)[-1] == "later"
+
+
+def test_a_fenced_lane_takes_no_stray_commit_for_a_successor() -> None:
+    """The transaction's timeout fences too: the lane starts again, and that partition alone is stopped."""
+    world = made()
+    began_s, fenced = world.time_s, list[float]()
+
+    def look() -> bool:
+        if world.time_s > began_s + 50 and not fenced:
+            fenced.append(world.time_s)
+            world.target.offsets[Partition("t.copy", 0)] = STRAY
+            world.target.init("eos.f.1.0")
+            world.source.log(U).put("later")
+        return world.time_s < began_s + 150
+
+    each_poll(world, look)
+    assert world.run() is None
+    assert world.incidents() == {A: "position_unreadable"}
+    assert world.copied(U)[-1] == "later"
+
+
+def test_a_process_with_other_topics_under_the_flow_s_name_is_a_successor() -> None:
+    """Two files of one name: the positions that the second one writes are no position of the first one's topics."""
+    world = made()
+    plan_of = {name: world.plan(name, tuple(r for r in world.routes() if r.source.topic == name)) for name in "tu"}
+    began_s, second = world.time_s, list[object]()
+
+    def look() -> bool:
+        if world.time_s > began_s + 50 and not second:
+            second.append(None)
+            first, world.driver = world.driver, None
+            second.append(world.run(plan=plan_of["u"]))
+            world.driver = first
+            for name, found in list(world.target.offsets.items()):  # it runs: its name stays in its positions
+                metadata = found.metadata.replace('"o":""', '"o":"u"') if name.topic == "u.copy" else found.metadata
+                world.target.offsets[name] = found._replace(metadata=metadata)
+            world.source.log(A).put("later")
+        return world.time_s < began_s + 250
+
+    each_poll(world, look)
+    assert isinstance(world.run(plan=plan_of["t"]), TakenOver)
+    assert second == [None, None]

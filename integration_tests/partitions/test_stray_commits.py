@@ -1,0 +1,75 @@
+"""Something else commits offsets of the flow's group: its partition stops until the flow's own position stands again,
+the others go on, and no process takes it for a successor."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from integration_tests.conftest import MakeCopying
+from integration_tests.harness import clients
+from integration_tests.harness.copying import Copying
+from integration_tests.harness.replicator import Replicator
+
+STRAY = 1
+"""An offset that the flow's position is past."""
+
+
+@pytest.fixture
+def copying(make_copying: MakeCopying) -> Copying:
+    return make_copying(limits={"discovery_interval_ms": 1_000})
+
+
+def started(copying: Copying) -> Replicator:
+    """A worker that has copied what there is."""
+    worker = copying.running()
+    copying.load.mixed(300)
+    copying.wait_copied()
+    return worker
+
+
+def reset(client: Consumer, copying: Copying) -> None:
+    """Commit as `kafka-consumer-groups --reset-offsets` does."""
+    (found,) = client.commit(offsets=[TopicPartition(copying.copy, 0, STRAY)], asynchronous=False) or []
+    assert found.error is None
+
+
+def test_an_operator_resets_an_offset(copying: Copying) -> None:
+    worker = started(copying)
+    client = clients.consumer(copying.target, group_id=copying.group)
+    reset(client, copying)
+    client.close()
+    worker.wait_event("incident", name="position_unreadable", topic=copying.topic, partition=0)
+    worker.wait_event("copying", topic=copying.topic, partition=0)
+    copying.load.mixed(300)
+    copying.finish(worker)
+    assert {event["partition"] for event in worker.seen("incident")} == {0}
+
+
+def test_a_consumer_joins_the_group(copying: Copying) -> None:
+    worker = started(copying)
+    client = clients.consumer(copying.target, group_id=copying.group)
+    client.subscribe([copying.copy])
+    while not client.assignment():
+        client.poll(0.1)
+    reset(client, copying)
+    worker.wait_event("incident", name="position_unreadable", partition=0)
+    copying.load.mixed(300)
+    client.close()
+    worker.wait_event("copying", topic=copying.topic, partition=0)
+    copying.finish(worker)
+
+
+def test_the_offset_was_reset_while_no_worker_runs(copying: Copying) -> None:
+    """Nobody knows the position then: the partition stops, and what was committed stays as it is."""
+    assert started(copying).stop() == 0
+    client = clients.consumer(copying.target, group_id=copying.group)
+    reset(client, copying)
+    worker = copying.running()
+    worker.wait_event("incident", name="position_unreadable", partition=0)
+    copying.load.mixed(300)
+    worker.wait_event("committed")
+    worker.stop()
+    (left,) = client.committed([TopicPartition(copying.copy, 0)], timeout=clients.TIMEOUT_S)
+    client.close()
+    assert left.offset == STRAY
