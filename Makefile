@@ -50,8 +50,8 @@ test-rest: $(STAMP)
 
 # All parts, one after the other, whatever comes out. How long they took is kept in tests/durations.json, to be committed.
 test-full: $(STAMP)
-	failed=0; for part in test-unit test test-rest; do $(MAKE) $$part RECORD="--record $$part" || failed=1; done; \
-	$(BIN)/python -m tests.running.table; exit $$failed
+	failed=0; for part in test-unit test test-rest; do $(MAKE) $$part RECORD="--record $$part" || failed=1; \
+	$(BIN)/python -m tests.running.table; done; exit $$failed
 
 # All of it, and the searches go far: hours. What came out is kept in tests/long_results.json.
 LONG = env EOS_TEST_BUDGET=long $(PYTEST) $(PARALLEL) --timeout 7200 --record-in tests/long_results.json --record
