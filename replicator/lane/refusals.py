@@ -104,11 +104,5 @@ class Refusals:
 
 
 def _incident(at: Partition, offset: int, refusal: Refusal) -> Incident:
-    name, advice = "record_too_large", ""
-    if not refusal.too_large:
-        name = "record_refused"
-        advice = (
-            "The partition stands before this record, everything before it is committed: raise what the target takes "
-            "(the text names it), then restart the worker"
-        )
-    return Incident(name, refusal.detail, topic=at.topic, partition=at.partition, offset=offset, advice=advice)
+    name = "record_too_large" if refusal.too_large else "record_refused"
+    return Incident(name, refusal.detail, topic=at.topic, partition=at.partition, offset=offset)

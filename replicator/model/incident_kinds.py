@@ -149,12 +149,12 @@ _TARGET = {
     ),
     "header_not_carriable": IncidentKind(
         "A record has a header key that isn't UTF-8",
-        "The client library can't carry it unchanged",
+        "The client library can't carry it unchanged. Everything before this record is committed",
         _NOT_CARRIABLE,
     ),
     "timestamp_not_carriable": IncidentKind(
         "A record has no timestamp, or one that isn't above zero",
-        "The client library would replace it by the time of writing",
+        "The client library would replace it by the time of writing. Everything before this record is committed",
         _NOT_CARRIABLE,
     ),
 }

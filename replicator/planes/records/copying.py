@@ -24,7 +24,6 @@ from replicator.planes.records.message import Record
 
 BATCH_OVERHEAD_BYTES = 61  # a record batch's header: what the broker compares with max.message.bytes has it
 FRAMING_BYTES_MAX = 128  # that and all lengths and deltas of a single record
-ADVICE = "the flow stands before this record; everything before it is committed"
 
 OnDelivery = Callable[[KafkaError | None, Message], None]
 
@@ -117,7 +116,7 @@ def _carriable(messages: list[Record], run: Run, chain: digest.Chain, topic: str
                 run.blocked = _stop(message, "timestamp_not_carriable", f"timestamp {timestamp_ms} would become now")
             else:
                 why = writer.timestamps.refusal(timestamp_ms, now_ms, topic)
-                run.blocked = _stop(message, "target_timestamp_bounds", why, advice="")
+                run.blocked = _stop(message, "target_timestamp_bounds", why)
             break
         try:
             headers = message.headers()
@@ -173,6 +172,6 @@ def _epoch(message: Record) -> int:
     return -1 if epoch is None else epoch
 
 
-def _stop(message: Record, name: str, why: str, advice: str = ADVICE) -> Incident:
+def _stop(message: Record, name: str, why: str) -> Incident:
     at = message.topic(), message.partition(), message.offset()
-    return Incident(name, why, topic=at[0], partition=at[1], offset=at[2], advice=advice)
+    return Incident(name, why, topic=at[0], partition=at[1], offset=at[2])

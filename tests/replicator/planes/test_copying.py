@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_NOT_AVAILABLE
 
+from replicator.model.incident_kinds import KINDS
 from replicator.model.partition import Partition
 from replicator.model.timestamps import UNBOUNDED, TimestampBounds
 from replicator.planes.records.acks import AckWatch
@@ -115,6 +116,7 @@ def test_a_first_record_that_cannot_be_carried_leaves_the_position_on_it(message
     assert sent == []
     assert done.next_offset == 0
     assert done.blocked.name == name
+    assert done.blocked.advice == KINDS[name].advice
 
 
 @pytest.mark.parametrize("off_ms", [-10_000, 10_000])
