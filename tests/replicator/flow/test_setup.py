@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from replicator.kafka.admin import TopicInfo
 from replicator.model.errors import Incident, NotAllowed, Retriable, Unreachable
+from replicator.model.origins import Origin
 from replicator.model.partition import Partition
-from replicator.state.claims import Claims
+from replicator.state.claims import Claim, Claims
 from replicator.state.generation import Control, LaneAssignment
 from tests.replicator.flow.fakes import (
     CLAIMS,
@@ -256,3 +259,62 @@ def test_the_control_topic_read_at_the_start_is_not_read_again_for_the_generatio
     )
     assert (generation, changed) == (opened(1, listing.partitions).open, False)
     assert len(made.state.asked) == asked
+
+
+def foreign(name: str, topic_id: str = "") -> Claims:
+    """Claims of another flow, on the source, of a topic that it copies from this flow's target."""
+    at = Partition(name, 0)
+    claim_ = Claim(at, at, "s", topic_id or f"id-{name}", 0, 0, 1, "another", 1, "cb")
+    return Claims({at: claim_}, ())
+
+
+def test_a_topic_that_comes_from_the_target_is_stopped_before_anything_is_made_for_it() -> None:
+    made = plane()
+    made.source_claims.claims["g"] = foreign("t1")
+    assert states(made) == {
+        **dict.fromkeys(("t1[0]", "t1[1]"), "flows_in_conflict"),
+        **dict.fromkeys(("t2[0]", "t2[1]"), ""),
+    }
+    assert made.created == [CONTROL, CLAIMS, "a.t2"]
+
+
+def test_a_topic_that_another_flow_begins_to_write_is_found_at_the_next_discovery() -> None:
+    made = run_before(plane(), claim("t1"))
+    made.target["a.t1"] = topic("a.t1")
+    setup = setup_of(made)
+    assert setup.routes(setup.begin()).routes[Partition("t1", 0)].stopped is None
+    made.source_claims.claims["g"] = foreign("t1")
+    stopped = setup.routes(setup.listing()).routes[Partition("t1", 0)].stopped
+    assert stopped is not None
+    assert stopped.name == "flows_in_conflict"
+    made.source_claims.claims["g"] = foreign("t1", "before")
+    assert setup.routes(setup.listing()).routes[Partition("t1", 0)].stopped is None, "it was created again since"
+
+
+def test_routes_carry_where_a_topic_comes_from() -> None:
+    made = plane()
+    found = foreign("t1")
+    at = Partition("t1", 0)
+    made.source_claims.claims["g"] = Claims({at: replace(found.claims[at], source_cluster="cz")}, ())
+    setup = setup_of(made)
+    routes = setup.routes(setup.begin()).routes
+    assert {at.topic: route.origins for at, route in routes.items()} == {
+        "t1": {Origin("cz", "t1", "g")},
+        "t2": frozenset(),
+    }
+
+
+def test_while_claims_cannot_be_read_what_is_not_copied_yet_waits() -> None:
+    made = run_before(plane(), claim("t1"))
+    made.target["a.t1"] = topic("a.t1")
+    made.source_claims.unread["__eos.g.claims"] = Retriable("no leader")
+    found = states(made)
+    assert found["t1[0]"] == ""
+    assert "no leader" in found["t2[0]"]
+    assert "a.t2" not in made.created
+
+
+def test_claims_that_may_not_be_read_stop_nothing() -> None:
+    made = plane()
+    made.source_claims.unread["__eos.f.claims"] = NotAllowed("needs Describe")
+    assert set(states(made).values()) == {""}

@@ -13,6 +13,7 @@ from replicator.lane.start import offsets_of_time
 from replicator.model.checkpoint import NOBODY, Evidence
 from replicator.model.errors import NotAllowed
 from replicator.model.partition import Partition
+from replicator.state import starts
 from replicator.state.generation import Control, Generation, Phase
 from tests.replicator.jobs.test_range_policy import AT, plan, ranged
 from tests.replicator.lane.fakes.cluster import FakeCluster
@@ -39,6 +40,18 @@ def test_start_holds_for_the_partitions_of_the_first_listing(start: str, begins:
     offsets = {AT: PartitionOffsets(2, 6), LATER: PartitionOffsets(0, 3)}
     assert first_offsets(World(start).flow, offsets, OPENED, source) == begins
     assert first_offsets(World(start).flow, {AT: PartitionOffsets(2, 6, position=3)}, OPENED, source) == {}
+
+
+@pytest.mark.parametrize("start", ["latest", "1970-01-01T00:00:00.004Z"])
+def test_a_start_that_was_stored_when_the_flow_was_opened_is_not_resolved_again(start: str) -> None:
+    source = cluster(*range(6))
+    records = starts.encode({"t": starts.TopicStarts("id", (3, None))})
+    first = Generation(1, Phase.OPEN, 1, partitions={"t": 2}, start_records=1)
+    control = Control({1: first}, dict(records))
+    offsets = {AT: PartitionOffsets(2, 6, topic_id="id"), LATER: PartitionOffsets(0, 3, topic_id="id")}
+    assert first_offsets(World(start).flow, offsets, control, source) == {AT: 3, LATER: 0}
+    recreated = {AT: PartitionOffsets(0, 6, topic_id="another")}
+    assert first_offsets(World(start).flow, recreated, control, source) == {AT: 0}
 
 
 def test_a_record_that_comes_while_a_time_is_resolved_is_never_left_out() -> None:
