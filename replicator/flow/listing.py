@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from replicator.config import Flow
 from replicator.config.routing import target_topic
 from replicator.flow.topic_rules import Listed, TopicVerdict, judge_topic
-from replicator.kafka.admin import TopicInfo
+from replicator.kafka.topic_questions import TopicInfo
 from replicator.model.errors import Incident, NotAllowed
 from replicator.model.origins import Origins
 from replicator.model.partition import Partition

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 
 from replicator.config import Flow
 from replicator.config.routing import target_topic
-from replicator.kafka.admin import TopicInfo, TopicSpec
+from replicator.kafka.admin import TopicSpec
+from replicator.kafka.topic_questions import TopicInfo
 from replicator.model.errors import Incident, NotAllowed
 from replicator.model.origins import NONE, Origins
 from replicator.model.partition import Partition

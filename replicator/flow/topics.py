@@ -11,12 +11,14 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TypeVar
 
+from replicator import config
 from replicator.config import Flow
 from replicator.config.routing import literals, name_fault, selects, target_topic
 from replicator.flow.topic_rules import Listed
 from replicator.kafka import offset_reader
-from replicator.kafka.admin import ClusterAdmin, ClusterInfo, TopicInfo, TopicSpec
+from replicator.kafka.admin import ClusterAdmin, ClusterInfo, TopicSpec
 from replicator.kafka.clusters import KafkaCluster
+from replicator.kafka.topic_questions import TopicInfo, TopicQuestions
 from replicator.kafka.topic_reader import TopicReader
 from replicator.model import names
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError, Retriable, Unreachable
@@ -24,6 +26,7 @@ from replicator.model.partition import Partition
 from replicator.planes.contract import Cluster
 from replicator.state.flow_state import FlowState
 from replicator.state.source_claims import SourceClaims
+from replicator.wire.topics import topic_questions
 
 LEADERS_S = 0.1  # between the first two questions whether new partitions are led: Kafka takes some ms for each
 One = TypeVar("One")
@@ -35,6 +38,11 @@ def both(one: Callable[[], One], other: Callable[[], Other]) -> tuple[One, Other
     with ThreadPoolExecutor(1) as pool:
         second = pool.submit(other)
         return one(), second.result()
+
+
+def topics_of(flow: Flow, cluster: config.Cluster, role: str) -> TopicQuestions:
+    """Asks a cluster for topics; `role` is the end of the client's id."""
+    return topic_questions(cluster, f"eos-replicate.{flow.name}.{role}", flow.limits.request_timeout_ms / 1000)
 
 
 class ControlPlane:
@@ -49,10 +57,17 @@ class ControlPlane:
         patience = limits.connect_timeout_ms if connect_timeout_ms is None else connect_timeout_ms
         self.flow = flow
         self.source, self.target = (
-            ClusterAdmin(side, request_timeout_ms=limits.request_timeout_ms, connect_timeout_ms=patience)
+            ClusterAdmin(
+                side,
+                topics_of(flow, side, "topics"),
+                request_timeout_ms=limits.request_timeout_ms,
+                connect_timeout_ms=patience,
+            )
             for side in (flow.source, flow.target)
         )
-        self.source_logs: Cluster = KafkaCluster(flow, flow.source, "source")  # connects when it is first asked
+        self.source_logs: Cluster = KafkaCluster(  # connects when it is first asked
+            flow, flow.source, "source", topics=topics_of(flow, flow.source, "source")
+        )
         self._source_reader = TopicReader(flow, flow.source)
         self.source_claims = SourceClaims(flow, self._source_reader)
         self._reader = TopicReader(flow, flow.target)
@@ -194,7 +209,7 @@ def listed(admin: ClusterAdmin, wanted: Iterable[str], *, rights: bool = False) 
     return {name: _listed(described.get(name), configs.get(name)) for name in asked}
 
 
-def _listed(answer: TopicInfo | ReplicatorError | None, configs: dict[str, str] | ReplicatorError | None) -> Listed:
+def _listed(answer: TopicInfo | ReplicatorError | None, configs: Mapping[str, str] | ReplicatorError | None) -> Listed:
     info = answer if isinstance(answer, TopicInfo) else None
     refused = answer if isinstance(answer, ReplicatorError) else configs
     if isinstance(refused, NotAllowed):

@@ -18,7 +18,7 @@ import structlog
 
 from replicator.clock import RealClock
 from replicator.failpoints import Failpoint
-from replicator.flow.topics import ControlPlane
+from replicator.flow.topics import ControlPlane, topics_of
 from replicator.flow.worker import Parts
 from replicator.kafka.clusters import KafkaCluster
 from replicator.kafka.topic_reader import TopicReader
@@ -64,12 +64,12 @@ class KafkaConnections:
         with ExitStack() as stack:  # whatever one of them raises, those that are open are closed
             self.plane = RecordsPlane(settings, digests, partial(_client_error, log), partial(_lost_record, log))
             stack.callback(self.plane.close)
-            source_reader = TopicReader(flow, flow.source)
-            self.source = KafkaCluster(flow, flow.source, "source", asked, source_reader)
+            source_reader, source_topics = TopicReader(flow, flow.source), topics_of(flow, flow.source, "source")
+            self.source = KafkaCluster(flow, flow.source, "source", asked, source_reader, source_topics)
             self.origins = SourceClaims(flow, source_reader)
             stack.callback(self.source.close)
-            reader = TopicReader(flow, flow.target)
-            self.target = KafkaCluster(flow, flow.target, "target", asked, reader)
+            reader, target_topics = TopicReader(flow, flow.target), topics_of(flow, flow.target, "target")
+            self.target = KafkaCluster(flow, flow.target, "target", asked, reader, target_topics)
             stack.callback(self.target.close)
             self.source_records = LogReader(flow, flow.source, asked)
             stack.callback(self.source_records.close)

@@ -18,7 +18,8 @@ from replicator.flow.topic_rules import Listed, TopicVerdict, needs_claims
 from replicator.flow.topics import ControlPlane, check_control_topic, internal_topics, listed
 from replicator.inspect.timestamps import bounds_of, refused_timestamps
 from replicator.kafka import offset_reader
-from replicator.kafka.admin import ClusterInfo, TopicInfo, TopicSpec
+from replicator.kafka.admin import ClusterInfo, TopicSpec
+from replicator.kafka.topic_questions import TopicInfo
 from replicator.model import checkpoint, names
 from replicator.model.checkpoint import Position
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError

@@ -17,7 +17,7 @@ from typing import Literal
 from replicator.config import Flow, routing
 from replicator.flow.topics import ControlPlane
 from replicator.kafka import offset_reader
-from replicator.kafka.admin import TopicInfo
+from replicator.kafka.topic_questions import TopicInfo
 from replicator.lane.judge import compare
 from replicator.model import checkpoint, names
 from replicator.model.checkpoint import Evidence, Position

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 
 from replicator.config import Flow
-from replicator.kafka.admin import ClusterAdmin, TopicInfo
+from replicator.kafka.admin import ClusterAdmin
+from replicator.kafka.topic_questions import TopicInfo
 from replicator.kafka.topic_reader import TopicReader
 from replicator.model.errors import Incident
 from replicator.model.partition import Partition

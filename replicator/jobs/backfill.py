@@ -33,7 +33,7 @@ from replicator.jobs.partition_state import PartitionOffsets
 from replicator.jobs.progress import progress_of
 from replicator.jobs.range_job import RangeJob
 from replicator.jobs.ranges import Given, Plan, Range
-from replicator.kafka.admin import TopicInfo
+from replicator.kafka.topic_questions import TopicInfo
 from replicator.model.errors import ConfigError, Incident, NotAllowed, ReplicatorError, TakenOver, TopicMissing
 from replicator.model.names import process_name
 from replicator.model.partition import Partition

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 
 from replicator.config import Flow
-from replicator.flow.topics import ControlPlane
+from replicator.flow.topics import ControlPlane, topics_of
 from replicator.kafka.clusters import KafkaCluster
 from replicator.planes.contract import Cluster
 from replicator.state.flow_state import FlowState
@@ -16,7 +16,7 @@ class JobClients:
 
     def __init__(self, flow: Flow) -> None:
         self.plane = ControlPlane(flow)
-        self._source = KafkaCluster(flow, flow.source, "source")
+        self._source = KafkaCluster(flow, flow.source, "source", topics=topics_of(flow, flow.source, "source"))
 
     @property
     def source(self) -> Cluster:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from replicator.config import Flow
 from replicator.config.routing import target_topic
 from replicator.kafka import offset_reader
-from replicator.kafka.admin import TopicInfo
+from replicator.kafka.topic_questions import TopicInfo
 from replicator.lane import start as lane_start
 from replicator.model import checkpoint
 from replicator.model.checkpoint import NOBODY, Evidence, Position

@@ -33,7 +33,7 @@ from replicator.jobs.clients import JobClients
 from replicator.jobs.job_generation import JobGeneration, check_free
 from replicator.jobs.repair_policy import RepairPolicy
 from replicator.jobs.repair_spans import RepairRequest
-from replicator.kafka.admin import TopicInfo
+from replicator.kafka.topic_questions import TopicInfo
 from replicator.model.errors import ConfigError, Incident, NotAllowed, TakenOver
 from replicator.model.names import process_name
 from replicator.model.partition import Partition, Span

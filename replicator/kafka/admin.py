@@ -11,13 +11,11 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, wait
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
-from confluent_kafka import TopicCollection as Names
 from confluent_kafka.admin import (
-    AclOperation,
     AdminClient,
     ConfigResource,
     NewPartitions,
@@ -27,25 +25,17 @@ from confluent_kafka.admin import (
 
 from replicator.config import Cluster
 from replicator.kafka import failures
-from replicator.model.errors import Incident, NotAllowed, ReplicatorError, Unreachable
+from replicator.kafka.properties import client_properties
+from replicator.kafka.topic_questions import TopicInfo, TopicQuestions, config_values, operations, within
+from replicator.model.errors import Incident, NotAllowed, ReplicatorError, TopicMissing, Unreachable
 
 T = TypeVar("T")
+CONNECT_ATTEMPT_S = 5.0  # for one broker to answer: the client asks the one that it takes for the controller
 ASK_AGAIN_S = 0.05  # between two questions to a cluster whose broker has just gone
 AddressedPartition = tuple[str, int]
 
 _TELLING = (KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._RESOLVE, KafkaError._TRANSPORT)
 """Local errors from the most to the least telling: which one the operator should read."""
-
-
-@dataclass(frozen=True, slots=True)
-class TopicInfo:
-    """A topic as its cluster describes it. `rights` are operations the user may do; None when not asked."""
-
-    name: str
-    topic_id: str
-    partitions: int
-    configs: Mapping[str, str] = field(default_factory=dict)
-    rights: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,35 +57,29 @@ class TopicSpec:
     configs: Mapping[str, str]
 
 
-def client_properties(cluster: Cluster, **own: Any) -> dict[str, Any]:
-    """librdkafka settings of a client that looks and administrates; `own` wins over the file."""
-    quiet = {} if "debug" in cluster.properties or "log_level" in cluster.properties else {"log_level": 0}
-    return {
-        "client.id": "eos-replicate",
-        "enable.metrics.push": "false",
-        **quiet,
-        **cluster.properties,
-        **own,
-    }
-
-
 class ClusterAdmin:
     """Blocking calls, each bounded by the request timeout. Used from one thread.
 
     Raises, in every method: Unreachable, NotAllowed, Retriable, or Incident for a refusal of another kind.
     """
 
-    def __init__(self, cluster: Cluster, *, request_timeout_ms: int, connect_timeout_ms: int) -> None:
-        self.cluster = cluster
+    def __init__(
+        self, cluster: Cluster, topics: TopicQuestions, *, request_timeout_ms: int, connect_timeout_ms: int
+    ) -> None:
+        """`topics` asks the cluster for topics; it is closed with this."""
+        self.cluster, self._topics = cluster, topics
         self._request_s = request_timeout_ms / 1000
         self._connect_s = connect_timeout_ms / 1000
         self._errors: dict[int, KafkaError] = {}
+        self._client = self._made()
+
+    def _made(self) -> AdminClient:
         logger = logging.getLogger("replicator.librdkafka")
-        properties = client_properties(cluster, error_cb=self._noted)
+        properties = client_properties(self.cluster, error_cb=self._noted)
         try:
-            self._client = AdminClient(properties, logger=logger)
+            return AdminClient(properties, logger=logger)
         except KafkaException as error:
-            raise Unreachable(f"cluster {cluster.name!r}: {failures.reason(error.args[0])}") from error
+            raise Unreachable(f"cluster {self.cluster.name!r}: {failures.reason(error.args[0])}") from error
 
     def _noted(self, error: KafkaError) -> None:
         self._errors[error.code()] = error
@@ -108,22 +92,23 @@ class ClusterAdmin:
             left = deadline - time.monotonic()
             if left <= 0:
                 raise self._unreachable()
-            future = self._client.describe_cluster(include_authorized_operations=True, request_timeout=max(left, 0.1))
+            limit_s = max(0.1, min(left, CONNECT_ATTEMPT_S))
+            future = self._client.describe_cluster(include_authorized_operations=True, request_timeout=limit_s)
             try:
-                answer = self._wait(future, doing, limit_s=left + 1, stop=self._credentials_refused)
+                answer = self._wait(future, doing, limit_s=limit_s + 1, stop=self._credentials_refused)
             except KafkaException as error:
                 kafka_error = error.args[0]
-                if (
-                    kafka_error.code() in failures.UNREACHABLE
-                ):  # a broker that went down took the question with it: ask again
-                    self._client.poll(ASK_AGAIN_S)
+                if kafka_error.code() in failures.UNREACHABLE:
+                    self._client.poll(ASK_AGAIN_S)  # a broker that went down took the question with it: ask again,
+                    if kafka_error.code() == KafkaError._TIMED_OUT:  # or it may wait for a controller that is dead
+                        self._client = self._made()
                     continue
                 raise failures.classify(kafka_error, self.cluster.name, doing, "Describe on the cluster") from error
             rights = answer.authorized_operations
             return ClusterInfo(
                 cluster_id=answer.cluster_id or "",
                 brokers=tuple(node.id for node in answer.nodes),
-                rights=None if not rights else _rights(rights),
+                rights=None if not rights else operations(rights),
             )
 
     def topic_names(self) -> frozenset[str]:
@@ -141,22 +126,8 @@ class ClusterAdmin:
         Args:
             rights: ask which operations the user may do.
         """
-        wanted = sorted(set(names))
-        if not wanted:
-            return {}
-        futures = self._client.describe_topics(
-            Names(wanted), include_authorized_operations=rights, request_timeout=self._request_s
-        )
-        found: dict[str, TopicInfo | ReplicatorError] = {}
-        for name, future in futures.items():
-            right = f"Describe on topic {name!r}"
-            answer = self._outcome(future, f"describe topic {name!r}", right, failures.MISSING)
-            if isinstance(answer, ReplicatorError):
-                found[name] = answer
-            elif answer is not None:
-                allowed = _rights(answer.authorized_operations) if answer.authorized_operations else None
-                found[name] = TopicInfo(name, str(answer.topic_id), len(answer.partitions), {}, allowed)
-        return found
+        answers = within(self._topics.describe(list(names), rights=rights), self._request_s)
+        return {name: _own(answer) for name, answer in answers.items() if not isinstance(answer, TopicMissing)}
 
     def topics(self, names: Iterable[str], *, configs: bool = False, rights: bool = False) -> dict[str, TopicInfo]:
         """As `describe`, but raises the first error. `configs`: with effective configs (needs DescribeConfigs)."""
@@ -166,33 +137,22 @@ class ClusterAdmin:
         values = self.topic_configs(found)
         return {name: replace(info, configs=values[name]) for name, info in found.items()}
 
-    def describe_configs(self, names: Iterable[str]) -> dict[str, dict[str, str] | ReplicatorError]:
+    def describe_configs(self, names: Iterable[str]) -> dict[str, Mapping[str, str] | ReplicatorError]:
         """Effective configs of existing topics, in one request: what is set on the topic, else the broker's default. A
         topic's own error is its value."""
-        return self._configs(ConfigResource.Type.TOPIC, sorted(set(names)), "topic {!r}")
+        answers = within(self._topics.configs(list(names)), self._request_s)
+        return {name: _own(answer) for name, answer in answers.items()}
 
-    def topic_configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
+    def topic_configs(self, names: Iterable[str]) -> dict[str, Mapping[str, str]]:
         """As `describe_configs`, but raises the first error."""
         return {name: _raised(answer) for name, answer in self.describe_configs(names).items()}
 
     def broker_configs(self, broker: int) -> dict[str, str]:
         """Configs of a broker."""
-        name = str(broker)
-        return _raised(self._configs(ConfigResource.Type.BROKER, [name], "the cluster")[name])
-
-    def _configs(self, kind: Any, names: list[str], words: str) -> dict[str, dict[str, str] | ReplicatorError]:
-        """Set configs by resource; `words` name a resource to the operator."""
-        if not names:
-            return {}
-        resources = [ConfigResource(kind, name) for name in names]
-        found: dict[str, dict[str, str] | ReplicatorError] = {}
-        for resource, future in self._client.describe_configs(resources, request_timeout=self._request_s).items():
-            what = words.format(resource.name)
-            entries = self._outcome(future, f"read the configs of {what}", f"DescribeConfigs on {what}")
-            failed = isinstance(entries, ReplicatorError)
-            values = entries if failed else {e.name: e.value for e in entries.values() if e.value is not None}
-            found[resource.name] = values
-        return found
+        resource = ConfigResource(ConfigResource.Type.BROKER, str(broker))
+        future = self._client.describe_configs([resource], request_timeout=self._request_s)[resource]
+        entries = self._result(future, "read the configs of the cluster", "DescribeConfigs on the cluster")
+        return dict(config_values(entries))
 
     def create_topics(self, specs: Iterable[TopicSpec], *, dry: bool = False) -> dict[str, bool | ReplicatorError]:
         """Creates topics in one request: whether it was created here (False: it exists), or why not, by name.
@@ -252,7 +212,7 @@ class ClusterAdmin:
         answer = self._result(future, f"describe group {group!r}", f"Describe on group {group!r}", unknown)
         if answer is None or not answer.authorized_operations:
             return None
-        return _rights(answer.authorized_operations)
+        return operations(answer.authorized_operations)
 
     def offsets(
         self, partitions: Iterable[AddressedPartition], *, end: bool, committed_only: bool = False
@@ -305,6 +265,7 @@ class ClusterAdmin:
         """
         self._client.poll(0)
         del self._client
+        self._topics.close()
 
     def _outcome(
         self, future: Future[Any], doing: str, right: str, silent: Iterable[int] = (), absent: Any = None
@@ -332,6 +293,7 @@ class ClusterAdmin:
         deadline = time.monotonic() + limit_s
         while not future.done():
             if time.monotonic() > deadline:
+                self._client = self._made()  # it may wait for a controller that is dead, see `topic_questions`
                 raise Unreachable(f"cluster {self.cluster.name!r}: cannot {doing}: no answer in {limit_s:.0f} s")
             wait([future], timeout=0.05)
             self._client.poll(0)
@@ -361,6 +323,8 @@ def _raised(answer: T | ReplicatorError) -> T:
     return answer
 
 
-def _rights(operations: Iterable[AclOperation]) -> frozenset[str]:
-    """Kafka's own spelling of operations: DESCRIBE_CONFIGS → DescribeConfigs."""
-    return frozenset(operation.name.title().replace("_", "") for operation in operations)
+def _own(answer: T | ReplicatorError) -> T | ReplicatorError:
+    """The answer; an error that isn't the topic's own is raised."""
+    if isinstance(answer, ReplicatorError) and not isinstance(answer, NotAllowed | Incident):
+        raise answer
+    return answer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from concurrent.futures import Future, wait
 from typing import Any
 
@@ -24,12 +24,16 @@ class AnswerWait:
 
     def complete(self, futures: Collection[Future[Any]], timeout_s: float) -> None:
         """Returns when all are done, `timeout_s` is over, or a stop leaves no time to wait."""
+        self.until(lambda slice_s: not wait(futures, timeout=slice_s).not_done, timeout_s)
+
+    def until(self, poll: Callable[[float], bool], timeout_s: float) -> None:
+        """Returns when `poll`, which waits so many seconds at most, says that all is there, or as `complete`."""
         deadline_s = time.monotonic() + timeout_s
         while not (stopping := self._stop_asked.is_set()):
             left_s = deadline_s - time.monotonic()
-            if left_s <= 0 or not wait(futures, timeout=min(left_s, SLICE_S)).not_done:
+            if left_s <= 0 or poll(min(left_s, SLICE_S)):
                 break
         if stopping:
             began_s = time.monotonic()
-            wait(futures, timeout=max(0.0, min(deadline_s - began_s, self._left_s)))
+            poll(max(0.0, min(deadline_s - began_s, self._left_s)))
             self._left_s -= time.monotonic() - began_s

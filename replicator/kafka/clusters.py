@@ -13,14 +13,15 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from typing import Any, Literal, TypeVar
 
-from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec
 
 from replicator import config
 from replicator.config import Flow
 from replicator.kafka import failures
-from replicator.kafka.admin import client_properties
 from replicator.kafka.answers import AnswerWait
+from replicator.kafka.properties import client_properties
+from replicator.kafka.topic_questions import AdminTopicQuestions, TopicAnswers, TopicInfo, TopicQuestions
 from replicator.kafka.topic_reader import TopicReader
 from replicator.model.errors import NotAllowed, ReplicatorError, Unreachable
 from replicator.model.partition import EndRecords, LogEnds, Partition
@@ -37,20 +38,18 @@ Ends = dict[Partition, LogEnds | ReplicatorError]
 
 
 class TopicIds:
-    """Implements `planes.contract.IdAnswer` over the futures of one DescribeTopics."""
+    """Implements `planes.contract.IdAnswer`."""
 
-    def __init__(self, cluster: str, futures: Mapping[str, Future[Any]], timeout_s: float, answers: AnswerWait) -> None:
-        self._cluster, self._futures, self._answers = cluster, futures, answers
+    def __init__(self, asked: TopicAnswers[TopicInfo], timeout_s: float, answers: AnswerWait) -> None:
+        self._asked, self._answers = asked, answers
         self._deadline_s = time.monotonic() + timeout_s
 
     def wait(self) -> dict[str, str | ReplicatorError]:
         """The id of each topic, or why it is not known. Returns within the time that the question had."""
-        self._answers.complete(self._futures.values(), self._deadline_s - time.monotonic())
+        self._answers.until(self._asked.poll, self._deadline_s - time.monotonic())
         return {
-            name: _value(
-                future, lambda found: str(found.topic_id), self._cluster, f"describe topic {name!r}", _describe(name)
-            )
-            for name, future in self._futures.items()
+            name: found.topic_id if isinstance(found, TopicInfo) else found
+            for name, found in self._asked.values().items()
         }
 
 
@@ -64,39 +63,34 @@ class KafkaCluster:
         side: Side,
         asked: threading.Event | None = None,
         reader: TopicReader | None = None,
+        topics: TopicQuestions | None = None,
     ) -> None:
         """`cluster` is the flow's cluster of this `side`. `asked` is set when the lane shall stop: from then on answers
-        are waited for as `AnswerWait` says. `reader` reads its records; its own is made where none is given."""
+        are waited for as `AnswerWait` says. `reader` reads its records, `topics` asks for its topics; its own, with
+        librdkafka, are made where none are given."""
         self._answers = AnswerWait(threading.Event() if asked is None else asked)
         self._flow, self._cluster, self._side = flow, cluster, side
         self._request_s = flow.limits.request_timeout_ms / 1000
         self._admin: AdminClient | None = None
+        self._client_id = f"eos-replicate.{flow.name}.{side}"
+        self._topics = topics or AdminTopicQuestions(cluster, self._client_id, self._request_s)
         self._reader = reader or TopicReader(flow, cluster)
 
     @property
     def _client(self) -> AdminClient:
         if self._admin is None:
-            own = {"client.id": f"eos-replicate.{self._flow.name}.{self._side}", "log_level": 0}
+            own = {"client.id": self._client_id, "log_level": 0}
             self._admin = AdminClient(client_properties(self._cluster, **own))
         return self._admin
 
     def connect(self) -> None:
-        """Begin to connect, and return at once: the first question finds a connection."""
-        self._client.describe_cluster(request_timeout=self._request_s)
+        """Connect, and return within a second: the first question finds a connection."""
+        self._topics.connect()
+        self._client.poll(0)
 
     def topic_ids(self, topics: Collection[str]) -> TopicIds:
         """Ask for the ids of topics as the cluster has them now. Returns at once."""
-        timeout_s = min(self._request_s, IDS_S_MAX)
-        return TopicIds(self._cluster.name, self._describe(topics, timeout_s, rights=False), timeout_s, self._answers)
-
-    def _describe(self, topics: Collection[str], timeout_s: float, *, rights: bool) -> dict[str, Future[Any]]:
-        if not topics:
-            return {}
-        names = TopicCollection(sorted(set(topics)))
-        futures: dict[str, Future[Any]] = self._client.describe_topics(
-            names, include_authorized_operations=rights, request_timeout=timeout_s
-        )
-        return futures
+        return TopicIds(self._topics.describe(topics), min(self._request_s, IDS_S_MAX), self._answers)
 
     def log_ends(self, partitions: Collection[Partition]) -> Ends:
         """Topic ids and both ends of logs; a partition's error is its value. All is asked for at the same time."""
@@ -106,8 +100,8 @@ class KafkaCluster:
         """As `log_ends`, but returns at once; the function that it returns waits for the answers."""
         if not partitions:
             return dict
-        described = self._describe({at.topic for at in partitions}, self._request_s, rights=False)
-        ids = TopicIds(self._cluster.name, described, self._request_s, self._answers)
+        described = self._topics.describe({at.topic for at in partitions})
+        ids = TopicIds(described, self._request_s, self._answers)
         asked = (
             self._list_offsets(partitions, OffsetSpec.earliest()),  # type: ignore[no-untyped-call]
             self._list_offsets(partitions, OffsetSpec.latest(), stable=True),  # type: ignore[no-untyped-call]
@@ -170,25 +164,22 @@ class KafkaCluster:
 
     def compacted(self, topic: str) -> bool:
         """Whether the topic's cleanup.policy has compact."""
-        resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-        future = self._client.describe_configs([resource], request_timeout=self._request_s)[resource]
-        self._answers.complete([future], self._request_s)
-        doing, right = f"read the configs of topic {topic!r}", f"DescribeConfigs on topic {topic!r}"
-        answer = _value(future, lambda configs: str(configs["cleanup.policy"].value), self._cluster.name, doing, right)
+        asked = self._topics.configs([topic])
+        self._answers.until(asked.poll, self._request_s)
+        answer = asked.values()[topic]
         if isinstance(answer, ReplicatorError):
             raise answer
-        return "compact" in answer.split(",")
+        return "compact" in answer["cleanup.policy"].split(",")
 
     def missing_rights(self, topics: Collection[str]) -> dict[str, MissingRights]:
         """What the user may not do with topics of this side.
 
         Topics without fault, those that are not there and those of which the broker tells nothing are left out.
         """
-        futures = self._describe(topics, self._request_s, rights=True)
-        self._answers.complete(futures.values(), self._request_s)
+        asked = self._topics.describe(topics, rights=True)
+        self._answers.until(asked.poll, self._request_s)
         found: dict[str, frozenset[str] | ReplicatorError | None] = {
-            name: _value(future, _rights, self._cluster.name, f"describe topic {name!r}", _describe(name))
-            for name, future in futures.items()
+            name: answer.rights if isinstance(answer, TopicInfo) else answer for name, answer in asked.values().items()
         }
         _raise_common(found)
         lacking: dict[str, MissingRights] = {}
@@ -223,6 +214,7 @@ class KafkaCluster:
     def close(self) -> None:
         """Let go of connections; a later question connects again."""
         self._admin = None
+        self._topics.close()
         self._reader.close()
 
 
@@ -257,13 +249,6 @@ def _retention(configs: Any) -> int:
 
 def _offset(answer: Any) -> int:
     return int(answer.offset)
-
-
-def _rights(answer: Any) -> frozenset[str] | None:
-    """Kafka's own spelling of operations; None when the broker does not say."""
-    if answer.authorized_operations is None:
-        return None
-    return frozenset(operation.name.title().replace("_", "") for operation in answer.authorized_operations)
 
 
 def _describe(topic: str) -> str:

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from replicator.config import Cluster, Flow
 from replicator.model import names
 
 Properties = dict[str, str | int | float | bool | None]
+
+
+def client_properties(cluster: Cluster, **own: Any) -> dict[str, Any]:
+    """librdkafka settings of a client that looks and administrates; `own` wins over the file."""
+    quiet = {} if "debug" in cluster.properties or "log_level" in cluster.properties else {"log_level": 0}
+    return {
+        "client.id": "eos-replicate",
+        "enable.metrics.push": "false",
+        **quiet,
+        **cluster.properties,
+        **own,
+    }
 
 
 def _base(cluster: Cluster, flow: Flow, role: str) -> Properties:

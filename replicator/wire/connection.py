@@ -26,6 +26,7 @@ _CHUNK_BYTES = 256 * 1024
 _HANDSHAKE_BYTES_MAX = 1024 * 1024
 """Largest response before the login is done."""
 _NO_ERROR = 0
+_PASSED_OVER_MAX = 64
 _TLS_ALERT = b"\x15\x03"
 _SESSION_SHARE = 0.85
 """Of a session's lifetime, after which a new connection is made (KIP-368); the Java client logs in again then too."""
@@ -56,7 +57,10 @@ class Connection:
         self.where = f"cluster {access.cluster!r}, broker {address[0]}:{address[1]}"
         self._response_bytes_max = _HANDSHAKE_BYTES_MAX
         self._requests = 0
-        self._throttled_s = 0.0
+        self.throttled_s = 0.0
+        """How long the broker keeps this client's next request waiting (KIP-219)."""
+        self._passed_over: dict[int, bytes] = {}
+        self._partial = bytearray()  # of the next response, see `receive`
         self._expires_s = float("inf")
         key, *versions = protocol.SPOKEN["api_versions"]
         self._offered: dict[int, tuple[int, int]] = {key: (versions[0], versions[1])}
@@ -105,7 +109,7 @@ class Connection:
         exchange = protocol.exchange(api, self.version(api, highest))
         self._requests += 1
         request = exchange.write(self._requests, self._client_id, fields(exchange))
-        deadline_s += self._throttled_s
+        deadline_s += self.throttled_s
         try:
             self._send(len(request).to_bytes(4, "big") + request, deadline_s)
             frame = self._receive_frame(api, deadline_s)
@@ -117,8 +121,59 @@ class Connection:
             raise Unreachable(f"{self.where}: answers with {error}") from error
         if correlation_id != self._requests:
             raise Unreachable(f"{self.where}: answers request {correlation_id} instead of {self._requests}")
-        self._throttled_s = getattr(answer, "throttle_time", timedelta()).total_seconds()
+        self.throttled_s = getattr(answer, "throttle_time", timedelta()).total_seconds()
         return answer
+
+    def send(self, request: bytes, deadline_s: float) -> int:
+        """Send a request whose response `receive` takes later; its number.
+
+        `request`: as `Exchange.write` makes it, with any correlation id. Raises ConnectionLost.
+        """
+        self._requests += 1
+        numbered = request[:4] + self._requests.to_bytes(4, "big") + request[8:]
+        try:
+            self._send(len(numbered).to_bytes(4, "big") + numbered, deadline_s)
+        except OSError as error:
+            raise _unreachable(error, f"{self.where}: cannot ask") from error
+        return self._requests
+
+    def receive(self, number: int, deadline_s: float) -> bytes | None:
+        """The response to a request that `send` numbered so, behind its correlation id; None while it hasn't come.
+
+        Responses come in the order of the requests. Of those that are passed over, because their requests are waited
+        for later or not at all, the last few are kept. Raises as `ask`.
+        """
+        while number not in self._passed_over:
+            frame = self._frame(deadline_s)
+            if frame is None:
+                return None
+            correlation_id = int.from_bytes(frame[:4], "big", signed=True)
+            if not 0 < correlation_id <= number:
+                raise Unreachable(f"{self.where}: answers request {correlation_id} instead of {number}")
+            self._passed_over[correlation_id] = frame[4:]
+            if len(self._passed_over) > _PASSED_OVER_MAX:
+                del self._passed_over[next(iter(self._passed_over))]
+        return self._passed_over.pop(number)
+
+    def _frame(self, deadline_s: float) -> bytes | None:
+        """The next response; what has come of it is kept where it isn't complete by then."""
+        while True:
+            if len(self._partial) >= 4:
+                end = 4 + self._frame_size(bytes(self._partial[:4]), "this question")
+                if len(self._partial) >= end:
+                    frame = bytes(self._partial[4:end])
+                    del self._partial[:end]
+                    return frame
+            try:
+                self._socket.settimeout(max(deadline_s - time.monotonic(), 0.0005))
+                part = self._socket.recv(_CHUNK_BYTES)
+            except TimeoutError:
+                return None
+            except OSError as error:
+                raise _unreachable(error, f"{self.where}: no answer") from error
+            if not part:
+                raise ConnectionLost(f"{self.where}: the broker closed the connection")
+            self._partial += part
 
     def _connect(self, address: Address, deadline_s: float) -> socket.socket:
         try:
@@ -166,7 +221,9 @@ class Connection:
         self._socket.sendall(data)
 
     def _receive_frame(self, api: str, deadline_s: float) -> bytes:
-        prefix = self._receive(4, deadline_s)
+        return self._receive(self._frame_size(self._receive(4, deadline_s), api), deadline_s)
+
+    def _frame_size(self, prefix: bytes, api: str) -> int:
         if prefix[:2] == _TLS_ALERT:
             raise Unreachable(f"{self.where}: it wants TLS (security.protocol: SSL or SASL_SSL)")
         size = int.from_bytes(prefix, "big", signed=True)
@@ -177,7 +234,7 @@ class Connection:
                 f"{self.where}: answers {api} with {size} bytes; limits.record_bytes_max allows "
                 f"{self._response_bytes_max}"
             )
-        return self._receive(size, deadline_s)
+        return size
 
     def _receive(self, size: int, deadline_s: float) -> bytes:
         """So many bytes. Memory is taken as they come, not as they are announced."""
@@ -190,6 +247,12 @@ class Connection:
             parts.append(part)
             size -= len(part)
         return b"".join(parts)
+
+
+def address_of(text: str) -> Address:
+    """Host and port of an item of bootstrap.servers."""
+    host, _, port = text.rpartition(":")
+    return host.strip("[]"), int(port)
 
 
 def _tcp(address: Address, deadline_s: float) -> socket.socket:

@@ -21,7 +21,7 @@ from replicator.kafka import failures
 from replicator.model.errors import Incident, Retriable, TopicMissing
 from replicator.model.partition import Partition
 from replicator.wire.access import access
-from replicator.wire.connection import Address, Connection, ConnectionLost
+from replicator.wire.connection import Address, Connection, ConnectionLost, address_of
 from replicator.wire.holes import OffsetOutOfRange
 from replicator.wire.protocol import Exchange, made
 
@@ -68,7 +68,7 @@ class PartitionLog:
         self._client_id = f"eos-replicate.{flow.name}.evidence"
         self._connect_s, self._request_s = limits.connect_timeout_ms / 1000, limits.request_timeout_ms / 1000
         self._response_bytes_max = max(_RESPONSE_BYTES_MIN, limits.record_bytes_max) + _OVERHEAD_BYTES
-        self._bootstrap = [_address(text) for text in cluster.bootstrap_servers]
+        self._bootstrap = [address_of(text) for text in cluster.bootstrap_servers]
         self._brokers: list[Address] = []
         self._current: _Leader | None = None
         self._end = 0
@@ -287,8 +287,3 @@ def _only(topics: Any, leader: _Leader, doing: str) -> Any:
 
 def _uuid(topic_id: str) -> UUID | None:
     return UUID(bytes=base64.urlsafe_b64decode(f"{topic_id}==")) if topic_id else None
-
-
-def _address(text: str) -> Address:
-    host, _, port = text.rpartition(":")
-    return host.strip("[]"), int(port)

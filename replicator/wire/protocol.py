@@ -28,6 +28,7 @@ SPOKEN: Mapping[str, tuple[int, int, int]] = {
     "metadata": (3, 4, 13),  # 4: a request can leave topics uncreated; 10: topic ids
     "sasl_handshake": (17, 1, 1),  # 1: tokens travel in SaslAuthenticate
     "api_versions": (18, 0, 0),
+    "describe_configs": (32, 4, 4),  # 4: Kafka 2.6
     "sasl_authenticate": (36, 0, 2),
 }
 """API key, lowest and highest version, by the API's name in kio."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from replicator.config import Delivery, Flow
-from replicator.kafka.admin import TopicInfo
+from replicator.kafka.topic_questions import TopicInfo
 from replicator.lane.judge import compare
 from replicator.model import checkpoint
 from replicator.model.checkpoint import Position

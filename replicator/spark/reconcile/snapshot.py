@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from replicator.config import Flow, routing
 from replicator.flow.topics import ControlPlane
 from replicator.kafka import offset_reader
-from replicator.kafka.admin import TopicInfo
+from replicator.kafka.topic_questions import TopicInfo
 from replicator.kafka.topic_reader import TopicReader
 from replicator.model import names
 from replicator.model.errors import ConfigError, Incident, Retriable, TopicMissing

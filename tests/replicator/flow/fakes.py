@@ -16,7 +16,8 @@ from replicator.config.routing import literals, selects, target_topic
 from replicator.flow.setup import Setup
 from replicator.flow.topic_rules import Listed
 from replicator.flow.topics import ControlPlane
-from replicator.kafka.admin import ClusterInfo, TopicInfo, TopicSpec
+from replicator.kafka.admin import ClusterInfo, TopicSpec
+from replicator.kafka.topic_questions import TopicInfo
 from replicator.model import names
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError
 from replicator.model.partition import Partition

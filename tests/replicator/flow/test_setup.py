@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from replicator.kafka.admin import TopicInfo
+from replicator.kafka.topic_questions import TopicInfo
 from replicator.model.errors import Incident, NotAllowed, Retriable, Unreachable
 from replicator.model.origins import Origin
 from replicator.model.partition import Partition

@@ -15,7 +15,8 @@ from replicator.flow.topic_rules import (
     topic_routes,
 )
 from replicator.flow.topics import check_control_topic
-from replicator.kafka.admin import TopicInfo, TopicSpec
+from replicator.kafka.admin import TopicSpec
+from replicator.kafka.topic_questions import TopicInfo
 from replicator.model.errors import Incident, NotAllowed
 from replicator.model.timestamps import TimestampBounds
 from replicator.state.claims import Claim

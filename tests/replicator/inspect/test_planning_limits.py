@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from replicator.config import Flow, load_text
 from replicator.inspect.planning import Finding, FlowPlan, limit_faults, size_warnings
-from replicator.kafka.admin import TopicInfo
+from replicator.kafka.topic_questions import TopicInfo
 
 BROKER = {"transaction.max.timeout.ms": "900000", "offsets.retention.minutes": "10080"}
 

@@ -8,7 +8,7 @@ import pytest
 
 from replicator.config import Flow, load_text
 from replicator.inspect.status import PartitionStatus, StatusFacts, describe
-from replicator.kafka.admin import TopicInfo
+from replicator.kafka.topic_questions import TopicInfo
 from replicator.model import checkpoint
 from replicator.model.checkpoint import Evidence
 from replicator.model.partition import Committed, LogEnds, Partition

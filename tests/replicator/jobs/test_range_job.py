@@ -21,7 +21,7 @@ from replicator.jobs.range_copy import RangeDone, RangeTask
 from replicator.jobs.range_job import RangeJob
 from replicator.jobs.ranges import Plan, plan
 from replicator.kafka import offset_reader
-from replicator.kafka.admin import TopicInfo
+from replicator.kafka.topic_questions import TopicInfo
 from replicator.model import checkpoint
 from replicator.model.checkpoint import Evidence
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError, Retriable, TakenOver, Unreachable

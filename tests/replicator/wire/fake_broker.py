@@ -29,12 +29,14 @@ class FakeBroker:
     their size too; none at all lets the client wait; None closes the connection.
     """
 
-    def __init__(self, answers: Answers, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1") -> None:
+    def __init__(
+        self, answers: Answers, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1", port: int = 0
+    ) -> None:
         self._answers, self._tls = answers, tls
         self.asked: list[tuple[str, int, Any]] = []
         self.connections = 0
         self.mutate: Callable[[str, bytes], bytes] = lambda api, data: data
-        self._socket = socket.create_server((host, 0))
+        self._socket = socket.create_server((host, port))
         self.port = int(self._socket.getsockname()[1])
         self._open: list[socket.socket] = []
         self._threads: list[threading.Thread] = []

@@ -28,6 +28,17 @@ def sample(api: str, version: int) -> bytes:
         "list_offsets": leader.listed(offset=7),
         "fetch": leader.fetched(records=batch(0, 9, {4})),
         "metadata": leader.metadata(replica_nodes=(1, 2), isr_nodes=(1,)),
+        "describe_configs": {
+            "results": [
+                {
+                    "error_code": 0,
+                    "error_message": None,
+                    "resource_type": 2,
+                    "resource_name": "t",
+                    "configs": [{"name": "a", "value": None, "synonyms": [], "documentation": None}],
+                }
+            ]
+        },
         "api_versions": leader.answer_api_versions(None),
     }
     return response(api, version, 5, answers[api])[4:]

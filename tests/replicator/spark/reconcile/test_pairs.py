@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from replicator import config
-from replicator.kafka.admin import TopicInfo
+from replicator.kafka.topic_questions import TopicInfo
 from replicator.model import checkpoint
 from replicator.model.checkpoint import Evidence
 from replicator.model.errors import Incident

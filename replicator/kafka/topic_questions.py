@@ -1,0 +1,176 @@
+"""Asks one cluster for topics and their configs: the contract, and its implementation with librdkafka's admin client.
+
+`wire.topics` implements it, too, and is used wherever it can log in: librdkafka sends these questions to the broker
+that was the controller when it looked last, which under KRaft is any broker, and while that one is dead it neither
+answers nor rests (2.16). So the client here is thrown away when a question isn't answered in time.
+
+Used by `kafka.admin` and `kafka.clusters`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import Future, wait
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource
+
+from replicator.config import Cluster
+from replicator.kafka import failures
+from replicator.kafka.properties import client_properties
+from replicator.model.errors import ReplicatorError, Unreachable
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """A topic as its cluster describes it. `rights` are operations the user may do; None when not asked."""
+
+    name: str
+    topic_id: str
+    partitions: int
+    configs: Mapping[str, str] = field(default_factory=dict)
+    rights: frozenset[str] | None = None
+
+
+class TopicAnswers(Protocol[T_co]):
+    """Answers that may still be under way."""
+
+    def poll(self, timeout_s: float) -> bool:
+        """Wait so long at most; whether all answers are there."""
+
+    def values(self) -> Mapping[str, T_co | ReplicatorError]:
+        """What is known by now, by topic: TopicMissing, NotAllowed, Incident or Retriable of a single one, Unreachable
+        where no answer has come."""
+
+
+class TopicQuestions(Protocol):
+    """Used by one thread. Every method returns at once."""
+
+    def describe(self, topics: Collection[str], *, rights: bool = False) -> TopicAnswers[TopicInfo]:
+        """Topics without their configs. `rights`: ask which operations the user may do."""
+
+    def configs(self, topics: Collection[str]) -> TopicAnswers[Mapping[str, str]]:
+        """Effective configs of existing topics: what is set on the topic, else the broker's default."""
+
+    def connect(self) -> None:
+        """Begin to connect: the first question finds a connection."""
+
+    def close(self) -> None:
+        """Let go of connections; a later question connects again."""
+
+
+class _Futures(Generic[T]):
+    """Implements `TopicAnswers` over futures of an admin client."""
+
+    def __init__(
+        self,
+        cluster: str,
+        futures: Mapping[str, Future[Any]],
+        read: Callable[[Any], T],
+        words: tuple[str, str],
+        unanswered: Callable[[], None],
+    ) -> None:
+        """`words`: what was tried with a topic, and the right that it takes, with `{}` for its name."""
+        self._cluster, self._futures, self._read, self._words = cluster, futures, read, words
+        self._unanswered = unanswered
+
+    def poll(self, timeout_s: float) -> bool:
+        """See `TopicAnswers`."""
+        return not wait(self._futures.values(), timeout=max(0.0, timeout_s)).not_done
+
+    def values(self) -> Mapping[str, T | ReplicatorError]:
+        """See `TopicAnswers`."""
+        found = {name: self._value(name, future) for name, future in self._futures.items()}
+        if any(isinstance(value, Unreachable) for value in found.values()):
+            self._unanswered()
+        return found
+
+    def _value(self, name: str, future: Future[Any]) -> T | ReplicatorError:
+        doing, right = (text.format(repr(name)) for text in self._words)
+        if not future.done():
+            return Unreachable(f"cluster {self._cluster!r}: cannot {doing}: no answer in time")
+        try:
+            answer = future.result()
+        except KafkaException as error:
+            return failures.classify(error, self._cluster, doing, right)
+        return self._read(answer)
+
+
+DESCRIBING = ("describe topic {}", "Describe on topic {}")
+READING_CONFIGS = ("read the configs of topic {}", "DescribeConfigs on topic {}")
+
+
+class AdminTopicQuestions:
+    """Implements `TopicQuestions` with librdkafka: speaks all of its logins."""
+
+    def __init__(self, cluster: Cluster, client_id: str, timeout_s: float) -> None:
+        """`timeout_s`: how long the client tries to have an answer."""
+        self._cluster, self._timeout_s = cluster, timeout_s
+        self._own = {"client.id": client_id, "log_level": 0}
+        self._admin: AdminClient | None = None
+
+    @property
+    def _client(self) -> AdminClient:
+        if self._admin is None:
+            self._admin = AdminClient(client_properties(self._cluster, **self._own))
+        return self._admin
+
+    def describe(self, topics: Collection[str], *, rights: bool = False) -> TopicAnswers[TopicInfo]:
+        """See `TopicQuestions`."""
+        names, futures = sorted(set(topics)), {}
+        if names:
+            futures = self._client.describe_topics(
+                TopicCollection(names), include_authorized_operations=rights, request_timeout=self._timeout_s
+            )
+        return _Futures(self._cluster.name, futures, _info, DESCRIBING, self.close)
+
+    def configs(self, topics: Collection[str]) -> TopicAnswers[Mapping[str, str]]:
+        """See `TopicQuestions`."""
+        resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in sorted(set(topics))]
+        futures: dict[str, Future[Any]] = {}
+        if resources:
+            asked = self._client.describe_configs(resources, request_timeout=self._timeout_s)
+            futures = {resource.name: future for resource, future in asked.items()}
+        return _Futures(self._cluster.name, futures, config_values, READING_CONFIGS, self.close)
+
+    def connect(self) -> None:
+        """See `TopicQuestions`."""
+        self._client.poll(0)
+
+    def close(self) -> None:
+        """See `TopicQuestions`."""
+        self._admin = None
+
+
+def _info(found: Any) -> TopicInfo:
+    rights = operations(found.authorized_operations) if found.authorized_operations else None
+    return TopicInfo(found.name, str(found.topic_id), len(found.partitions), {}, rights)
+
+
+def config_values(entries: Any) -> Mapping[str, str]:
+    """Configs as an admin client answers, those that have a value."""
+    return {entry.name: entry.value for entry in entries.values() if entry.value is not None}
+
+
+def operations(found: Iterable[AclOperation]) -> frozenset[str]:
+    """Kafka's own spelling of operations: DESCRIBE_CONFIGS → DescribeConfigs."""
+    return frozenset(operation.name.title().replace("_", "") for operation in found)
+
+
+def operations_of_bits(bits: int) -> frozenset[str]:
+    """As `operations`, of the bits in a response."""
+    return operations(operation for operation in AclOperation if bits >> operation.value & 1)
+
+
+def within(answers: TopicAnswers[T], timeout_s: float) -> Mapping[str, T | ReplicatorError]:
+    """The answers, once they are all there or the time is over."""
+    deadline_s = time.monotonic() + timeout_s
+    while not answers.poll(deadline_s - time.monotonic()) and time.monotonic() < deadline_s:
+        pass
+    return answers.values()
