@@ -100,6 +100,35 @@ def coined(path: Path) -> list[str]:
     return found
 
 
+PHRASES = (  # sentences that readers had to read twice
+    "pass by itself is none",
+    "with the code that matters most",
+    "After 5 it is over",
+    "created again over a claim",
+    "denies that it has the topic",
+    "stands on a side nor is missing",
+    "would have the next turn anyway",
+    "login can't be spoken",
+    "stands `before` what is `differing`",
+    "new topic under an old position",
+    "unless its acks tell already",
+    "Close KIP-890's hole",
+    "the older one beside itself",
+    "doesn't unless it is said",
+    "it is the first gibibyte",
+    "to the first doubt about",
+    "timers of one",
+)
+PROSE = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md")])
+
+
+def test_no_riddle_comes_back() -> None:
+    """In pages, docstrings, comments and messages, over ends of lines."""
+    for path in [*PROSE, *FILES]:
+        text = " ".join(path.read_text().split())
+        assert [phrase for phrase in PHRASES if phrase in text] == [], path
+
+
 def test_no_coined_name_comes_back() -> None:
     assert {str(path.relative_to(ROOT)): names for path in FILES if (names := coined(path))} == {}
 
