@@ -9,7 +9,7 @@ RUN_STAMP := $(VENV)/.installed-run
 SPARK_STAMP := $(VENV)/.installed-spark
 STAMP := $(VENV)/.installed
 
-.PHONY: demo demo-compare demo-spark test test-unit test-rest test-full test-long test-long-kafka lint bench env lock clean
+.PHONY: demo demo-compare demo-spark test test-unit test-rest test-full test-long test-long-kafka compiled lint bench env lock clean
 
 # The demos run from the source tree, so their environment needs no build tools. They start many processes, so Python
 # keeps the bytecode of what they import even where PYTHONDONTWRITEBYTECODE is set.
@@ -40,9 +40,14 @@ ifdef ARGS
 test: $(STAMP) lint
 	$(PYTEST) $(ARGS)
 else
-test: $(STAMP) lint
+test: $(STAMP)
+	$(MAKE) -j2 lint compiled
 	$(PYTEST) $(PARALLEL) -n $(WORKERS) $(RECORD) -m "unit or default"
 endif
+
+# pytest compiles each test file in its own way, and keeps it. In a new clone all workers would do that at the same time.
+compiled: $(STAMP)
+	$(PYTEST) --collect-only -qq > /dev/null || true
 
 # What `make test` leaves out of `make test-full`.
 test-rest: $(STAMP)
