@@ -32,6 +32,10 @@ EVENTS = {
         "A flow has ended with an error. While another flow of the process runs, it is started again later; the "
         "same cause again is logged at level debug."
     ),
+    "flow_over": (
+        "A flow isn't run by this process any more, since another one has taken it over. It is written each discovery "
+        "interval, as long as other flows of this process run."
+    ),
     "flow_started_again": "A flow that had ended has lanes that run again.",
     "flow_tried_again": "A flow that had ended is started again.",
     "generation_not_checked": (

@@ -73,7 +73,7 @@ class Daemon:
         self._signalled_s: float | None = None
         self._workers: dict[str, FlowWorker] = {}
         self._restarts = Restarts({flow.name: flow.limits.discovery_interval_ms / 1000 for flow in flows})
-        self._causes: dict[str, str] = {}  # why flows have ended that are tried again
+        self._causes: dict[str, str] = {}  # why flows have ended, and don't run again yet
         self._leave_s: float | None = None  # when the process leaves, whatever still runs
 
     def run(self) -> int:
@@ -168,6 +168,10 @@ class Daemon:
         now_s = time.monotonic()
         if self._leave_s is not None and now_s >= self._leave_s:
             self._leave_now()
+        for name in self._restarts.reminders(now_s):
+            self._log.warning(
+                "flow_over", flow=name, detail=self._causes.get(name, ""), exit_code=self._restarts.codes[name]
+            )
         for name in self._restarts.due(now_s):
             self._log.debug("flow_tried_again", flow=name)
             self._start(name)

@@ -6,7 +6,8 @@
 A flow that ended by something that may pass (2, 3, 4) is started again a discovery interval of its own later, as long
 as another flow is alive: the cause may be gone by then, and nobody restarts a process that runs. When none is alive and
 none is starting, the process leaves, so that a supervisor sees it. After being taken over (5), or a clean stop (0), a
-flow is over. A bug (70) ends the process: what else is wrong in it isn't known.
+flow is over: one that was taken over is named again each discovery interval, as long as others run. A bug (70) ends the
+process: what else is wrong in it isn't known.
 """
 
 from __future__ import annotations
@@ -64,6 +65,11 @@ class _Flow:
     code: int = 0
     due_s: float = 0.0
 
+    @property
+    def forgotten(self) -> bool:
+        """Whether it is over, and not because it was asked to stop."""
+        return self.stage is Stage.OVER and self.code != 0
+
 
 class Restarts:
     """The flows of one process. All times are monotonic seconds."""
@@ -106,11 +112,22 @@ class Restarts:
             self._go(name, FlowEvent.DUE)
         return names
 
+    def reminders(self, now_s: float) -> list[str]:
+        """Flows that are over though nobody asked for it, and that are to be named now: nobody watches for what a
+        process that goes on doesn't do."""
+        if self.stopping or not self._any(Stage.ALIVE):
+            return []
+        found = [(name, flow) for name, flow in self._flows.items() if flow.forgotten and flow.due_s <= now_s]
+        for _, flow in found:
+            flow.due_s = now_s + flow.interval_s
+        return [name for name, _ in found]
+
     def next_due_s(self) -> float | None:
-        """When `due` should be asked next; None while there is nothing to start again."""
+        """When `due` and `reminders` should be asked next; None while there is nothing to start again or to name."""
         if self.stopping or not self._any(Stage.ALIVE):
             return None
-        return min((flow.due_s for flow in self._flows.values() if flow.stage is Stage.ENDED), default=None)
+        waiting = [flow for flow in self._flows.values() if flow.stage is Stage.ENDED or flow.forgotten]
+        return min((flow.due_s for flow in waiting), default=None)
 
     def exit_code(self) -> int | None:
         """The code with which the process leaves now; None while a flow is starting or alive."""

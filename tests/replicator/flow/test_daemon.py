@@ -212,6 +212,9 @@ def test_a_flow_that_was_taken_over_is_not_started_again() -> None:
     code, logs = run(f=[attempt], g=[raises(TakenOver("by another"))])
     assert code == 5
     assert "flow_started_again" not in [entry["event"] for entry in logs]
+    told = [entry for entry in logs if entry["event"] == "flow_over"]
+    assert len(told) > 1, "again and again"
+    assert {(entry["flow"], entry["detail"], entry["exit_code"]) for entry in told} == {("g", "by another", 5)}
 
 
 def test_when_all_flows_have_ended_the_process_leaves_with_the_worst_code() -> None:

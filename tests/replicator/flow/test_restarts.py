@@ -39,8 +39,24 @@ def test_after_a_clean_stop_or_being_taken_over_a_flow_is_over(code: int) -> Non
     made = alive("a", "b")
     made.ended("a", code, 0.0)
     assert made.stage("a") is Stage.OVER
-    assert made.next_due_s() is None
     assert made.due(1e9) == []
+
+
+def test_a_flow_that_was_taken_over_is_named_each_discovery_interval_while_others_run() -> None:
+    made = alive("a", "b")
+    made.ended("a", 5, 100.0)
+    assert (made.next_due_s(), made.reminders(109.9)) == (110.0, [])
+    assert made.reminders(110.0) == ["a"]
+    assert (made.next_due_s(), made.reminders(111.0)) == (120.0, [])
+    assert made.due(1e9) == []
+    made.ended("b", 0, 112.0)
+    assert made.reminders(1e9) == []
+
+
+def test_a_flow_that_was_asked_to_stop_is_not_named_again() -> None:
+    made = alive("a", "b")
+    made.ended("a", 0, 100.0)
+    assert (made.next_due_s(), made.reminders(1e9)) == (None, [])
 
 
 def test_a_bug_stops_the_process() -> None:
