@@ -5,6 +5,7 @@ Used by `flow.setup`, `inspect`, jobs and reconcile. Questions about many topics
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -40,9 +41,10 @@ def both(one: Callable[[], One], other: Callable[[], Other]) -> tuple[One, Other
         return one(), second.result()
 
 
-def topics_of(flow: Flow, cluster: config.Cluster, role: str) -> TopicQuestions:
-    """Asks a cluster for topics; `role` is the end of the client's id."""
-    return topic_questions(cluster, f"eos-replicate.{flow.name}.{role}", flow.limits.request_timeout_ms / 1000)
+def topics_of(flow: Flow, cluster: config.Cluster, role: str, *, kept_s: float = math.inf) -> TopicQuestions:
+    """Asks a cluster for topics; `role` is the end of the client's id, `kept_s` as of `topic_questions`."""
+    client_id, timeout_s = f"eos-replicate.{flow.name}.{role}", flow.limits.request_timeout_ms / 1000
+    return topic_questions(cluster, client_id, timeout_s, kept_s=kept_s)
 
 
 class ControlPlane:
@@ -59,7 +61,7 @@ class ControlPlane:
         self.source, self.target = (
             ClusterAdmin(
                 side,
-                topics_of(flow, side, "topics"),
+                topics_of(flow, side, "topics", kept_s=limits.discovery_interval_ms / 2000),
                 request_timeout_ms=limits.request_timeout_ms,
                 connect_timeout_ms=patience,
             )

@@ -6,6 +6,7 @@ for the next one and avoided for a while. Used by `topics`.
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable
@@ -29,11 +30,12 @@ Request = Callable[[Connection], bytes]
 class AnyBroker:
     """Asks one broker at a time. Used by one thread; a later question connects again after `close`."""
 
-    def __init__(self, cluster: Cluster, client_id: str) -> None:
-        """Raises Unsupported (a login that isn't spoken here), ConfigError."""
+    def __init__(self, cluster: Cluster, client_id: str, kept_s: float = math.inf) -> None:
+        """`kept_s`: after so long another broker is asked. Raises Unsupported (a login that isn't spoken here),
+        ConfigError."""
+        self._kept_s, self._since_s = kept_s, 0.0
         self._access, self._client_id = access(cluster), client_id
         self._bootstrap = [address_of(text) for text in cluster.bootstrap_servers]
-        random.shuffle(self._bootstrap)
         self._known: list[Address] = []
         self._avoided: dict[Address, float] = {}  # until when, monotonic
         self._attempt_s = ATTEMPT_S
@@ -58,7 +60,7 @@ class AnyBroker:
 
         Raises ConnectionLost: that one can't be reached. Unreachable: the login is refused. Unsupported.
         """
-        if self._connection is not None and self._connection.expired:
+        if self._connection is not None and (self._connection.expired or self._kept_for_long):
             self.close()
         if self._connection is None:
             address = self._next()
@@ -75,11 +77,16 @@ class AnyBroker:
             except ConnectionLost:
                 self._avoided[address] = time.monotonic() + AVOIDED_S
                 raise
-            self._connection, self._address = made, address
+            self._connection, self._address, self._since_s = made, address, time.monotonic()
         return self._connection
 
+    @property
+    def _kept_for_long(self) -> bool:
+        return time.monotonic() >= self._since_s + self._kept_s
+
     def _next(self) -> Address:
-        """Those that aren't avoided first, then those for which that ends soonest."""
+        """Any of those that aren't avoided, then those for which that ends soonest; the last one only if there is no
+        other."""
         all_ = list(dict.fromkeys([*self._known, *self._bootstrap]))
         if not all_:
             raise Unreachable(f"cluster {self._access.cluster!r}: bootstrap.servers names no address")
@@ -89,7 +96,8 @@ class AnyBroker:
             self._tried.clear()
             self._attempt_s = min(ATTEMPT_S_MAX, 2 * self._attempt_s)
             left = all_
-        return min(left, key=lambda address: max(now_s, self._avoided.get(address, 0.0)))
+        random.shuffle(left)
+        return min(left, key=lambda address: (max(now_s, self._avoided.get(address, 0.0)), address == self._address))
 
     @property
     def exhausted(self) -> bool:

@@ -7,6 +7,7 @@ each commit. Made by `flow.wiring` and `flow.topics` through `topic_questions`.
 from __future__ import annotations
 
 import base64
+import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -40,13 +41,16 @@ CONFIGS_MAX = 1_000
 """Topics whose configs are asked for in one request: `response_limits` bounds what one response may hold."""
 
 
-def topic_questions(cluster: Cluster, client_id: str, timeout_s: float) -> TopicQuestions:
+def topic_questions(cluster: Cluster, client_id: str, timeout_s: float, *, kept_s: float = math.inf) -> TopicQuestions:
     """Of any living broker where the cluster's login is spoken here, else with librdkafka's admin client.
+
+    A broker that is cut off from the others answers with what it knew last: who asks another one every `kept_s` isn't
+    told so for long.
 
     Raises ConfigError: the cluster's properties are wrong.
     """
     try:
-        return AnyBrokerTopics(cluster, client_id, AdminTopicQuestions(cluster, client_id, timeout_s))
+        return AnyBrokerTopics(cluster, client_id, AdminTopicQuestions(cluster, client_id, timeout_s), kept_s)
     except Unsupported:
         return AdminTopicQuestions(cluster, client_id, timeout_s)
 
@@ -65,11 +69,11 @@ class _Asked(Generic[T]):
 class AnyBrokerTopics:
     """Implements `TopicQuestions`."""
 
-    def __init__(self, cluster: Cluster, client_id: str, otherwise: TopicQuestions) -> None:
+    def __init__(self, cluster: Cluster, client_id: str, otherwise: TopicQuestions, kept_s: float = math.inf) -> None:
         """`otherwise` is asked where a broker speaks no version that is known here (before Kafka 2.8). Raises
         Unsupported, ConfigError as `AnyBroker`."""
         self.cluster, self._client_id, self._otherwise = cluster.name, client_id, otherwise
-        self._brokers = AnyBroker(cluster, client_id)
+        self._brokers = AnyBroker(cluster, client_id, kept_s)
         self._supported = True
         self._asked: dict[tuple[str, ...], _Asked[Any]] = {}
         self._last: dict[tuple[str, ...], tuple[bytes, Any]] = {}

@@ -108,6 +108,17 @@ def test_a_frozen_broker_costs_a_second_once_and_is_avoided() -> None:
         assert asked(brokers[used]) == frozen
 
 
+def test_who_wants_another_broker_is_given_one() -> None:
+    with cluster(3) as (_, brokers, _):
+        given = Properties({"bootstrap.servers": ",".join(f"127.0.0.1:{broker.port}" for broker in brokers)})
+        asking = topic_questions(Cluster(name="east", properties=given), "me", LIMIT_S, kept_s=0.0)
+        for _ in range(20):
+            before = list(map(asked, brokers))
+            assert within(asking.describe([TOPIC]), LIMIT_S) == {TOPIC: TopicInfo(TOPIC, ID, 1)}
+        assert min(before) > 0
+        asking.close()
+
+
 def test_a_cluster_that_was_away_is_found_again_by_the_question_that_waits() -> None:
     with socket.create_server(("127.0.0.1", 0)) as reserved:
         port = reserved.getsockname()[1]
