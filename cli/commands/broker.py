@@ -8,7 +8,9 @@ import importlib.util
 import json
 import logging
 import os
+import re
 import signal
+import socket
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +28,11 @@ FAILED = 70
 SWITCH_INTERVAL_S = 0.00005
 GC_THRESHOLDS = 2_000, 10, 10
 """Objects, and generations: see `gc.set_threshold`."""
+ADVERTISED = re.compile(
+    r"(?:(?P<bracketed>\[[0-9a-zA-Z:.%]+\])|(?P<host>[A-Za-z0-9._-]+|[0-9a-fA-F]*:[0-9a-fA-F]*:[0-9a-fA-F:.]*))"
+    r"(?::(?P<port>\d{1,5}))?"
+)
+"""A name, an IPv4 address, or an IPv6 address, in brackets if a port follows."""
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
@@ -185,10 +192,13 @@ def _listeners(listen: tuple[str, ...], advertise: tuple[str, ...], allow_plain_
 
 
 def _advertised(listener: Listener, name: str) -> Listener:
-    host, colon, port = name.rpartition(":")
-    if colon and port.isdecimal() and (":" not in host or host.startswith("[")):
-        return replace(listener, advertised_host=host.strip("[]"), advertised_port=int(port))
-    return replace(listener, advertised_host=name.strip("[]"))
+    match = ADVERTISED.fullmatch(name)
+    if match is None or int(match["port"] or 1) not in range(1, 65_536):
+        raise click.BadParameter(f"{name!r} is not HOST[:PORT]", param_hint="--advertise")
+    host = (match["bracketed"] or match["host"]).strip("[]")
+    if match["port"] is None:
+        return replace(listener, advertised_host=host)
+    return replace(listener, advertised_host=host, advertised_port=int(match["port"]))
 
 
 def _tls(options: dict[str, Any]) -> TlsFiles | None:
@@ -244,12 +254,24 @@ async def _run(config: BrokerConfig, as_json: bool) -> int:
         failure = await serve(Broker(config), ready, stop)
     except (DataDirInUse, BadUsers) as error:
         raise click.ClickException(str(error)) from error
-    except (CorruptLog, OSError, ValueError) as error:
+    except OSError as error:
+        raise click.ClickException(f"the broker cannot start: {_words(error, config)}") from error
+    except (CorruptLog, ValueError) as error:
         raise click.ClickException(f"the broker cannot start: {error}") from error
     if failure is not None:
         click.echo(f"the broker cannot go on: {failure!r}", err=True)
         return FAILED
     return 0
+
+
+def _words(error: OSError, config: BrokerConfig) -> str:
+    """The error without its number, with the file or the addresses that it is about."""
+    why = str(error.strerror or error)
+    if error.filename is not None:
+        return f"{why}: {error.filename}"
+    if isinstance(error, socket.gaierror):
+        return f"{why}: --listen {', '.join(listener.host for listener in config.listening)}"
+    return why
 
 
 def _leave_room_for_the_loop() -> None:

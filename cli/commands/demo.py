@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from cli.demo.model import Outcome, Settings
 
 MODES = ("at_most_once", "at_least_once", "exactly_once")
+KILLS = click.IntRange(0, 1_000)
 COMPARED_KILLS_MIN = 2  # one after the end of a transaction, one before it
 EPILOG = """\b
 Examples:
@@ -42,10 +43,16 @@ Exit codes:
 
 
 @click.command(epilog=EPILOG)
-@click.option("--records", type=click.IntRange(1), default=10_000, show_default=True, help="Records, at least.")
-@click.option("--seconds", type=click.FloatRange(2), default=8.0, show_default=True, help="How long data flows.")
-@click.option("--kills", type=click.IntRange(0), default=5, show_default=True, help="SIGKILLs of the replicator.")
-@click.option("--broker-kills", type=click.IntRange(0), default=1, show_default=True, help="SIGKILLs of the target.")
+@click.option(
+    "--records", type=click.IntRange(1, 1_000_000), default=10_000, show_default=True, help="Records, at least."
+)
+@click.option("--seconds", type=click.FloatRange(2, 3_600), default=8.0, show_default=True, help="How long data flows.")
+@click.option(
+    "--kills", type=click.IntRange(0, 1_000), default=5, show_default=True, help="SIGKILLs of the replicator."
+)
+@click.option(
+    "--broker-kills", type=click.IntRange(0, 1_000), default=1, show_default=True, help="SIGKILLs of the target."
+)
 @click.option("--seed", type=int, default=None, help="Seed of data and kills. Default: a new one, shown.")
 @click.option("--keep", is_flag=True, help="Keep the brokers' data and all logs, whatever happens.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line; the last one is the result.")

@@ -34,7 +34,11 @@ Exit codes:
 
 @click.command("demo-spark", epilog=EPILOG)
 @click.option(
-    "--records", type=click.IntRange(40_000), default=500_000, show_default=True, help="Records of the history."
+    "--records",
+    type=click.IntRange(40_000, 10**7),
+    default=500_000,
+    show_default=True,
+    help="Records of the history.",
 )
 @click.option("--keep", is_flag=True, help="Keep the brokers' data, the logs and both reports.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object: what was shown.")

@@ -30,6 +30,9 @@ def test_plain_text_off_loopback_needs_to_be_allowed(tmp_path: Path) -> None:
         (["--listen", "SSL://127.0.0.1:0"], "needs --tls-certificate and --tls-key"),
         (["--listen", "127.0.0.1:1", "--listen", "127.0.0.1:2", "--advertise", "a", "--advertise", "b",
           "--advertise", "c"], "3 for 2 listeners"),
+        (["--advertise", "a,b"], "'a,b' is not HOST[:PORT]"),
+        (["--advertise", "a:65536"], "'a:65536' is not HOST[:PORT]"),
+        (["--advertise", "SSL://a:1"], "'SSL://a:1' is not HOST[:PORT]"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_meant_is_refused(tmp_path: Path, options: list[str], message: str) -> None:
@@ -43,7 +46,15 @@ def test_a_certificate_needs_its_key(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "expected"),
-    [("host", ("host", None)), ("host:1", ("host", 1)), ("[::1]:1", ("::1", 1)), ("fe80::1", ("fe80::1", None))],
+    [
+        ("host", ("host", None)),
+        ("host:1", ("host", 1)),
+        ("[::1]:1", ("::1", 1)),
+        ("fe80::1", ("fe80::1", None)),
+        ("[fe80::1%eth0]", ("fe80::1%eth0", None)),
+        ("10.0.0.1:9", ("10.0.0.1", 9)),
+        ("a_b.c-d", ("a_b.c-d", None)),
+    ],
 )
 def test_what_clients_are_told(name: str, expected: tuple[str, int | None]) -> None:
     told = _advertised(Listener("0.0.0.0", 9092, Protocol.SSL), name)
@@ -61,3 +72,17 @@ def test_topics_are_made_on_demand_unless_that_is_turned_off() -> None:
     made = {option.name: option for option in broker.params}["auto_create"]
     assert made.default is True
     assert "--no-auto-create" in made.secondary_opts
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--data-dir", "/proc/nowhere"], "the broker cannot start: No such file or directory: /proc/nowhere"),
+        (["--listen", "no.such.host.invalid:0", "--allow-plain-text"], ": --listen no.such.host.invalid"),
+    ],
+)
+def test_why_it_cannot_start_is_told_without_numbers(tmp_path: Path, options: list[str], message: str) -> None:
+    result = CliRunner().invoke(broker, ["--data-dir", str(tmp_path / "data"), *options])
+    assert result.exit_code == 1
+    assert message in result.output
+    assert "Errno" not in result.output
