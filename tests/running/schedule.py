@@ -108,6 +108,12 @@ class KindScheduling(LoadScopeScheduling):  # type: ignore[misc]
             self._left_s = {name: sum(seconds[test] for test in found) for name, found in units.items()}
         super().schedule()
 
+    def remove_node(self, node: WorkerController) -> str | None:
+        """See `LoadScopeScheduling`. A worker that died is with no kind any more: others take over its units."""
+        self._kinds.pop(node, None)
+        crashed: str | None = super().remove_node(node)
+        return crashed
+
     def _split_scope(self, nodeid: str) -> str:
         return self._units[nodeid]
 

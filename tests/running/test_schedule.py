@@ -61,32 +61,53 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
     return seconds
 
 
+class Run:
+    """A run whose tests take what is recorded."""
+
+    def __init__(self, recorded: dict[str, float], workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        option: Any = type("Option", (), {"loadscopereorder": True})()
+        config: Any = type("Config", (), {"option": option, "hook": None})()
+        monkeypatch.setattr("xdist.scheduler.loadscope.parse_tx_spec_config", lambda config: [None] * workers)
+        self.scheduling = schedule.KindScheduling(config)
+        self.nodes: list[Node] = []
+        self._recorded, self._tests = recorded, list(recorded)
+        self._clock: dict[Node, float] = {}
+        self._done: dict[Node, int] = {}
+        for number in range(workers):
+            self.add(Node(number))
+        self.scheduling.schedule()
+
+    def add(self, node: Node) -> None:
+        """One more worker, which has collected all tests."""
+        self.nodes.append(node)
+        self._clock[node], self._done[node] = 0.0, 0
+        self.scheduling.add_node(node)
+        self.scheduling.add_node_collection(node, self._tests)
+
+    def step(self) -> bool:
+        """The next test; False at the end. A worker runs a test when it knows the next one, or that there is none."""
+        ready = [node for node in self.nodes if self._done[node] < len(node.sent) - (not node.shutting_down)]
+        if not ready:
+            return False
+        node = min(ready, key=lambda each: self._clock[each])
+        index = node.sent[self._done[node]]
+        self._clock[node] += self._recorded[self._tests[index]]
+        self._done[node] += 1
+        self.scheduling.mark_test_complete(node, index)
+        return True
+
+    def ran(self) -> list[list[str]]:
+        """What each worker has run, in order."""
+        return [[self._tests[index] for index in node.sent[: self._done[node]]] for node in self.nodes]
+
+
 def run_all(recorded: dict[str, float], workers: int, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """Simulate a run; what each worker ran, in order."""
-    option: Any = type("Option", (), {"loadscopereorder": True})()
-    config: Any = type("Config", (), {"option": option, "hook": None})()
-    monkeypatch.setattr("xdist.scheduler.loadscope.parse_tx_spec_config", lambda config: [None] * workers)
-    scheduling = schedule.KindScheduling(config)
-    nodes = [Node(number) for number in range(workers)]
-    tests = list(recorded)
-    for node in nodes:
-        scheduling.add_node(node)
-        scheduling.add_node_collection(node, tests)
-    scheduling.schedule()
-    clock, done = dict.fromkeys(nodes, 0.0), dict.fromkeys(nodes, 0)
-
-    def ready(node: Node) -> bool:
-        """A worker runs a test when it knows the next one, or that there is none."""
-        return done[node] < len(node.sent) - (not node.shutting_down)
-
-    while running := [node for node in nodes if ready(node)]:
-        node = min(running, key=lambda each: clock[each])
-        index = node.sent[done[node]]
-        clock[node] += recorded[tests[index]]
-        done[node] += 1
-        scheduling.mark_test_complete(node, index)
-    assert scheduling.tests_finished
-    return [[tests[index] for index in node.sent] for node in nodes]
+    """A whole run; what each worker ran, in order."""
+    run = Run(recorded, workers, monkeypatch)
+    while run.step():
+        pass
+    assert run.scheduling.tests_finished
+    return run.ran()
 
 
 def test_every_test_runs_once_and_real_kafka_stays_with_one_worker(
@@ -109,3 +130,23 @@ def test_a_worker_is_not_started_for_what_is_nearly_done(
     recorded |= {f"{PLAN}::test_{number}": 5.0 for number in range(9)} | {f"{WORDS}::test_a": 1.0}
     ran = run_all(recorded, 2, monkeypatch)
     assert [{schedule.kind_of(test) for test in worker} for worker in ran] == [{"kafka"}, {"unit"}]
+
+
+def test_a_new_worker_takes_over_what_one_that_died_has_left(
+    recorded: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded |= {f"{PLAN}::test_{number}": 5.0 for number in range(9)}
+    recorded |= {f"{WORDS}::test_{number}": 5.0 for number in range(9)}
+    run = Run(recorded, 2, monkeypatch)
+    for _ in range(4):
+        run.step()
+    died, other = run.nodes
+    before = run.ran()[0]
+    assert {schedule.kind_of(test) for test in before} == {"kafka"}
+    assert run.scheduling.remove_node(died) == f"{PLAN}::test_{len(before)}"
+    run.nodes = [other]
+    run.add(Node(2))  # as pytest-xdist does it
+    run.scheduling.schedule()
+    while run.step():
+        pass
+    assert sorted([*before, *(test for worker in run.ran() for test in worker)]) == sorted(recorded)
