@@ -26,6 +26,7 @@ class Kind(StrEnum):
     STALE_COMMIT = "stale commit"
     SKIPPED_RECORD = "skipped record"
     UNSTABLE_GROUP = "unstable group"
+    LOST_CHANGE = "lost change"
     BROKEN = "broken"
     """The broker failed, didn't start, or gave a response that no fault explains."""
 

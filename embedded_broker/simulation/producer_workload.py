@@ -13,6 +13,7 @@ from embedded_broker.simulation.producers import IdempotentProducer, take_identi
 from embedded_broker.simulation.readers import GroupReader, Reader, ask_offsets, check_offset
 from embedded_broker.simulation.transactional import Copier, TransactionalProducer
 from embedded_broker.simulation.world import Logs, World, read_until
+from embedded_broker.simulation.zombies import Zombies
 
 PLAIN, IN_TRANSACTIONS, COPY = Topic("plain", 2), Topic("transactions", 3), Topic("copy", 2)
 
@@ -53,6 +54,7 @@ class ProducerWorkload:
             name = f"p{number}"
             producer = IdempotentProducer(world.client(name), world.history, name, partition, schedule.batches)
             yield world.spawn(producer.run())
+        yield world.spawn(Zombies(world.client, world.history, (PLAIN.name, 1), world.spawn).run())
         first, second, third = (
             TransactionalProducer(
                 world.txn_client(name, transactional_id, implicit),

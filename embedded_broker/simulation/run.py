@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from random import Random
 
+from embedded_broker.simulation.admin_workload import AdminWorkload
 from embedded_broker.simulation.durability_workload import DurabilityWorkload
 from embedded_broker.simulation.group_workload import GroupWorkload
 from embedded_broker.simulation.history import Kind, Violation
@@ -22,6 +23,7 @@ WORKLOADS: Mapping[WorkloadKind, Callable[[World], Workload]] = {
     WorkloadKind.PRODUCERS: ProducerWorkload,
     WorkloadKind.GROUPS: GroupWorkload,
     WorkloadKind.RETENTION: RetentionWorkload,
+    WorkloadKind.ADMIN: AdminWorkload,
     WorkloadKind.DURABILITY: DurabilityWorkload,
 }
 

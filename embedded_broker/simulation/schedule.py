@@ -33,6 +33,8 @@ class WorkloadKind(StrEnum):
     """Consumers share a topic in groups of both protocols."""
     RETENTION = "retention"
     """Compaction and retention work while others write and read."""
+    ADMIN = "admin"
+    """Administrators change topics, configs, ACLs, users and quotas, and leave before they are answered."""
     DURABILITY = "durability"
     """Producers without any promise but that of the fsync mode."""
 
@@ -47,8 +49,8 @@ FSYNC_MODES = {
 KINDS_BY_SEED = (
     (WorkloadKind.PRODUCERS,),
     (WorkloadKind.GROUPS,),
-    (WorkloadKind.RETENTION,),
-    (WorkloadKind.PRODUCERS, WorkloadKind.GROUPS, WorkloadKind.RETENTION),
+    (WorkloadKind.RETENTION, WorkloadKind.ADMIN),
+    (WorkloadKind.PRODUCERS, WorkloadKind.GROUPS, WorkloadKind.RETENTION, WorkloadKind.ADMIN),
     (WorkloadKind.DURABILITY,),
 )
 """By the seed's remainder."""

@@ -17,7 +17,7 @@ from embedded_broker.coordinators.transactions import TransactionCoordinator, _r
 from embedded_broker.metadata.topics import Topics
 from embedded_broker.simulation.history import Kind
 from embedded_broker.simulation.schedule import WorkloadKind
-from embedded_broker.state.producers import ACCEPT, Duplicate, PartitionProducers
+from embedded_broker.state.producers import ACCEPT, Duplicate, PartitionProducers, Refuse
 from embedded_broker.state.transactions import Step, TxnState
 from embedded_broker.storage.disk_space import DiskSpace, NoSpace
 from embedded_broker.storage.log.partition_log import PartitionLog
@@ -95,6 +95,32 @@ def take_repeated_batches(patch: Patch) -> None:
 def _after_the_check(patch: Patch, change: Callable[[Any], Any]) -> None:
     check = PartitionProducers.check
     patch.setattr(PartitionProducers, "check", lambda self, *args, **options: change(check(self, *args, **options)))
+
+
+@mutation(Kind.REORDERING, Kind.BROKEN)
+def take_batches_of_earlier_epochs(patch: Patch) -> None:
+    check = PartitionProducers.check
+
+    def lenient(self: PartitionProducers, header: Any, now_ms: int, **options: Any) -> Any:
+        entry = self._entries.get(header.producer_id)
+        if entry is not None and header.producer_epoch < entry.epoch and not header.is_transactional:
+            return ACCEPT
+        return check(self, header, now_ms, **options)
+
+    patch.setattr(PartitionProducers, "check", lenient)
+
+
+@mutation(Kind.REORDERING, Kind.BROKEN)
+def answer_earlier_epochs_by_their_sequence_only(patch: Patch) -> None:
+    check = PartitionProducers.check
+
+    def lenient(self: PartitionProducers, header: Any, now_ms: int, **options: Any) -> Any:
+        verdict = check(self, header, now_ms, **options)
+        if verdict != Refuse(ErrorCode.invalid_producer_epoch) or header.is_transactional:
+            return verdict
+        return ACCEPT if header.base_sequence == 0 else Refuse(ErrorCode.out_of_order_sequence_number)
+
+    patch.setattr(PartitionProducers, "check", lenient)
 
 
 @mutation(Kind.TORN_TRANSACTION, Kind.LOST_WRITE, Kind.BROKEN)
