@@ -1,4 +1,4 @@
-"""Faster imports for the start of the broker, which spends most of its time on importing modules."""
+"""Faster imports for the start of the broker and of the daemon, which spend most of their time on importing modules."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.options import chosen, config_option, flow_option, one, spark_options
+from cli.quick_imports import quick_imports
 
 if TYPE_CHECKING:
     from replicator.config import Config, Flow
@@ -74,10 +75,11 @@ def run(
     or doubled, but the target waits for the transaction to time out or for the next start. Under nohup a SIGHUP is
     ignored. Of several flows, one that has ended is started again from time to time as long as another one runs.
     """
-    from replicator import config, failpoints, logs
-    from replicator.flow import wiring
-    from replicator.flow.daemon import Daemon
-    from replicator.model.errors import ConfigError
+    with quick_imports():
+        from replicator import config, failpoints, logs
+        from replicator.flow import wiring
+        from replicator.flow.daemon import Daemon
+        from replicator.model.errors import ConfigError
 
     if runner == "daemon" and (master is not None or conf):
         raise ConfigError("--master and --conf go with --runner spark")

@@ -22,6 +22,16 @@ def test_a_package_for_tests_is_left_out_and_can_be_imported_later() -> None:
     assert done.stdout.split() == ["False", "hypothesis"]
 
 
+def test_the_daemon_leaves_it_out_too() -> None:
+    program = """
+import sys
+from cli.main import invoke
+print(invoke(["run", "-c", "/nonexistent"]), "kio" in sys.modules, "hypothesis" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["2", "True", "False"]
+
+
 def test_a_process_that_has_it_keeps_it_and_its_collector() -> None:
     import hypothesis
 
