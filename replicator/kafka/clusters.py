@@ -18,11 +18,12 @@ from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec
 
 from replicator import config
 from replicator.config import Flow
-from replicator.kafka import failures
+from replicator.kafka import failures, metadata
 from replicator.kafka.answers import AnswerWait
 from replicator.kafka.properties import client_properties
 from replicator.kafka.topic_questions import AdminTopicQuestions, TopicAnswers, TopicInfo, TopicQuestions
 from replicator.kafka.topic_reader import TopicReader
+from replicator.model import names
 from replicator.model.errors import NotAllowed, ReplicatorError, Unreachable
 from replicator.model.partition import EndRecords, LogEnds, Partition
 from replicator.model.rights import MissingRights
@@ -84,9 +85,9 @@ class KafkaCluster:
         return self._admin
 
     def connect(self) -> None:
-        """Connect, and return within a second: the first question finds a connection."""
+        """Connect, and return within some seconds: the first question finds a connection."""
         self._topics.connect()
-        self._client.poll(0)
+        metadata.connect(self._client, names.control_topic(self._flow.name))  # of either side: it need not be there
 
     def topic_ids(self, topics: Collection[str]) -> TopicIds:
         """Ask for the ids of topics as the cluster has them now. Returns at once."""

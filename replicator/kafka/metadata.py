@@ -11,20 +11,21 @@ from collections.abc import Collection
 from contextlib import suppress
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
 
 from replicator.kafka import failures
 
 HINT_S_MAX = 1.0  # as long as librdkafka would take without the hint
 
 
-def connect(consumer: Consumer, topic: str) -> None:
+def connect(client: Consumer | AdminClient, topic: str) -> None:
     """Make a client's connection by asking for `topic`, which need not be there.
 
     Done for several clients at once before they are used one after the other: far away each would cost some round
     trips. A hint as `learn` is: a cluster that doesn't answer is told by what is asked afterwards.
     """
     with suppress(KafkaException):
-        consumer.list_topics(topic, timeout=HINT_S_MAX)
+        client.list_topics(topic, timeout=HINT_S_MAX)
 
 
 def learn(consumer: Consumer, topics: Collection[str]) -> dict[str, Collection[int] | KafkaError]:
