@@ -23,12 +23,13 @@ LINE_S = 10.0
 
 
 class Tasks(NamedTuple):
-    """Spark's tasks of the step: how many have ended, of how many; and how many offsets all of them read, 0 where that
-    isn't known."""
+    """Spark's tasks of the step: how many have ended, of how many; how many offsets all of them read, 0 where that
+    isn't known; and how many had ended when the time began from which a rate follows."""
 
     ended: int
     all: int
     offsets: int = 0
+    before: int = 0
 
 
 class Progress:
@@ -40,6 +41,7 @@ class Progress:
         self._status: Status | None = console.status("") if console.is_terminal else None
         self._step, self._offsets, self._began_s, self._said_s = "", 0, time.monotonic(), 0.0
         self._stages: tuple[int, ...] = ()
+        self._ended_before = 0
 
     def __enter__(self) -> Progress:
         if self._status is not None:
@@ -53,14 +55,16 @@ class Progress:
     def update(self, step: str, offsets: int = 0) -> None:
         """A step begins, whose first tasks read so many offsets."""
         self._step, self._offsets, self._began_s, self._stages = step, offsets, time.monotonic(), ()
+        self._ended_before = 0
         self._say(step, now=True)
 
     def tell(self, stages: tuple[int, ...], ended: int, all_: int) -> None:
         """So many tasks of the stages that run now have ended. Rate and rest are those of these stages."""
         if self._stages and stages != self._stages:
             self._began_s, self._offsets = time.monotonic(), 0  # later stages read what the first one has left
+            self._ended_before = ended
         self._stages = stages
-        tasks = Tasks(ended, all_, self._offsets)
+        tasks = Tasks(ended, all_, self._offsets, self._ended_before)
         self._say(f"{self._step}: {amount(tasks, time.monotonic() - self._began_s)}", now=False)
 
     def _say(self, text: str, *, now: bool) -> None:
@@ -102,11 +106,11 @@ class Progress:
 def amount(tasks: Tasks, seconds: float) -> str:
     """How much is done, the rate so far, and how long the rest may take at it: tasks of one step are about equal."""
     text = f"{tasks.ended} of {tasks.all} tasks"
-    if not tasks.ended or tasks.ended > tasks.all or seconds <= 0:
+    if tasks.ended <= tasks.before or tasks.ended > tasks.all or seconds <= 0:
         return text
-    rate = tasks.ended / seconds
+    rate = (tasks.ended - tasks.before) / seconds
     said = f"{rate:,.1f} tasks/s" if rate >= 1 else f"{60 * rate:,.1f} tasks/min"
     if tasks.offsets:
         said = f"about {tasks.offsets * rate / tasks.all:,.0f} offsets/s"
-    left = f", about {time_text((tasks.all - tasks.ended) / rate)} left" if tasks.ended < tasks.all else ""
+    left = f", about {time_text(max(1.0, (tasks.all - tasks.ended) / rate))} left" if tasks.ended < tasks.all else ""
     return f"{text}, {said}{left}"

@@ -95,7 +95,13 @@ def test_killed_anywhere_and_begun_again_it_copies_each_record_once(plant: Plant
     goes_on(planted, 2)
 
 
-@pytest.mark.parametrize("step", failpoints.STEPS)
+@pytest.mark.parametrize(
+    "step",
+    [
+        pytest.param(step, marks=() if step in ("before_end_txn", "after_end_txn") else pytest.mark.tier("full"))
+        for step in failpoints.STEPS
+    ],
+)
 def test_killed_at_any_step_it_copies_what_is_lost_and_nothing_else(plant: Plant, step: str) -> None:
     """It is told of records that stand on the target, too: some were moved to its end, some were never away."""
     records = mixed(RECORDS)

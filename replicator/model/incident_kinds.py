@@ -230,6 +230,11 @@ _STATE = {
 }
 
 _JOBS = {
+    "target_partition_unknown": IncidentKind(
+        "reconcile found records in a target partition that the source topic doesn't have",
+        "Somebody else wrote them, or the source topic was created again with fewer partitions",
+        "Find out who writes to the target topic, and take the right away; the flow never writes there",
+    ),
     "nothing_to_reconcile": IncidentKind(
         "reconcile was asked before the flow has copied anything", "There is nothing to compare", "Run the flow first"
     ),

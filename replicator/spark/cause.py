@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
-from replicator.model.errors import ConfigError
+from replicator.model.errors import ConfigError, Unreachable
 
 PACKAGE = "eos-replicate"
 ADVICE = (
@@ -17,6 +17,8 @@ ADVICE = (
 FAILURES = (Py4JError, PySparkException, OSError, EOFError)
 """What an action raises: the job failed (the first two), or the JVM is gone (py4j lets socket errors through)."""
 
+BROKEN = (Py4JNetworkError, ConnectionError, EOFError)
+"""What an action raises when the JVM has gone; other errors of the operating system are about files."""
 _LINE_MAX = 500
 _UNFIT = ("ModuleNotFoundError", "ImportError", "PYTHON_VERSION_MISMATCH")
 _NO_PYTHON = re.compile(r'Cannot run program "[^"]*"')
@@ -61,6 +63,19 @@ def unfit(error: Exception) -> ConfigError | None:
     if raised is not None and any(word in raised for word in _UNFIT):
         return ConfigError(f"the executors cannot run this program: {raised}{_place(error)}; {ADVICE}")
     return None
+
+
+def out_of_memory(error: Exception) -> Unreachable | None:
+    """What to set where a JVM had too little memory; None where that isn't why a job failed. A local JVM is gone then,
+    and nothing is left of it but a broken connection."""
+    text = str(error)
+    if "OutOfMemoryError" not in text and "exited with code 52" not in text and not isinstance(error, BROKEN):
+        return None
+    found = "ran out of memory" if "OutOfMemoryError" in text else "has ended, as it does when it runs out of memory"
+    return Unreachable(
+        f"Spark's JVM {found}{_place(error)}: give it more with --conf spark.driver.memory=4g where Spark runs in this "
+        "process (a local master), with --conf spark.executor.memory=4g on a cluster; the default is 1g"
+    )
 
 
 def _place(error: Exception) -> str:

@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from replicator.config import Flow
 from replicator.flow.topics import ControlPlane
 from replicator.model.errors import Incident, ReplicatorError, Unreachable
-from replicator.spark.cause import root, unfit
+from replicator.spark.cause import BROKEN, out_of_memory, root, unfit
 from replicator.spark.reconcile.snapshot import Snapshot
 
 
@@ -26,9 +26,12 @@ def explained(flow: Flow, snapshot: Snapshot, *, connect_timeout_ms: int) -> Ite
     """
     try:
         yield
-    except (PySparkException, Py4JError) as error:
+    except (PySparkException, Py4JError, *BROKEN) as error:
         raise (
-            unfit(error) or _reason(flow, snapshot, connect_timeout_ms) or Unreachable(f"Spark failed: {root(error)}")
+            unfit(error)
+            or out_of_memory(error)
+            or _reason(flow, snapshot, connect_timeout_ms)
+            or Unreachable(f"Spark failed: {root(error)}")
         ) from error
 
 

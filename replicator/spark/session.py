@@ -50,6 +50,15 @@ _DEFAULTS = {
     "spark.sql.adaptive.enabled": "true",
     "spark.log.structuredLogging.enabled": "false",
 }
+_FEW_CONSUMERS = {
+    "spark.kafka.consumer.cache.capacity": "8",
+    "spark.kafka.consumer.cache.timeout": "10s",
+    "spark.kafka.consumer.cache.evictorThreadRunInterval": "5s",
+    "spark.kafka.consumer.fetchedData.cache.timeout": "10s",
+    "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval": "5s",
+}
+"""The connector keeps consumers that are idle, each with what it has fetched ahead, by default 64 of them for five
+minutes; but each read has a group of its own, so none is ever used again. Those that are at work don't count."""
 _STEADY = "-XX:+UseSerialGC -XX:MaxNewSize=128m -XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=20"
 """Garbage is collected early, and the old generation grows by little more than what lives in it: else the JVM's memory
 grows with what is read, up to its maximum, whatever it needs."""
@@ -108,7 +117,7 @@ def properties(chosen: SparkSettings, directory: Path, *, kafka: bool = True) ->
     """
     options = f"-Dlog4j2.configurationFile={directory / 'log4j2.properties'}"
     here = chosen.local
-    conf = {**_DEFAULTS, **(_FEW_SLOTS if here else {}), **configured(), **(_LOCAL if here else {})}
+    conf = {**_DEFAULTS, **_FEW_CONSUMERS, **(_FEW_SLOTS if here else {}), **configured(), **(_LOCAL if here else {})}
     conf |= {**chosen.conf, "spark.master": chosen.master}
     if chosen.local:
         conf.setdefault("spark.pyspark.python", sys.executable)

@@ -21,6 +21,8 @@ from cli.commands.reconcile_progress import Progress, Tasks, amount
         (Tasks(1, 40), 5.0, "1 of 40 tasks, 12.0 tasks/min, about 3 min 15 s left"),
         (Tasks(10, 40, 4_000_000), 5.0, "10 of 40 tasks, about 200,000 offsets/s, about 15 s left"),
         (Tasks(40, 40), 5.0, "40 of 40 tasks, 8.0 tasks/s"),
+        (Tasks(39, 40, before=39), 0.00001, "39 of 40 tasks"),
+        (Tasks(39, 40, before=29), 5.0, "39 of 40 tasks, 2.0 tasks/s, about 1 s left"),
     ],
 )
 def test_rate_and_rest_follow_from_the_tasks_that_have_ended(tasks: Tasks, seconds: float, expected: str) -> None:
@@ -39,12 +41,17 @@ def test_another_stage_has_a_rate_of_its_own(monkeypatch: pytest.MonkeyPatch) ->
     progress.tell((2,), 0, 4)
     now_s[0] = 102.0
     progress.tell((2,), 2, 4)
+    progress.tell((2, 3), 30, 40)  # of another stage most tasks had ended before it was seen
+    now_s[0] = 104.0
+    progress.tell((2, 3), 32, 40)
     lines = [line.split(" ", 1)[1] for line in out.getvalue().splitlines()]
     assert lines == [
         "f: reading",
         "f: reading: 5 of 10 tasks, about 5 offsets/s, about 1 min 40 s left",
         "f: reading: 0 of 4 tasks",
         "f: reading: 2 of 4 tasks, 1.0 tasks/s, about 2 s left",
+        "f: reading: 30 of 40 tasks",
+        "f: reading: 32 of 40 tasks, 1.0 tasks/s, about 8 s left",
     ]
 
 

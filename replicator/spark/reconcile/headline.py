@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Any
 
 from replicator.model.counting import counted
 from replicator.spark.reconcile import verdicts
@@ -36,12 +37,30 @@ def headline(outcome: Outcome) -> str:
     said = [_result(outcome)]
     if outcome.differs and outcome.unproven:
         said.append(f"No evidence decides on {_open(outcome)}.")
+    if outcome.repair is not None and outcome.repair["applied"]:
+        said.append(_repaired(outcome.repair["partitions"]))
     if outcome.to_begin:
         partitions = counted(len(outcome.to_begin), "partition")
         said.append(f"The flow has not begun to copy {partitions}.")
     if outcome.lag:
         said.append(f"{counted(outcome.lag, 'source offset')} behind the positions {are(outcome.lag)} not copied yet.")
     return " ".join(said)
+
+
+def _repaired(rows: Collection[Mapping[str, Any]]) -> str:
+    """What a repair has made of what the rest of the headline says."""
+    missing, copied, standing, superseded = (
+        sum(row[name] or 0 for row in rows) for name in ("missing", "copied", "standing", "superseded")
+    )
+    said = (
+        f"Since then {copied:,} of {counted(missing, 'missing record')} {'was' if copied == 1 else 'were'} copied again"
+    )
+    if standing:
+        said += f", {standing:,} stood on the target by then"
+    if superseded:
+        said += f", {superseded:,} {are(superseded)} superseded by a later record of the key"
+    left = max(0, missing - copied - standing - superseded - sum(row["copied_before"] or 0 for row in rows))
+    return f"{said}; {f'{left:,} {are(left)} still missing' if left else 'none of them is missing any more'}."
 
 
 def _result(outcome: Outcome) -> str:

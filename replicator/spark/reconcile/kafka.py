@@ -9,6 +9,7 @@ with what retention removes while it reads (`failOnDataLoss`): that is seen by t
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping
 from functools import reduce
 
@@ -20,6 +21,12 @@ from replicator.spark.reconcile import java_client
 
 Offsets = tuple[int, int]
 """[first, end)"""
+FETCH_BYTES_MIN, FETCH_BYTES_MAX = 1 << 16, 1 << 22
+HEAP_PARTS = 8
+FETCHES = 2
+"""That a consumer holds: one that is being given away, and the next one."""
+EXECUTOR_SLOTS = 8
+"""Of an executor that doesn't say how many it has."""
 
 
 def read(
@@ -42,12 +49,38 @@ def read(
         **({"minPartitions": str(tasks)} if tasks else {}),
         "groupIdPrefix": f"eos-replicate.{flow.name}.reconcile",
         "kafkaConsumer.pollTimeoutMs": str(flow.limits.request_timeout_ms + flow.limits.transaction_timeout_ms),
-        **{f"kafka.{name}": value for name, value in _consumer(flow, cluster).items()},
+        **{f"kafka.{name}": value for name, value in _consumer(flow, cluster, fetch_bytes(_conf(spark))).items()},
     }
     return spark.read.format("kafka").options(**options).load()
 
 
-def _consumer(flow: Flow, cluster: Cluster) -> dict[str, str]:
+def _conf(spark: SparkSession) -> dict[str, str]:
+    return dict(spark.sparkContext.getConf().getAll())
+
+
+def fetch_bytes(conf: Mapping[str, str]) -> int:
+    """How much a consumer fetches ahead, so that all that one JVM may have open take an eighth of its heap at most. A
+    batch that is larger is fetched all the same, alone.
+
+    Args:
+        conf: Spark's properties; those that are not set have Spark's defaults.
+    """
+    local = conf.get("spark.master", "").startswith("local")
+    heap = _bytes(conf.get("spark.driver.memory" if local else "spark.executor.memory", "1g"))
+    slots = os.cpu_count() or 1 if local else int(conf.get("spark.executor.cores", EXECUTOR_SLOTS))
+    idle = int(conf.get("spark.kafka.consumer.cache.capacity", 64))
+    return max(FETCH_BYTES_MIN, min(FETCH_BYTES_MAX, heap // (HEAP_PARTS * FETCHES * (slots + idle))))
+
+
+def _bytes(size: str) -> int:
+    """A size of memory as Spark takes it: 512m, 2g; a plain number counts MiB."""
+    number, unit = size.lower().rstrip("ib"), 2
+    if number[-1:] in "kmgt":
+        number, unit = number[:-1], "kmgt".index(number[-1]) + 1
+    return int(number) << 10 * unit
+
+
+def _consumer(flow: Flow, cluster: Cluster, fetched: int) -> dict[str, str]:
     limits = flow.limits
     return {
         **java_client.properties(cluster),
@@ -57,7 +90,7 @@ def _consumer(flow: Flow, cluster: Cluster) -> dict[str, str]:
         "check.crcs": "true",
         "max.poll.records": "5000",
         "fetch.max.wait.ms": "5",  # each partition is read to an end at which nothing more comes: the default waits 500
-        "max.partition.fetch.bytes": str(max(4_194_304, min(limits.record_bytes_max, limits.fetch_queue_bytes_max))),
+        "max.partition.fetch.bytes": str(fetched),
         "receive.buffer.bytes": "-1",
         "request.timeout.ms": str(limits.request_timeout_ms),
         "default.api.timeout.ms": str(max(limits.request_timeout_ms, limits.connect_timeout_ms)),

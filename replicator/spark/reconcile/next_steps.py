@@ -41,7 +41,8 @@ _TEXTS: dict[str, tuple[Action, str]] = {
     ),
     verdicts.DOUBLED: (
         "decide",
-        "Look whether somebody else copies the topic, or whether this flow once ran with at_least_once. "
+        "Look whether somebody else copies the topic, whether this flow once ran with at_least_once, or whether an "
+        "earlier repair of this flow copied them again (the claims topic has an entry for each of its transactions). "
         f"{_STAYS}; either readers can live with these records, or copy the topic to a new target topic",
     ),
     verdicts.REORDERED: (
@@ -55,8 +56,8 @@ _TEXTS: dict[str, tuple[Action, str]] = {
         "Read the reasons. Where another copy of these records exists, compare with it. If the reasons are those that "
         "you expect, --accept unproven makes the exit code 0 as long as there is no difference",
     ),
-    verdicts.EXPIRED: ("ignore", "Retention did what the target topic's configs say"),
-    verdicts.NEVER_MINE: ("ignore", "Retention did what the source topic's configs say"),
+    verdicts.EXPIRED: ("ignore", "Retention or DeleteRecords removed them from the target after they were copied"),
+    verdicts.NEVER_MINE: ("ignore", "Retention or DeleteRecords removed them from the source after they were copied"),
     verdicts.COMPACTED: ("ignore", "Log compaction did what the target topic's configs say"),
     verdicts.COMPACTED_SOURCE: ("ignore", "Log compaction did what the source topic's configs say"),
 }

@@ -21,7 +21,8 @@ from replicator.kafka.topic_reader import TopicReader
 from replicator.model import names
 from replicator.model.errors import ConfigError, Incident, Retriable, TopicMissing
 from replicator.model.partition import Committed, Partition
-from replicator.spark.reconcile.pairs import Pair, PairFacts, Waiting, pairs_of, position_of, without_position
+from replicator.spark.reconcile import known_partitions
+from replicator.spark.reconcile.pairs import Pair, PairFacts, Waiting, pairs_of, position_of
 
 TIME_MS_MAX = (1 << 63) // 1000 - 1
 AGAIN_S = 0.1  # between the first two tries, where a cluster doesn't answer for a moment
@@ -99,6 +100,8 @@ def _taken(
     if unknown:
         raise ConfigError(f"cluster {flow.source.name!r} has no topic {', '.join(unknown)}")
     targets = clusters.list_target(sources, configs=True)
+    control = clusters.state.control_if_any()
+    opened = control.open if control else None
     clusters.target.group_rights(names.position_group(flow.name))
     wanted = dict(_routes(flow, sources))
     routes = {at: to for at, to in wanted.items() if to.partition < _partitions(targets, to.topic)}
@@ -110,14 +113,8 @@ def _taken(
     starts = clusters.target.offsets(routes.values(), end=False)
     ends = clusters.target.offsets(routes.values(), end=True)
     unclear = [
-        found
-        for at, to in sorted(wanted.items())
-        if at not in copied
-        and (
-            found := without_position(
-                at, to, targets.get(to.topic), claims.get(to), (starts.get(to, 0), ends.get(to, 0))
-            )
-        )
+        *known_partitions.unclear(flow, wanted, copied, sources, targets, claimed, (starts, ends), opened, topics),
+        *_only_on_target(flow, clusters, sources, targets),
     ]
     far = _beyond_time(clusters, copied)
     copied = {at: to for at, to in copied.items() if at not in far}
@@ -156,6 +153,15 @@ def _taken(
     waiting = _waiting(clusters, wanted.keys() - copied.keys() - left_out)
     without = (*not_compared, *unclear, *far.values())
     return Snapshot(_cut_to(flow, pairs, window), waiting, time.time_ns() // 1_000_000, without, window)
+
+
+def _only_on_target(
+    flow: Flow, clusters: ControlPlane, sources: Mapping[str, TopicInfo], targets: Mapping[str, TopicInfo]
+) -> list[Incident]:
+    more = known_partitions.more_on_target(flow, sources, targets)
+    first, end = (clusters.target.offsets(more, end=end) for end in (False, True))
+    found = [known_partitions.not_copied(at, source, (first[at], end[at])) for at, source in sorted(more.items())]
+    return [incident for incident in found if incident is not None]
 
 
 def _waiting(clusters: ControlPlane, ats: Collection[Partition]) -> tuple[Waiting, ...]:

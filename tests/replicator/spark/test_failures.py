@@ -29,6 +29,27 @@ def test_a_cluster_that_went_while_it_was_read_is_named() -> None:
         raise Py4JError("Job aborted due to stage failure")
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        Py4JError("Job aborted due to stage failure: java.lang.OutOfMemoryError: Java heap space"),
+        ConnectionRefusedError(111, "Connection refused"),
+    ],
+)
+def test_too_little_memory_says_what_to_set(error: Exception) -> None:
+    """A local JVM that runs out of memory ends, and leaves a broken connection."""
+    with (
+        pytest.raises(Unreachable, match=r"--conf spark.driver.memory=4g .*--conf spark.executor.memory=4g"),
+        explained(FLOW, Snapshot((), (), 0), connect_timeout_ms=500),
+    ):
+        raise error
+
+
+def test_a_full_disk_is_not_taken_for_it() -> None:
+    with pytest.raises(OSError, match="No space"), explained(FLOW, Snapshot((), (), 0), connect_timeout_ms=500):
+        raise OSError(28, "No space left on device")
+
+
 def test_a_fault_of_our_own_stays_one() -> None:
     with pytest.raises(ZeroDivisionError), explained(FLOW, Snapshot((), (), 0), connect_timeout_ms=500):
         raise ZeroDivisionError

@@ -238,6 +238,13 @@ def test_what_a_repair_has_done_changes_what_is_to_be_done() -> None:
     assert action(outcome(DAMAGED)) == action(outcome(DAMAGED, repair=plan)) == "repair"
     assert action(outcome(DAMAGED, repair=some)) == "repair"
     assert action(outcome(DAMAGED, repair=done)) == action(outcome(DAMAGED, repair=rest)) == "run again"
+    assert headline.headline(outcome(DAMAGED, repair=some)).endswith(
+        "Since then 1 of 2 missing records was copied again; 1 is still missing."
+    )
+    assert headline.headline(outcome(DAMAGED, repair=rest)).endswith(
+        "Since then 0 of 2 missing records were copied again, 1 stood on the target by then, 1 is superseded by a "
+        "later record of the key; none of them is missing any more."
+    )
     assert "Nothing was changed: this is the plan." in page.html(outcome(DAMAGED, repair=plan))
 
 

@@ -1,0 +1,115 @@
+"""Partitions of which only some of what knows of them does: listings of both sides, claims, the control topic. Pure.
+
+A snapshot begins from all of these. What one of them knows and another one doesn't is named: it is no agreement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from replicator.config import Flow, routing
+from replicator.kafka.topic_questions import TopicInfo
+from replicator.model.errors import Incident
+from replicator.model.partition import Partition
+from replicator.spark.reconcile.pairs import without_position
+from replicator.state.claims import Claims
+from replicator.state.generation import Generation
+
+
+def unclear(
+    flow: Flow,
+    wanted: Mapping[Partition, Partition],
+    copied: Collection[Partition],
+    sources: Mapping[str, TopicInfo],
+    targets: Mapping[str, TopicInfo],
+    claims: Claims | None,
+    ends: tuple[Mapping[tuple[str, int], int], Mapping[tuple[str, int], int]],
+    opened: Generation | None,
+    chosen: Collection[str],
+) -> list[Incident]:
+    """Why source partitions without a position can't be compared; those that the flow has not begun have no incident.
+
+    Args:
+        wanted: source partitions as the source lists them, with their target partitions.
+        copied: those that have a position.
+        ends: where the target partitions' logs begin and end.
+        claims, opened, chosen: as of `source_gone`.
+    """
+    found = []
+    for at, to in sorted(wanted.items()):
+        if at not in copied:
+            bounds = ends[0].get(to, 0), ends[1].get(to, 0)
+            claim = claims.claims.get(to) if claims else None
+            found.append(without_position(at, to, targets.get(to.topic), claim, bounds))
+    named = [incident for incident in found if incident is not None]
+    named += source_gone(flow, sources, chosen, claims, opened)
+    left = wanted.keys() - set(copied) - {Partition(it.topic, it.partition) for it in named}
+    return [*named, *claims_lost(flow, left, claims, opened)]
+
+
+def source_gone(
+    flow: Flow,
+    sources: Mapping[str, TopicInfo],
+    chosen: Collection[str],
+    claims: Claims | None,
+    opened: Generation | None,
+) -> list[Incident]:
+    """An incident for each partition that the flow began to copy and that the source doesn't list any more.
+
+    Args:
+        sources: topics as the source lists them, with their partitions.
+        chosen: topics that were asked for; all when empty.
+        opened: the generation that is open, with the partitions of the flow's first listing.
+    """
+    known = {claim.source: str(at) for at, claim in (claims.claims if claims else {}).items()}
+    for topic, partitions in (opened.partitions if opened else {}).items():
+        target = routing.target_topic(flow, topic) if routing.selects(flow, topic) else ""
+        for number in range(partitions):
+            known.setdefault(Partition(topic, number), str(Partition(target, number)))
+    return [
+        Incident(
+            "source_topic_deleted",
+            f"{at} belongs to the flow, and the source doesn't list it: nothing says what {target} should hold",
+            topic=at.topic,
+            partition=at.partition,
+        )
+        for at, target in sorted(known.items())
+        if routing.selects(flow, at.topic)
+        and (not chosen or at.topic in chosen)
+        and (at.topic not in sources or at.partition >= sources[at.topic].partitions)
+    ]
+
+
+def claims_lost(
+    flow: Flow, wanted: Collection[Partition], claims: Claims | None, opened: Generation | None
+) -> list[Incident]:
+    """Where a generation is open without a claims topic: an incident for each of the partitions without a position
+    that its first listing has. They may have been copied, and the target topic deleted since, with the position."""
+    if claims is not None or opened is None:
+        return []
+    why = "the flow is open and its claims topic is gone: nothing says whether this partition was copied"
+    return [
+        Incident("claims_topic_lost", why, topic=at.topic, partition=at.partition)
+        for at in sorted(wanted)
+        if at.partition < opened.partitions.get(at.topic, 0)
+    ]
+
+
+def more_on_target(
+    flow: Flow, sources: Mapping[str, TopicInfo], targets: Mapping[str, TopicInfo]
+) -> dict[Partition, str]:
+    """Partitions that only the target topic has, with their source topic."""
+    found: dict[Partition, str] = {}
+    for name, info in sources.items():
+        target = targets.get(routing.target_topic(flow, name))
+        for number in range(info.partitions, target.partitions if target is not None else 0):
+            found[Partition(routing.target_topic(flow, name), number)] = name
+    return found
+
+
+def not_copied(at: Partition, source: str, bounds: tuple[int, int]) -> Incident | None:
+    """About one of `more_on_target`, by where its log begins and ends; None: it never had a record."""
+    if bounds[1] == 0:
+        return None
+    why = f"{at} has offsets {bounds[0]} to {bounds[1]}, and the source topic has no such partition"
+    return Incident("target_partition_unknown", why, topic=source, partition=at.partition)
