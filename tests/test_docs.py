@@ -21,7 +21,9 @@ from cli.reference.__main__ import PAGES
 from replicator import config
 from replicator.lane.partition import Reason
 from replicator.model import checkpoint, errors
+from replicator.model.errors import ConfigError
 from replicator.model.incident_kinds import KINDS
+from replicator.spark import executors
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -209,6 +211,13 @@ def test_the_picture_of_the_demo_is_of_its_present_output() -> None:
         assert words in shown, words
     assert "Nothing lost, doubled, reordered or altered: 5 worker kills and 1 broker kill in" in shown
     assert re.findall(r"https?://[^\" ]+", picture) == ["http://www.w3.org/2000/svg"]
+
+
+def test_what_executors_lack_is_said_as_the_page_shows() -> None:
+    with pytest.raises(ConfigError) as raised:
+        executors.judge(executors.ExecutorState("worker-2", 1, "not installed on Python 3.11", ()))
+    shown = re.sub(r"\d+\.\d+(?:\.\d+)?", "N", f"error: {raised.value}")
+    assert shown in re.sub(r"\d+\.\d+(?:\.\d+)?", "N", (ROOT / "docs/spark/cluster.md").read_text())
 
 
 def test_help_of_every_command_is_reachable() -> None:
