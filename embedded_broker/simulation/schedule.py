@@ -140,6 +140,8 @@ class Schedule:
         full = DiskFullPeriod(random.uniform(0.3, 3.0), random.uniform(0.5, 6.0), random.randrange(1_000))
         failed = FailedSync(random.uniform(0.3, 3.0), random.randrange(10), random.random() < 0.7)
         workloads = KINDS_BY_SEED[seed % len(KINDS_BY_SEED)]
+        if WorkloadKind.DURABILITY in workloads:
+            crashes += _kills_and_power_cuts(Random(f"{seed} kills and power cuts"))
         client_timeout_s, disk_delay_s_max = random.choice((1.0, 5.0)), random.choice((0.005, 0.05, 0.2))
         numbers = random.randint(10, 40), random.randint(5, 20)
         takeover_s, sync_s_max = random.uniform(0.1, 2.0), random.choice((0.0, 0.01, 0.05, 0.2))
@@ -159,6 +161,15 @@ class Schedule:
             random.choice((None, 50, 500)),
             settings.draw(Random(f"{seed} settings"), random.choice(FSYNC_MODES[WorkloadKind.DURABILITY in workloads])),
         )
+
+
+def _kills_and_power_cuts(random: Random) -> Iterator[tuple[float, int]]:
+    """What a kill leaves with the operating system, a start finds, and the power takes before anything else is synced
+    unless the start has seen to it."""
+    for _ in range(random.randint(1, 4)):
+        at_s = random.uniform(0.3, 6.0)
+        yield at_s, KILL
+        yield at_s + random.uniform(0.2, 1.5), 0
 
 
 def _clock_steps(random: Random) -> Iterator[tuple[float, int]]:
