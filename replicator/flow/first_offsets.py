@@ -23,6 +23,8 @@ from replicator.planes.contract import Cluster
 from replicator.state.starts import Starts, TopicStarts
 
 PAUSE_S, PAUSE_S_MAX = 0.05, 1.0
+TOGETHER = 5_000
+"""Partitions in one question, so that no question of a flow with 100,000 takes as long as a request may."""
 
 
 @dataclass(slots=True)
@@ -64,7 +66,9 @@ def resolve_starts(
     give_up_s = time.monotonic() + flow.limits.connect_timeout_ms / 1000
     told: set[Partition] = set()
     while left:
-        _ask(flow, source, left, found)
+        asked_for, found.errors = sorted(left), {}
+        for first in range(0, len(asked_for), TOGETHER):
+            _ask(flow, source, asked_for[first : first + TOGETHER], found)
         left = set(found.errors)
         for at in sorted(left - told):
             log.warning("start_not_resolved", topic=at.topic, partition=at.partition, reason=str(found.errors[at]))
@@ -79,9 +83,9 @@ def resolve_starts(
 
 
 def _ask(flow: Flow, source: Cluster, partitions: Collection[Partition], found: FirstOffsets) -> None:
-    """One round: the stable ends, and only then the offsets of a time."""
-    logs = source.log_ends(sorted(partitions))
-    found.errors = {at: log for at, log in logs.items() if not isinstance(log, LogEnds)}
+    """The stable ends, and only then the offsets of a time."""
+    logs = source.log_ends(partitions)
+    found.errors |= {at: log for at, log in logs.items() if not isinstance(log, LogEnds)}
     for error in found.errors.values():
         if isinstance(error, NotAllowed):
             raise error  # a new flow doesn't start without the right to see what it copies

@@ -71,7 +71,8 @@ class ControlPlane:
             flow, flow.source, "source", topics=topics_of(flow, flow.source, "source")
         )
         self._source_reader = TopicReader(flow, flow.source)
-        self.source_claims = SourceClaims(flow, self._source_reader)
+        self._source_names: frozenset[str] = frozenset()  # as they were listed last
+        self.source_claims = SourceClaims(flow, self._source_reader, lambda: self._source_names)
         self._reader = TopicReader(flow, flow.target)
         self.state = FlowState(flow, self._reader)
 
@@ -106,7 +107,8 @@ class ControlPlane:
 
     def selected(self) -> set[str]:
         """Names of the source topics that the flow selects: those that the user may see, and those that it names."""
-        found = {name for name in self.source.topic_names() if selects(self.flow, name)}
+        self._source_names = self.source.topic_names()
+        found = {name for name in self._source_names if selects(self.flow, name)}
         return found | self.named()
 
     def named(self) -> set[str]:

@@ -18,6 +18,7 @@ import structlog
 
 from replicator.clock import RealClock
 from replicator.failpoints import Failpoint
+from replicator.flow.shared_origins import SharedOrigins
 from replicator.flow.topics import ControlPlane, topics_of
 from replicator.flow.worker import Parts
 from replicator.kafka.clusters import KafkaCluster
@@ -30,7 +31,6 @@ from replicator.model.partition import Partition
 from replicator.planes.records.plane import PlaneSettings, RecordsPlane
 from replicator.planes.records.record_reader import LogReader
 from replicator.state.flow_state import FlowState
-from replicator.state.source_claims import SourceClaims
 
 JITTER_MIN = 0.5
 
@@ -44,11 +44,12 @@ class KafkaConnections:
         policy: Policy,
         digests: Mapping[Partition, str],
         asked: threading.Event,
+        origins: SharedOrigins,
         log: structlog.stdlib.BoundLogger,
     ) -> None:
         """`digests`: what the next block of each source partition chains to; shared with the lane. `asked` is set when
         the lane shall stop: then no cluster is waited for any longer than a moment."""
-        flow = plan.flow
+        flow, self.origins = plan.flow, origins
         settings = PlaneSettings(
             flow=flow,
             transactional_id=plan.transactional_id,
@@ -66,7 +67,6 @@ class KafkaConnections:
             stack.callback(self.plane.close)
             source_reader, source_topics = TopicReader(flow, flow.source), topics_of(flow, flow.source, "source")
             self.source = KafkaCluster(flow, flow.source, "source", asked, source_reader, source_topics)
-            self.origins = SourceClaims(flow, source_reader)
             stack.callback(self.source.close)
             reader, target_topics = TopicReader(flow, flow.target), topics_of(flow, flow.target, "target")
             self.target = KafkaCluster(flow, flow.target, "target", asked, reader, target_topics)
@@ -96,10 +96,13 @@ class KafkaConnections:
 def services(failpoint: Failpoint, log: structlog.stdlib.BoundLogger) -> Services:
     """What lanes are given from outside. `failpoint` is called at each named step, see `failpoints`."""
 
+    origins: dict[str, SharedOrigins] = {}  # by flow
+
     def connect(
         plan: LanePlan, policy: Policy, digests: Mapping[Partition, str], asked: threading.Event
     ) -> KafkaConnections:
-        return KafkaConnections(plan, policy, digests, asked, log)
+        shared = origins.setdefault(plan.flow.name, SharedOrigins(plan.flow))
+        return KafkaConnections(plan, policy, digests, asked, shared, log)
 
     return Services(connect=connect, clock=RealClock(), failpoint=failpoint, log=log, jitter=_jitter)
 

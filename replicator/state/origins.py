@@ -11,13 +11,13 @@ record: of two flows that start at the same time, at least one has then claimed 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from replicator.config import Flow
 from replicator.config.routing import target_topic
 from replicator.model.errors import Incident, ReplicatorError, Retriable, Unreachable
-from replicator.model.origins import Origin, Origins
+from replicator.model.origins import NONE, Origin, Origins
 from replicator.state.claims import Claims
 
 
@@ -38,19 +38,37 @@ class FoundOrigins:
         return next((it for it in self.unread.values() if isinstance(it, Retriable | Unreachable)), None)
 
 
-def origins_of(claims: Mapping[str, Claims], topic_ids: Mapping[str, str]) -> dict[str, Origins]:
-    """Where topics of one cluster come from, given the claims of flows that write there, by flow.
+OriginsById = Mapping[tuple[str, str], Origins]
+"""By topic and topic id: a claim counts for the topic of its id only. Of one that was created again under its name the
+flow writes nothing."""
 
-    A claim counts for the topic of its id only: of one that was created again the flow writes nothing. One that was
-    written by a version that didn't say where a partition comes from says nothing.
+
+def claimed_origins(flow: str, claims: Claims) -> OriginsById:
+    """Where the topics come from that this flow has claimed.
+
+    A claim that was written by a version that didn't say where a partition comes from says nothing.
     """
-    found: dict[str, set[Origin]] = {}
-    for flow, theirs in claims.items():
-        for at, claim in theirs.claims.items():
-            if claim.source_cluster and topic_ids.get(at.topic) == claim.target_topic_id:
-                hop = Origin(claim.source_cluster, claim.source.topic, flow)
-                found.setdefault(at.topic, set()).update({hop}, claim.origins)
-    return {topic: frozenset(hops) for topic, hops in found.items()}
+    found: dict[tuple[str, str], Origins] = {}
+    for at, claim in claims.claims.items():
+        if claim.source_cluster:
+            hop = Origin(claim.source_cluster, claim.source.topic, flow)
+            known = found.get((at.topic, claim.target_topic_id), NONE)
+            found[at.topic, claim.target_topic_id] = known | claim.origins | {hop}
+    return found
+
+
+def merged(origins: Iterable[OriginsById]) -> OriginsById:
+    """All of them together."""
+    found: dict[tuple[str, str], Origins] = {}
+    for each in origins:
+        for topic, hops in each.items():
+            found[topic] = found.get(topic, NONE) | hops
+    return found
+
+
+def of_topics(origins: OriginsById, topic_ids: Mapping[str, str]) -> dict[str, Origins]:
+    """Those of topics that have these ids now."""
+    return {name: origins[name, topic_id] for name, topic_id in topic_ids.items() if (name, topic_id) in origins}
 
 
 def loop(flow: Flow, source_id: str, target_id: str, topic: str, origins: Origins) -> Incident | None:

@@ -23,7 +23,7 @@ from replicator.model.errors import Incident, NotAllowed, ReplicatorError
 from replicator.model.partition import Partition
 from replicator.state.claims import Claim, Claims
 from replicator.state.generation import Control, LaneAssignment
-from replicator.state.origins import FoundOrigins, origins_of
+from replicator.state.origins import FoundOrigins, claimed_origins, merged, of_topics
 
 SOURCE_CONFIGS = {
     "cleanup.policy": "delete",
@@ -115,7 +115,8 @@ class FakeSourceClaims:
     unread: dict[str, ReplicatorError] = field(default_factory=dict)
 
     def origins(self, topic_ids: Mapping[str, str]) -> FoundOrigins:
-        return FoundOrigins(origins_of(self.claims, topic_ids), self.unread)
+        found = merged(claimed_origins(flow, claims) for flow, claims in self.claims.items())
+        return FoundOrigins(of_topics(found, topic_ids), self.unread)
 
 
 @dataclass

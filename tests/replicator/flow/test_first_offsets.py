@@ -10,6 +10,7 @@ import pytest
 import structlog
 
 from replicator.config import Flow
+from replicator.flow import first_offsets
 from replicator.flow.first_offsets import resolve_starts
 from replicator.model.errors import NotAllowed, ReplicatorError, Retriable, Unreachable
 from replicator.model.partition import LogEnds, Partition
@@ -66,6 +67,15 @@ def test_latest_is_the_last_stable_offset_of_every_partition_in_one_question() -
     source.log(B).put("open", fate=Fate.OPEN)
     assert resolve(timed(LATEST), source) == ({"t": TopicStarts("a-1", (3, 1))}, [])
     assert source.questions == [2]
+
+
+def test_many_partitions_are_asked_for_in_several_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(first_offsets, "TOGETHER", 1)
+    source = Leaderless(p0=1)
+    source.log(A).put("1", "2", "3")
+    source.log(B).put("1")
+    assert resolve(timed(LATEST, 60_000), source)[0] == {"t": TopicStarts("a-1", (3, 1))}
+    assert source.questions == [1, 1, 1]
 
 
 def test_a_record_that_comes_while_a_time_is_looked_up_is_never_left_out() -> None:

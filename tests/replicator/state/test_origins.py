@@ -12,7 +12,7 @@ from replicator.model.errors import NotAllowed, Retriable
 from replicator.model.origins import Origin, Origins
 from replicator.model.partition import Partition
 from replicator.state.claims import Claim, Claims, read_claims
-from replicator.state.origins import FoundOrigins, loop, loops, origins_of
+from replicator.state.origins import FoundOrigins, claimed_origins, loop, loops, merged, of_topics
 
 
 def claim(topic: str = "t", cluster: str = "A", *, topic_id: str = "", origins: Origins = frozenset()) -> Claim:
@@ -23,6 +23,10 @@ def claim(topic: str = "t", cluster: str = "A", *, topic_id: str = "", origins: 
 
 def claims(*found: Claim) -> Claims:
     return Claims({it.target: it for it in found}, ())
+
+
+def origins_of(found: dict[str, Claims], topic_ids: dict[str, str]) -> dict[str, Origins]:
+    return of_topics(merged(claimed_origins(name, theirs) for name, theirs in found.items()), topic_ids)
 
 
 def flow(name: str = "g", rename: str = "{topic}") -> Flow:
