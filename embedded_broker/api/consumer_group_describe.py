@@ -18,7 +18,7 @@ from embedded_broker.api.registry import api
 from embedded_broker.state.consumer_groups import ConsumerGroup
 from embedded_broker.state.consumer_members import ConsumerMember
 from embedded_broker.state.consumer_types import NOTHING, Partitions, by_topic
-from embedded_broker.wire.responses import Answer
+from embedded_broker.wire.responses import ENTRY_BYTES, Answer
 
 CONSUMER_MEMBER = 1
 
@@ -30,7 +30,14 @@ class Needs(HasTopics, HasGroups, HasSecurity, Protocol):
 @api(69, "consumer_group_describe", range(2))
 async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
     """Handle ConsumerGroupDescribe: see the behaviour and version notes above."""
-    groups = [_describe(broker, group_id) for group_id in request.group_ids]
+    groups, share = [], conn.share()
+    for group_id in request.group_ids:
+        groups.append(_describe(broker, group_id))
+        for member in groups[-1].get("members", ()):
+            names = len(member["subscribed_topic_names"])
+            topics = sum(len(member[each]["topic_partitions"]) for each in ("assignment", "target_assignment"))
+            await share.spent(10 + names + 5 * topics, ENTRY_BYTES * (2 + names // 4 + topics))
+        await share.spent(3)
     if request.include_authorized_operations:
         tell_rights(broker, conn, groups)
     return {"groups": groups}

@@ -15,10 +15,15 @@ from kio.schema.errors import ErrorCode
 from embedded_broker.api.disk_full import MESSAGE, STORAGE
 from embedded_broker.api.ports import Client, HasConfig, HasDynamicConfigs, HasMetadata, HasNewUuid, HasTopics
 from embedded_broker.api.registry import api
+from embedded_broker.api.topic_configs_shown import TopicConfigs
 from embedded_broker.metadata import topic_configs
-from embedded_broker.metadata.topic_names import collide, name_problem
+from embedded_broker.metadata.topic_names import name_problem
 from embedded_broker.storage.disk_space import NoSpace
 from embedded_broker.wire.responses import Answer
+
+CHANGES_MAX = 10_000
+"""Of one request, each topic and each partition counted: MAX_RECORDS_PER_USER_OP and MAX_PARTITIONS_PER_BATCH."""
+TOPIC_STEPS, TOPIC_BYTES = 100, 5_000
 
 
 class TopicRejected(Exception):
@@ -36,13 +41,18 @@ class Needs(HasConfig, HasDynamicConfigs, HasMetadata, HasNewUuid, HasTopics, Pr
 @api(19, "create_topics", range(2, 8), changes=True)
 async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
     """Handle CreateTopics: see the behaviour and version notes above."""
+    if (problem := _too_many(broker, request.topics)) is not None:
+        policy = {"error_code": ErrorCode.policy_violation, "error_message": problem}
+        return {"topics": [{"name": name, **policy} for name in dict.fromkeys(topic.name for topic in request.topics)]}
     names = Counter(topic.name for topic in request.topics)
-    answers = []
+    answers, share, shown = [], conn.share(), TopicConfigs(broker.dynamic_configs, describes=False)
+    await share.spent(0, TOPIC_BYTES * len(request.topics))
     for topic in request.topics:
         if names[topic.name] > 1:
             continue
+        await share.spent(TOPIC_STEPS)
         try:
-            answers.append(await _create(broker, topic, request.validate_only))
+            answers.append(await _create(broker, topic, request.validate_only, shown))
         except TopicRejected as refused:
             answers.append({"name": topic.name, "error_code": refused.error_code, "error_message": str(refused),
                             "num_partitions": -1, "replication_factor": -1})  # fmt: skip
@@ -52,7 +62,21 @@ async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Ans
     return {"topics": answers}
 
 
-async def _create(broker: Needs, wanted: Any, validate_only: bool) -> dict[str, Any]:
+def _too_many(broker: Needs, topics: Any) -> str | None:
+    """Why none of them can be made: what one operation may do is bounded, as in Kafka's ReplicationControlManager."""
+    default = broker.config.partitions_default
+    partitions = 0
+    for each in topics:
+        count = default if each.num_partitions == -1 else each.num_partitions
+        partitions += len(each.assignments) or max(count, 0)
+    if partitions > CHANGES_MAX:
+        return "Excessively large number of partitions per request."
+    if partitions + len(topics) > CHANGES_MAX:
+        return "Unable to perform excessively large batch operation."
+    return None
+
+
+async def _create(broker: Needs, wanted: Any, validate_only: bool, shown: TopicConfigs) -> dict[str, Any]:
     """Create one topic. Raises TopicRejected."""
     if empty := [config.name for config in wanted.configs if config.value is None]:
         raise TopicRejected(ErrorCode.invalid_config, f"Null value not supported for topic configs: {','.join(empty)}")
@@ -65,7 +89,7 @@ async def _create(broker: Needs, wanted: Any, validate_only: bool) -> dict[str, 
         except topic_configs.InvalidConfig as error:
             raise TopicRejected(ErrorCode.invalid_config, str(error)) from error
         answer: dict[str, Any] = {"name": wanted.name, "num_partitions": count, "replication_factor": 1}
-        answer["configs"] = [_config(broker, name, configs) for name in topic_configs.CONFIGS]
+        answer["configs"] = shown.of(configs)
         # As in Kafka, a topic that is only tried out has an id, too; it isn't kept.
         answer["topic_id"] = broker.new_uuid()
         if not validate_only:
@@ -77,20 +101,14 @@ async def _create(broker: Needs, wanted: Any, validate_only: bool) -> dict[str, 
     return answer
 
 
-def _config(broker: Needs, name: str, configs: dict[str, str]) -> dict[str, Any]:
-    value, source, _ = broker.dynamic_configs.of_topic(name, configs)
-    return {"name": name, "value": value, "config_source": source}
-
-
 def _check_name(broker: Needs, name: str) -> None:
     problem = name_problem(name)
     if problem is not None:
         raise TopicRejected(ErrorCode.invalid_topic_exception, problem)
     if broker.topics.get(name) is not None:
         raise TopicRejected(ErrorCode.topic_already_exists, f"Topic '{name}' already exists.")
-    for topic in broker.topics.all():
-        if collide(topic.name, name):
-            raise TopicRejected(ErrorCode.invalid_topic_exception, f"Topic '{name}' collides with '{topic.name}'")
+    if (other := broker.topics.colliding(name)) is not None:
+        raise TopicRejected(ErrorCode.invalid_topic_exception, f"Topic '{name}' collides with '{other}'")
 
 
 def _count_partitions(broker: Needs, wanted: Any) -> int:

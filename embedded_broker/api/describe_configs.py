@@ -16,36 +16,42 @@ from embedded_broker.api.ports import (
     HasConfig,
     HasDynamicConfigs,
     HasEndpoints,
-    HasFairShare,
     HasGroupConfigs,
     HasTopics,
 )
 from embedded_broker.api.registry import api
+from embedded_broker.api.topic_configs_shown import TopicConfigs, config, set_for_brokers, synonym
 from embedded_broker.metadata.broker_configs import TOPIC_DEFAULTS, broker_configs
-from embedded_broker.metadata.dynamic_configs import ALL_BROKERS, Default, Source
-from embedded_broker.metadata.topic_configs import CONFIGS, Kind
+from embedded_broker.metadata.dynamic_configs import ALL_BROKERS, Source
+from embedded_broker.metadata.topic_configs import Kind
 from embedded_broker.metadata.topic_names import name_problem
-from embedded_broker.wire.responses import Answer
+from embedded_broker.wire.responses import Answer, Same
 
 TOPIC, BROKER, GROUP = 2, 4, 32
 RESOURCE_STEPS = 200
+RESOURCE_BYTES = 5_000
+"""Most configs are the same for all topics, see `topic_configs_shown`."""
 
 
-class Needs(HasConfig, HasEndpoints, HasFairShare, HasTopics, HasGroupConfigs, HasDynamicConfigs, Protocol):
+class Needs(HasConfig, HasEndpoints, HasTopics, HasGroupConfigs, HasDynamicConfigs, Protocol):
     """The parts of the broker that are used here."""
 
 
 @api(32, "describe_configs", range(1, 5))
 async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
     """Handle DescribeConfigs: see the behaviour and version notes above."""
-    results, share = [], broker.fair_share.request()
+    results, share, topics = (
+        [],
+        conn.share(),
+        TopicConfigs(broker.dynamic_configs, asks_synonyms=_asks_synonyms(request)),
+    )
     for wanted in {(each.resource_type, each.resource_name): each for each in request.resources}.values():
-        results.append(_resource(broker, wanted, request))
-        await share.spent(RESOURCE_STEPS)
+        results.append(_resource(broker, wanted, request, topics))
+        await share.spent(RESOURCE_STEPS, RESOURCE_BYTES)
     return {"results": results}
 
 
-def _resource(broker: Needs, wanted: Any, request: Any) -> dict[str, Any]:
+def _resource(broker: Needs, wanted: Any, request: Any, topics: TopicConfigs) -> dict[str, Any]:
     answer: dict[str, Any] = {"resource_type": wanted.resource_type, "resource_name": wanted.resource_name}
     answer.update(error_message="", configs=[])
     if wanted.resource_type == TOPIC:
@@ -54,7 +60,7 @@ def _resource(broker: Needs, wanted: Any, request: Any) -> dict[str, Any]:
         topic = broker.topics.get(wanted.resource_name)
         if topic is None:
             return {**answer, "error_code": ErrorCode.unknown_topic_or_partition, "error_message": "no such topic"}
-        configs = [_topic_config(broker, name, topic.configs, request) for name in CONFIGS]
+        configs = topics.of(topic.configs)
     elif wanted.resource_type == BROKER:
         if wanted.resource_name not in (ALL_BROKERS, str(broker.config.node_id)):
             return {**answer, "error_code": ErrorCode.invalid_request, "error_message": "no such broker"}
@@ -66,19 +72,10 @@ def _resource(broker: Needs, wanted: Any, request: Any) -> dict[str, Any]:
     else:
         return {**answer, "error_code": ErrorCode.invalid_request, "error_message": "only topics, brokers and groups"}
     asked = frozenset(wanted.configuration_keys or ())
-    return {**answer, "configs": [config for config in configs if not asked or config["name"] in asked]}
+    return {**answer, "configs": [each for each in configs if not asked or each["name"] in asked]}
 
 
-def _topic_config(broker: Needs, name: str, own: dict[str, str], request: Any) -> dict[str, Any]:
-    value, source, defaults = broker.dynamic_configs.of_topic(name, own)
-    synonyms = [_set_for_brokers(broker, default) for default in defaults]
-    if name in own:
-        synonyms.insert(0, _synonym(name, own[name], Source.TOPIC))
-    synonyms.append(_synonym(name, CONFIGS[name].default, Source.DEFAULT))
-    return _config(name, CONFIGS[name].kind, value, source, synonyms if _asks_synonyms(request) else [])
-
-
-def _of_broker(broker: Needs, name: str, request: Any) -> list[dict[str, Any]]:
+def _of_broker(broker: Needs, name: str, request: Any) -> list[Same]:
     """The configs of this broker, or of ALL_BROKERS only what is set for them."""
     dynamic = broker.dynamic_configs
     static = broker_configs(broker.config, broker.endpoints)
@@ -89,42 +86,19 @@ def _of_broker(broker: Needs, name: str, request: Any) -> list[dict[str, Any]]:
         defaults = dynamic.of_topics().get(TOPIC_DEFAULTS.get(each, ""), ())
         defaults = tuple(default for default in defaults if name in (default.broker, dynamic.this_broker))
         source, value = (dynamic.source(defaults[0]), defaults[0].value) if defaults else (Source.STATIC, text)
-        synonyms = [*(_set_for_brokers(broker, default) for default in defaults), _synonym(each, text, Source.STATIC)]
+        synonyms = [*(set_for_brokers(dynamic, default) for default in defaults), synonym(each, text, Source.STATIC)]
         shown = synonyms if _asks_synonyms(request) else []
-        found.append(_config(each, kind, value, source, shown, read_only=each not in TOPIC_DEFAULTS))
+        found.append(config(each, kind, value, source, shown, read_only=each not in TOPIC_DEFAULTS))
     return found
 
 
-def _group_configs(broker: Needs, group_id: str) -> list[dict[str, Any]]:
+def _group_configs(broker: Needs, group_id: str) -> list[Same]:
     own, defaults = broker.group_configs.own(group_id), broker.group_configs.defaults
     return [
-        _config(name, Kind.INT, own.get(name, text), Source.GROUP if name in own else Source.STATIC, [])
+        config(name, Kind.INT, own.get(name, text), Source.GROUP if name in own else Source.STATIC, [])
         for name, text in defaults.items()
     ]
 
 
 def _asks_synonyms(request: Any) -> bool:
     return bool(getattr(request, "include_synonyms", False))
-
-
-def _set_for_brokers(broker: Needs, default: Default) -> dict[str, Any]:
-    return _synonym(default.name, default.value, broker.dynamic_configs.source(default))
-
-
-def _synonym(name: str, value: str, source: Source) -> dict[str, Any]:
-    return {"name": name, "value": value, "source": source}
-
-
-def _config(
-    name: str, kind: Kind, value: str, source: Source, synonyms: list[dict[str, Any]], *, read_only: bool = False
-) -> dict[str, Any]:
-    return {
-        "name": name,
-        "value": value,
-        "read_only": read_only,
-        "config_source": source,
-        "is_sensitive": False,
-        "synonyms": synonyms,
-        "config_type": kind,
-        "documentation": None,
-    }

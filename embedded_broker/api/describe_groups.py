@@ -17,7 +17,7 @@ from embedded_broker.api.registry import api
 from embedded_broker.security.acls import Resource
 from embedded_broker.security.operations import authorized
 from embedded_broker.state.groups import Group
-from embedded_broker.wire.responses import Answer
+from embedded_broker.wire.responses import ENTRY_BYTES, Answer
 
 if TYPE_CHECKING:
     from embedded_broker.coordinators.group_registry import AnyGroup
@@ -33,7 +33,12 @@ class Needs(HasGroups, HasSecurity, Protocol):
 @api(15, "describe_groups", range(7))
 async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
     """Handle DescribeGroups: see the behaviour and version notes above."""
-    groups = [_describe(group_id, broker.groups.get(group_id), version) for group_id in request.groups]
+    groups, share = [], conn.share()
+    for group_id in request.groups:
+        groups.append(_describe(group_id, broker.groups.get(group_id), version))
+        members = groups[-1].get("members", ())
+        of_members = sum(len(each["member_metadata"]) + len(each["member_assignment"]) for each in members)
+        await share.spent(3 + 3 * len(members), 2 * ENTRY_BYTES * len(members) + of_members)
     if getattr(request, "include_authorized_operations", False):
         tell_rights(broker, conn, [group for group in groups if group["group_state"] != MISSING])
     return {"groups": groups}

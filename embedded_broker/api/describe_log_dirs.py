@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.ports import Client, HasConfig, HasTopics
 from embedded_broker.api.registry import api
-from embedded_broker.wire.responses import Answer
+from embedded_broker.wire.responses import ENTRY_BYTES, Answer
 
 if TYPE_CHECKING:
     from embedded_broker.storage.partition import Partition
@@ -34,12 +34,13 @@ async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Ans
         wanted = {topic.name: list(range(len(topic.partitions))) for topic in broker.topics.all()}
     else:
         wanted = {topic.topic: list(topic.partitions) for topic in request.topics}
-    topics = []
+    topics, share = [], conn.share()
     for name, indexes in wanted.items():
         found = [broker.topics.partition(name, index) for index in indexes]
         partitions = [_partition(partition) for partition in found if partition is not None]
         if partitions:
             topics.append({"name": name, "partitions": partitions})
+        await share.spent(2 + 4 * len(indexes), ENTRY_BYTES * len(partitions))
     try:
         volume = shutil.disk_usage(broker.config.data_dir)
     except OSError:

@@ -14,21 +14,21 @@ from kio.schema.errors import ErrorCode
 from embedded_broker.api.ports import Client, HasTopics
 from embedded_broker.api.registry import api
 from embedded_broker.metadata.topic_names import name_problem
-from embedded_broker.wire.responses import Answer
+from embedded_broker.wire.responses import ENTRY_BYTES, Answer
 
 
 @api(61, "describe_producers", range(1))
 async def handle(broker: HasTopics, conn: Client, request: Any, version: int) -> Answer:
     """Handle DescribeProducers: see the behaviour and version notes above."""
-    return {
-        "topics": [
-            {
-                "name": topic.name,
-                "partitions": [_describe(broker, topic.name, index) for index in topic.partition_indexes],
-            }
-            for topic in request.topics
-        ]
-    }
+    topics, share = [], conn.share()
+    for topic in request.topics:
+        described = []
+        for index in topic.partition_indexes:
+            described.append(_describe(broker, topic.name, index))
+            producers = len(described[-1].get("active_producers", ()))
+            await share.spent(2 + producers, ENTRY_BYTES * producers)
+        topics.append({"name": topic.name, "partitions": described})
+    return {"topics": topics}
 
 
 def _describe(broker: HasTopics, name: str, index: int) -> dict[str, Any]:

@@ -16,13 +16,20 @@ from embedded_broker.api.ports import Client, HasTransactions
 from embedded_broker.api.registry import api
 from embedded_broker.wire.responses import Answer
 
+PARTITION_BYTES = 50
+"""Numbers in a row."""
 EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 @api(65, "describe_transactions", range(1))
 async def handle(broker: HasTransactions, conn: Client, request: Any, version: int) -> Answer:
     """Handle DescribeTransactions: see the behaviour and version notes above."""
-    return {"transaction_states": [_describe(broker, name) for name in request.transactional_ids]}
+    found, share = [], conn.share()
+    for name in request.transactional_ids:
+        found.append(_describe(broker, name))
+        partitions = sum(len(topic["partitions"]) for topic in found[-1].get("topics", ()))
+        await share.spent(5 + partitions, PARTITION_BYTES * partitions)
+    return {"transaction_states": found}
 
 
 def _describe(broker: HasTransactions, transactional_id: str) -> dict[str, Any]:

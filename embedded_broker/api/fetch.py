@@ -20,7 +20,7 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.fetch_partitions import FetchedPartition
 from embedded_broker.api.fetch_sessions import Answers, Asked, Fetching, SessionError, TopicKey, named
-from embedded_broker.api.ports import Client, HasConfig, HasFairShare, HasFetchSessions, HasSecurity, HasTopics
+from embedded_broker.api.ports import Client, HasConfig, HasFetchSessions, HasSecurity, HasTopics
 from embedded_broker.api.registry import api
 from embedded_broker.fair_share import Share
 from embedded_broker.security.acls import Operation, Resource
@@ -30,14 +30,14 @@ READ_COMMITTED = 1
 FIND_STEPS, COUNT_STEPS, READ_STEPS, BYTES_A_STEP = 3, 10, 30, 2_000
 
 
-class Needs(HasConfig, HasTopics, HasFetchSessions, HasSecurity, HasFairShare, Protocol):
+class Needs(HasConfig, HasTopics, HasFetchSessions, HasSecurity, Protocol):
     """The parts of the broker that are used here."""
 
 
 @api(1, "fetch", range(4, 19))
 async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
     """Handle Fetch: see the behaviour and version notes above."""
-    loop, share = asyncio.get_running_loop(), broker.fair_share.request()
+    loop, share = asyncio.get_running_loop(), conn.share()
     try:
         asked = await named(request, version, share)
         fetching = broker.fetch_sessions.begin(request, version, asked, loop.time())
@@ -53,6 +53,7 @@ async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Ans
     waiting = _Waiting(partitions, min(request.min_bytes, bytes_max), share)
     if partitions and not await waiting.has_enough():
         await waiting.wait(deadline)
+    await _pay(partitions, bytes_max, share)
     answers = await _read(partitions, bytes_max, share)
     if fetching.session is not None:
         session_id = fetching.session.session_id
@@ -156,6 +157,24 @@ def _find(broker: Needs, conn: Client, each: Asked, version: int, committed: boo
     return FetchedPartition(
         data, partition, committed, partition.check_epoch(getattr(data, "current_leader_epoch", -1))
     )
+
+
+async def _pay(partitions: list[FetchedPartition], bytes_max: int, share: Share) -> None:
+    """Have memory for what `_read` will find; it is counted only if there isn't enough for as much as it can be."""
+    with_data = [each for each in partitions if each.has_data]
+    if not with_data:
+        return
+    first_bytes = with_data[0].batch_bytes_max  # the first batch is read whatever its size
+    most_bytes = max(min(sum(each.bytes_max for each in with_data), bytes_max), first_bytes)
+    if share.account.has_room(most_bytes):
+        await share.account.reserve(most_bytes)
+        return
+    total_bytes = 0
+    for each in with_data:
+        total_bytes += each.count(bytes_max)
+        await share.spent(COUNT_STEPS)
+    first_bytes = with_data[0].unread_bytes(first_bytes)
+    await share.account.reserve(max(min(total_bytes, bytes_max), first_bytes), whole=True)
 
 
 async def _read(partitions: list[FetchedPartition], bytes_max: int, share: Share) -> Answers:

@@ -40,19 +40,41 @@ class FetchedPartition:
             return ErrorCode.offset_out_of_range
         return ErrorCode.none
 
+    @property
+    def has_data(self) -> bool:
+        """Whether there is something to read."""
+        partition = self.partition
+        return partition is not None and self._data.fetch_offset < partition.limit(self._committed)
+
+    @property
+    def bytes_max(self) -> int:
+        """What the request wants of it at most."""
+        return int(self._data.partition_max_bytes)
+
+    @property
+    def batch_bytes_max(self) -> int:
+        """How large a batch of it may be."""
+        return 0 if self.partition is None else self.partition.config.message_bytes_max
+
+    def unread_bytes(self, enough: int) -> int:
+        """What there is to read; not beyond `enough`."""
+        partition, offset = self.partition, self._data.fetch_offset
+        if partition is None:
+            return 0
+        self._backlog = self._backlog or Backlog(partition.log, offset)
+        try:
+            return min(partition.count(self._backlog, partition.limit(self._committed)), enough)
+        except PartitionStopped:
+            return enough  # found by `read`, too
+
     def count(self, enough: int) -> int:
         """Bytes that a response would have of it, as Kafka's DelayedFetch counts them; not beyond `enough`."""
         self.counted_bytes = 0
         partition, offset = self.partition, self._data.fetch_offset
-        if partition is not None and offset < (limit := partition.limit(self._committed)):
+        if partition is not None and offset < partition.limit(self._committed):
             self.counted_bytes = 1  # at least one batch, whatever partition_max_bytes says
             if enough > 1:
-                self._backlog = self._backlog or Backlog(partition.log, offset)
-                try:
-                    there = partition.count(self._backlog, limit)
-                except PartitionStopped:
-                    there = enough  # found by `read`, too
-                self.counted_bytes = max(min(there, self._data.partition_max_bytes, enough), 1)
+                self.counted_bytes = max(min(self.unread_bytes(enough), self._data.partition_max_bytes), 1)
         return self.counted_bytes
 
     def read(self, left_bytes: int, first: bool) -> dict[str, Any]:

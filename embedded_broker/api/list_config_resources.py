@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.ports import Client, HasConfig, HasGroupConfigs, HasTopics
 from embedded_broker.api.registry import api
-from embedded_broker.wire.responses import Answer
+from embedded_broker.wire.responses import ENTRY_BYTES, Answer
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 KINDS = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
@@ -34,4 +34,5 @@ async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Ans
         GROUP: broker.group_configs.ids(),
     }
     found = [{"resource_type": kind, "resource_name": name} for kind in kinds for name in names.get(kind, ())]
+    await conn.share().spent(len(found), ENTRY_BYTES * len(found))
     return {"config_resources": found}

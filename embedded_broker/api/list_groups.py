@@ -14,7 +14,7 @@ from embedded_broker.api.ports import Client, HasGroups
 from embedded_broker.api.registry import api
 from embedded_broker.coordinators.group_registry import AnyGroup
 from embedded_broker.state.consumer_groups import ConsumerGroup
-from embedded_broker.wire.responses import Answer
+from embedded_broker.wire.responses import ENTRY_BYTES, Answer
 
 
 @api(16, "list_groups", range(6))
@@ -22,15 +22,15 @@ async def handle(broker: HasGroups, conn: Client, request: Any, version: int) ->
     """Handle ListGroups: see the behaviour and version notes above."""
     states = {state.lower() for state in request.states_filter} if version >= 4 else set()
     types = {kind.lower() for kind in request.types_filter} if version >= 5 else set()
-    groups = [_entry(group) for group in broker.groups.all()]
-    return {
-        "error_code": ErrorCode.none,
-        "groups": [
-            entry
-            for entry in groups
-            if (not states or entry["group_state"].lower() in states) and (not types or entry["group_type"] in types)
-        ],
-    }
+    groups, share = [], conn.share()
+    for group in broker.groups.all():
+        entry = _entry(group)
+        if (not states or entry["group_state"].lower() in states) and (not types or entry["group_type"] in types):
+            groups.append(entry)
+            await share.spent(2, ENTRY_BYTES + len(group.group_id))
+        else:
+            await share.spent(2)
+    return {"error_code": ErrorCode.none, "groups": groups}
 
 
 def _entry(group: AnyGroup) -> dict[str, Any]:

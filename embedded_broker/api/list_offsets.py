@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.ports import Client, HasBatchChecks, HasFairShare, HasTopics
+from embedded_broker.api.ports import Client, HasBatchChecks, HasTopics
 from embedded_broker.api.registry import api
 from embedded_broker.api.time_search import TimeSearch
 from embedded_broker.storage.partition import PartitionStopped
@@ -24,6 +24,7 @@ from embedded_broker.wire.responses import Answer
 from kafka_records.batch import CorruptBatch
 
 if TYPE_CHECKING:
+    from embedded_broker.fair_share import Share
     from embedded_broker.storage.partition import Partition
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = -1, -2, -3, -4, -5, -6
@@ -33,14 +34,14 @@ NONE = (-1, -1)
 PARTITION_STEPS = 3
 
 
-class Needs(HasTopics, HasBatchChecks, HasFairShare, Protocol):
+class Needs(HasTopics, HasBatchChecks, Protocol):
     """The parts of the broker that are used here."""
 
 
 @api(2, "list_offsets", range(1, 12))
 async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
     """Handle ListOffsets: see the behaviour and version notes above."""
-    search = _Search(broker, getattr(request, "isolation_level", 0) == 1, version)
+    search = _Search(broker, conn.share(), getattr(request, "isolation_level", 0) == 1, version)
     times = Counter((topic.name, each.partition_index) for topic in request.topics for each in topic.partitions)
     answers: dict[str, dict[int, dict[str, Any]]] = {}
     for topic in request.topics:
@@ -62,9 +63,9 @@ def _refusal(index: int, error_code: ErrorCode) -> dict[str, Any]:
 class _Search:
     """Finds offsets for one request."""
 
-    def __init__(self, broker: Needs, committed: bool, version: int) -> None:
+    def __init__(self, broker: Needs, share: Share, committed: bool, version: int) -> None:
         """`committed`: for a read_committed reader."""
-        self._committed, self._version, self.share = committed, version, broker.fair_share.request()
+        self._committed, self._version, self.share = committed, version, share
         self._times = TimeSearch(broker.batch_checks, self.share)
 
     async def one(self, partition: Partition | None, wanted: Any) -> dict[str, Any]:

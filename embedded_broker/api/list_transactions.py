@@ -12,19 +12,19 @@ from typing import Any, Protocol
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.ports import Client, HasClock, HasFairShare, HasSecurity, HasTransactions
+from embedded_broker.api.ports import Client, HasClock, HasSecurity, HasTransactions
 from embedded_broker.api.registry import api
 from embedded_broker.security.acls import Operation, Resource
 from embedded_broker.state.patterns import BadPattern, Pattern
 from embedded_broker.state.transactions import Transaction, TxnState
-from embedded_broker.wire.responses import Answer
+from embedded_broker.wire.responses import ENTRY_BYTES, Answer
 
 LABELS = frozenset(state.label for state in TxnState)
 INSTRUCTIONS_A_STEP = 50
 """Of a pattern, each with one character."""
 
 
-class Needs(HasClock, HasTransactions, HasSecurity, HasFairShare, Protocol):
+class Needs(HasClock, HasTransactions, HasSecurity, Protocol):
     """The parts of the broker that are used here."""
 
 
@@ -51,7 +51,7 @@ async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Ans
         # Before the pattern: a client pays for its own ids only, and learns nothing of others by how long it takes.
         return authorizer is None or authorizer.may(conn.session, Operation.DESCRIBE, Resource.TRANSACTIONAL_ID, name)
 
-    share = broker.fair_share.request()
+    share = conn.share()
     found = list[Transaction]()
     for transaction in broker.transactions.all():
         await share.spent(2)
@@ -63,6 +63,7 @@ async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Ans
             if not pattern.matches(name):
                 continue
         found.append(transaction)
+        await share.spent(1, ENTRY_BYTES + len(transaction.transactional_id))
     return {
         "error_code": ErrorCode.none,
         "unknown_state_filters": tuple(sorted(states - LABELS)),

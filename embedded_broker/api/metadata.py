@@ -15,16 +15,17 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.ports import Client, HasConfig, HasDiskSpace, HasFairShare, HasMetadata, HasSecurity, HasTopics
+from embedded_broker.api.ports import Client, HasConfig, HasDiskSpace, HasMetadata, HasSecurity, HasTopics
 from embedded_broker.api.registry import api
 from embedded_broker.metadata.topic_names import INTERNAL, name_problem
 from embedded_broker.metadata.topics import Topic
 from embedded_broker.security.acls import Resource
 from embedded_broker.security.operations import authorized, authorized_on_cluster
 from embedded_broker.storage.disk_space import NoSpace
-from embedded_broker.wire.responses import Answer
+from embedded_broker.wire.responses import ENTRY_BYTES, Answer
 
 if TYPE_CHECKING:
+    from embedded_broker.fair_share import Share
     from embedded_broker.storage.partition import Partition
 
 NO_ID = UUID(int=0)
@@ -33,7 +34,7 @@ BY_ID_SINCE = 12
 TOPIC_STEPS, PARTITION_STEPS = 2, 2
 
 
-class Needs(HasConfig, HasDiskSpace, HasFairShare, HasTopics, HasMetadata, HasSecurity, Protocol):
+class Needs(HasConfig, HasDiskSpace, HasTopics, HasMetadata, HasSecurity, Protocol):
     """The parts of the broker that are used here."""
 
 
@@ -45,7 +46,7 @@ async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Ans
     if getattr(request, "include_cluster_authorized_operations", False):
         operations = authorized_on_cluster(broker.security.authorizer, conn.session)
         allowed["cluster_authorized_operations"] = operations
-    topics = await _topics(broker, request, version)
+    topics = await _topics(broker, conn.share(), request, version)
     if getattr(request, "include_topic_authorized_operations", False):
         for topic in topics:
             if topic["name"] is not None:
@@ -60,17 +61,19 @@ async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Ans
     }
 
 
-async def _topics(broker: Needs, request: Any, version: int) -> list[dict[str, Any]]:
-    if request.topics is None or (version == 0 and not request.topics):
-        return [_known(broker, topic) for topic in broker.topics.all()]
-    if version < BY_ID_SINCE and any(_is_by_id(topic) for topic in request.topics):
+async def _topics(broker: Needs, share: Share, request: Any, version: int) -> list[dict[str, Any]]:
+    every = request.topics is None or (version == 0 and not request.topics)
+    if not every and version < BY_ID_SINCE and any(_is_by_id(topic) for topic in request.topics):
         return [{"error_code": ErrorCode.invalid_request, "name": topic.name or ""} for topic in request.topics]
-    share = broker.fair_share.request()
-    may_create = broker.config.auto_create_topics and getattr(request, "allow_auto_topic_creation", True)
     found = []
-    for wanted in _distinct(request.topics):
-        found.append(_by_id(broker, wanted) if isinstance(wanted, UUID) else await _by_name(broker, wanted, may_create))
-        await share.spent(TOPIC_STEPS + PARTITION_STEPS * len(found[-1].get("partitions", ())))
+    may_create = broker.config.auto_create_topics and getattr(request, "allow_auto_topic_creation", True)
+    for wanted in [topic.topic_id for topic in broker.topics.all()] if every else _distinct(request.topics):
+        topic = _by_id(broker, wanted) if isinstance(wanted, UUID) else await _by_name(broker, wanted, may_create)
+        if every and topic["name"] is None:
+            continue  # deleted meanwhile
+        found.append(topic)
+        partitions = len(topic.get("partitions", ()))
+        await share.spent(TOPIC_STEPS + PARTITION_STEPS * partitions, ENTRY_BYTES * partitions)
     return found
 
 

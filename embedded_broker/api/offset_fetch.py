@@ -9,20 +9,22 @@ STALE_MEMBER_EPOCH); v10 names topics by id.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.ports import Client, HasFairShare, HasGroups, HasTopics
+from embedded_broker.api.ports import Client, HasGroups, HasTopics
 from embedded_broker.api.registry import api
 from embedded_broker.coordinators.offsets import FetchedOffset
+from embedded_broker.fair_share import Share
 from embedded_broker.state.consumer_groups import ConsumerGroup
-from embedded_broker.wire.responses import Answer
+from embedded_broker.wire.responses import ENTRY_BYTES, Answer
 
 FIRST_WITH_IDS = 10
 
 
-class Needs(HasTopics, HasGroups, HasFairShare, Protocol):
+class Needs(HasTopics, HasGroups, Protocol):
     """The parts of the broker that are used here."""
 
 
@@ -30,17 +32,26 @@ class Needs(HasTopics, HasGroups, HasFairShare, Protocol):
 async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
     """Handle OffsetFetch: see the behaviour and version notes above."""
     require_stable = request.require_stable if version >= 7 else False
+    share = conn.share()
     if version < 8:
-        return {"topics": _by_name(broker, request.group_id, request.topics, require_stable)}
-    groups, share = [], broker.fair_share.request()
+        topics = _by_name(broker, request.group_id, request.topics, require_stable)
+        await _pay(share, topics)
+        return {"topics": topics}
+    groups = []
     for group in request.groups:
         answer: dict[str, Any] = {"group_id": group.group_id, "error_code": _refusal(broker, group, version)}
         if answer["error_code"] is ErrorCode.none:
             fetch = _by_id if version >= FIRST_WITH_IDS else _by_name
             answer["topics"] = fetch(broker, group.group_id, group.topics, require_stable)
         groups.append(answer)
-        await share.spent(1 + sum(len(topic["partitions"]) for topic in answer.get("topics", ())))
+        await _pay(share, answer.get("topics", ()))
     return {"groups": groups}
+
+
+async def _pay(share: Share, topics: Iterable[dict[str, Any]]) -> None:
+    """For what was found. Of its texts the answer has copies only when it is encoded."""
+    partitions = [each for topic in topics for each in topic["partitions"]]
+    await share.spent(1 + len(partitions), sum(ENTRY_BYTES + len(each["metadata"]) for each in partitions))
 
 
 def _refusal(broker: Needs, wanted: Any, version: int) -> ErrorCode:

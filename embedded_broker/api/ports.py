@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from embedded_broker.config.settings import BrokerConfig
     from embedded_broker.coordinators.groups import GroupCoordinator
     from embedded_broker.coordinators.transactions import TransactionCoordinator
-    from embedded_broker.fair_share import FairShare
+    from embedded_broker.fair_share import Share
     from embedded_broker.metadata.client_quotas import ClientQuotas
     from embedded_broker.metadata.dynamic_configs import DynamicConfigs
     from embedded_broker.metadata.group_configs import GroupConfigs
@@ -50,6 +50,10 @@ class Client(Protocol):
     @property
     def advertised(self) -> tuple[str, int]:
         """(host, port) that this client knows the broker by."""
+        ...
+
+    def share(self) -> Share:
+        """The use that the request being handled makes of the event loop, and of memory for its answer."""
         ...
 
     def expect_tokens(self) -> None:
@@ -172,13 +176,6 @@ class HasBatchChecks(Protocol):
     def batch_checks(self) -> BatchChecks: ...
 
 
-class HasFairShare(Protocol):
-    """Shares the event loop out among requests."""
-
-    @property
-    def fair_share(self) -> FairShare: ...
-
-
 class Parts(
     HasConfig,
     HasEndpoints,
@@ -196,7 +193,6 @@ class Parts(
     HasTransactions,
     HasSecurity,
     HasBatchChecks,
-    HasFairShare,
     Protocol,
 ):
     """All that handlers may ask for."""

@@ -20,7 +20,6 @@ from embedded_broker.api.ports import (
     HasBatchChecks,
     HasClock,
     HasDiskSpace,
-    HasFairShare,
     HasFlushScheduler,
     HasTopics,
     HasTransactions,
@@ -41,16 +40,14 @@ ACKS = frozenset({-1, 0, 1})
 ZSTD_SINCE, ID_SINCE = 7, 13
 
 
-class Needs(
-    HasClock, HasDiskSpace, HasTopics, HasFlushScheduler, HasTransactions, HasBatchChecks, HasFairShare, Protocol
-):
+class Needs(HasClock, HasDiskSpace, HasTopics, HasFlushScheduler, HasTransactions, HasBatchChecks, Protocol):
     """The parts of the broker that are used here."""
 
 
 @api(0, "produce", range(3, 14))
 async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
     """Handle Produce: see the behaviour and version notes above."""
-    appends = _Appends(broker, request, version)
+    appends = _Appends(broker, conn, request, version)
     try:
         answers = await appends.all()
     except (Exception, asyncio.CancelledError):  # as when the client leaves: what it has appended must become visible
@@ -76,9 +73,9 @@ class _Data(NamedTuple):
 class _Appends:
     """Appends the batches of one request; `dirty` are the partitions that have got one."""
 
-    def __init__(self, broker: Needs, request: Any, version: int) -> None:
+    def __init__(self, broker: Needs, conn: Client, request: Any, version: int) -> None:
         self._broker, self._request, self._version = broker, request, version
-        self._share, self._now_ms = broker.fair_share.request(), broker.clock.now_ms()
+        self._share, self._now_ms = conn.share(), broker.clock.now_ms()
         self._verify: Verify | None = None
         self.dirty: list[Partition] = []
 

@@ -21,7 +21,7 @@ Items = Sequence[Any]
 
 def _topic(item: Any) -> object:
     """The topic that an item is about, which later versions name by id."""
-    return getattr(item, "topic_id", None) or item.name
+    return getattr(item, "topic_id", None) or getattr(item, "name", None) or item.topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +98,7 @@ MERGED: Mapping[str, tuple[Once | Within, ...]] = {
     "offset_fetch": (_BY_TOPIC, Once("groups", lambda item: item.group_id, _BY_TOPIC)),
     "describe_groups": (Once("groups"),),
     "consumer_group_describe": (Once("group_ids"),),
+    "describe_log_dirs": (Once("topics", _topic, Once("partitions")),),
     "describe_producers": (_BY_TOPIC,),
     "describe_transactions": (Once("transactional_ids"),),
     "list_config_resources": (Once("resource_types"),),

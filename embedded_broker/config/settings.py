@@ -58,9 +58,9 @@ class BrokerConfig:
     partitions_max: int = 10_000
     """Partitions of all topics together: each holds an open file."""
     frame_bytes_max: int = 100 * MIB
-    buffered_bytes_max: int = 256 * MIB
+    buffered_bytes_max: int = 128 * MIB
     """Bytes of requests not yet handled, over all connections."""
-    answers_bytes_max: int = 256 * MIB
+    answers_bytes_max: int = 128 * MIB
     """Bytes of responses not yet read by the clients, over all connections."""
     frame_deadline_ms: int = 60_000
     """From a frame's first byte to its last."""

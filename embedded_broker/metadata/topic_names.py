@@ -25,6 +25,6 @@ def name_problem(name: str) -> str | None:
     return None
 
 
-def collide(one: str, other: str) -> bool:
-    """Whether two names differ only in '.' and '_', which metrics can't tell apart; Kafka refuses the second."""
-    return one.replace(".", "_") == other.replace(".", "_")
+def metric_name(name: str) -> str:
+    """What metrics call a topic: they don't know '.'. Source: Topic.unifyCollisionChars."""
+    return name.replace(".", "_")

@@ -20,7 +20,7 @@ from pathlib import Path
 from embedded_broker.config.thresholds import Thresholds
 from embedded_broker.metadata.metadata_log import MetadataLog
 from embedded_broker.metadata.topic_configs import log_config
-from embedded_broker.metadata.topic_names import INTERNAL
+from embedded_broker.metadata.topic_names import INTERNAL, metric_name
 from embedded_broker.storage.disk_space import DiskSpace, NoSpace
 from embedded_broker.storage.flush_scheduler import FlushScheduler
 from embedded_broker.storage.log.fs import FileSystem, SyncFailed
@@ -80,6 +80,8 @@ class Topics:
         self._fs, self._directory = fs, directory
         self.metadata, self._flush_scheduler = metadata, flush_scheduler
         self._by_name: dict[str, Topic] = {}
+        self._by_metric: dict[str, str] = {}  # the names, by what metrics call them
+        self._partitions = 0  # of all topics together
         self._by_id: dict[uuid.UUID, Topic] = {}
         self.version = 0
         """Grows when a topic comes, goes, or gets partitions."""
@@ -88,6 +90,10 @@ class Topics:
     def get(self, name: str) -> Topic | None:
         """The topic called `name`."""
         return self._by_name.get(name)
+
+    def colliding(self, name: str) -> str | None:
+        """The topic whose name differs only in '.' and '_': metrics can't tell the two apart, and Kafka refuses it."""
+        return self._by_metric.get(metric_name(name))
 
     def by_id(self, topic_id: uuid.UUID | None) -> Topic | None:
         """The topic with that id."""
@@ -112,7 +118,7 @@ class Topics:
 
     def count_partitions(self) -> int:
         """The number of partitions of all topics together."""
-        return sum(len(topic.partitions) for topic in self._by_name.values())
+        return self._partitions
 
     def free_partitions(self) -> int:
         """How many partitions more this broker may have."""
@@ -218,6 +224,8 @@ class Topics:
 
     def _add(self, topic: Topic) -> None:
         self._by_name[topic.name] = topic
+        self._by_metric[metric_name(topic.name)] = topic.name
+        self._partitions += len(topic.partitions)
         self._by_id[topic.topic_id] = topic
         self.version += 1
 
@@ -236,7 +244,9 @@ class Topics:
 
         Raises NoSpace with nothing changed, or another OSError.
         """
-        topic.partitions.extend(await self._make(topic, partitions))
+        made = await self._make(topic, partitions)
+        topic.partitions.extend(made)
+        self._partitions += len(made)
         self.version += 1
 
     async def configure(self, topic: Topic, configs: Mapping[str, str]) -> None:
@@ -271,6 +281,8 @@ class Topics:
         """
         await self.metadata.put(f"{PREFIX}{topic.topic_id.hex}", None)
         del self._by_name[topic.name]
+        self._by_metric.pop(metric_name(topic.name), None)
+        self._partitions -= len(topic.partitions)
         del self._by_id[topic.topic_id]
         self.version += 1
         async with self._flush_scheduler.exclusive():

@@ -7,15 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from embedded_broker.storage.memory import give_back
 from embedded_broker.storage.workers import OneByOne, Threads, Workers
 from embedded_broker.wire.framing import read_header
-from embedded_broker.wire.responses import Same
+from embedded_broker.wire.responses import Encoded, Same
 
 T = TypeVar("T")
 THREAD = "coding"
+PIECE_BYTES_MIN, PIECE_BYTES_MAX = 64 * 1024, 512 * 1024
+"""Of a large response. What is shorter is put together; what is as long or longer is not copied."""
+
+
+class Decoded(NamedTuple):
+    """A request from its frame."""
+
+    client_id: str
+    request: Any
+    items: int
+    """Of all its arrays."""
 
 
 class Coding:
@@ -32,8 +43,8 @@ class Coding:
         self._same: dict[Same, list[bytes]] = {}
         """Encoded without their headers."""
 
-    async def decode(self, name: str, version: int, frame: bytes) -> tuple[str, Any]:
-        """(client id, request) of the frame of a request of API `name` (snake case), without names that it repeats.
+    async def decode(self, name: str, version: int, frame: bytes) -> Decoded:
+        """The request of API `name` (snake case) in a frame, without names that it repeats.
 
         Raises BadRequest, kio's SerialError, ValueError, struct.error, EOFError, OverflowError: it isn't one.
         """
@@ -44,7 +55,7 @@ class Coding:
         except TooManyItems:
             return await self._beside(partial(_decoded, name, version, frame, ITEMS_MAX))
 
-    async def encode(self, codec: Any, correlation_id: int, answer: Mapping[str, Any]) -> bytes:
+    async def encode(self, codec: Any, correlation_id: int, answer: Mapping[str, Any]) -> Encoded:
         """A whole response frame, by the codec of `wire.schema`. Nothing may change `answer` meanwhile."""
         if type(answer) is Same:
             if answer not in self._same:
@@ -52,7 +63,11 @@ class Coding:
             return _frame(codec, correlation_id, self._same[answer])
         if _items_left(answer, self._items_at_once_max) >= 0:
             return encode(codec, correlation_id, answer)
-        return await self._beside(partial(encode, codec, correlation_id, answer))
+        return await self._beside(partial(_encode_large, codec, correlation_id, answer))
+
+    async def give_back(self) -> None:
+        """Let the system have memory that is free again."""
+        await self._thread.run(give_back)
 
     async def _beside(self, work: Callable[[], T]) -> T:
         return await self._thread.run(partial(_large, work))
@@ -69,13 +84,13 @@ def _large(work: Callable[[], T]) -> T:
         give_back()  # of this and of what came before
 
 
-def _decoded(name: str, version: int, frame: bytes, items_max: int) -> tuple[str, Any]:
+def _decoded(name: str, version: int, frame: bytes, items_max: int) -> Decoded:
     from embedded_broker.api import repeated
     from embedded_broker.wire import request_limits, schema
 
     client_id, at = read_header(frame, schema.request_header_version(name, version) == 2)
-    frame = request_limits.check_request(name, version, frame, at, items_max)
-    return client_id, repeated.merged(name, schema.load(name, version).read(frame, at))
+    frame, items = request_limits.check_request(name, version, frame, at, items_max)
+    return Decoded(client_id, repeated.merged(name, schema.load(name, version).read(frame, at)), items)
 
 
 def _items_left(fields: Mapping[str, Any], left: int) -> int:
@@ -95,16 +110,52 @@ def _items_left(fields: Mapping[str, Any], left: int) -> int:
 
 
 class _Pieces:
-    """Takes what is written as it is: a megabyte of records is copied once, into the frame."""
+    """Takes what is written as it is."""
 
     def __init__(self) -> None:
         self.all: list[bytes] = []
         self.write = self.all.append
 
 
-def encode(codec: Any, correlation_id: int, answer: Mapping[str, Any]) -> bytes:
+class _LargePieces:
+    """Puts together what is short: a hundred thousand fields would be as many objects."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._short = bytearray()
+
+    def write(self, data: bytes) -> None:
+        """See io.BytesIO."""
+        if len(data) >= PIECE_BYTES_MIN:
+            self._put_together()
+            self._pieces.append(data)
+            return
+        self._short += data
+        if len(self._short) >= PIECE_BYTES_MAX:
+            self._put_together()
+
+    def _put_together(self) -> None:
+        if self._short:
+            self._pieces.append(bytes(self._short))
+            self._short.clear()
+
+    @property
+    def all(self) -> list[bytes]:
+        """What was written."""
+        self._put_together()
+        return self._pieces
+
+
+def encode(codec: Any, correlation_id: int, answer: Mapping[str, Any]) -> Encoded:
     """A whole response frame."""
     return _frame(codec, correlation_id, _body(codec, answer))
+
+
+def _encode_large(codec: Any, correlation_id: int, answer: Mapping[str, Any]) -> Encoded:
+    """As `encode`, of a large answer."""
+    out = _LargePieces()
+    codec.write(out, codec.build(answer))
+    return _frame(codec, correlation_id, out.all)
 
 
 def _body(codec: Any, answer: Mapping[str, Any]) -> list[bytes]:
@@ -113,7 +164,17 @@ def _body(codec: Any, answer: Mapping[str, Any]) -> list[bytes]:
     return out.all
 
 
-def _frame(codec: Any, correlation_id: int, body: list[bytes]) -> bytes:
+def _frame(codec: Any, correlation_id: int, body: list[bytes]) -> Encoded:
     header = codec.write_header(correlation_id)
     size = len(header) + sum(map(len, body))
-    return b"".join((size.to_bytes(4, "big"), header, *body))
+    first = size.to_bytes(4, "big") + header
+    if size < PIECE_BYTES_MAX:
+        return b"".join((first, *body))
+    pieces, short = list[bytes](), [first]
+    for each in body:
+        if len(each) < PIECE_BYTES_MIN:
+            short.append(each)
+            continue
+        pieces += (b"".join(short), each) if short else (each,)
+        short = []
+    return (*pieces, b"".join(short)) if short else tuple(pieces)

@@ -22,12 +22,14 @@ from typing import Any, Protocol, cast
 from embedded_broker.config.listeners import Endpoint
 from embedded_broker.config.listeners import Protocol as SecurityProtocol
 from embedded_broker.config.settings import BrokerConfig
+from embedded_broker.fair_share import FairShare, Share
 from embedded_broker.net.budget import Budget
 from embedded_broker.net.deadline import Deadline
 from embedded_broker.security.session import Session
 from embedded_broker.security.subject import principal_name
 from embedded_broker.security.tls import TlsStream
 from embedded_broker.wire.framing import PREFIX, BadFrame, Framer
+from embedded_broker.wire.responses import Encoded, size_of
 
 CHUNK_BYTES = 256 * 1024
 FRAMES_AT_ONCE_MAX = 256  # cut in one step: there may be 75,000 in one read
@@ -37,6 +39,8 @@ in one step. As many as a producer has in flight share an fsync."""
 PRODUCE = 0
 REQUEST_BYTES = 200
 """What a request costs beside its bytes: thousands fit into one read."""
+ITEM_BYTES = 2_000
+"""What an item of an array costs beside its bytes, once it is decoded, with its part of the answer."""
 
 
 class Host(Protocol):
@@ -52,6 +56,11 @@ class Host(Protocol):
         """The settings of the broker."""
         ...
 
+    @property
+    def fair_share(self) -> FairShare:
+        """Of the event loop."""
+        ...
+
     def admit(self, connection: Connection) -> bool:
         """Register a new connection; returns False if there are too many already."""
         ...
@@ -64,7 +73,7 @@ class Host(Protocol):
         """How much one client may leave unread and still get further answers."""
         ...
 
-    async def dispatch(self, connection: Connection, frame: bytes) -> Awaitable[bytes | None] | bytes | None:
+    async def dispatch(self, connection: Connection, frame: bytes) -> Awaitable[Encoded | None] | Encoded | None:
         """Handle one request: the response, a task that returns it, or None. Raises CloseConnection."""
         ...
 
@@ -90,10 +99,11 @@ class Connection(asyncio.BufferedProtocol):
         self._frames_bytes = 0  # of `_frames`
         self._taken_bytes = 0  # of the request being handled
         self._go = asyncio.Event()  # something has changed that the next request may have waited for
-        self._answers: asyncio.Queue[Awaitable[bytes | None] | bytes | None] = asyncio.Queue(
+        self._answers: asyncio.Queue[Awaitable[Encoded | None] | Encoded | None] = asyncio.Queue(
             config.requests_pending_max
         )
         self._unsent_bytes = 0
+        self._reserved_bytes = 0  # for the answer to the request being handled
         self._writable = asyncio.Event()
         self._writable.set()
         self._frame_deadline = Deadline("a frame took too long")
@@ -101,7 +111,7 @@ class Connection(asyncio.BufferedProtocol):
         self._first_deadline = Deadline("no request came")
         self._end_deadline = Deadline("by the client")
         self._tasks: list[asyncio.Task[None]] = []
-        self._later: set[asyncio.Task[bytes | None]] = set()
+        self._later: set[asyncio.Task[Encoded | None]] = set()
         self._paused = False
         self._taken_api = -1  # of the request being handled
         self._why_closed = ""
@@ -248,7 +258,29 @@ class Connection(asyncio.BufferedProtocol):
     def _account_answers(self, change_bytes: int) -> None:
         self._unsent_bytes += change_bytes
         if not self.closed:
-            self._host.answers.held(self, self._unsent_bytes)
+            self._host.answers.held(self, self._unsent_bytes + self._reserved_bytes)
+
+    def share(self) -> Share:
+        """See `ports.Client`."""
+        return self._host.fair_share.request(self)
+
+    def has_room(self, more_bytes: int) -> bool:
+        """See `fair_share.Account`."""
+        return self._host.answers.fits(self, more_bytes)
+
+    async def reserve(self, more_bytes: int, whole: bool = False) -> None:
+        """See `fair_share.Account`."""
+        await self._host.answers.reserve(self, more_bytes, whole)
+
+    def granted(self, more_bytes: int) -> None:
+        """See `budget.Holder`."""
+        self._reserved_bytes += more_bytes
+        self._account_answers(0)
+
+    def decoded(self, items: int) -> None:
+        """The request being handled has become so many objects more than its bytes."""
+        self._taken_bytes += items * ITEM_BYTES
+        self._account()
 
     def _pause(self) -> None:
         if not self._paused:
@@ -287,9 +319,9 @@ class Connection(asyncio.BufferedProtocol):
             answer = await self._host.dispatch(self, frame)
             self._taken_bytes = 0
             self._account()
-            if isinstance(answer, bytes):
-                self._account_answers(len(answer))
-            elif isinstance(answer, asyncio.Task):
+            self._reserved_bytes = 0  # what takes its place is known now
+            self._account_answers(size_of(answer) if isinstance(answer, bytes | tuple) else 0)
+            if isinstance(answer, asyncio.Task):
                 self._later.add(answer)
                 answer.add_done_callback(self._later.discard)
             await self._answers.put(answer)
@@ -325,11 +357,14 @@ class Connection(asyncio.BufferedProtocol):
         while True:
             answer = await self._answers.get()
             if answer is not None:
-                data = answer if isinstance(answer, bytes) else await answer
+                data = answer if isinstance(answer, bytes | tuple) else await answer
                 if data is not None:
                     if data is not answer:
-                        self._account_answers(len(data))
-                    await self._write(data)
+                        self._account_answers(size_of(data))
+                    for piece in (data,) if isinstance(data, bytes) else data:
+                        await self._write(piece)
+                    del piece, data
+                del answer  # it may be large, and the next one may be long in coming
             self._answers.task_done()
 
     async def _write(self, data: bytes) -> None:

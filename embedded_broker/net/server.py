@@ -18,19 +18,22 @@ from typing import Any, Protocol, TextIO
 from embedded_broker.api.ports import Parts
 from embedded_broker.api.registry import Api, load_all
 from embedded_broker.config.listeners import Endpoint, refuse_open
+from embedded_broker.fair_share import FairShare
 from embedded_broker.log_writer import LogWriter
-from embedded_broker.net.budget import Budget
+from embedded_broker.net.budget import Budget, TooLarge
 from embedded_broker.net.coding import Coding, encode
 from embedded_broker.net.connection import Connection
 from embedded_broker.security.compose import tls_context
 from embedded_broker.security.session import API_VERSIONS, LOGIN, SASL_HANDSHAKE, LoginFailed
 from embedded_broker.storage.failures import is_disk_failure
 from embedded_broker.wire.framing import PREFIX
-from embedded_broker.wire.responses import Answer, Later
+from embedded_broker.wire.responses import Answer, Encoded, Later
 
 UNSUPPORTED_VERSION = 35
 SWEEP_S_MAX = 10.0
 UNSENT_BYTES_MAX = 1024 * 1024
+SMALL_ITEMS = 20
+"""With more in its arrays a request, once it is decoded, is counted as larger than its bytes."""
 READ_BYTES_MAX = 1024 * 1024
 """What is read from a socket at once: most requests then come in one piece."""
 
@@ -54,6 +57,7 @@ class Served(Parts, Protocol):
 
     port: int
     """Of the first listener; the server sets it when it is known."""
+    fair_share: FairShare
     endpoints: list[Endpoint]
     """The server fills it."""
     coding: Coding
@@ -83,7 +87,10 @@ class Server:
         self.inbox = memoryview(bytearray(READ_BYTES_MAX))
         """What connections read into; nothing of it is used after the call that brought it."""
         self.requests = Budget[Connection]("requests", config.buffered_bytes_max, self._requests_full)
-        self.answers = Budget[Connection]("unread answers", config.answers_bytes_max, self._answers_full)
+        self.answers = Budget[Connection](
+            "unread answers", config.answers_bytes_max, self._answers_full, emptied=self._give_back
+        )
+        self._giving_back: asyncio.Task[None] | None = None
         self.connections_max = min(config.connections_max, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
         """Half of the files that may be open: the other half is the logs'."""
         self.connections_per_ip_max = config.connections_of_one_ip(self.connections_max)
@@ -167,6 +174,11 @@ class Server:
             for each in self._connections:
                 each.look_again()
 
+    def _give_back(self) -> None:
+        """Much was held for clients, and most of it is free again."""
+        if self._giving_back is None or self._giving_back.done():
+            self._giving_back = asyncio.create_task(self.broker.coding.give_back())
+
     def _sweep_idle(self) -> None:
         """Close who has been silent for too long, now and then."""
         loop, idle_s = asyncio.get_running_loop(), self.config.connections_idle_ms / 1000
@@ -177,7 +189,7 @@ class Server:
             except Exception as error:  # noqa: BLE001 - it is told, and the others still have their turn
                 self.broker.fail(error)
 
-    async def dispatch(self, connection: Connection, frame: bytes) -> Awaitable[bytes | None] | bytes | None:
+    async def dispatch(self, connection: Connection, frame: bytes) -> Awaitable[Encoded | None] | Encoded | None:
         """Handle one request: the response, a task that returns it, or None. Raises CloseConnection."""
         session = connection.session
         if session.takes_tokens:
@@ -224,7 +236,18 @@ class Server:
         connection.expect_tokens()
         return len(answer).to_bytes(4, "big") + answer
 
+    @property
+    def fair_share(self) -> FairShare:
+        """See `connection.Host`."""
+        return self.broker.fair_share
+
     async def _answer(self, api: Api, connection: Connection, request: Any, version: int) -> Answer:
+        try:
+            return await self._allowed(api, connection, request, version)
+        except TooLarge as error:
+            raise CloseConnection(f"{api.name}: {error}") from error
+
+    async def _allowed(self, api: Api, connection: Connection, request: Any, version: int) -> Answer:
         authorizer = self.broker.security.authorizer
         if authorizer is None:
             return await api.handle(self.broker, connection, request, version)
@@ -244,17 +267,19 @@ class Server:
         from embedded_broker.api import boundary
 
         try:
-            client_id, request = await self.broker.coding.decode(api.name, version, frame)
+            client_id, request, items = await self.broker.coding.decode(api.name, version, frame)
             connection.session.client_id = client_id
+            if items > SMALL_ITEMS:
+                connection.decoded(items)
             boundary.check(api.name, client_id, request)
             return request
         except (SerialError, ValueError, struct.error, EOFError, OverflowError) as error:
             raise CloseConnection(f"{api.name} v{version} cannot be decoded: {error}") from error
 
-    async def _later(self, answer: Later, codec: Any, correlation_id: int) -> bytes:
+    async def _later(self, answer: Later, codec: Any, correlation_id: int) -> Encoded:
         return await self.broker.coding.encode(codec, correlation_id, await answer.answer)
 
-    def _versions_too_new(self, connection: Connection, api: Api, correlation_id: int) -> bytes:
+    def _versions_too_new(self, connection: Connection, api: Api, correlation_id: int) -> Encoded:
         """KIP-511: answer in version 0 and say which versions there are."""
         from embedded_broker.wire import schema
 

@@ -15,12 +15,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from embedded_broker.security.session import LoginFailed
 
 if TYPE_CHECKING:
-    from jwt import PyJWK
-
     from embedded_broker.config.listeners import OAuth
 
-ALGORITHMS = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"})
-"""Those that a public key can check."""
+RSA = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"})
+ALGORITHMS: Mapping[tuple[str, str | None], frozenset[str]] = {
+    ("RSA", None): RSA,
+    ("EC", "P-256"): frozenset({"ES256"}),
+    ("EC", "P-384"): frozenset({"ES384"}),
+    ("EC", "P-521"): frozenset({"ES512"}),
+    ("OKP", "Ed25519"): frozenset({"EdDSA"}),
+}
+"""Type and curve of a public key → the algorithms by which it checks signatures. A token can't choose another one, such
+as that of a shared secret, for which a public key would be the secret. A key that names its algorithm has only that."""
 _FIRST = re.compile(
     r"n,(?:a=(?P<acting_as>(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+))?,"
     r"\x01(?P<pairs>(?:[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01)*)\x01"
@@ -71,6 +77,13 @@ class Unsecured:
         return _shown(found["payload"], self._now_ms())
 
 
+class _Key(NamedTuple):
+    """A public key as it stands in the file, and what it may be used for."""
+
+    jwk: dict[str, Any]
+    algorithms: frozenset[str]
+
+
 class Signed:
     """Tokens signed by a key of a file, which is read again when it has changed."""
 
@@ -79,7 +92,7 @@ class Signed:
 
         self._jwt, self._settings, self._now_ms = jwt, settings, now_ms
         self._changed_ns = 0
-        self._keys: list[PyJWK] = []
+        self._keys: list[_Key] = []
         self._read()
 
     def check(self, token: str) -> Shown:
@@ -87,10 +100,11 @@ class Signed:
         try:
             self._read()
             header = self._jwt.get_unverified_header(token)
+            algorithm = str(header.get("alg"))
             payload = self._jwt.decode(
                 token,
-                self._key(header),
-                algorithms=sorted(ALGORITHMS),
+                self._jwt.PyJWK(self._key(header, algorithm).jwk, algorithm),
+                algorithms=[algorithm],
                 audience=self._settings.audience,
                 issuer=self._settings.issuer,
                 # Times are checked below, by the broker's clock.
@@ -112,20 +126,41 @@ class Signed:
         if changed_ns == self._changed_ns:
             return
         content = json.loads(path.read_bytes())
-        if not isinstance(content, dict):
+        listed = content.get("keys") if isinstance(content, dict) else None
+        if not isinstance(listed, list):
             raise ValueError(f"{path} is no JWKS: no object with keys")
-        try:
-            found = self._jwt.PyJWKSet.from_dict(content)
-        except self._jwt.PyJWTError as error:
-            raise ValueError(f"{path} is no JWKS: {error}") from error
-        self._keys = [key for key in found.keys if key.algorithm_name in ALGORITHMS]
+        keys = [found for jwk in listed if isinstance(jwk, dict) and (found := self._usable(jwk)) is not None]
+        if not keys:
+            raise ValueError(f"{path} is no JWKS: none of its keys can check signatures")
+        self._keys = keys
         self._changed_ns = changed_ns
 
-    def _key(self, header: Mapping[str, Any]) -> PyJWK:
-        """The key that a token names; if it names none, the only one."""
-        named = [key for key in self._keys if "kid" not in header or key.key_id == header["kid"]]
+    def _usable(self, jwk: Mapping[str, Any]) -> _Key | None:
+        """A key that can check signatures; None for others, which may stand in the file, too."""
+        kind, curve = jwk.get("kty"), jwk.get("crv")
+        algorithms = ALGORITHMS.get((str(kind), None if kind == "RSA" else str(curve)), frozenset())
+        if "alg" in jwk:
+            algorithms &= {str(jwk["alg"])}
+        if not algorithms or jwk.get("use", "sig") != "sig":
+            return None
+        try:
+            self._jwt.PyJWK(dict(jwk), min(algorithms))
+        except self._jwt.PyJWTError:
+            return None
+        return _Key(dict(jwk), algorithms)
+
+    def _key(self, header: Mapping[str, Any], algorithm: str) -> _Key:
+        """The key that a token names; if it names none, the only one that has its algorithm.
+
+        Source: VerificationJwkSelector of jose4j, which Kafka uses.
+        """
+        named = [
+            key
+            for key in self._keys
+            if algorithm in key.algorithms and ("kid" not in header or key.jwk.get("kid") == header["kid"])
+        ]
         if len(named) != 1:
-            raise TokenRejected(f"{len(named)} keys are named {header.get('kid')!r}")
+            raise TokenRejected(f"{len(named)} keys for {algorithm} are named {header.get('kid')!r}")
         return named[0]
 
 

@@ -63,11 +63,12 @@ class TooManyItems(BadRequest):
     """A request with more items than are allowed."""
 
 
-def check_request(name: str, version: int, frame: bytes, at: int, items_max: int = ITEMS_MAX) -> bytes:
+def check_request(name: str, version: int, frame: bytes, at: int, items_max: int = ITEMS_MAX) -> tuple[bytes, int]:
     """Check the body of request `name` (snake case), which begins at `at` and ends with the frame.
 
-    Returns the frame, without tagged fields that this version doesn't have. Raises BadRequest when a count or size
-    doesn't fit, TooManyItems when there are more items than `items_max`.
+    Returns the frame, without tagged fields that this version doesn't have, and how many items there are.
+
+    Raises BadRequest when a count or size doesn't fit, TooManyItems when there are more items than `items_max`.
     """
     scan = _Scan(items_max)
     try:
@@ -76,7 +77,7 @@ def check_request(name: str, version: int, frame: bytes, at: int, items_max: int
         raise BadRequest("the request ends too early") from error
     if end > len(frame):
         raise BadRequest("the request ends too early")
-    return _edited(frame, scan.edits) if scan.edits else frame
+    return _edited(frame, scan.edits) if scan.edits else frame, items_max - scan.items_left
 
 
 def skip_tagged(frame: bytes, at: int) -> int:

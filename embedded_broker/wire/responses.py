@@ -11,9 +11,17 @@ Fields = Mapping[str, Any]
 
 
 class Same(dict[str, Any]):
-    """A response that never changes, by identity: it is encoded once."""
+    """A response that never changes, by identity: it is encoded once. Or a part of one that stands there many times:
+    it is made into the codec's object once."""
 
+    __slots__ = ("made",)
+    made: Any
+    """The codec's object, once there is one."""
     __hash__ = object.__hash__  # type: ignore[assignment]
+
+
+ENTRY_BYTES = 500
+"""What an entry of a response costs in memory beside its texts, as a mapping and as the codec's object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +29,15 @@ class Later:
     """A response that is not complete yet. The responses of a connection still leave in the order of its requests."""
 
     answer: Awaitable[Fields]
+
+
+Encoded = bytes | tuple[bytes, ...]
+"""A whole response frame; in pieces if it is large, so that a megabyte of records isn't copied into it."""
+
+
+def size_of(encoded: Encoded) -> int:
+    """Its bytes."""
+    return len(encoded) if isinstance(encoded, bytes) else sum(map(len, encoded))
 
 
 Answer = Fields | Later | None

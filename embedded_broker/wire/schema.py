@@ -20,6 +20,8 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
+from embedded_broker.wire.responses import Same
+
 Fields = Mapping[str, Any]
 MESSAGE, MESSAGE_MAX = "error_message", 1_000
 """Messages repeat names that a client has chosen; one that fits into a request needn't fit into an answer with more."""
@@ -71,6 +73,9 @@ def builder(entity: type) -> Callable[[Fields], Any]:
     plan = [_plan(field, hints[field.name]) for field in dataclasses.fields(entity)]
 
     def build(values: Fields) -> Any:
+        return _once(values, entity, build_anew) if type(values) is Same else build_anew(values)
+
+    def build_anew(values: Fields) -> Any:
         made: dict[str, Any] = {}
         for name, convert, default in plan:
             if name in values:
@@ -81,6 +86,13 @@ def builder(entity: type) -> Callable[[Fields], Any]:
         return entity(**made)
 
     return build
+
+
+def _once(values: Same, entity: type, build: Callable[[Fields], Any]) -> Any:
+    made: Any = getattr(values, "made", None)
+    if type(made) is not entity:
+        values.made = made = build(values)
+    return made
 
 
 def _plan(field: dataclasses.Field[Any], hint: Any) -> tuple[str, Callable[[Any], Any] | None, Any]:

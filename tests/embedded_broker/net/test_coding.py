@@ -66,8 +66,8 @@ def answer(partitions: int) -> dict[str, Any]:
 def test_only_what_is_large_is_coded_in_a_thread(partitions: int, jobs: int) -> None:
     async def main() -> None:
         coder, threads = coding()
-        client_id, decoded = await coder.decode("list_offsets", 7, request(partitions))
-        assert client_id == "somebody"
+        client_id, decoded, items = await coder.decode("list_offsets", 7, request(partitions))
+        assert (client_id, items) == ("somebody", partitions + 1)
         assert [each.partition_index for each in decoded.topics[0].partitions] == list(range(partitions))
         assert threads.jobs == jobs
         codec = schema.load("list_offsets", 7)

@@ -10,6 +10,7 @@ import pytest
 
 from embedded_broker.net.connection import Connection
 from embedded_broker.net.server import Server
+from embedded_broker.wire.responses import Encoded
 from tests.embedded_broker.served import Served, batch, fetch, produce, serving
 
 PATIENCE_S = 10.0
@@ -60,17 +61,17 @@ def test_what_was_appended_becomes_visible_if_the_connection_is_closed_at_once(
 ) -> None:
     dispatch = Server.dispatch
 
-    class Refusing(set[asyncio.Task[bytes | None]]):
+    class Refusing(set[asyncio.Task[Encoded | None]]):
         """Closes the connection before the task that it is given has begun."""
 
         def __init__(self, connection: Connection) -> None:
             self._connection = connection
 
-        def add(self, task: asyncio.Task[bytes | None]) -> None:
+        def add(self, task: asyncio.Task[Encoded | None]) -> None:
             super().add(task)
             self._connection.refuse("as after a bad frame")
 
-    async def closing(self: Server, connection: Connection, frame: bytes) -> Awaitable[bytes | None] | bytes | None:
+    async def closing(self: Server, connection: Connection, frame: bytes) -> Awaitable[Encoded | None] | Encoded | None:
         connection._later = Refusing(connection)
         return await dispatch(self, connection, frame)
 

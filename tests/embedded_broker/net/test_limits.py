@@ -12,7 +12,7 @@ from random import Random
 
 import pytest
 
-from embedded_broker.net.budget import Budget
+from embedded_broker.net.budget import Budget, TooLarge
 from embedded_broker.net.connection import Connection
 from embedded_broker.simulation.loop import SimulatedLoop
 from tests.embedded_broker.process import BrokerProcess
@@ -30,11 +30,19 @@ class Holding:
 
     def __init__(self) -> None:
         self.shed_for = ""
+        self.bytes = 0
         self.budget: Budget[Holding] | None = None
+
+    def granted(self, more_bytes: int) -> None:
+        """See `budget.Holder`."""
+        assert self.budget is not None
+        self.bytes += more_bytes
+        self.budget.held(self, self.bytes)
 
     def shed(self, what: str) -> None:
         """See `budget.Holder`."""
         self.shed_for = what
+        self.bytes = 0
         assert self.budget is not None
         self.budget.held(self, 0)
 
@@ -44,20 +52,20 @@ def test_a_budget_sheds_the_largest_until_half_is_free_but_nobody_when_it_gets_l
         changes: list[bool] = []
         budget = Budget[Holding]("things", 100, changes.append, patience_s=0.02)
         small, large, larger = Holding(), Holding(), Holding()
-        for each, size in ((small, 40), (large, 45), (larger, 60)):
+        for each, size in ((small, 30), (large, 45), (larger, 60)):
             each.budget = budget
             budget.held(each, size)
         assert changes == [True]
         await asyncio.sleep(0.01)
-        budget.held(large, 44)
+        budget.held(large, 38)
         await asyncio.sleep(0.02)
         assert not larger.shed_for
         await asyncio.sleep(0.04)
         assert "60 bytes" in larger.shed_for
-        assert "44 bytes" in large.shed_for
+        assert "38 bytes" in large.shed_for
         assert not small.shed_for
         assert changes == [True, False]
-        assert budget.total_bytes == 40
+        assert budget.total_bytes == 30
 
     loop = SimulatedLoop(Random(1), 0.0)
     try:
@@ -78,6 +86,69 @@ def test_a_budget_sheds_at_once_at_twice_its_limit() -> None:
         assert budget.total_bytes == 30
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_reservations_wait_until_they_fit_and_small_ones_find_space_beside_large_ones(whole: bool) -> None:
+    limit = 100 << 20
+
+    async def main() -> None:
+        budget = Budget[Holding]("things", limit, lambda full: None, patience_s=60)
+        small, large, larger = holders = Holding(), Holding(), Holding()
+        for each in holders:
+            each.budget = budget
+        await budget.reserve(large, 50 << 20)
+        await budget.reserve(large, 25 << 20)
+        assert not budget.fits(larger, 2 << 20)
+        waiting = asyncio.create_task(budget.reserve(larger, 90 << 20, whole))
+        await budget.reserve(small, 1 << 20)
+        assert (small.bytes, budget.total_bytes) == (1 << 20, 76 << 20)
+        assert not waiting.done()
+        large.bytes = 24 << 20
+        budget.held(large, large.bytes)
+        await waiting
+        assert larger.bytes == 90 << 20
+        with pytest.raises(TooLarge):
+            await budget.reserve(small, limit)
+        left = asyncio.create_task(budget.reserve(large, 50 << 20))
+        await asyncio.sleep(0)
+        left.cancel()
+        await asyncio.wait([left])
+        budget.held(larger, 0)
+        assert large.bytes == 24 << 20
+
+    asyncio.run(main())
+
+
+def test_who_frees_nothing_while_others_wait_is_shed_also_if_it_drips() -> None:
+    async def main() -> None:
+        emptied: list[int] = []
+        budget = Budget[Holding](
+            "things", 64 << 20, lambda full: None, patience_s=1.0, emptied=lambda: emptied.append(budget.total_bytes)
+        )
+        deaf, honest = Holding(), Holding()
+        deaf.budget = honest.budget = budget
+        await budget.reserve(deaf, 48 << 20)
+
+        async def drip() -> None:
+            while not deaf.shed_for:
+                budget.held(deaf, budget.total_bytes - 1)
+                await asyncio.sleep(0.1)
+
+        dripping = asyncio.create_task(drip())
+        async with asyncio.timeout(5):
+            await budget.reserve(honest, 20 << 20)
+        assert deaf.shed_for
+        await dripping
+        assert not emptied
+        budget.held(honest, 0)
+        assert emptied == [0]
+
+    loop = SimulatedLoop(Random(1), 0.0)
+    try:
+        loop.run_until_complete(main())
+    finally:
+        loop.close()
 
 
 def _rss_kib(process: subprocess.Popen[str]) -> int:
@@ -133,7 +204,7 @@ def test_connections_leave_half_of_the_open_files_to_the_logs(tmp_path: Path, mo
     asyncio.run(main())
 
 
-async def _is_quick(served: Served, seconds_max: float = 0.5) -> None:
+async def _is_quick(served: Served, seconds_max: float = 5.0) -> None:
     """Somebody else can write and read."""
     other = await served.client()
     began = time.monotonic()
@@ -193,8 +264,7 @@ def test_clients_that_never_read_hold_little_and_lose_their_connection_only_when
             async with asyncio.timeout(10):
                 while answers.full or len(served.server._connections) == 1 + len(deaf):  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
-            assert peak > limit
-            assert peak < 2 * limit + (4 << 20), "40 answers for each would be 900 MiB"
+            assert limit // 2 < peak <= limit, "40 answers for each would be 900 MiB"
             await _is_quick(served)
             assert 0 < len(served.server._connections) < 8
 

@@ -15,6 +15,7 @@ import pytest
 
 from embedded_broker.net.connection import Connection
 from embedded_broker.net.server import Server
+from embedded_broker.wire.responses import Encoded
 from tests.embedded_broker.served import serving
 
 API_VERSIONS_V0 = b"\0\0\0\x12" + b"\0\x12\0\0" + b"\0\0\0\x07" + b"\0\x08pipeline"
@@ -69,7 +70,7 @@ def test_others_have_their_turn_between_the_requests_of_a_pipeline(
     handled: list[str] = []
     dispatch = Server.dispatch
 
-    async def noted(self: Server, connection: Connection, frame: bytes) -> Awaitable[bytes | None] | bytes | None:
+    async def noted(self: Server, connection: Connection, frame: bytes) -> Awaitable[Encoded | None] | Encoded | None:
         answer = await dispatch(self, connection, frame)
         handled.append(str(connection.session))
         return answer

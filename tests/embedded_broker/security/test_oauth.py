@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import hmac
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 
 import jwt
 import pytest
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 from kio.schema.errors import ErrorCode
@@ -95,7 +98,7 @@ def test_signed_tokens(tmp_path: Path) -> None:
     [
         lambda: jwt.encode(SIGNED, OTHER_KEY, algorithm="RS256", headers={"kid": "r"}),
         lambda: jwt.encode(SIGNED, RSA_KEY, algorithm="RS256", headers={"kid": "unknown"}),
-        lambda: jwt.encode(SIGNED, RSA_KEY, algorithm="RS256"),
+        lambda: jwt.encode(SIGNED, OTHER_KEY, algorithm="RS256"),
         lambda: jwt.encode(SIGNED, "secret" * 6, algorithm="HS256", headers={"kid": "shared"}),
         lambda: jwt.encode(SIGNED, "", algorithm="none", headers={"kid": "r"}),
         lambda: jwt.encode(SIGNED | {"iss": "x"}, RSA_KEY, algorithm="RS256", headers={"kid": "r"}),
@@ -106,6 +109,66 @@ def test_signed_tokens(tmp_path: Path) -> None:
 def test_signed_tokens_that_do_not_hold(tmp_path: Path, make: Callable[[], str]) -> None:
     with pytest.raises(TokenRejected):
         Signed(keys(tmp_path / "keys"), now_ms).check(make())
+
+
+def _only(path: Path, *listed: dict[str, Any]) -> Signed:
+    path.write_text(json.dumps({"keys": listed}))
+    return Signed(OAuth(path, "https://issuer", "kafka"), now_ms)
+
+
+def _jwk(**more: Any) -> dict[str, Any]:
+    return {**json.loads(RSAAlgorithm.to_jwk(RSA_KEY.public_key())), **more}
+
+
+ALGORITHMS_OF_RSA = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS_OF_RSA)
+def test_a_key_that_names_no_algorithm_has_all_of_its_type(tmp_path: Path, algorithm: str) -> None:
+    token = jwt.encode(SIGNED, RSA_KEY, algorithm=algorithm, headers={"kid": "r"})
+    assert _only(tmp_path / "keys", _jwk(kid="r")).check(token).name == "alice"
+    assert _only(tmp_path / "keys", _jwk(kid="r", use="sig", alg=algorithm)).check(token).name == "alice"
+    other = next(each for each in ALGORITHMS_OF_RSA if each != algorithm)
+    with pytest.raises(TokenRejected):
+        _only(tmp_path / "keys", _jwk(kid="r", alg=other)).check(token)
+
+
+def test_a_public_key_is_never_taken_for_a_shared_secret(tmp_path: Path) -> None:
+    """A token that says HS256, with the public key's own bytes for a secret."""
+    tokens = _only(tmp_path / "keys", _jwk(kid="r"))
+    public = RSA_KEY.public_key()
+    secrets = [
+        public.public_bytes(encoding, form)
+        for encoding in (serialization.Encoding.PEM, serialization.Encoding.DER)
+        for form in (serialization.PublicFormat.SubjectPublicKeyInfo, serialization.PublicFormat.PKCS1)
+    ]
+    secrets.append(json.dumps(_jwk(kid="r")).encode())
+    for secret in secrets:
+        for algorithm, digest in (("HS256", "sha256"), ("HS384", "sha384"), ("HS512", "sha512")):
+            parts = [json.dumps({"alg": algorithm, "typ": "JWT", "kid": "r"}).encode(), json.dumps(SIGNED).encode()]
+            signed = b".".join(base64.urlsafe_b64encode(part).rstrip(b"=") for part in parts)
+            signature = base64.urlsafe_b64encode(hmac.digest(secret, signed, digest)).rstrip(b"=")
+            with pytest.raises(TokenRejected, match=f"0 keys for {algorithm}"):
+                tokens.check((signed + b"." + signature).decode())
+
+
+@pytest.mark.parametrize("listed", [{"use": "enc"}, {"alg": "HS256"}, {"alg": "none"}, {"alg": "ES256"}])
+def test_a_key_for_something_else_checks_nothing(tmp_path: Path, listed: dict[str, Any]) -> None:
+    ec_key = {**json.loads(ECAlgorithm.to_jwk(EC_KEY.public_key())), "kid": "e"}
+    tokens = _only(tmp_path / "keys", ec_key, _jwk(kid="r", **listed))
+    token = jwt.encode(SIGNED, RSA_KEY, algorithm="RS256", headers={"kid": "r"})
+    with pytest.raises(TokenRejected, match="0 keys"):
+        tokens.check(token)
+
+
+def test_a_token_without_kid_is_checked_with_the_only_key_of_its_algorithm(tmp_path: Path) -> None:
+    ec_key = json.loads(ECAlgorithm.to_jwk(EC_KEY.public_key()))
+    tokens = _only(tmp_path / "keys", ec_key, _jwk(kid="r"))
+    assert tokens.check(jwt.encode(SIGNED, RSA_KEY, algorithm="PS512")).name == "alice"
+    assert tokens.check(jwt.encode(SIGNED, EC_KEY, algorithm="ES256")).name == "alice"
+    other = {**json.loads(RSAAlgorithm.to_jwk(OTHER_KEY.public_key())), "kid": "o"}
+    with pytest.raises(TokenRejected, match="2 keys"):
+        _only(tmp_path / "keys", _jwk(kid="r"), other).check(jwt.encode(SIGNED, RSA_KEY, algorithm="RS256"))
 
 
 def test_new_keys_are_read_while_the_broker_runs(tmp_path: Path) -> None:

@@ -11,11 +11,16 @@ from kio.serial import entity_writer
 from embedded_broker.api.registry import load_all
 from embedded_broker.wire import schema
 from embedded_broker.wire.framing import read_header
-from embedded_broker.wire.request_limits import BadRequest, check_request
+from embedded_broker.wire.request_limits import ITEMS_MAX, BadRequest, check_request
 
 EVERY = [(api.name, version) for api in load_all().values() for version in api.versions]
 NO_TAGS, ONE_TAG = b"\x00", b"\x01"
 FLAGS_OF_METADATA_9 = b"\0\0\0"
+
+
+def checked(name: str, version: int, frame: bytes, at: int, items_max: int = ITEMS_MAX) -> bytes:
+    """The frame without what this version doesn't have."""
+    return check_request(name, version, frame, at, items_max)[0]
 
 
 def _request(name: str, version: int, **fields: Any) -> bytes:
@@ -28,10 +33,10 @@ def _request(name: str, version: int, **fields: Any) -> bytes:
 @pytest.mark.parametrize(("name", "version"), EVERY)
 def test_a_whole_request_of_every_api_is_left_as_it_is_and_any_shorter_one_refused(name: str, version: int) -> None:
     request = _request(name, version)
-    assert check_request(name, version, request, 0) == request
+    assert checked(name, version, request, 0) == request
     for end in range(len(request)):
         with pytest.raises(BadRequest):
-            check_request(name, version, request[:end], 0)
+            checked(name, version, request[:end], 0)
 
 
 def test_fields_of_every_shape_are_passed_over() -> None:
@@ -39,11 +44,11 @@ def test_fields_of_every_shape_are_passed_over() -> None:
     topics = [{"name": "t" * 200, "partitions": partitions * 3}] * 2
     for version in (2, 8, 9):
         request = _request("offset_commit", version, group_id="g", member_id="m", topics=topics)
-        assert check_request("offset_commit", version, b"before" + request, 6)[6:] == request
+        assert checked("offset_commit", version, b"before" + request, 6)[6:] == request
     produced = [{"name": "t", "partition_data": [{"index": 0, "records": bytes(100_000)}]}]
     for version in (3, 9):
         request = _request("produce", version, transactional_id="id", topic_data=produced)
-        assert check_request("produce", version, request, 0) == request
+        assert checked("produce", version, request, 0) == request
 
 
 @pytest.mark.parametrize(
@@ -64,24 +69,25 @@ def test_fields_of_every_shape_are_passed_over() -> None:
 )  # fmt: skip
 def test_what_claims_more_than_it_holds_is_refused(version: int, body: bytes) -> None:
     with pytest.raises(BadRequest):
-        check_request("metadata", version, body, 0)
+        checked("metadata", version, body, 0)
 
 
 def test_null_stands_only_where_it_may() -> None:
-    assert check_request("metadata", 9, b"\0" + FLAGS_OF_METADATA_9 + NO_TAGS, 0)
+    assert checked("metadata", 9, b"\0" + FLAGS_OF_METADATA_9 + NO_TAGS, 0)
     with pytest.raises(BadRequest):
-        check_request("heartbeat", 4, b"\0" + bytes(4) + b"\1\0" + NO_TAGS, 0)
-    assert check_request("heartbeat", 4, b"\1" + bytes(4) + b"\1\0" + NO_TAGS, 0)
+        checked("heartbeat", 4, b"\0" + bytes(4) + b"\1\0" + NO_TAGS, 0)
+    assert checked("heartbeat", 4, b"\1" + bytes(4) + b"\1\0" + NO_TAGS, 0)
     with pytest.raises(BadRequest):
-        check_request("txn_offset_commit", 2, _request("txn_offset_commit", 2)[:-4] + b"\xff\xff\xff\xff", 0)
+        checked("txn_offset_commit", 2, _request("txn_offset_commit", 2)[:-4] + b"\xff\xff\xff\xff", 0)
 
 
 def test_items_are_bounded_over_all_arrays_of_a_request() -> None:
     topics = [{"name": "t", "partition_indexes": list(range(10))}] * 10
     request = _request("offset_fetch", 5, group_id="g", topics=topics)
-    assert check_request("offset_fetch", 5, request, 0, items_max=110) == request
+    assert check_request("offset_fetch", 5, request, 0, items_max=110) == (request, 110)
+    assert check_request("offset_fetch", 5, request, 0, items_max=200) == (request, 110)
     with pytest.raises(BadRequest, match="items"):
-        check_request("offset_fetch", 5, request, 0, items_max=109)
+        checked("offset_fetch", 5, request, 0, items_max=109)
 
 
 def test_unknown_tagged_fields_are_left_out_wherever_they_stand() -> None:
@@ -89,15 +95,15 @@ def test_unknown_tagged_fields_are_left_out_wherever_they_stand() -> None:
     unknown = b"\x02" + b"\x07\x03abc" + b"\x09\x00"
     plain = b"\x03" + topic + NO_TAGS + topic + NO_TAGS + FLAGS_OF_METADATA_9 + NO_TAGS
     tagged = b"\x03" + topic + unknown + topic + NO_TAGS + FLAGS_OF_METADATA_9 + unknown
-    assert check_request("metadata", 9, tagged, 0) == plain
+    assert checked("metadata", 9, tagged, 0) == plain
 
 
 def test_known_tagged_fields_stay_and_must_be_as_long_as_they_say() -> None:
     request = _request("fetch", 12, cluster_id="c", topics=[])
     assert b"\x01\x00\x02\x02c" in request, "one tag, number 0, of two bytes"
-    assert check_request("fetch", 12, request, 0) == request
+    assert checked("fetch", 12, request, 0) == request
     with pytest.raises(BadRequest):
-        check_request("fetch", 12, request.replace(b"\x01\x00\x02\x02c", b"\x01\x00\x01\x02c"), 0)
+        checked("fetch", 12, request.replace(b"\x01\x00\x02\x02c", b"\x01\x00\x01\x02c"), 0)
 
 
 @pytest.mark.parametrize(
