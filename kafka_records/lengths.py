@@ -86,7 +86,8 @@ def first_at(
     Keeps nothing, and looks no further, as Kafka. In steps as `lengths` makes them. Raises CorruptBatch.
     """
     cursor, append_time = Cursor(data), header.max_timestamp if header.is_log_append_time else None
-    for place in range(1, header.record_count + 1):
+    items = 0
+    for _ in range(header.record_count):
         length = cursor.varint()
         end = cursor.at + length
         if length <= 0 or end > len(data):
@@ -94,14 +95,28 @@ def first_at(
         cursor.at += 1  # attributes, unused
         timestamp = header.base_timestamp + cursor.varint()
         offset = header.base_offset + cursor.varint()
-        if cursor.at > end:
-            raise CorruptBatch(f"a record of {length} bytes ends inside a number")
+        cursor.skip_field()
+        cursor.skip_field()
+        count = cursor.varint()
+        if not 0 <= count <= len(data) - cursor.at:
+            raise CorruptBatch(f"{count} headers in {len(data) - cursor.at} bytes")
+        items += 2
+        for _ in range(count):
+            if not cursor.skip_field():
+                raise CorruptBatch("header without a key")
+            cursor.skip_field()
+            items += 1
+            if items >= STEP_ITEMS:
+                yield items
+                items = 0
+        if cursor.at != end:
+            raise CorruptBatch("record length does not fit its fields")
         timestamp = timestamp if append_time is None else append_time
         if timestamp >= timestamp_ms and offset >= offset_min:
             return offset, timestamp
-        cursor.at = end
-        if place % STEP_ITEMS == 0:
-            yield STEP_ITEMS
+        if items >= STEP_ITEMS:
+            yield items
+            items = 0
     return None
 
 
