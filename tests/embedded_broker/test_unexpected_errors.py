@@ -179,7 +179,7 @@ def test_an_exception_in_a_handler_closes_its_connection(tmp_path: Path, monkeyp
         async with serving(tmp_path) as served:
             await served.topic("t")
             for error in (ValueError("bug"), RecursionError(), MemoryError(), OSError(errno.EMFILE, "no more files")):
-                failing = Failing(monkeypatch, produce_api, "verifier", error)
+                failing = Failing(monkeypatch, produce_api, "_Appends", error)
                 client = await served.client()
                 client.send("produce", 9, **produce("t", batch(b"v")))
                 assert await client.closed()
