@@ -17,14 +17,13 @@ import asyncio
 import ssl
 from collections import deque
 from collections.abc import Awaitable
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from embedded_broker.config.listeners import Endpoint
 from embedded_broker.config.listeners import Protocol as SecurityProtocol
-from embedded_broker.config.settings import BrokerConfig
-from embedded_broker.fair_share import FairShare, Share
-from embedded_broker.net.budget import Budget
+from embedded_broker.fair_share import Share
 from embedded_broker.net.deadline import Deadline
+from embedded_broker.net.host import Host
 from embedded_broker.security.session import Session
 from embedded_broker.security.subject import principal_name
 from embedded_broker.security.tls import TlsStream
@@ -43,51 +42,12 @@ ITEM_BYTES = 2_000
 """What an item of an array costs beside its bytes, once it is decoded, with its part of the answer."""
 
 
-class Host(Protocol):
-    """The server around its connections."""
-
-    requests: Budget[Connection]
-    answers: Budget[Connection]
-    inbox: memoryview
-    """What all connections read into; nothing of it is used after the call that brought it."""
-
-    @property
-    def config(self) -> BrokerConfig:
-        """The settings of the broker."""
-        ...
-
-    @property
-    def fair_share(self) -> FairShare:
-        """Of the event loop."""
-        ...
-
-    def admit(self, connection: Connection) -> bool:
-        """Register a new connection; returns False if there are too many already."""
-        ...
-
-    def gone(self, connection: Connection, why: str) -> None:
-        """A connection has closed."""
-        ...
-
-    def unsent_bytes_max(self) -> int:
-        """How much one client may leave unread and still get further answers."""
-        ...
-
-    async def dispatch(self, connection: Connection, frame: bytes) -> Awaitable[Encoded | None] | Encoded | None:
-        """Handle one request: the response, a task that returns it, or None. Raises CloseConnection."""
-        ...
-
-    def connection_failed(self, connection: Connection, error: BaseException) -> None:
-        """A request ended its connection with an error."""
-        ...
-
-
 class Connection(asyncio.BufferedProtocol):
     """One client's connection. `client_id` is that of the request being handled."""
 
     session: Session
 
-    def __init__(self, host: Host, endpoint: Endpoint, context: ssl.SSLContext | None) -> None:
+    def __init__(self, host: Host[Connection], endpoint: Endpoint, context: ssl.SSLContext | None) -> None:
         """`context`: TLS is spoken here."""
         self._host, self._endpoint = host, endpoint
         config = host.config

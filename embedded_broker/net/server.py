@@ -238,7 +238,7 @@ class Server:
 
     @property
     def fair_share(self) -> FairShare:
-        """See `connection.Host`."""
+        """See `host.Host`."""
         return self.broker.fair_share
 
     async def _answer(self, api: Api, connection: Connection, request: Any, version: int) -> Answer:

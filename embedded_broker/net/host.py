@@ -1,0 +1,52 @@
+"""What a connection needs of the server around it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Protocol, TypeVar
+
+from embedded_broker.config.settings import BrokerConfig
+from embedded_broker.fair_share import FairShare
+from embedded_broker.net.budget import Budget, Holder
+from embedded_broker.wire.responses import Encoded
+
+C = TypeVar("C", bound=Holder)
+
+
+class Host(Protocol[C]):
+    """The server around its connections."""
+
+    requests: Budget[C]
+    answers: Budget[C]
+    inbox: memoryview
+    """What all connections read into; nothing of it is used after the call that brought it."""
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The settings of the broker."""
+        ...
+
+    @property
+    def fair_share(self) -> FairShare:
+        """Of the event loop."""
+        ...
+
+    def admit(self, connection: C) -> bool:
+        """Register a new connection; returns False if there are too many already."""
+        ...
+
+    def gone(self, connection: C, why: str) -> None:
+        """A connection has closed."""
+        ...
+
+    def unsent_bytes_max(self) -> int:
+        """How much one client may leave unread and still get further answers."""
+        ...
+
+    async def dispatch(self, connection: C, frame: bytes) -> Awaitable[Encoded | None] | Encoded | None:
+        """Handle one request: the response, a task that returns it, or None. Raises CloseConnection."""
+        ...
+
+    def connection_failed(self, connection: C, error: BaseException) -> None:
+        """A request ended its connection with an error."""
+        ...
