@@ -66,6 +66,8 @@ class Progress:
         """No dots."""
         if report.passed and report.when == "call":
             return "passed", "", ""
+        if report.failed:
+            return "failed" if report.when == "call" else "error", "", ""
         return ("skipped", "", "") if report.skipped else None
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
