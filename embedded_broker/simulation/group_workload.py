@@ -85,6 +85,7 @@ class GroupWorkload:
             gone.client.disconnect()
         self._world.machine.cut_power(0)
         if self._world.schedule.clock_steps:
+            await self._world.machine.ready.wait()
             await asyncio.sleep(SESSION_MS / 2000)  # the broker has begun to wait for the member that doesn't come back
             self._world.machine.set_clock(CLOCK_BACK_MS)
         for group_history, members in zip(self._group_histories, self._groups, strict=True):
