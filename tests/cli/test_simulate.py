@@ -19,7 +19,7 @@ def test_a_seed_is_run_and_summed_up() -> None:
     summary = json.loads(result.output)
     assert result.return_value == 0
     assert (summary["seed"], summary["violations"]) == (2, [])
-    assert summary["workloads"] == ["retention"]
+    assert summary["workloads"] == ["retention", "admin"]
     assert summary["virtual_s"] > 1
     assert len(summary["digest"]) == 32
 
