@@ -140,6 +140,8 @@ class Schedule:
         full = DiskFullPeriod(random.uniform(0.3, 3.0), random.uniform(0.5, 6.0), random.randrange(1_000))
         failed = FailedSync(random.uniform(0.3, 3.0), random.randrange(10), random.random() < 0.7)
         workloads = KINDS_BY_SEED[seed % len(KINDS_BY_SEED)]
+        if workloads == (WorkloadKind.PRODUCERS,):
+            targeted_crashes += _power_cuts_at_fetches(Random(f"{seed} power cuts at fetches"))
         if WorkloadKind.DURABILITY in workloads:
             crashes += _kills_and_power_cuts(Random(f"{seed} kills and power cuts"))
         client_timeout_s, disk_delay_s_max = random.choice((1.0, 5.0)), random.choice((0.005, 0.05, 0.2))
@@ -161,6 +163,12 @@ class Schedule:
             random.choice((None, 50, 500)),
             settings.draw(Random(f"{seed} settings"), random.choice(FSYNC_MODES[WorkloadKind.DURABILITY in workloads])),
         )
+
+
+def _power_cuts_at_fetches(random: Random) -> Iterator[TargetedCrash]:
+    """What a reader has just been given must be there when the power is back."""
+    for _ in range(3):
+        yield TargetedCrash("fetch", random.randint(1, 100), False, 0)
 
 
 def _kills_and_power_cuts(random: Random) -> Iterator[tuple[float, int]]:
