@@ -226,11 +226,6 @@ class Replicator:
         pages = Path(f"/proc/{self._process.pid}/statm").read_text().split()[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
-    def cpu_s(self) -> float:
-        """CPU time that it has used, of all its threads."""
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
     def runs_on(self, for_s: float) -> bool:
         """Whether it is still there after `for_s`."""
         with suppress(subprocess.TimeoutExpired):
