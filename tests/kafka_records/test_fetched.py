@@ -213,6 +213,7 @@ def with_right_crcs(data: bytes) -> bytes:
     return bytes(made)
 
 
+@pytest.mark.tier("default")
 @given(
     st.sampled_from(SEEDS),
     st.lists(st.tuples(st.integers(0, 400), st.binary(min_size=1, max_size=6)), max_size=6),
