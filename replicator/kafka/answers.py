@@ -31,7 +31,7 @@ class AnswerWait:
         deadline_s = time.monotonic() + timeout_s
         while not (stopping := self._stop_asked.is_set()):
             left_s = deadline_s - time.monotonic()
-            if left_s <= 0 or poll(min(left_s, SLICE_S)):
+            if poll(max(0.0, min(left_s, SLICE_S))) or left_s <= 0:  # what has come meanwhile counts, however late
                 break
         if stopping:
             began_s = time.monotonic()
