@@ -43,8 +43,10 @@ def refused_timestamps(
     earliest = flow.start.kind == "earliest"
     asked = {at: offset for at, offset in positions.items() if earliest or offset is not None}
     log_starts = source.offsets(asked, end=False)
+    log_ends = source.offsets(asked, end=True)
     starts = {at: max(log_starts[at], offset or 0) for at, offset in asked.items()}
-    latest = source.latest_records(asked)
+    starts = {at: start for at, start in starts.items() if start <= log_ends[at]}  # others are told as truncated
+    latest = source.latest_records(starts)
     told: set[str] = set()
     with closing(TopicReader(flow, flow.source)) as reader:
         first = reader.first_records(starts)
