@@ -10,6 +10,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.config.thresholds import Thresholds
+from embedded_broker.coordinators import transactions
 from embedded_broker.coordinators.offsets import Commit, Committer
 from embedded_broker.metadata.topic_names import OFFSETS_PARTITION, OFFSETS_TOPIC, TRANSACTION_TOPIC
 from embedded_broker.state.transactions import TopicPartition
@@ -21,6 +22,12 @@ P0 = ("t", 0)
 @pytest.fixture(autouse=True)
 def _few_dead_records(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MemoryHost, "thresholds", Thresholds(dead_records_max=20))
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine markers take longer than EndTxn waits for them, and the next request would be refused."""
+    monkeypatch.setattr(transactions, "ENDING_PATIENCE_S", 60.0)
 
 
 async def commit(host: MemoryHost, offset: int) -> None:
