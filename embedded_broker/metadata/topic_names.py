@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import re
+from typing import Any
+from uuid import UUID
 
+NO_ID = UUID(int=0)
+"""Kafka's id of no topic; decoded it is None."""
 TRANSACTION_TOPIC, OFFSETS_TOPIC = "__transaction_state", "__consumer_offsets"
 INTERNAL = frozenset({TRANSACTION_TOPIC, OFFSETS_TOPIC})
 """Written by the coordinators only; one partition each, so that one log orders all decisions of its coordinator."""
@@ -23,6 +27,16 @@ def name_problem(name: str) -> str | None:
     if not _LEGAL.fullmatch(name):
         return f"the topic name {name!r} has characters other than ASCII letters and digits, '.', '_' and '-'"
     return None
+
+
+def id_in(topic: Any) -> UUID:
+    """The id by which an item of a request names a topic; NO_ID where it names it by name."""
+    return getattr(topic, "topic_id", None) or NO_ID
+
+
+def is_by_id(topic: Any) -> bool:
+    """Whether an item of a request names a topic by its id, which only later versions of its API understand."""
+    return topic.name is None or id_in(topic) != NO_ID
 
 
 def metric_name(name: str) -> str:

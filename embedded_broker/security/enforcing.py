@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
-from uuid import UUID
 
+from embedded_broker.metadata.topic_names import NO_ID
 from embedded_broker.metadata.topics import Topics
 from embedded_broker.security import rules_admin, rules_data
 from embedded_broker.security.acls import Operation, Resource
@@ -22,9 +22,6 @@ from embedded_broker.wire.responses import Answer, Fields, Later
 
 RULES: Mapping[str, tuple[Rule, ...]] = {**rules_data.RULES, **rules_admin.RULES}
 """By kio's name of the API. An API without rules is refused; a test checks that there is none."""
-
-
-NO_ID = UUID(int=0)
 
 
 class NoRule(Exception):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
-from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.metadata.topic_names import NO_ID, id_in, is_by_id
 from embedded_broker.security.acls import CLUSTER_NAME, Operation, Resource
 from embedded_broker.security.rules import (
     REFUSAL,
@@ -29,7 +29,6 @@ from embedded_broker.security.rules import (
 )
 from embedded_broker.security.rules_data import TopicAnswer, offset_error, offsets_of_group
 
-NO_ID = UUID(int=0)
 TRANSACTION = 1
 TOPIC_RESOURCE, BROKER_RESOURCE, GROUP_RESOURCE = 2, 4, 32
 _RESOURCES = {TOPIC_RESOURCE: Resource.TOPIC, GROUP_RESOURCE: Resource.GROUP}
@@ -42,9 +41,7 @@ def _metadata(rights: Rights, request: Any) -> tuple[Any, Merge | None]:
         return request, lambda answer: {**answer, "topics": [
             each for each in answer["topics"] if rights.may(Operation.DESCRIBE, Resource.TOPIC, each["name"])
         ]}  # fmt: skip
-    if type(request).__version__ < 12 and any(
-        item.name is None or getattr(item, "topic_id", NO_ID) != NO_ID for item in request.topics
-    ):
+    if type(request).__version__ < 12 and any(is_by_id(item) for item in request.topics):
         return request, None  # the handler refuses all of it
     allowed, refused = [], []
     for item in request.topics:
@@ -91,7 +88,7 @@ class _Name:
 
 def _not_shown(item: Any) -> Fields:
     """Neither name nor id of a topic is told to who named it by the other."""
-    by_id = getattr(item, "topic_id", None) not in (None, NO_ID)
+    by_id = id_in(item) != NO_ID
     identity = {"name": None, "topic_id": item.topic_id} if by_id else {"name": item.name, "topic_id": NO_ID}
     return {**identity, "error_code": REFUSAL[Resource.TOPIC], "partitions": []}
 
