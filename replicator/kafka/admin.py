@@ -224,12 +224,16 @@ class ClusterAdmin:
         if not request:
             return {}
         futures = self._client.list_offsets(request, isolation_level=level, request_timeout=self._request_s)
-        return {
-            (at.topic, at.partition): self._result(
-                future, f"read offsets of {at.topic}[{at.partition}]", f"Describe on topic {at.topic!r}"
-            ).offset
-            for at, future in futures.items()
-        }
+        try:
+            return {
+                (at.topic, at.partition): self._result(
+                    future, f"read offsets of {at.topic}[{at.partition}]", f"Describe on topic {at.topic!r}"
+                ).offset
+                for at, future in futures.items()
+            }
+        except TopicMissing:
+            self._client = self._made()  # it may know the topic as it was before it got this partition
+            raise
 
     def latest_records(self, partitions: Iterable[AddressedPartition]) -> dict[AddressedPartition, tuple[int, int]]:
         """Offset and timestamp (ms) of the record with the largest timestamp of each partition; both -1 where it has no

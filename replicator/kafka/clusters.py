@@ -24,7 +24,7 @@ from replicator.kafka.properties import client_properties
 from replicator.kafka.topic_questions import AdminTopicQuestions, TopicAnswers, TopicInfo, TopicQuestions
 from replicator.kafka.topic_reader import TopicReader
 from replicator.model import names
-from replicator.model.errors import NotAllowed, ReplicatorError, Unreachable
+from replicator.model.errors import NotAllowed, ReplicatorError, TopicMissing, Unreachable
 from replicator.model.partition import EndRecords, LogEnds, Partition
 from replicator.model.rights import MissingRights
 
@@ -145,10 +145,13 @@ class KafkaCluster:
     def _offsets(self, futures: Mapping[Partition, Future[Any]]) -> Answers:
         self._answers.complete(futures.values(), self._request_s)
         name = self._cluster.name
-        return {
+        found = {
             at: _value(future, _offset, name, f"ask for an offset of {at}", _describe(at.topic))
             for at, future in futures.items()
         }
+        if any(isinstance(answer, TopicMissing) for answer in found.values()):
+            self._admin = None  # it may know the topic as it was before it got this partition; a new client asks
+        return found
 
     def end_records(
         self, starts: Mapping[Partition, int], ends: Mapping[Partition, int]
