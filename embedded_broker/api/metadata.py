@@ -17,7 +17,7 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.ports import Client, HasConfig, HasDiskSpace, HasMetadata, HasSecurity, HasTopics
 from embedded_broker.api.registry import api
-from embedded_broker.metadata.topic_names import INTERNAL, NO_ID, id_in, is_by_id, name_problem
+from embedded_broker.metadata.topic_names import INTERNAL, METADATA_BY_ID_SINCE, NO_ID, id_in, is_by_id, name_problem
 from embedded_broker.metadata.topics import Topic
 from embedded_broker.security.acls import Resource
 from embedded_broker.security.operations import authorized, authorized_on_cluster
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from embedded_broker.fair_share import Share
     from embedded_broker.storage.partition import Partition
 
-BY_ID_SINCE = 12
-"""The two versions before have the field, and Kafka refuses to use it: an answer could have no name yet."""
 TOPIC_STEPS, PARTITION_STEPS = 2, 2
 
 
@@ -62,7 +60,7 @@ async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Ans
 
 async def _topics(broker: Needs, share: Share, request: Any, version: int) -> list[dict[str, Any]]:
     every = request.topics is None or (version == 0 and not request.topics)
-    if not every and version < BY_ID_SINCE and any(is_by_id(topic) for topic in request.topics):
+    if not every and version < METADATA_BY_ID_SINCE and any(is_by_id(topic) for topic in request.topics):
         return [{"error_code": ErrorCode.invalid_request, "name": topic.name or ""} for topic in request.topics]
     found = []
     may_create = broker.config.auto_create_topics and getattr(request, "allow_auto_topic_creation", True)

@@ -8,6 +8,8 @@ from uuid import UUID
 
 NO_ID = UUID(int=0)
 """Kafka's id of no topic; decoded it is None."""
+METADATA_BY_ID_SINCE = 12
+"""Two versions of Metadata before have the field, and Kafka refuses to use it: an answer could have no name yet."""
 TRANSACTION_TOPIC, OFFSETS_TOPIC = "__transaction_state", "__consumer_offsets"
 INTERNAL = frozenset({TRANSACTION_TOPIC, OFFSETS_TOPIC})
 """Written by the coordinators only; one partition each, so that one log orders all decisions of its coordinator."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.metadata.topic_names import NO_ID, id_in, is_by_id
+from embedded_broker.metadata.topic_names import METADATA_BY_ID_SINCE, NO_ID, id_in, is_by_id
 from embedded_broker.security.acls import CLUSTER_NAME, Operation, Resource
 from embedded_broker.security.rules import (
     REFUSAL,
@@ -41,7 +41,7 @@ def _metadata(rights: Rights, request: Any) -> tuple[Any, Merge | None]:
         return request, lambda answer: {**answer, "topics": [
             each for each in answer["topics"] if rights.may(Operation.DESCRIBE, Resource.TOPIC, each["name"])
         ]}  # fmt: skip
-    if type(request).__version__ < 12 and any(is_by_id(item) for item in request.topics):
+    if type(request).__version__ < METADATA_BY_ID_SINCE and any(is_by_id(item) for item in request.topics):
         return request, None  # the handler refuses all of it
     allowed, refused = [], []
     for item in request.topics:

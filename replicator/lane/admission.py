@@ -178,9 +178,8 @@ class Admission:
         """One partition's position and state, by its verdict."""
         partition = self._partitions[at]
         if verdict.position is not None or verdict.waits is None:
-            partition.position = (
-                verdict.position
-            )  # else it couldn't be read now, and is this lane's since it was fenced
+            partition.position = verdict.position
+        # Otherwise it couldn't be read now: what this session has read is still so, since it fenced all others.
         partition.verbatim = verdict.verbatim
         partition.commits = Commits.YES if verdict.committable else Commits.NO
         stopped = verdict.stopped or self._partitions.lasting(at)
