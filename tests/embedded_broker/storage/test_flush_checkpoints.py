@@ -79,10 +79,8 @@ def test_a_checkpoint_is_not_written_again_for_what_came_meanwhile(monkeypatch: 
         store = partition.log.store_checkpoint
         monkeypatch.setattr(partition.log, "store_checkpoint", lambda what: stored.append(0) or store(what))  # type: ignore[func-returns-value]
         scheduler = FlushScheduler(Fsync.ALWAYS, 0, failures.append, 100_000)
-        while not stored:
-            partition.append(batch(bytes(20_000)))
-            await scheduler.durable(partition)
-            await asyncio.sleep(0)
+        partition.append(batch(bytes(120_000)))
+        await scheduler.durable(partition)
         assert await asyncio.to_thread(fs.asked.wait, PATIENCE_S)
         partition.append(batch(b"v"))
         await scheduler.durable(partition)
