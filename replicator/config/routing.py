@@ -1,6 +1,6 @@
 """Which topics a flow copies, their names at the target, and whether flows get into each other's way.
 
-Pure. Invariant: one target topic belongs to one source topic of one flow, because positions are kept as
+Pure. Invariant 3: one target topic belongs to one source topic of one flow, because positions are kept as
 offsets of the *target's* topic and partition; two sources would share a key. And no record may come back to
 where it was read, because each round would write it again under exactly-once rules.
 """

@@ -3,7 +3,8 @@
 Invariants
 - A position is what the target has committed; it changes only after a commit that is certain.
 - A partition that waits, or that an incident stopped, keeps its position and is re-committed with the others, so it
-  cannot expire while somebody decides.
+  cannot expire while somebody decides (invariant 7).
+- Source offsets have gaps (invariant 11): a position moves past them at a partition's end, without a record.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ Invariants
 - Nothing stands still in any other state: a partition that is not copied waits, for a reason that is logged and asked
   about again, or is stopped by an incident. Both keep their position, and it is committed again with the others.
 - A position that was never committed goes with its claim: a partition that doesn't get as far has none.
-- What a producer session has read of a position is void once the next one begins.
+- What a producer session has read of a position is void once the next one begins (invariant 1).
 """
 
 from __future__ import annotations

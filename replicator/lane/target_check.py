@@ -1,6 +1,6 @@
 """Compares the ends of the target's partitions with what the positions cover (exactly_once only).
 
-Invariants, once the lane is fenced and its transaction has ended
+Invariant 9. Once the lane is fenced and its transaction has ended
 - Nobody else writes there, so the last stable offset is the high watermark. A broker that lost a transaction's
   marker (Kafka 4.3 skips the marker of a partition that has no leader just then) leaves the transaction open, and the
   next marker of the same producer would end it the wrong way: aborted records would be committed, or the reverse.

@@ -2,7 +2,7 @@
 
 The committed offset is the next *source* offset to read; its metadata is the evidence beside it. Pure: no I/O.
 
-Invariants
+Invariants 3 and 9
 - The key is the *target's* topic and partition, the offset is the *source's* (KIP-656's "fake" group).
 - `next_target_offset` is one past the last record that this flow wrote there: nothing committed may stand at or
   after it but commit markers, and the target may never end below it.

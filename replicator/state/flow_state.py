@@ -1,5 +1,6 @@
 """The flow's own topics on the target: the one reader of its control topic and of its claims topic.
 
+Invariant 2: a control topic that has gone, or that holds no generation, is told and never taken for a new one.
 Used by `flow.setup`, by lanes (as `lane.ports.StateReader`), by jobs and by reconcile.
 """
 

@@ -4,7 +4,7 @@ A generation fixes how the flow's partitions are cut into lanes and what runs th
 only truth about it: compacted, one partition, nothing else in it, written only under the flow's control id.
 Read by `flow_state`, changed by `control`; lanes, and the flow's discovery, ask `check_generation` if they may go on.
 
-Invariants
+Invariants 2 and 4 (the latter for what is stored with the `open` record)
 - A change is two records: `preparing n`: nobody may start; then `open n`. Between them every transactional id
   of every generation that is not recorded as closed is fenced, and only once a read_committed read shows
   `preparing n`. Whoever finds a change half done finishes it.
