@@ -82,7 +82,7 @@ def test_make_test_has_the_contract_on_both_brokers(placed: list[Placed]) -> Non
 
 @pytest.mark.parametrize("tier", LIMITS_S)
 def test_a_tier_stays_within_its_time(placed: list[Placed], tier: str) -> None:
-    """The recorded times of all that the tier's command runs. A test that was never recorded counts for a second."""
+    """The recorded times of all that the command runs. What was never recorded counts for `durations.UNKNOWN_S`."""
     tests = [each.test for each in placed if TIERS.index(each.tier) <= TIERS.index(tier)]
     total_s = sum(durations.expected(tests).values())
     assert total_s <= LIMITS_S[tier] * WORKERS[tier], "take something into a later tier, or make it quicker"
