@@ -184,6 +184,7 @@ class Broker:
             max_session_timeout_ms=config.group_session_timeout_ms_max,
             members_max_bytes=config.group_members_bytes_max,
             offset_metadata_max_bytes=config.offset_metadata_bytes_max,
+            offsets_max_bytes=config.offsets_bytes_max,
             offsets_retention_ms=config.offsets_retention_ms,
             consumer=ConsumerGroupConfig(
                 config.group_consumer_session_timeout_ms, config.group_consumer_heartbeat_interval_ms
@@ -192,6 +193,7 @@ class Broker:
         transactions = TransactionConfig(
             config.transaction_timeout_ms_max,
             config.transactional_id_expiration_ms,
+            config.transactional_ids_bytes_max,
             aborts_hanging=config.fsync is not Fsync.ALWAYS,
         )
         # Every partition they have is from here, so `durable` is given none of another kind.

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Protocol
 
+from embedded_broker.api.owner import owner_of
 from embedded_broker.api.ports import Client, HasGroups, HasSecurity
 from embedded_broker.api.registry import api
 from embedded_broker.security.acls import Operation, Resource
@@ -45,7 +46,9 @@ async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Ans
         request.server_assignor,
         None if request.topic_partitions is None else _owned(request.topic_partitions),
     )
-    answer = await broker.groups.consumer.heartbeat(request.group_id, heartbeat, version, _sees(broker, conn))
+    answer = await broker.groups.consumer.heartbeat(
+        request.group_id, heartbeat, version, _sees(broker, conn), owner_of(conn)
+    )
     assignment = answer.assignment
     return {
         "error_code": answer.error_code,

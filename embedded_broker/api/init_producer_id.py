@@ -14,6 +14,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.api.owner import owner_of
 from embedded_broker.api.ports import Client, HasTransactions
 from embedded_broker.api.registry import api
 from embedded_broker.wire.responses import Answer
@@ -31,6 +32,7 @@ async def handle(broker: HasTransactions, conn: Client, request: Any, version: i
         request.transactional_id,
         request.transaction_timeout // timedelta(milliseconds=1),
         None if claimed == NOBODY else claimed,
+        owner_of(conn),
     )
     error_code = identity.error_code
     if version < 4 and error_code is ErrorCode.producer_fenced:

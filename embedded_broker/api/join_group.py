@@ -11,6 +11,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+from embedded_broker.api.owner import owner_of
 from embedded_broker.api.ports import Client, HasGroups
 from embedded_broker.api.registry import api
 from embedded_broker.state.group_types import JoinRequest
@@ -44,7 +45,7 @@ async def handle(broker: HasGroups, conn: Client, request: Any, version: int) ->
             new_member_id=f"{(instance_id or client_id)[:PREFIX_MAX]}-{suffix}",
         )
 
-    answer = await broker.groups.classic.join(request.group_id, make)
+    answer = await broker.groups.classic.join(request.group_id, make, owner_of(conn))
     protocol_name = answer.protocol_name
     return {
         "error_code": answer.error_code,

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.api.owner import owner_of
 from embedded_broker.api.ports import Client, HasGroups, HasTopics
 from embedded_broker.api.registry import api
 from embedded_broker.coordinators.offsets import Commit, Committer, Results
@@ -43,7 +44,7 @@ async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Ans
             leader_epoch = each.committed_leader_epoch if version >= 6 else -1
             commits.append(Commit(partition, each.committed_offset, leader_epoch, each.committed_metadata or ""))
     if commits:
-        results |= await _commit(broker, request, version, commits)
+        results |= await _commit(broker, conn, request, version, commits)
     topics = [
         {
             **({"topic_id": topic.topic_id} if version >= FIRST_WITH_IDS else {"name": name}),
@@ -68,12 +69,12 @@ def _name(broker: Needs, topic: Any, version: int) -> str | None:
     return None if found is None else found.name
 
 
-async def _commit(broker: Needs, request: Any, version: int, commits: list[Commit]) -> Results:
+async def _commit(broker: Needs, conn: Client, request: Any, version: int, commits: list[Commit]) -> Results:
     generation = request.generation_id_or_member_epoch
     group = broker.groups.get(request.group_id)
     if version >= 9 and group is None and generation >= 0:
         return {commit.partition: ErrorCode.group_id_not_found for commit in commits}
     broker.groups.classic.touch(request.group_id, request.member_id)
     instance_id = request.group_instance_id if version >= 7 else None
-    who = Committer(request.group_id, request.member_id, instance_id, generation, version)
+    who = Committer(request.group_id, request.member_id, instance_id, generation, version, owner_of(conn))
     return await broker.groups.offsets.commit(who, group, commits)

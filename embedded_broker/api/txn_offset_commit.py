@@ -9,10 +9,12 @@ the offsets to the transaction implicitly.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Protocol
 
 from kio.schema.errors import ErrorCode
 
+from embedded_broker.api.owner import owner_of
 from embedded_broker.api.ports import Client, HasGroups, HasTopics, HasTransactions
 from embedded_broker.api.registry import api
 from embedded_broker.coordinators.offsets import Commit, Committer, Results
@@ -41,7 +43,7 @@ async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Ans
             else:
                 leader_epoch = each.committed_leader_epoch if version >= 2 else -1
                 commits.append(Commit(partition, each.committed_offset, leader_epoch, each.committed_metadata or ""))
-    results |= await _commit(broker, request, version, commits)
+    results |= await _commit(broker, conn, request, version, commits)
     return {
         "topics": [
             {
@@ -59,7 +61,7 @@ async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Ans
     }
 
 
-async def _commit(broker: Needs, request: Any, version: int, commits: list[Commit]) -> Results:
+async def _commit(broker: Needs, conn: Client, request: Any, version: int, commits: list[Commit]) -> Results:
     if not commits:
         return {}
     offsets = broker.topics.partition(*OFFSETS_PARTITION)
@@ -74,9 +76,14 @@ async def _commit(broker: Needs, request: Any, version: int, commits: list[Commi
         error_code = verification_error(found, abortable=version >= ABORTABLE_SINCE)
         if error_code is not ErrorCode.none:
             return {commit.partition: error_code for commit in commits}
-    who = Committer(request.group_id)
+    who = Committer(request.group_id, owner=owner_of(conn))
     if version >= 3:
-        who = Committer(request.group_id, request.member_id, request.group_instance_id, request.generation_id)
+        who = replace(
+            who,
+            member_id=request.member_id,
+            instance_id=request.group_instance_id,
+            generation=request.generation_id,
+        )
     group = broker.groups.get(request.group_id)
     return await broker.groups.offsets.commit_in_transaction(
         who, group, request.producer_id, request.producer_epoch, commits

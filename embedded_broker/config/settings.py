@@ -88,11 +88,20 @@ class BrokerConfig:
     transactional_id_expiration_ms: int = 604_800_000
     offsets_retention_ms: int = 604_800_000
     offset_metadata_bytes_max: int = 4_096
+    offsets_bytes_max: int = 64 * MIB
+    """What committed offsets take in memory, of all groups together; those of one address three quarters of it, and of
+    one connection a quarter. One without metadata takes 450 bytes, a group 2,000. Above it OffsetCommit refuses new
+    ones: INVALID_COMMIT_OFFSET_SIZE."""
+    transactional_ids_bytes_max: int = 32 * MIB
+    """What transactional ids and the partitions of their open transactions take in memory, of one address three
+    quarters of it, and of one connection a quarter. Above it new ones are refused: POLICY_VIOLATION."""
     group_session_timeout_ms_min: int = 6_000
     group_session_timeout_ms_max: int = 1_800_000
     group_initial_rebalance_delay_ms: int = 0
     group_members_bytes_max: int = 32 * MIB
-    """What members of classic groups say of themselves, all together. Above it those with most leave."""
+    """What members of groups take in memory, all together, those of one address three quarters of it. For a new one
+    members of the connection that holds most leave, if that is more than 1/128 of it and more than the new one's holds;
+    else it is refused: GROUP_MAX_SIZE_REACHED."""
     group_consumer_session_timeout_ms: int = 45_000
     group_consumer_heartbeat_interval_ms: int = 5_000
     thresholds: Thresholds = DEFAULTS

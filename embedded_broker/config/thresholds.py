@@ -13,8 +13,12 @@ KIB, MIB = 1024, 1024 * 1024
 class Thresholds:
     """All of one broker. The log's ones must stay the same over restarts: its index files depend on them."""
 
+    groups_new_max: int = 500
+    """After so many new groups those are deleted that have neither members nor offsets, before the next sweep."""
     dead_records_max: int = 50_000
     """An internal log is compacted when it holds that many records more than three times what counts of it."""
+    dead_bytes_max: int = 64 * MIB
+    """Or when it is that much larger than three times what counts of it."""
     compaction_interval_ms: int = 1_000
     """Between two looks at an internal log."""
     snapshot_batch_records: int = 500

@@ -7,18 +7,18 @@ when its leader's assignment arrives and when it becomes empty, so members keep 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from functools import partial
 
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.coordinators.background import Background
-from embedded_broker.coordinators.group_memory import MEMBER_BYTES_MAX, GroupMemory
+from embedded_broker.coordinators.group_memory import MEMBER_BYTES_MAX, GroupMemory, Place
 from embedded_broker.coordinators.group_registry import GroupRegistry
+from embedded_broker.coordinators.owners import SOMEBODY, Owner
 from embedded_broker.coordinators.ports import GroupConfig, Host
 from embedded_broker.state import group_log
-from embedded_broker.state.group_members import MEMBER_BYTES, protocols_bytes
+from embedded_broker.state.group_members import member_bytes
 from embedded_broker.state.group_types import (
     Cancel,
     Effect,
@@ -34,30 +34,36 @@ from embedded_broker.state.group_types import (
 )
 from embedded_broker.state.groups import Group
 
-log = logging.getLogger("embedded_broker")
-
 
 class ClassicGroups:
     """All groups of the classic protocol. Called on the event loop only."""
 
-    def __init__(self, host: Host, background: Background, config: GroupConfig, registry: GroupRegistry) -> None:
+    def __init__(
+        self, host: Host, background: Background, config: GroupConfig, registry: GroupRegistry, memory: GroupMemory
+    ) -> None:
+        """`memory`: of all groups, those of the consumer protocol included."""
         self._host, self._background, self._config, self._registry = host, background, config, registry
-        self.memory = GroupMemory(config.members_max_bytes)
+        self.memory = memory
 
     def resume(self) -> None:
         """Start the session timeout of every member found at recovery."""
         for group in self._registry.all():
             if isinstance(group, Group):
-                self.memory.note(group)
+                for member in group.members:
+                    self.memory.found(Place(group.group_id, member.member_id), member.client_host)
+                self.memory.note(group.group_id, group.members.sizes())
                 for member in group.members:
                     self._run(group, group.touch(member.member_id))
 
-    async def join(self, group_id: str, make: Callable[[object, str], JoinRequest]) -> JoinAnswer:
+    async def join(
+        self, group_id: str, make: Callable[[object, str], JoinRequest], owner: Owner = SOMEBODY
+    ) -> JoinAnswer:
         """JoinGroup; returns when the rebalance is over.
 
         Args:
             group_id: which group.
             make: the request, given a ticket and a suffix that makes a new member id unique.
+            owner: the client's connection.
         """
         ticket: asyncio.Future[JoinAnswer] = asyncio.get_running_loop().create_future()
         request = make(ticket, str(self._host.new_uuid()))
@@ -67,25 +73,22 @@ class ClassicGroups:
         if not limits[0] <= request.session_timeout_ms <= limits[1]:
             return JoinAnswer(ErrorCode.invalid_session_timeout, request.member_id)
         group = self._registry.classic(group_id)
-        if group is None:
-            if request.member_id:
-                return JoinAnswer(ErrorCode.unknown_member_id, request.member_id)
-            group = self._registry.find_or_create_classic(group_id)
-            if group is None:
-                return JoinAnswer(ErrorCode.inconsistent_group_protocol, request.member_id)
-        size = MEMBER_BYTES + protocols_bytes(request.protocols)
-        if size > MEMBER_BYTES_MAX:
+        if group is None and request.member_id:
+            return JoinAnswer(ErrorCode.unknown_member_id, request.member_id)
+        place = Place(group_id, request.member_id or request.new_member_id)
+        joining_bytes = member_bytes(request.client_id, request.instance_id, request.protocols)
+        if not self.memory.admit(owner, place, joining_bytes):
             return JoinAnswer(ErrorCode.group_max_size_reached, request.member_id)
-        for crowded, member_id in self.memory.surplus(size):
-            self._remove(crowded, member_id)
-        if not self.memory.fits(size):
-            return JoinAnswer(ErrorCode.coordinator_not_available, request.member_id)
+        group = group or self._registry.find_or_create_classic(group_id)
+        if group is None:
+            self.memory.forget_absent(place)
+            return JoinAnswer(ErrorCode.inconsistent_group_protocol, request.member_id)
         self._run_changed(group, group.join(request))
+        self.memory.forget_absent(place)
         return await ticket
 
-    def _remove(self, group: Group, member_id: str) -> None:
+    def evict(self, group: Group, member_id: str) -> None:
         """As if the member had left; a request of it that waits is answered."""
-        log.warning("member %r of group %r is removed: members hold too much memory", member_id, group.group_id)
         instance_id = group.members[member_id].instance_id if member_id in group.members else None
         _, effects = group.leave([(member_id, instance_id)])
         self._run_changed(group, effects)
@@ -140,7 +143,7 @@ class ClassicGroups:
 
     def _run_changed(self, group: Group, effects: list[Effect]) -> None:
         """As `_run`, when members have come, gone or changed."""
-        self.memory.note(group)
+        self.memory.note(group.group_id, group.members.sizes())
         self._run(group, effects)
 
     def _run(self, group: Group, effects: list[Effect]) -> None:

@@ -68,7 +68,7 @@ class Compactor:
         self._host, self._background, self._topic = host, background, topic
         self._thresholds = host.thresholds
         self._live, self._needed_from = live, needed_from
-        self._live_count = 0
+        self._live_count = self._live_bytes = 0
         self._is_trimming = False
 
     def check(self) -> None:
@@ -77,7 +77,9 @@ class Compactor:
         log = self._host.internal_log(self._topic)
         can_go = self._cut(log.log_end) - log.log_start
         is_idle = self._host.has_disk_space and not self._is_trimming
-        if is_idle and can_go >= 2 * self._live_count + self._thresholds.dead_records_max:
+        is_long = can_go >= 2 * self._live_count + self._thresholds.dead_records_max
+        is_large = can_go > 0 and log.size_bytes >= 3 * self._live_bytes + self._thresholds.dead_bytes_max
+        if is_idle and (is_long or is_large):
             snapshot = self._live()
             if snapshot is None:
                 interval_ms = RETRY_INTERVAL_MS
@@ -104,6 +106,8 @@ class Compactor:
             placed = [(key, value, ((ORIGIN, origin.to_bytes(8, "big")),)) for key, value, origin in some]
             log.append(encode_with_headers(placed, now_ms))
         self._live_count = len(snapshot.records) + len(snapshot.placed)
+        self._live_bytes = sum(len(key) + len(value or b"") for key, value in snapshot.records)
+        self._live_bytes += sum(len(key) + len(value) for key, value, _ in snapshot.placed)
 
     async def _trim(self, offset: int) -> None:
         log = self._host.internal_log(self._topic)

@@ -11,7 +11,9 @@ from dataclasses import replace
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.coordinators.background import Background
+from embedded_broker.coordinators.group_memory import GroupMemory, Place
 from embedded_broker.coordinators.group_registry import GroupRegistry, is_empty
+from embedded_broker.coordinators.owners import SOMEBODY, Owner
 from embedded_broker.coordinators.ports import Host, Topics
 from embedded_broker.state import consumer_log, subscriptions
 from embedded_broker.state.consumer_groups import ConsumerEffects, ConsumerGroup
@@ -71,17 +73,34 @@ class VisibleTopics:
 class ConsumerGroups:
     """All groups of the consumer protocol. Called on the event loop only."""
 
-    def __init__(self, host: Host, background: Background, registry: GroupRegistry, catalog: TopicCatalog) -> None:
+    def __init__(
+        self,
+        host: Host,
+        background: Background,
+        registry: GroupRegistry,
+        catalog: TopicCatalog,
+        memory: GroupMemory,
+    ) -> None:
+        """`memory`: of all groups, those of the classic protocol included."""
         self._host, self._background, self._registry, self.catalog = host, background, registry, catalog
+        self.memory = memory
 
     def resume(self) -> None:
         """Start the session timeout of every member found at recovery."""
         for group in self._registry.all():
             if isinstance(group, ConsumerGroup):
+                for member in group.members:
+                    self.memory.found(Place(group.group_id, member.member_id), member.client_host)
+                self._note(group)
                 self._carry_out(group, group.resume())
 
     async def heartbeat(
-        self, group_id: str, request: ConsumerHeartbeat, version: int, sees: Callable[[str], bool] | None = None
+        self,
+        group_id: str,
+        request: ConsumerHeartbeat,
+        version: int,
+        sees: Callable[[str], bool] | None = None,
+        owner: Owner = SOMEBODY,
     ) -> ConsumerAnswer:
         """ConsumerGroupHeartbeat. Must not return before what it changed, and what was changed before, is on disk.
 
@@ -91,6 +110,7 @@ class ConsumerGroups:
             version: of the API.
             sees: whether the member may see a topic; None: all. As in Kafka, the patterns of all members find what the
                 one may see whose heartbeat comes first after a topic has come or gone, or with a new pattern.
+            owner: the client's connection.
         """
         try:
             subscriptions.check(group_id, request, version)
@@ -99,11 +119,31 @@ class ConsumerGroups:
             return ConsumerAnswer(refused.error_code, str(refused))
         if not request.member_id:
             request = replace(request, member_id=str(self._host.new_uuid()))
+        if not self._admits(group_id, request, owner):
+            message = "The members of all groups, or those of this client, take all the memory that there is for them."
+            return ConsumerAnswer(ErrorCode.group_max_size_reached, message)
         topics = self.catalog if sees is None else VisibleTopics(self.catalog, sees)
         answer, effects = group.heartbeat(request, topics)
         self._carry_out(group, effects, is_new=is_new and answer.error_code is ErrorCode.none)
+        self.memory.forget_absent(Place(group_id, request.member_id))
         await self._registry.durable()
         return answer
+
+    def _admits(self, group_id: str, request: ConsumerHeartbeat, owner: Owner) -> bool:
+        """Whether there is memory for what a member says of itself; most heartbeats say nothing."""
+        if request.member_epoch < JOIN_EPOCH or (request.member_epoch != JOIN_EPOCH and not request.says_something):
+            return True
+        return self.memory.admit(owner, Place(group_id, request.member_id), request.size_bytes)
+
+    def evict(self, group: ConsumerGroup, member_id: str) -> None:
+        """As if the member had left."""
+        _, effects = group.remove([(member_id, None)])
+        self._carry_out(group, effects)
+
+    def _note(self, group: ConsumerGroup) -> None:
+        targets = group.members.targets
+        sizes = {each.member_id: each.size_bytes(len(targets.get(each.member_id, ()))) for each in group.members}
+        self.memory.note(group.group_id, sizes)
 
     async def remove(self, group: ConsumerGroup, leaving: list[tuple[str, str | None]]) -> list[ErrorCode]:
         """LeaveGroup by (member id, instance id), for an admin client. Must not return before it is on disk."""
@@ -128,6 +168,8 @@ class ConsumerGroups:
         records = [consumer_log.encode(group.group_id, change) for change in effects.records]
         tombstones = self._registry.adopt(group) if is_new else []
         self._registry.append([*tombstones, *records])
+        if records:
+            self._note(group)
         for timer in effects.timers:
             key = (group.group_id, timer.key)
             if isinstance(timer, Unwatch):

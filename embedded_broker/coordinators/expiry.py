@@ -14,6 +14,7 @@ from embedded_broker.coordinators.ports import GroupConfig
 from embedded_broker.state.consumer_groups import ConsumerGroup
 from embedded_broker.state.consumer_types import Catalog
 from embedded_broker.state.group_types import GroupState
+from embedded_broker.state.groups import Group
 from embedded_broker.state.offsets import CommittedOffset
 from embedded_broker.state.transactions import TopicPartition
 
@@ -37,8 +38,10 @@ class Expiry:
         ]
 
     def is_over(self, group: AnyGroup) -> bool:
-        """Whether a group has neither members nor offsets, nor offsets pending in a transaction."""
-        return is_empty(group) and self._offsets.is_settled and not self._offsets.state.known(group.group_id)
+        """Whether a group has neither members, announced ones included, nor offsets, pending ones included."""
+        if not is_empty(group) or (isinstance(group, Group) and group.members.pending):
+            return False
+        return self._offsets.is_settled(group.group_id) and not self._offsets.state.size_bytes(group.group_id)
 
     def _since_ms(self, group: AnyGroup, offset: CommittedOffset) -> int | None:
         """When the retention time of an offset began, in ms; None: it doesn't expire."""

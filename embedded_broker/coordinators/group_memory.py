@@ -1,58 +1,135 @@
-"""A limit on what members of classic groups hold in memory, which stays there after they have disconnected.
+"""A limit on what members of groups hold in memory, which stays there after they have disconnected.
 
-Used by `ClassicGroups`. A member holds what it says of itself when it joins, and its assignment, until its session
-expires, which may be after half an hour.
+Used by `ClassicGroups` and `ConsumerGroups`. A member holds what it says of itself when it joins, and its assignment,
+until its session expires, which may be after half an hour.
 
 Invariants
-- One member holds MEMBER_BYTES_MAX at most.
-- All members of all groups hold `bytes_max` at most, or one member more: for one that joins, members of the group that
-  holds most leave: those that are only announced, then the largest. So clients that join with much can't keep out
-  those that join with little.
+- One member holds MEMBER_BYTES_MAX at most, and one connection MEMBERS_MAX members.
+- All members of all groups hold `bytes_max` at most, those of one address three quarters of it, or one member more.
+- For one that joins when there is no space, members leave of the connection that holds most, if that holds more than
+  the one that joins will, and more than a part of ALLOWANCE_PARTS; else the one that joins is refused. So no number of
+  members, small or large, by few or by many connections, drives out those of a client that holds little.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
-from embedded_broker.state.groups import Group
+from embedded_broker.coordinators.owners import Owner
 
 MEMBER_BYTES_MAX = 1024 * 1024
 """Kafka takes a group whose record fits into a batch of __consumer_offsets: 1 MiB for all members together."""
+MEMBERS_MAX = 100
+"""Of one connection: a client has one, or a few."""
+ALLOWANCE_PARTS = 128
+"""A connection whose members hold no more than such a part of all that members may hold doesn't lose them to others."""
+
+
+class Place(NamedTuple):
+    """A member of a group."""
+
+    group_id: str
+    member_id: str
 
 
 class GroupMemory:
-    """What each group holds."""
+    """What each connection's members hold."""
 
-    def __init__(self, bytes_max: int) -> None:
-        """`bytes_max`: in all."""
-        self._bytes_max = bytes_max
-        self._held: dict[Group, int] = {}
+    def __init__(self, bytes_max: int, evict: Callable[[Place], None]) -> None:
+        """
+        Args:
+            bytes_max: in all.
+            evict: removes a member, and calls `note`.
+        """
+        self._bytes_max, self._evict = bytes_max, evict
+        self._owners: dict[Place, Owner] = {}
+        self._sizes: dict[str, dict[str, int]] = {}
+        self._members: dict[Owner, dict[Place, int]] = {}
+        self._by_owner: Counter[Owner] = Counter()
+        self._by_address: Counter[str] = Counter()
         self.total_bytes = 0
 
-    def note(self, group: Group) -> None:
-        """Count a group again, after its members have changed."""
-        before, now = self._held.pop(group, 0), group.members.size_bytes
-        if now:
-            self._held[group] = now
-        self.total_bytes += now - before
+    def admit(self, owner: Owner, place: Place, joining_bytes: int) -> bool:
+        """Whether a member of that size may join by a connection, or join again. Others may leave for it."""
+        joining_bytes += len(place.group_id)
+        own_bytes = self._sizes.get(place.group_id, {}).get(place.member_id, 0)
+        more_bytes = max(joining_bytes - own_bytes, 0)
+        members = self._members.get(owner, {})
+        if joining_bytes > MEMBER_BYTES_MAX or (place not in members and len(members) >= MEMBERS_MAX):
+            return False
+        for other in self._surplus(owner, more_bytes):
+            self._evict(other)
+        if not self._fits(owner, more_bytes):
+            return False
+        self._own(place, owner)
+        return True
 
-    def surplus(self, joining_bytes: int) -> Iterator[tuple[Group, str]]:
-        """Members, one after the other, that must leave before one of `joining_bytes` may join.
+    def forget_absent(self, place: Place) -> None:
+        """It was admitted, and may have been refused for another reason since."""
+        if place.member_id not in self._sizes.get(place.group_id, {}):
+            self._owners.pop(place, None)
 
-        The caller removes each, and calls `note`, before it asks for the next. Ends with no member left that holds as
-        much as the one that joins.
-        """
-        while self.total_bytes + joining_bytes > self._bytes_max and self._held:
-            group = max(self._held, key=self._held.__getitem__)
-            announced = next(iter(group.members.pending), None)
-            if announced is not None:
-                yield group, announced
-                continue
-            largest = group.members.largest()
-            if largest.size_bytes < joining_bytes:
+    def found(self, place: Place, address: str) -> None:
+        """A member is there at the start, which counts by itself, and to its address; call `note` then."""
+        self._owners[place] = Owner(address, place)
+
+    def _own(self, place: Place, owner: Owner) -> None:
+        group_id, member_id = place
+        size = self._sizes.get(group_id, {}).get(member_id, 0)
+        self._count(place, -size)
+        self._owners[place] = owner
+        self._count(place, size)
+
+    def note(self, group_id: str, sizes: dict[str, int]) -> None:
+        """The members of a group, and what each holds, have changed; nobody is left if `sizes` is empty."""
+        before = self._sizes.pop(group_id, {})
+        sizes = {member_id: size + len(group_id) for member_id, size in sizes.items()}
+        if sizes:
+            self._sizes[group_id] = sizes
+        for member_id in before.keys() - sizes.keys():
+            place = Place(group_id, member_id)
+            self._count(place, -before[member_id])
+            self._owners.pop(place, None)
+        for member_id, size in sizes.items():
+            if size != (was := before.get(member_id, 0)):
+                self._count(Place(group_id, member_id), size - was)
+
+    def _count(self, place: Place, more_bytes: int) -> None:
+        if not more_bytes:
+            return
+        owner = self._owners.get(place) or Owner("", place)
+        members = self._members.setdefault(owner, {})
+        members[place] = members.get(place, 0) + more_bytes
+        if not members[place]:
+            del members[place]
+        if not members:
+            del self._members[owner]
+        self.total_bytes += more_bytes
+        self._by_owner[owner] += more_bytes
+        if not self._by_owner[owner]:
+            del self._by_owner[owner]
+        self._by_address[owner.address] += more_bytes
+        if not self._by_address[owner.address]:
+            del self._by_address[owner.address]
+
+    def _surplus(self, owner: Owner, joining_bytes: int) -> Iterator[Place]:
+        """Members, one after the other, that must leave first. Ends when there is space, or when nobody else holds more
+        than the one that joins."""
+        while not self._fits(owner, joining_bytes):
+            among = self._by_owner
+            if not self._has_space_for_address(owner, joining_bytes):
+                among = Counter({each: among[each] for each in among if each.address == owner.address})
+            most = max(among, key=among.__getitem__, default=owner)
+            if among[most] <= max(self._by_owner[owner] + joining_bytes, self._bytes_max // ALLOWANCE_PARTS):
                 return
-            yield group, largest.member_id
+            members = self._members[most]
+            yield max(members, key=members.__getitem__)
 
-    def fits(self, joining_bytes: int) -> bool:
-        """Whether a member of that size may join now."""
-        return self.total_bytes + joining_bytes <= self._bytes_max
+    def _fits(self, owner: Owner, joining_bytes: int) -> bool:
+        has_space = self.total_bytes + joining_bytes <= self._bytes_max
+        return has_space and self._has_space_for_address(owner, joining_bytes)
+
+    def _has_space_for_address(self, owner: Owner, joining_bytes: int) -> bool:
+        return self._by_address[owner.address] + joining_bytes <= self._bytes_max * 3 // 4

@@ -7,6 +7,7 @@ other one joins; one with members doesn't, as in Kafka with `group.consumer.migr
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 
 from embedded_broker.coordinators.background import NO_SPACE_RETRY_MS, Background
 from embedded_broker.coordinators.ports import GroupConfig, Host
@@ -28,7 +29,11 @@ Record = tuple[bytes, bytes | None]
 class GroupRegistry:
     """All groups by id. Called on the event loop only."""
 
-    def __init__(self, host: Host, background: Background, config: GroupConfig) -> None:
+    def __init__(
+        self, host: Host, background: Background, config: GroupConfig, on_many_new: Callable[[], None]
+    ) -> None:
+        """`on_many_new`: called on the event loop after so many new groups (`Thresholds.groups_new_max`)."""
+        self._on_many_new = on_many_new
         self._host, self._background, self._config = host, background, config
         self._groups: dict[str, AnyGroup] = {}
         # Of groups that have a config of their own; they need not exist.
@@ -38,6 +43,7 @@ class GroupRegistry:
         # Records of changes that hold in memory, but could not be written while the disk was full.
         # Invariant: they are written before any others.
         self._owed: list[Record] = []
+        self._new = 0  # groups since `on_many_new`
 
     def get(self, group_id: str) -> AnyGroup | None:
         """A group of either kind."""
@@ -57,6 +63,7 @@ class GroupRegistry:
         group = self._groups.get(group_id)
         if group is None:
             group = self._groups[group_id] = self._new_classic(group_id)
+            self._count_new()
         return group
 
     def find_or_create_classic(self, group_id: str) -> Group | None:
@@ -86,6 +93,7 @@ class GroupRegistry:
         former = self._groups.get(group.group_id)
         tombstones = self.retire(former) if isinstance(former, Group) else []
         self._groups[group.group_id] = group
+        self._count_new()
         return tombstones
 
     def retire(self, group: AnyGroup) -> list[Record]:
@@ -169,6 +177,12 @@ class GroupRegistry:
             if isinstance(group, ConsumerGroup):
                 records += [consumer_log.encode(group.group_id, change) for change in group.members.records()]
         return records
+
+    def _count_new(self) -> None:
+        self._new += 1
+        if self._new >= self._host.thresholds.groups_new_max:
+            self._new = 0
+            self._background.schedule("new groups", 0, self._on_many_new)
 
     def _new_classic(self, group_id: str) -> Group:
         return Group(group_id, self._config.initial_rebalance_delay_ms, self._config.new_member_join_timeout_ms)

@@ -6,6 +6,7 @@ Called by the handlers of group and offset APIs. Source: Kafka `GroupCoordinator
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from functools import partial
 
@@ -16,17 +17,22 @@ from embedded_broker.coordinators.classic_groups import ClassicGroups
 from embedded_broker.coordinators.compaction import Compactor, Snapshot, origin_of
 from embedded_broker.coordinators.consumer_groups import ConsumerGroups, TopicCatalog
 from embedded_broker.coordinators.expiry import Expiry, is_subscribed
+from embedded_broker.coordinators.group_memory import GroupMemory, Place
 from embedded_broker.coordinators.group_registry import AnyGroup, GroupRegistry, is_empty
 from embedded_broker.coordinators.offsets import OffsetManager
 from embedded_broker.coordinators.ports import GroupConfig, Host
 from embedded_broker.metadata.topic_names import OFFSETS_TOPIC
 from embedded_broker.state import group_log
+from embedded_broker.state.consumer_groups import ConsumerGroup
 from embedded_broker.state.consumer_types import ConsumerGroupConfig
+from embedded_broker.state.groups import Group
 from embedded_broker.state.offsets import OffsetRecord
 from embedded_broker.state.transactions import TopicPartition
 from kafka_records.batch import BatchHeader, Buffer
 from kafka_records.control import marker_commits
 from kafka_records.records import decode
+
+log = logging.getLogger("embedded_broker")
 
 
 class GroupCoordinator:
@@ -36,12 +42,23 @@ class GroupCoordinator:
         config = config or GroupConfig()
         self._host, self._config = host, config
         self._background = Background(host.fail)
-        self._registry = GroupRegistry(host, self._background, config)
-        self.classic = ClassicGroups(host, self._background, config, self._registry)
-        self.consumer = ConsumerGroups(host, self._background, self._registry, TopicCatalog(lambda: host.topics))
+        self._registry = GroupRegistry(host, self._background, config, self._forget_unused)
+        self._memory = memory = GroupMemory(config.members_max_bytes, self._evict)
+        self.classic = ClassicGroups(host, self._background, config, self._registry, memory)
+        catalog = TopicCatalog(lambda: host.topics)
+        self.consumer = ConsumerGroups(host, self._background, self._registry, catalog, memory)
         self.offsets = OffsetManager(host, self._background, config, self._registry.find_or_create)
         self._expiry = Expiry(self._registry, self.offsets, self.consumer.catalog, config)
         self._compactor = Compactor(host, self._background, OFFSETS_TOPIC, self._live, self.offsets.needed_from)
+
+    def _evict(self, place: Place) -> None:
+        """Remove a member that holds too much memory."""
+        log.warning("member %r of group %r is removed: members hold too much memory", place.member_id, place.group_id)
+        group = self._registry.get(place.group_id)
+        if isinstance(group, ConsumerGroup):
+            self.consumer.evict(group, place.member_id)
+        elif isinstance(group, Group):
+            self.classic.evict(group, place.member_id)
 
     def replay(self, header: BatchHeader, batch: Buffer) -> None:
         """Take over a batch of `__consumer_offsets` at recovery, in log order.
@@ -133,6 +150,12 @@ class GroupCoordinator:
             if partitions or self._expiry.is_over(group):
                 self._background.retry_until_done(f"expire {group.group_id}", partial(self._expire, group, partitions))
         self._background.schedule("sweep", self._host.thresholds.groups_sweep_interval_ms, self._sweep)
+
+    def _forget_unused(self) -> None:
+        """Delete groups that have neither members nor offsets: a client can make many between two sweeps."""
+        for group in self.all():
+            if self._expiry.is_over(group):
+                self._background.retry_until_done(f"expire {group.group_id}", partial(self._expire, group, []))
 
     async def _expire(self, group: AnyGroup, partitions: list[TopicPartition]) -> None:
         await self.offsets.delete(group.group_id, partitions)

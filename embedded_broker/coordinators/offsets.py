@@ -7,6 +7,7 @@ Source: Kafka `OffsetMetadataManager`; KIP-447 (require stable, group metadata i
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,10 +16,12 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker.coordinators.background import Background
 from embedded_broker.coordinators.group_registry import AnyGroup
+from embedded_broker.coordinators.memory_quota import MemoryQuota
+from embedded_broker.coordinators.owners import SOMEBODY, Owner
 from embedded_broker.coordinators.ports import GroupConfig, Host, Partition
 from embedded_broker.metadata.topic_names import OFFSETS_TOPIC
 from embedded_broker.state import offsets
-from embedded_broker.state.offsets import CommittedOffset, OffsetRecord, Offsets
+from embedded_broker.state.offsets import CommittedOffset, OffsetRecord, Offsets, group_bytes
 from embedded_broker.state.producers import Refuse
 from embedded_broker.state.transactions import TopicPartition
 from kafka_records.batch import TRANSACTIONAL, read_header
@@ -36,6 +39,8 @@ class Committer:
     """Or the member's epoch, in a consumer group."""
     version: int = 2
     """Of OffsetCommit; members of a consumer group need 9."""
+    owner: Owner = SOMEBODY
+    """The client's connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,31 +79,39 @@ class OffsetManager:
         self._config = config
         self._find_or_create = find_or_create
         self.state = Offsets()
+        self.quota = MemoryQuota(config.offsets_max_bytes)
         # What is appended but not yet in `state`, because it is not on disk yet: base offset → group and partitions.
         self._under_way: dict[int, list[tuple[str, TopicPartition]]] = {}
+        # Group → what that will take in memory, which isn't 0.
+        self._coming: Counter[str] = Counter()
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether `state` holds all that has been appended."""
-        return not self._under_way
+    def is_settled(self, group_id: str) -> bool:
+        """Whether `state` holds all of the group that has been appended."""
+        return group_id not in self._coming
 
     def replay(self, record: OffsetRecord, producer_id: int) -> None:
         """A record found at recovery; `producer_id` of a transactional batch, else -1."""
         self.state.apply(record, producer_id)
+        self._note(record.group_id)
 
     def end_transaction(self, producer_id: int, commit: bool) -> None:
         """A marker was written to `__consumer_offsets`."""
-        self.state.end_transaction(producer_id, commit)
+        for group_id in self.state.end_transaction(producer_id, commit):
+            self._note(group_id)
+
+    def _note(self, group_id: str, owner: Owner = SOMEBODY) -> None:
+        """A group has other offsets now."""
+        self.quota.note(group_id, self.state.size_bytes(group_id) + self._coming[group_id], owner)
 
     async def commit(self, who: Committer, group: AnyGroup | None, commits: Sequence[Commit]) -> Results:
         """OffsetCommit. Must not return before what succeeded is on disk."""
         error_code = self._validate(who, group, transactional=False)
-        results, records = self._sort_out(who.group_id, commits, error_code)
+        results, records = self._sort_out(who, commits, error_code)
         batch = self._encoded(records) if records else None
         if error_code is ErrorCode.none and group is None:
             self._find_or_create(who.group_id)
         if batch is not None:
-            await self._write(batch, records)
+            await self._write(batch, records, who.owner)
         return results
 
     async def commit_in_transaction(
@@ -106,7 +119,7 @@ class OffsetManager:
     ) -> Results:
         """TxnOffsetCommit, once the coordinator has verified the transaction. Must not return before it is on disk."""
         error_code = self._validate(who, group, transactional=True)
-        results, records = self._sort_out(who.group_id, commits, error_code)
+        results, records = self._sort_out(who, commits, error_code)
         if not records:
             return results
         batch = encode(
@@ -124,6 +137,7 @@ class OffsetManager:
         base_offset = log.append(batch)
         for delta, record in enumerate(records):
             self.state.apply(_placed(record, base_offset + delta), producer_id)
+        self._note(who.group_id, who.owner)
         await self._host.durable(log)
         return results
 
@@ -183,18 +197,34 @@ class OffsetManager:
     def _encoded(self, records: Sequence[OffsetRecord]) -> bytearray:
         return encode([_encode(record) for record in records], self._host.clock.now_ms())
 
-    async def _write(self, batch: bytearray, records: Sequence[OffsetRecord]) -> None:
+    async def _write(self, batch: bytearray, records: Sequence[OffsetRecord], owner: Owner = SOMEBODY) -> None:
         """Append, wait for the disk, apply; also when the client disconnects meanwhile. `batch` is the records'."""
         log = self._host.internal_log(OFFSETS_TOPIC)
         base_offset = log.append(batch)
         self._under_way[base_offset] = [(record.group_id, record.partition) for record in records]
-        await self._background.finish("offsets", partial(self._apply_once_durable, log, base_offset, records))
+        coming = self._count_coming(records, owner)
+        await self._background.finish("offsets", partial(self._apply_once_durable, log, base_offset, records, coming))
 
-    async def _apply_once_durable(self, log: Partition, base_offset: int, records: Sequence[OffsetRecord]) -> None:
+    async def _apply_once_durable(
+        self, log: Partition, base_offset: int, records: Sequence[OffsetRecord], coming: Counter[str]
+    ) -> None:
         await self._host.durable(log)
         for delta, record in enumerate(records):
             self.state.apply(_placed(record, base_offset + delta))
+        self._coming -= coming  # drops what is 0
+        for group_id in coming:
+            self._note(group_id)
         del self._under_way[base_offset]
+
+    def _count_coming(self, records: Sequence[OffsetRecord], owner: Owner) -> Counter[str]:
+        """Count what is on its way to the disk like what is there: many commits may be on their way."""
+        coming = Counter[str]()
+        for record in records:
+            coming[record.group_id] += 1 if record.committed is None else record.committed.size_bytes
+        self._coming += coming
+        for group_id in coming:
+            self._note(group_id, owner)
+        return coming
 
     def _validate(self, who: Committer, group: AnyGroup | None, *, transactional: bool) -> ErrorCode:
         if transactional and not who.group_id:
@@ -206,11 +236,13 @@ class OffsetManager:
         return group.validate_commit(who.member_id, who.instance_id, who.generation, transactional, who.version)
 
     def _sort_out(
-        self, group_id: str, commits: Sequence[Commit], error_code: ErrorCode
+        self, who: Committer, commits: Sequence[Commit], error_code: ErrorCode
     ) -> tuple[Results, list[OffsetRecord]]:
         """An error for each partition, and the records of those that have none; of one that is named again the last
         counts."""
-        now_ms = self._host.clock.now_ms()
+        now_ms, group_id = self._host.clock.now_ms(), who.group_id
+        known = self.state.committed(group_id)
+        more_bytes = 0 if self.quota.has(group_id) else group_bytes(group_id)
         results: Results = {}
         records: dict[TopicPartition, OffsetRecord] = {}
         for commit in commits:
@@ -219,8 +251,13 @@ class OffsetManager:
             elif len(commit.metadata) > self._config.offset_metadata_max_bytes:
                 results[commit.partition] = ErrorCode.offset_metadata_too_large
             else:
-                results[commit.partition] = ErrorCode.none
                 committed = CommittedOffset(commit.offset, commit.leader_epoch, commit.metadata, now_ms)
+                existing = known.get(commit.partition)
+                more_bytes += max(committed.size_bytes - (0 if existing is None else existing.size_bytes), 0)
+                if not self.quota.fits(group_id, who.owner, more_bytes):
+                    results[commit.partition] = ErrorCode.invalid_commit_offset_size
+                    continue
+                results[commit.partition] = ErrorCode.none
                 records[commit.partition] = OffsetRecord(group_id, commit.partition, committed)
         return results, list(records.values())
 

@@ -30,6 +30,8 @@ class Partition(Protocol):
     @property
     def log_end(self) -> int: ...
     @property
+    def size_bytes(self) -> int: ...
+    @property
     def high_watermark(self) -> int: ...
     @property
     def stopped(self) -> str | None: ...
@@ -99,6 +101,7 @@ class TransactionConfig:
 
     max_timeout_ms: int = 900_000
     id_expiration_ms: int = 7 * 24 * 3_600_000
+    ids_max_bytes: int = 32 * 1024 * 1024
     aborts_hanging: bool = False
     """Whether a start aborts hanging transactions (see `hanging_transactions`); otherwise it only logs them."""
 
@@ -112,7 +115,9 @@ class GroupConfig:
     max_session_timeout_ms: int = 1_800_000
     new_member_join_timeout_ms: int = 300_000
     members_max_bytes: int = 64 * 1024 * 1024
-    """What members of classic groups may hold in memory, all together."""
+    """What members of groups may hold in memory, all together."""
+    offsets_max_bytes: int = 64 * 1024 * 1024
+    """What committed offsets may take in memory, of all groups together."""
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_ms: int = 7 * 24 * 3_600_000
     consumer: ConsumerGroupConfig = field(default_factory=ConsumerGroupConfig)

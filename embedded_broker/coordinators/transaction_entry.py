@@ -5,8 +5,18 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
+from embedded_broker.coordinators.memory_quota import MemoryQuota
+from embedded_broker.coordinators.owners import SOMEBODY, Owner
 from embedded_broker.state import transactions
 from embedded_broker.state.transactions import Transaction
+
+ID_BYTES, PARTITION_BYTES = 1_200, 150
+"""What an id takes in memory beside its text, and each partition of its open transaction."""
+
+
+def size_of(transaction: Transaction) -> int:
+    """What it takes in memory."""
+    return ID_BYTES + 2 * len(transaction.transactional_id) + PARTITION_BYTES * len(transaction.partitions)
 
 
 @dataclass(slots=True)
@@ -19,13 +29,26 @@ class TransactionEntry:
     pending: Transaction | None = None
     # Set while neither a step nor markers are being written: the next step can be made.
     settled: asyncio.Event = field(default_factory=asyncio.Event)
+    # What it takes in memory is counted there.
+    quota: MemoryQuota = field(default_factory=lambda: MemoryQuota(0))
+    # Who has brought the id, if it was not there at the start.
+    owner: Owner = SOMEBODY
 
     def __post_init__(self) -> None:
         self.notify_if_settled()
 
+    def count(self) -> None:
+        """Count it again: its state is another one."""
+        self.quota.note(self.transaction.transactional_id, size_of(self.pending or self.transaction), self.owner)
+
+    def forgotten(self) -> None:
+        """It is known no more."""
+        self.quota.note(self.transaction.transactional_id, 0)
+
     def stored(self, made: Transaction) -> None:
         """The state `made` has been written and holds now."""
         self.transaction, self.pending = made, None
+        self.count()
         self.notify_if_settled()
 
     def notify_if_settled(self) -> None:

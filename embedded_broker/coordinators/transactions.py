@@ -33,9 +33,11 @@ from embedded_broker.coordinators.background import Background
 from embedded_broker.coordinators.compaction import Compactor, Snapshot
 from embedded_broker.coordinators.deadlines import Deadlines
 from embedded_broker.coordinators.markers import MarkerWriter
+from embedded_broker.coordinators.memory_quota import MemoryQuota
+from embedded_broker.coordinators.owners import SOMEBODY, Owner
 from embedded_broker.coordinators.ports import Host, Partition, TransactionConfig
 from embedded_broker.coordinators.producer_ids import NoProducerId, ProducerIds
-from embedded_broker.coordinators.transaction_entry import TransactionEntry
+from embedded_broker.coordinators.transaction_entry import PARTITION_BYTES, TransactionEntry, size_of
 from embedded_broker.metadata.topic_names import TRANSACTION_TOPIC
 from embedded_broker.state import transaction_log, transactions
 from embedded_broker.state.producers import NO_EPOCH, NO_PRODUCER_ID
@@ -70,6 +72,7 @@ class TransactionCoordinator:
         self.markers = markers
         self._config = config or TransactionConfig()
         self._entries: dict[str, TransactionEntry] = {}
+        self._quota = MemoryQuota(self._config.ids_max_bytes)
         self._producer_ids = ProducerIds(host)
         self._background = Background(host.fail)
         self._deadlines = Deadlines(host, self._background, self._make)
@@ -88,9 +91,11 @@ class TransactionCoordinator:
             if isinstance(found, transaction_log.ProducerIdsRecord):
                 self._producer_ids.replay(found)
             elif found is not None and found.transaction is None:
-                self._entries.pop(found.transactional_id, None)
+                if (gone := self._entries.pop(found.transactional_id, None)) is not None:
+                    gone.forgotten()
             elif found is not None and found.transaction is not None:
-                self._entries[found.transactional_id] = TransactionEntry(found.transaction)
+                entry = self._entries[found.transactional_id] = TransactionEntry(found.transaction, quota=self._quota)
+                entry.count()
 
     async def start(self) -> None:
         """Complete what a crash interrupted, then start the timeouts. Must return before connections are accepted."""
@@ -100,6 +105,7 @@ class TransactionCoordinator:
             )
             if decided is not None:
                 entry.transaction = decided
+                entry.count()
                 with suppress_disk_full():  # the next start finds it out again
                     self._append(_record(decided))
         prepared = [entry for entry in self._entries.values() if entry.transaction.state in transactions.PREPARED]
@@ -124,9 +130,13 @@ class TransactionCoordinator:
         await self._background.stop()
 
     async def init_producer_id(
-        self, transactional_id: str | None, timeout_ms: int, expected: tuple[int, int] | None
+        self, transactional_id: str | None, timeout_ms: int, expected: tuple[int, int] | None, owner: Owner = SOMEBODY
     ) -> Identity:
-        """A producer id, or a new epoch that fences the id's predecessors (see `state.transactions`)."""
+        """A producer id, or a new epoch that fences the id's predecessors (see `state.transactions`).
+
+        POLICY_VIOLATION for a new id when those that are known take all the memory there is for them, or those of the
+        client their part of it.
+        """
         await self._producer_ids.ensure()
         try:
             if transactional_id is None:
@@ -138,7 +148,9 @@ class TransactionCoordinator:
             entry = self._entries.get(transactional_id)
             if entry is None:
                 fresh = Transaction(transactional_id, self._producer_ids.allocate(), NO_EPOCH, timeout_ms)
-                entry = TransactionEntry(fresh)
+                if not self._quota.fits(transactional_id, owner, size_of(fresh)):
+                    return Identity(ErrorCode.policy_violation)
+                entry = TransactionEntry(fresh, quota=self._quota, owner=owner)
             if entry.pending is not None:
                 return Identity(ErrorCode.concurrent_transactions)
             decision = transactions.init_producer_id(
@@ -203,6 +215,9 @@ class TransactionCoordinator:
         entry = self._entries.get(transactional_id)
         if entry is None:
             return ErrorCode.invalid_producer_id_mapping
+        more = partitions - entry.transaction.partitions
+        if not self._quota.fits(transactional_id, entry.owner, len(more) * PARTITION_BYTES):
+            return ErrorCode.policy_violation
         now_ms = self._host.clock.now_ms()
         begun_at = single_partition_commit.begin_offset(self._host.topics, partitions)
         decision = transactions.add_partitions(
@@ -300,6 +315,7 @@ class TransactionCoordinator:
         record = _record(made)  # what can't be written changes nothing
         self._entries[made.transactional_id] = entry
         entry.pending = made
+        entry.count()
         entry.settled.clear()
         storing = partial(self._or_roll_back, entry, partial(store or self._store, entry, made, record))
         await self._background.finish(f"transaction {made.transactional_id}", storing)
@@ -310,9 +326,11 @@ class TransactionCoordinator:
             await store()
         except NoSpace:
             entry.pending = None
+            entry.count()
             entry.notify_if_settled()
             if entry.transaction.epoch == NO_EPOCH:
                 del self._entries[entry.transaction.transactional_id]
+                entry.forgotten()
             raise
 
     async def _store(self, entry: TransactionEntry, made: Transaction, record: tuple[bytes, bytes]) -> None:
@@ -366,6 +384,7 @@ class TransactionCoordinator:
                     log = self._host.internal_log(TRANSACTION_TOPIC)
                     log.append(encode([(transaction_log.encode_key(transactional_id), None)], now_ms))
                     del self._entries[transactional_id]
+                    entry.forgotten()
         self._background.schedule("sweep", self._host.thresholds.transactions_sweep_interval_ms, self._sweep)
 
 

@@ -35,6 +35,7 @@ SMALL: dict[str, tuple[Any, ...]] = {
     "fetch_session_idle_s_min": (0.0, 0.5),
 }
 CODING: dict[str, tuple[Any, ...]] = {"items_at_once_max": (0, 2)}
+LEFT_BEHIND: dict[str, tuple[Any, ...]] = {"groups_new_max": (1, 3), "dead_bytes_max": (1_000, 10_000)}
 PRODUCER_IDS = ((2, 2), (4, 2), (10, 5))
 """Block, and how few may be left."""
 SETTINGS: dict[str, tuple[Any, ...]] = {
@@ -52,7 +53,7 @@ def draw(random: Random, fsync: Fsync) -> dict[str, Any]:
     found |= _drawn(random, SETTINGS)
     small = _drawn(random, SMALL)
     block, left_min = random.choice((*PRODUCER_IDS, (DEFAULTS.producer_ids_block, DEFAULTS.producer_ids_left_min)))
-    small |= _drawn(random, CODING)
+    small |= _drawn(random, CODING) | _drawn(random, LEFT_BEHIND)
     found["thresholds"] = Thresholds(**small, producer_ids_block=block, producer_ids_left_min=left_min)
     return found
 

@@ -14,10 +14,12 @@ from embedded_broker.state.assignors import ASSIGNORS, UNIFORM
 from embedded_broker.state.consumer_types import (
     LEAVE_STATIC_EPOCH,
     NOTHING,
+    PARTITION_BYTES,
     ConsumerHeartbeat,
     MemberState,
     Partitions,
     TopicIdPartition,
+    text_bytes,
 )
 
 
@@ -47,6 +49,12 @@ class ConsumerMember:
     def is_away(self) -> bool:
         """A static member that has left for a while: its partitions are kept for who comes in its place."""
         return self.epoch == LEAVE_STATIC_EPOCH
+
+    def size_bytes(self, targets: int) -> int:
+        """What it takes in memory; `targets`: how many partitions it shall have."""
+        texts = (self.member_id, self.client_id, self.instance_id, self.rack_id, self.topic_regex)
+        partitions = len(self.assigned) + len(self.revoking) + targets
+        return text_bytes(texts, self.topic_names) + PARTITION_BYTES * partitions
 
     def said(self, heartbeat: ConsumerHeartbeat) -> ConsumerMember:
         """The member with what a heartbeat says anew. An empty pattern takes the former one back."""

@@ -5,7 +5,7 @@ A consumer group differs from a classic one in who assigns: the broker does, and
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import NamedTuple, Protocol
@@ -133,10 +133,32 @@ class ConsumerHeartbeat:
     owned: Partitions | None = None
 
     @property
+    def says_something(self) -> bool:
+        """Whether it says anything of the member that is kept, beside that it is there."""
+        said = (self.instance_id, self.rack_id, self.topic_names, self.topic_regex)
+        return any(each is not None for each in said)
+
+    @property
+    def size_bytes(self) -> int:
+        """What that takes in memory."""
+        texts = (self.member_id, self.client_id, self.instance_id, self.rack_id, self.topic_regex)
+        return text_bytes(texts, self.topic_names or ())
+
+    @property
     def is_full(self) -> bool:
         """Whether it says everything: the member joins, or isn't sure of what has been heard."""
         said = self.rebalance_timeout_ms is not None and self.topic_names is not None and self.owned is not None
         return self.member_epoch == JOIN_EPOCH or said
+
+
+MEMBER_BYTES, NAME_BYTES, PARTITION_BYTES = 2_000, 100, 100
+"""What a member takes in memory beside its texts; the name of a topic; a partition that it has or shall have."""
+
+
+def text_bytes(texts: Iterable[str | None], topic_names: Collection[str]) -> int:
+    """What a member takes in memory that says this of itself."""
+    names = NAME_BYTES * len(topic_names) + sum(map(len, topic_names))
+    return MEMBER_BYTES + sum(len(text) for text in texts if text is not None) + names
 
 
 @dataclass(frozen=True, slots=True)

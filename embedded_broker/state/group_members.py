@@ -10,13 +10,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 Protocols = Sequence[tuple[str, bytes]]
-MEMBER_BYTES = 1_024
-"""What a member, or an announced one, takes beside what it says."""
+MEMBER_BYTES = 2_500
+"""What a member, or an announced one, takes beside what it says; perhaps it is a group's only one."""
 
 
-def protocols_bytes(protocols: Protocols) -> int:
-    """What they take in memory."""
-    return sum(len(name) + len(metadata) + 100 for name, metadata in protocols)
+def member_bytes(client_id: str, instance_id: str | None, protocols: Protocols) -> int:
+    """What a member takes in memory that says this of itself."""
+    said = sum(len(name) + len(metadata) + 100 for name, metadata in protocols)
+    return MEMBER_BYTES + len(client_id) + len(instance_id or "") + said
 
 
 @dataclass(slots=True)
@@ -46,7 +47,7 @@ class Member:
     @property
     def size_bytes(self) -> int:
         """What it takes in memory."""
-        return MEMBER_BYTES + protocols_bytes(self.protocols) + len(self.assignment)
+        return member_bytes(self.client_id, self.instance_id, self.protocols) + len(self.assignment)
 
     def metadata(self, protocol: str | None) -> bytes:
         """What the member said for a protocol; nothing if it doesn't know it."""
@@ -75,14 +76,11 @@ class Members:
     def __getitem__(self, member_id: str) -> Member:
         return self._by_id[member_id]
 
-    @property
-    def size_bytes(self) -> int:
-        """What all members take in memory, those announced included."""
-        return MEMBER_BYTES * len(self.pending) + sum(member.size_bytes for member in self._by_id.values())
-
-    def largest(self) -> Member:
-        """The member that takes most; there is one."""
-        return max(self._by_id.values(), key=lambda member: member.size_bytes)
+    def sizes(self) -> dict[str, int]:
+        """What each member takes in memory, those announced included."""
+        found = dict.fromkeys(self.pending, MEMBER_BYTES)
+        found.update((member_id, member.size_bytes) for member_id, member in self._by_id.items())
+        return found
 
     def with_instance(self, instance_id: str) -> str | None:
         """Member id of a static member."""

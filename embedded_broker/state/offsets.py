@@ -6,9 +6,10 @@ Source: Kafka `OffsetMetadataManager`. Records have Kafka's formats: OffsetCommi
 from __future__ import annotations
 
 import struct
-from collections import defaultdict
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from sys import getsizeof
 
 from embedded_broker.state.codec import Reader, Truncated, put_string
 from embedded_broker.state.producers import NO_PRODUCER_ID
@@ -16,6 +17,13 @@ from embedded_broker.state.transactions import TopicPartition
 
 OFFSET_KEY = 1
 NO_OFFSET = -1
+OFFSET_BYTES, GROUP_BYTES = 400, 2_000
+"""What an offset takes in memory beside its metadata, and a group beside its offsets and its id."""
+
+
+def group_bytes(group_id: str) -> int:
+    """What a group takes in memory beside its offsets."""
+    return GROUP_BYTES + 2 * getsizeof(group_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +35,11 @@ class CommittedOffset:
     metadata: str
     commit_ms: int
     record_offset: int = -1
+
+    @property
+    def size_bytes(self) -> int:
+        """What it takes in memory."""
+        return OFFSET_BYTES + getsizeof(self.metadata)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +89,8 @@ class Offsets:
         # Producer id → group → partition → offset: what its open transaction will commit.
         # Invariant: an offset in here is never visible, but makes its partition unstable.
         self._pending: dict[int, dict[str, dict[TopicPartition, CommittedOffset]]] = {}
+        # What the offsets of each group take in memory, both kinds together.
+        self._bytes: Counter[str] = Counter()
 
     def apply(self, record: OffsetRecord, producer_id: int = NO_PRODUCER_ID) -> None:
         """Take over a record that has been appended, or that is found at recovery.
@@ -90,18 +105,38 @@ class Offsets:
             self._commit(record.group_id, record.partition, record.committed)
         else:
             groups = self._pending.setdefault(producer_id, {})
-            groups.setdefault(record.group_id, {})[record.partition] = record.committed
+            pending = groups.setdefault(record.group_id, {})
+            self._count(record.group_id, pending.get(record.partition), record.committed)
+            pending[record.partition] = record.committed
 
-    def end_transaction(self, producer_id: int, commit: bool) -> None:
-        """A marker was written to `__consumer_offsets`: the producer's pending offsets are committed, or dropped."""
-        for group_id, partitions in self._pending.pop(producer_id, {}).items():
+    def end_transaction(self, producer_id: int, commit: bool) -> Collection[str]:
+        """A marker was written to `__consumer_offsets`: the producer's pending offsets are committed, or dropped.
+
+        Returns the groups.
+        """
+        ended = self._pending.pop(producer_id, {})
+        for group_id, partitions in ended.items():
             for partition, pending in partitions.items():
+                self._count(group_id, pending, None)
                 if commit:
                     self._commit(group_id, partition, pending)
+        return ended.keys()
 
     def committed(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:
         """The group's committed offsets. Read only."""
         return self._committed.get(group_id, {})
+
+    def size_bytes(self, group_id: str) -> int:
+        """What the group and its offsets take in memory, those that are pending included; 0 if it has none."""
+        held = self._bytes.get(group_id, 0)
+        return held and held + group_bytes(group_id)
+
+    def _count(self, group_id: str, before: CommittedOffset | None, now: CommittedOffset | None) -> None:
+        """One offset takes the place of another."""
+        more_bytes = (now.size_bytes if now is not None else 0) - (before.size_bytes if before is not None else 0)
+        self._bytes[group_id] += more_bytes
+        if not self._bytes[group_id]:
+            del self._bytes[group_id]
 
     def is_unstable(self, group_id: str, partition: TopicPartition) -> bool:
         """Whether some open transaction will change the partition's offset if it commits."""
@@ -144,6 +179,7 @@ class Offsets:
         partitions = self._committed.setdefault(group_id, {})
         existing = partitions.get(partition)
         if existing is None or committed.record_offset > existing.record_offset:
+            self._count(group_id, existing, committed)
             partitions[partition] = committed
 
     def _forget(self, record: OffsetRecord) -> None:
@@ -152,6 +188,7 @@ class Offsets:
         for partitions in (self._committed.get(record.group_id, {}), *pending):
             existing = partitions.get(record.partition)
             if existing is not None and existing.record_offset < record.record_offset:
+                self._count(record.group_id, existing, None)
                 del partitions[record.partition]
         if not self._committed.get(record.group_id, True):
             del self._committed[record.group_id]

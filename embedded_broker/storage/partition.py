@@ -129,6 +129,11 @@ class Partition:
         self.config = config
         self.log.segment_bytes, self.log.segment_ms = config.segment_bytes, config.segment_ms
 
+    @property
+    def size_bytes(self) -> int:
+        """Of its log."""
+        return self.log.size_bytes
+
     def stop(self, error: BaseException) -> None:
         """Serve nothing from now on; other partitions are not affected. Waiting fetches are woken."""
         if self.stopped is None:

@@ -47,6 +47,10 @@ class MemoryPartition:
     def high_watermark(self) -> int:
         return read_header(self.batches[self.durable - 1]).last_offset + 1 if self.durable else self.log_start
 
+    @property
+    def size_bytes(self) -> int:
+        return sum(map(len, self.batches))
+
     def append(self, batch: bytes | bytearray | memoryview, *, now_ms: int | None = None) -> int:
         self._host.event()
         stamped = bytearray(batch)

@@ -15,7 +15,7 @@ SCHEDULES = [Schedule.of(seed) for seed in SEEDS]
 
 
 def test_every_threshold_is_drawn() -> None:
-    small = settings.SMALL | settings.CODING
+    small = settings.SMALL | settings.CODING | settings.LEFT_BEHIND
     names = {*small, "producer_ids_block", "producer_ids_left_min"}
     assert names == {field.name for field in fields(Thresholds)}
     for name in names:
