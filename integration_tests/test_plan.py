@@ -113,7 +113,7 @@ def test_plan_finds_a_target_with_data_but_no_position(world: World) -> None:
     flow = config.flows[world.prefix]
     plan = planning.plan(flow, config, connect_timeout_ms=10_000)
     (found,) = findings(plan)
-    assert found.startswith(f"error: target a.{topic}[1] holds data (end offset 3) but the flow has no position there")
+    assert found.startswith(f"error: target_not_empty at {topic}[1]: a.{topic}[1] has data up to offset 3")
     assert plan.exit_code() == 4
     commit_position(world, flow, f"a.{topic}", 1, 5, **topics_of(flow, topic))
     plan = planning.plan(flow, config, connect_timeout_ms=10_000)

@@ -118,7 +118,7 @@ def test_every_incident_of_the_code_has_a_kind() -> None:
     named = set(re.findall(r'Incident\(\s*"([a-z_]+)"', code))
     named |= set(re.findall(r'_stop\(\s*\w+,\s*"([a-z_]+)"', code))
     named |= set(re.findall(r'KafkaError\.\w+: \(\s*"([a-z_]+)"', code))
-    checks = (ROOT / "replicator/lane/judge.py").read_text().partition("checks = (")[2]
+    checks = (ROOT / "replicator/model/contradictions.py").read_text().partition("checks = (")[2]
     named |= set(re.findall(r'^\s+"([a-z_]+_[a-z_]+)",$', checks, re.MULTILINE))
     assert len(named) > 25
     assert sorted(named - KINDS.keys()) == []

@@ -80,6 +80,12 @@ class Routing:
         return sorted(self.message_bytes[name] for name in copying if name in self.message_bytes)
 
 
+def unknown_source_topic(flow: Flow, name: str) -> Incident:
+    """The incident of a topic that the flow names and that isn't there."""
+    why = f"cluster {flow.source.name!r} has no topic {name!r}"
+    return Incident("unknown_source_topic", why, topic=name)
+
+
 def judge_topics(
     flow: Flow, listing: Listing, targets: Mapping[str, Listed], claims: Claims
 ) -> dict[str, TopicVerdict]:

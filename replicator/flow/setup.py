@@ -17,7 +17,7 @@ import structlog
 from replicator.config import Config, Flow, routing
 from replicator.flow.first_offsets import resolve_starts
 from replicator.flow.first_start import is_first_start
-from replicator.flow.listing import MAX_MESSAGE_BYTES, Listing, Routing, judge_topics
+from replicator.flow.listing import MAX_MESSAGE_BYTES, Listing, Routing, judge_topics, unknown_source_topic
 from replicator.flow.topic_rules import Listed, TopicVerdict, needs_claims, topic_routes
 from replicator.flow.topics import ControlPlane, both, check_control_topic
 from replicator.model import names
@@ -152,7 +152,7 @@ class Setup:
         self._known |= {name for name, it in found.items() if it != Listed()}
         topics = {self._flow.source.name: [name for name, it in found.items() if it != Listed()]}
         conflicts = routing.topic_conflicts(self._config, self._flow.name, topics, self._cluster_ids)
-        missing = [self._missing(name) for name, it in sorted(found.items()) if it == Listed()]
+        missing = [unknown_source_topic(self._flow, name) for name, it in sorted(found.items()) if it == Listed()]
         return self._with_origins(Listing.of(found, conflicts, missing))
 
     def _with_origins(self, listing: Listing) -> Listing:
@@ -164,10 +164,6 @@ class Setup:
                 self._log.warning("origins_not_checked", topic=topic, cluster=self._flow.source.name, reason=reason)
         self._unread = unread
         return listing.coming_from(found, loops(self._flow, self.source_cluster, self.target_cluster, found.origins))
-
-    def _missing(self, name: str) -> Incident:
-        why = f"cluster {self._flow.source.name!r} has no topic {name!r}"
-        return Incident("unknown_source_topic", why, topic=name)
 
     def check_generation(self, generation: int, assignment: LaneAssignment) -> None:
         """Whether running lanes of this generation may go on. Raises TakenOver, Incident (`FlowState.control`)."""

@@ -67,8 +67,11 @@ class ControlPlane:
             )
             for side in (flow.source, flow.target)
         )
-        self.source_logs: Cluster = KafkaCluster(  # connects when it is first asked
+        self.source_logs: Cluster = KafkaCluster(  # both connect when they are first asked
             flow, flow.source, "source", topics=topics_of(flow, flow.source, "source")
+        )
+        self.target_logs: Cluster = KafkaCluster(
+            flow, flow.target, "target", topics=topics_of(flow, flow.target, "target")
         )
         self._source_reader = TopicReader(flow, flow.source)
         self._source_names: frozenset[str] = frozenset()  # as they were listed last
@@ -87,6 +90,7 @@ class ControlPlane:
     def close(self) -> None:
         """Lets go of both clusters."""
         self.source_logs.close()
+        self.target_logs.close()
         self.source.close()
         self.target.close()
         self._reader.close()

@@ -1,12 +1,13 @@
 """What a flow would do, found out without changing anything: topics to create, missing rights, limits, incidents.
 
 Called by `eos-replicate plan`. Topics are judged one by one by the functions that `run` uses (`flow.listing`,
-`flow.topic_rules`, `flow.first_start`), so that both say the same.
+`flow.topic_rules`, `flow.first_start`), and partitions by those of its lanes (`judging`), so that both say the same.
 """
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -16,16 +17,15 @@ from replicator.flow.first_start import is_first_start
 from replicator.flow.listing import MAX_MESSAGE_BYTES, Listing, judge_topics
 from replicator.flow.topic_rules import Listed, TopicVerdict, needs_claims
 from replicator.flow.topics import ControlPlane, check_control_topic, internal_topics, listed
+from replicator.inspect.judging import JudgedPartitions, Judging, list_topics, routes_of
 from replicator.inspect.timestamps import bounds_of, refused_timestamps
-from replicator.kafka import offset_reader
 from replicator.kafka.admin import ClusterInfo, TopicSpec
 from replicator.kafka.topic_questions import TopicInfo
-from replicator.model import checkpoint, names
-from replicator.model.checkpoint import Position
+from replicator.model import names
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError
 from replicator.model.partition import Committed, Partition
 from replicator.state.claims import Claims
-from replicator.state.origins import FoundOrigins, loops
+from replicator.state.generation import Control
 
 SOURCE_RIGHTS = ("Describe", "DescribeConfigs", "Read")
 TARGET_RIGHTS = ("Describe", "DescribeConfigs", "Read", "Write")
@@ -35,12 +35,18 @@ Kind = Literal["right", "limit", "topic", "position", "conflict", "cluster"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that would stop the flow or a part of it (`error`), or that its owner should know (`warning`)."""
+    """Something that would stop the flow or a part of it (`error`), or that its owner should know (`warning`).
+
+    `incident`: the name of the one that `run` would log, of this source topic and partition (-1: of all of them).
+    """
 
     severity: Literal["error", "warning"]
     kind: Kind
     message: str
     exit_code: int = 4
+    incident: str = ""
+    topic: str = ""
+    partition: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +100,9 @@ class _Planner:
     def __init__(self, flow: Flow, config: Config, clusters: ControlPlane, result: FlowPlan) -> None:
         self._flow, self._config, self._clusters, self._result = flow, config, clusters, result
         self._claims: Claims | None = None  # None: they can't be read
-        self._stored: Mapping[Partition, Committed | None] | None = None  # positions; None: they can't be read
+        self._control: Control | None = None  # None: it can't be read
+        self._starts = True  # whether nothing of the whole flow keeps it from starting
+        self._stored: Mapping[Partition, Committed | ReplicatorError | None] | None = None  # None: they can't be read
         self._broker_configs: Mapping[str, str] = {}  # of the target; empty where they can't be read
 
     def attempt(self, step: Callable[[], object], kind: Kind) -> bool:
@@ -106,9 +114,13 @@ class _Planner:
             return False
         return True
 
-    def _found(self, error: ReplicatorError, kind: Kind) -> None:
+    def _found(self, error: ReplicatorError, kind: Kind, more: str = "") -> None:
+        """`more` is said behind what the error says."""
         named: Kind = "right" if isinstance(error, NotAllowed) else kind
-        self._result.note(Finding("error", named, str(error), error.exit_code))
+        found = Finding("error", named, f"{error}{more}", error.exit_code)
+        if isinstance(error, Incident):
+            found = replace(found, incident=error.name, topic=error.topic, partition=error.partition)
+        self._result.note(found)
 
     def run(self) -> None:
         source, target = self._clusters.connect()
@@ -119,13 +131,13 @@ class _Planner:
         if not listing.topics:
             message = f"no topic of cluster {self._flow.source.name!r} is selected now"
             self._result.note(Finding("warning", "topic", message))
-        self.attempt(lambda: self._internal(listing, readable), "topic")
+        self._starts = self.attempt(lambda: self._internal(listing, readable), "topic")
         targets = self._targets(listing)
         self._topics(listing, targets)
         for message in size_warnings(self._flow, listing.topics, _infos(targets)):
             self._result.note(Finding("warning", "limit", message))
         if readable:
-            self.attempt(lambda: self._positions(listing, _infos(targets)), "position")
+            self.attempt(lambda: self._positions(source, listing, targets), "position")
             self.attempt(lambda: self._timestamps(listing, _infos(targets)), "topic")
         self._result.unchecked += [
             f"Write and Describe on transactional ids eos.{self._flow.name}.*",
@@ -133,26 +145,17 @@ class _Planner:
         ]
 
     def _listing(self, source: ClusterInfo, target: ClusterInfo) -> Listing:
-        flow, found = self._flow, self._clusters.listed_source(rights=True)
-        there = {name: it for name, it in found.items() if it != Listed()}
-        identity = {flow.source.name: source.cluster_id, flow.target.name: target.cluster_id}
-        conflicts = routing.topic_conflicts(self._config, flow.name, {flow.source.name: list(there)}, identity)
-        for name in sorted(found.keys() - there.keys()):
-            why = f"cluster {flow.source.name!r} has no topic {name!r}"
-            self._found(Incident("unknown_source_topic", why, topic=name), "topic")
+        flow = self._flow
+        ids = {flow.source.name: source.cluster_id, flow.target.name: target.cluster_id}
+        there, listing, origins = list_topics(flow, self._config, self._clusters, ids)
+        for missing in listing.missing:
+            self._found(missing, "topic")
         self._rights(there.values(), SOURCE_RIGHTS, flow.source.name)
-        listing = Listing.of(there, conflicts, ())
-        origins = self._origins(listing)
-        return listing.coming_from(origins, loops(flow, source.cluster_id, target.cluster_id, origins.origins))
-
-    def _origins(self, listing: Listing) -> FoundOrigins:
-        """Where topics come from, by other flows' claims on the source. What may not be read is a warning."""
-        found = self._clusters.source_claims.origins({name: info.topic_id for name, info in listing.topics.items()})
-        for error in found.unread.values():
+        for error in origins.unread.values():  # whoever may not read them isn't kept from copying
             kind: Kind = "right" if isinstance(error, NotAllowed) else "conflict"
             message = f"{error}; whether topics come back over flows of other files is not checked"
             self._result.note(Finding("warning", kind, message))
-        return found
+        return listing
 
     def _targets(self, listing: Listing) -> dict[str, Listed]:
         wanted = [routing.target_topic(self._flow, name) for name in listing.topics if name not in listing.conflicts]
@@ -197,7 +200,7 @@ class _Planner:
         """Whether the flow has run, and what it has claimed. Raises Incident, see `first_start`."""
         state = self._clusters.state
         control, claims = state.control_if_any(), state.claims_if_any()
-        self._claims = claims or Claims({}, ())
+        self._control, self._claims = control or Control(), claims or Claims({}, ())
         if control is not None and control.begun:
             state.claims()
             return
@@ -232,32 +235,38 @@ class _Planner:
             if isinstance(refused, ReplicatorError):
                 self._found(refused, "topic")
 
-    def _positions(self, listing: Listing, targets: Mapping[str, TopicInfo]) -> None:
-        """How many partitions have a position; one with data and none would be stopped (invariant 7)."""
-        counts: dict[str, int] = {}
-        for item in self._result.topics:
-            if item.target in targets:
-                counts[item.target] = min(item.partitions, targets[item.target].partitions)
-        asked = [Partition(topic, number) for topic, count in counts.items() for number in range(count)]
-        found = self._stored = offset_reader.positions(self._flow, asked)
-        claimed = self._claims.claims if self._claims else {}
-        without = [at for at, position in found.items() if position is None and at not in claimed]
-        ends = self._clusters.target.offsets(without, end=True)
-        for at in without:
-            if ends[at] > 0:
-                message = (
-                    f"target {at} holds data (end offset {ends[at]}) but the flow has no position there; "
-                    "it would not start, so as not to copy twice"
-                )
-                self._result.note(Finding("error", "position", message))
-        for at in sorted(at for at, position in found.items() if position is None and at in claimed):
-            name = claimed[at].without_position(targets[at.topic].topic_id)
-            self._found(Incident(name, f"{at} was claimed before"), "position")
-        self._recreated(listing, found)
-        have = [at.topic for at, position in found.items() if position is not None]
+    def _positions(self, source: ClusterInfo, listing: Listing, targets: Mapping[str, Listed]) -> None:
+        """What becomes of each partition that can be copied to now, by the judge of `run`."""
+        flow, claims = self._flow, self._claims or Claims({}, ())
+        routes = routes_of(flow, listing, targets, claims)
+        judging = Judging(flow, self._clusters, source.cluster_id, self._control, _now_ms)
+        judged = judging.judge([route for route in routes if route.target_topic_id], claims)
+        self._stored = {it.route.target: it.stored for it in judged.values()}
+        have = Counter(it.route.source.topic for it in judged.values() if isinstance(it.stored, Committed))
         self._result.topics = [
-            replace(item, partitions_with_position=have.count(item.target)) for item in self._result.topics
+            replace(item, partitions_with_position=have[item.source]) for item in self._result.topics
         ]
+        if not self._starts:
+            return  # what would become of partitions then isn't known
+        told = {item.source for item in self._result.topics if item.action in ("stop", "wait")}
+        judged = judging.check_target(judged)
+        self._partitions({at: it for at, it in judged.items() if at.topic not in told})
+
+    def _partitions(self, judged: JudgedPartitions) -> None:
+        """One finding for all partitions of a topic to which the same has happened."""
+        alike: dict[tuple[str, str], list[Partition]] = {}
+        for at, it in sorted(judged.items()):
+            name = it.verdict.stopped.name if it.verdict.stopped else it.verdict.waits[0] if it.verdict.waits else ""
+            if name:
+                alike.setdefault((at.topic, name), []).append(at)
+        for (topic, _), partitions in alike.items():
+            verdict = judged[partitions[0]].verdict
+            more = f" ({len(partitions) - 1} more of its partitions the same)" if len(partitions) > 1 else ""
+            if verdict.stopped is not None:
+                self._found(verdict.stopped, "position", more)
+            elif verdict.waits is not None:
+                message = f"{topic}[{partitions[0].partition}] would wait{more}: {verdict.waits[1]}"
+                self._result.note(Finding("warning", "cluster", message))
 
     def _timestamps(self, listing: Listing, targets: Mapping[str, TopicInfo]) -> None:
         """Records of the source that the target would refuse for their timestamps."""
@@ -272,27 +281,9 @@ class _Planner:
         for source, (target, taken) in bounds.items():
             for number in range(listing.topics[source].partitions if taken.bounded else 0):
                 stands = self._stored.get(Partition(target, number))
-                offsets[Partition(source, number)] = None if stands is None else stands.offset
-        now_ms = time.time_ns() // 1_000_000
-        for incident in refused_timestamps(self._flow, self._clusters.source, offsets, bounds, now_ms):
+                offsets[Partition(source, number)] = stands.offset if isinstance(stands, Committed) else None
+        for incident in refused_timestamps(self._flow, self._clusters.source, offsets, bounds, _now_ms()):
             self._found(incident, "topic")
-
-    def _recreated(self, listing: Listing, positions: Mapping[Partition, Committed | None]) -> None:
-        """Source topics that are others than the positions were written for, one error for each."""
-        now = {routing.target_topic(self._flow, name): info for name, info in listing.topics.items()}
-        told: set[str] = set()
-        for at, position in sorted(positions.items()):
-            if position is None or at.topic in told:
-                continue
-            found = checkpoint.read(position)
-            if not isinstance(found, Position):
-                continue  # told by `run`, as what it is
-            was = found.evidence
-            topic = now[at.topic]
-            if was.source_topic == topic.name and was.source_topic_id != topic.topic_id:
-                told.add(at.topic)
-                why = f"its id was {was.source_topic_id}, is {topic.topic_id}"
-                self._found(Incident("source_topic_recreated", why, topic=topic.name), "position")
 
     def _limits(self, target: ClusterInfo) -> None:
         if not target.brokers:
@@ -305,6 +296,10 @@ class _Planner:
         self._broker_configs = configs
         for message in limit_faults(self._flow, configs):
             self._result.note(Finding("error", "limit", message))
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def limit_faults(flow: Flow, broker: Mapping[str, str]) -> Iterator[str]:

@@ -18,9 +18,9 @@ from replicator.config import Flow, routing
 from replicator.flow.topics import ControlPlane
 from replicator.kafka import offset_reader
 from replicator.kafka.topic_questions import TopicInfo
-from replicator.lane.judge import compare
 from replicator.model import checkpoint, names
 from replicator.model.checkpoint import Evidence, Position
+from replicator.model.contradictions import compare
 from replicator.model.errors import Incident, NotAllowed
 from replicator.model.partition import Committed, LogEnds, Partition
 from replicator.state.claims import Claim

@@ -2,7 +2,9 @@
 
 Invariant 9: what contradicts the evidence in the position is an incident. Invariant 11: offsets of the source have
 gaps, so only a log start above the position means that records are gone.
-Pure. Called by `lane.start` at every start of a lane, for partitions that waited, and for any partition in doubt.
+
+Pure. Called by `lane.start` at every start of a lane, for partitions that waited, and for any partition in doubt; and
+by `inspect.judging` for `plan` and `status`, so that all three say the same.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ from replicator.lane.partition import Reason, reason_of
 from replicator.lane.plan import LanePlan
 from replicator.model import checkpoint
 from replicator.model.checkpoint import Evidence, Position, Unreadable
-from replicator.model.errors import Incident, ReplicatorError
+from replicator.model.contradictions import compare
+from replicator.model.errors import Incident, ReplicatorError, TopicMissing
 from replicator.model.partition import Committed, LogEnds, Partition
 from replicator.model.route import Route
 from replicator.state.claims import Claim
@@ -103,72 +106,21 @@ def unreadable(source: Partition, found: Unreadable) -> Incident:
     )
 
 
-def compare(
-    position: Position, source_cluster: str, source_topic: str, source: LogEnds, target: LogEnds, newest: int
-) -> tuple[str, str] | None:
-    """The first contradiction between a committed position and what both clusters say: incident name and detail.
-
-    `source_cluster` is a cluster id. Also used by reconcile.
-
-    Order matters: a re-created topic explains offsets that don't fit, so ids are compared first.
-    """
-    was, offset = position.evidence, position.offset
-    checks = (
-        (
-            was.source_cluster == source_cluster,
-            "source_cluster_changed",
-            f"the position was written for source cluster {was.source_cluster}, this one is {source_cluster}",
-        ),
-        (
-            was.source_topic == source_topic,
-            "source_topic_changed",
-            f"the position was written for source topic {was.source_topic}, this flow maps {source_topic}",
-        ),
-        (
-            was.source_topic_id == source.topic_id,
-            "source_topic_recreated",
-            f"source topic id was {was.source_topic_id}, is {source.topic_id}: {_skipped(offset, source)}",
-        ),
-        (
-            was.target_topic_id == target.topic_id,
-            "target_topic_recreated",
-            f"target topic id was {was.target_topic_id}, is {target.topic_id}: the records that the flow had copied "
-            f"up to source offset {offset - 1} are gone with the old topic",
-        ),
-        (
-            was.generation <= newest,
-            "position_newer_than_control",
-            f"the position is of generation {was.generation}, the control topic knows {newest}",
-        ),
-        (
-            offset >= source.start,
-            "source_records_gone",
-            f"source offsets {offset} to {source.start - 1} were deleted before they were copied",
-        ),
-        (
-            offset <= source.end,
-            "source_truncated",
-            f"the position is {offset}, but the source ends at {source.end}: offsets {source.end} to {offset - 1} were "
-            "copied and are gone from the source",
-        ),
-        (
-            was.next_target_offset <= target.end,
-            "target_lost_data",
-            f"the target must reach offset {was.next_target_offset}, but ends at {target.end}: its offsets "
-            f"{target.end} to {was.next_target_offset - 1} are gone",
-        ),
+def source_deleted(source: Partition, target: Partition, stored: Committed) -> Verdict:
+    """The verdict over a position whose source topic the flow selects, and which isn't listed any more."""
+    why = f"{target} has its position, but the source topic isn't there any more"
+    incident = Incident(
+        "source_topic_deleted", why, topic=source.topic, partition=source.partition, offset=stored.offset
     )
-    return next(((name, detail) for holds, name, detail in checks if not holds), None)
+    position = checkpoint.read(stored)
+    if isinstance(position, Position):
+        return Verdict(position=position, stopped=incident)
+    return Verdict(verbatim=stored, stopped=incident)
 
 
-def _skipped(offset: int, source: LogEnds) -> str:
-    """What going on at the old position would do to the new topic, also to records that it doesn't have yet."""
-    if offset <= source.start:
-        return f"the new topic begins at offset {source.start}, the old position is {offset}"
-    return (
-        f"at the old position {offset}, offsets {source.start} to {offset - 1} of the new topic would have been "
-        f"skipped (it ends at {source.end} now)"
-    )
+def unlisted(at: Partition) -> ReplicatorError:
+    """What stands for the log of a partition that isn't in the listing of its cluster."""
+    return TopicMissing(f"{at} was not listed")
 
 
 def _without_position(plan: LanePlan, route: Route, facts: Facts, now_ms: int) -> Verdict:

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 
 from replicator.config import Flow
 from replicator.config.routing import selects, target_topic
-from replicator.lane.judge import Facts, Verdict, judge
+from replicator.lane.judge import Facts, Verdict, judge, source_deleted, unlisted
 from replicator.lane.plan import LanePlan
 from replicator.lane.policy import Policy
 from replicator.lane.ports import Clock, Connections
 from replicator.model import checkpoint
 from replicator.model.checkpoint import NOBODY, Position
-from replicator.model.errors import Incident, ReplicatorError, Retriable, TakenOver, TopicMissing, Unreachable
+from replicator.model.errors import ReplicatorError, Retriable, TakenOver, TopicMissing, Unreachable
 from replicator.model.partition import Committed, LogEnds, Partition
 from replicator.model.route import Route
 from replicator.planes.contract import Cluster, LogEndsByPartition
@@ -83,8 +83,8 @@ class LaneStart:
                 Facts(
                     stored[route.target],
                     claims.claims.get(route.target),
-                    source.get(route.source, _missing(route.source)),
-                    target.get(route.target, _missing(route.target)),
+                    source.get(route.source, unlisted(route.source)),
+                    target.get(route.target, unlisted(route.target)),
                     starts.get(route.source),
                     control.newest,
                 ),
@@ -146,25 +146,10 @@ class LaneStart:
                 continue
             source = mine[target].source
             if selects(plan.flow, source.topic) and target_topic(plan.flow, source.topic) == target.topic:
-                found.deleted[source] = (Route(source, target, "", ""), _deleted(source, target, stored))
+                found.deleted[source] = (Route(source, target, "", ""), source_deleted(source, target, stored))
             else:
                 found.kept[target] = stored
         return found
-
-
-def _deleted(source: Partition, target: Partition, stored: Committed) -> Verdict:
-    why = f"{target} has its position, but the source topic isn't there any more"
-    incident = Incident(
-        "source_topic_deleted", why, topic=source.topic, partition=source.partition, offset=stored.offset
-    )
-    position = checkpoint.read(stored)
-    if isinstance(position, Position):
-        return Verdict(position=position, stopped=incident)
-    return Verdict(verbatim=stored, stopped=incident)
-
-
-def _missing(at: Partition) -> ReplicatorError:
-    return TopicMissing(f"{at} was not listed")
 
 
 def first_offsets(

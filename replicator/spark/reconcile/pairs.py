@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from replicator.config import Delivery, Flow
 from replicator.kafka.topic_questions import TopicInfo
-from replicator.lane.judge import compare
 from replicator.model import checkpoint
 from replicator.model.checkpoint import Position
+from replicator.model.contradictions import compare
 from replicator.model.errors import Incident
 from replicator.model.partition import Committed, LogEnds, Partition
 from replicator.state.claims import Claim

@@ -1,0 +1,235 @@
+"""Judges all partitions of a flow as its lanes would, from outside and without changing anything.
+
+Called by `planning` and `status`. The verdicts are those of `lane.judge` and `lane.target_check`, on the routes of
+`flow.topic_rules`: what `run` would stop is stopped here.
+
+The flow may run meanwhile. So claims are read before the positions, and positions before the ends of the logs, as each
+lane does; and an incident counts only if the position was still the same after everything had been read: a lane that
+moves its position has found nothing wrong.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+
+from replicator.config import Config, Flow, routing
+from replicator.config.routing import selects, target_topic
+from replicator.flow.listing import Listing, judge_topics, unknown_source_topic
+from replicator.flow.topic_rules import Listed, topic_routes
+from replicator.flow.topics import ControlPlane
+from replicator.kafka.offset_reader import OffsetReader
+from replicator.lane.judge import Facts, Verdict, judge, source_deleted, unlisted
+from replicator.lane.partition import LanePartition, Reason, reason_of
+from replicator.lane.plan import LanePlan
+from replicator.lane.start import first_offsets
+from replicator.lane.target_check import check_target
+from replicator.model import checkpoint
+from replicator.model.checkpoint import NOBODY, Position
+from replicator.model.errors import Incident, ReplicatorError, Retriable, Unreachable
+from replicator.model.origins import NONE
+from replicator.model.partition import Committed, LogEnds, Partition
+from replicator.model.route import Route
+from replicator.planes.contract import LogEndsByPartition
+from replicator.state.claims import Claim, Claims
+from replicator.state.generation import Control, LaneAssignment
+from replicator.state.origins import FoundOrigins, loops
+
+ROUNDS_MAX = 3
+"""How often a partition is looked at whose position moves meanwhile."""
+TRANSACTION_OPEN = "target_transaction_open"
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One partition: what was read of it, and what becomes of it. `position` is None where there is none, and where it
+    can't be read or understood."""
+
+    route: Route
+    stored: Committed | ReplicatorError | None
+    source: LogEnds | ReplicatorError
+    target: LogEnds | ReplicatorError
+    verdict: Verdict
+
+    @property
+    def position(self) -> Position | None:
+        """What the target has committed."""
+        found = checkpoint.read(self.stored) if isinstance(self.stored, Committed) else None
+        return found if isinstance(found, Position) else None
+
+    @property
+    def to_be_made(self) -> bool:
+        """Whether its target topic or partition isn't there yet and `run` would make it."""
+        return not (self.route.target_topic_id or self.route.stopped or self.route.waiting)
+
+
+JudgedPartitions = dict[Partition, Judged]
+"""By source partition."""
+
+
+def list_topics(
+    flow: Flow, config: Config, clusters: ControlPlane, cluster_ids: Mapping[str, str]
+) -> tuple[dict[str, Listed], Listing, FoundOrigins]:
+    """The flow's source topics: as the source tells them with the user's rights, as a listing with all conflicts, and
+    where they come from.
+
+    Args:
+        cluster_ids: ids of the flow's two clusters, by their names in the file.
+    """
+    found = clusters.listed_source(rights=True)
+    there = {name: it for name, it in found.items() if it != Listed()}
+    conflicts = routing.topic_conflicts(config, flow.name, {flow.source.name: list(there)}, cluster_ids)
+    missing = [unknown_source_topic(flow, name) for name in sorted(found.keys() - there.keys())]
+    listing = Listing.of(there, conflicts, missing)
+    origins = clusters.source_claims.origins({name: info.topic_id for name, info in listing.topics.items()})
+    ids = cluster_ids[flow.source.name], cluster_ids[flow.target.name]
+    return there, listing.coming_from(origins, loops(flow, *ids, origins.origins)), origins
+
+
+def routes_of(flow: Flow, listing: Listing, targets: Mapping[str, Listed], claims: Claims) -> list[Route]:
+    """Where the partitions of a listing go, before anything is created or grown."""
+    verdicts = judge_topics(flow, listing, targets, claims)
+    found: list[Route] = []
+    for name, info in listing.topics.items():
+        target = targets.get(target_topic(flow, name), Listed()).info
+        found += topic_routes(flow, info, target, verdicts[name], listing.origins.get(name, NONE))
+    return found
+
+
+class Judging:
+    """Judges partitions of one flow. Raises Unreachable, Retriable, NotAllowed where nothing can be known of any."""
+
+    def __init__(
+        self,
+        flow: Flow,
+        clusters: ControlPlane,
+        source_cluster: str,
+        control: Control | None,
+        now_ms: Callable[[], int],
+    ) -> None:
+        """`source_cluster` is a cluster id; `control` is empty for a flow that has never run, None if it can't be
+        read."""
+        self._flow, self._clusters, self._now_ms = flow, clusters, now_ms
+        self._control, self._newest = control or Control(), sys.maxsize if control is None else control.newest
+        self._plan = LanePlan(
+            flow=flow,
+            generation=self._control.newest,
+            lane=0,
+            owner=NOBODY,
+            source_cluster=source_cluster,
+            routes=(),
+            claim_partitions=1,
+            assignment=LaneAssignment(1),
+        )
+
+    def judge(self, routes: Sequence[Route], claims: Claims) -> JudgedPartitions:
+        """The partitions of these routes, and those that have a position although their source topic is gone."""
+        with closing(OffsetReader(self._flow)) as positions:
+            found = self._look(positions, routes, claims.claims)
+            found |= self._deleted(positions, {it.target for it in routes}, claims)
+            for _ in range(ROUNDS_MAX):
+                moved = self._moved(positions, found)
+                if not moved:
+                    return found
+                again = self._clusters.state.claims_if_any() or Claims({}, ())
+                found |= self._look(positions, moved, again.claims)
+            for route in self._moved(positions, found):  # it is being copied
+                found[route.source] = replace(found[route.source], verdict=Verdict())
+        return found
+
+    def _look(
+        self, positions: OffsetReader, routes: Sequence[Route], claims: Mapping[Partition, Claim]
+    ) -> JudgedPartitions:
+        stored = positions.committed([route.target for route in routes])
+        listed = [route for route in routes if route.source_topic_id]
+        asked = (
+            self._clusters.source_logs.ask_log_ends([route.source for route in listed]),
+            self._clusters.target_logs.ask_log_ends([it.target for it in routes if it.target_topic_id]),
+        )
+        source = _answered(asked[0], [route.source for route in listed])
+        target = _answered(asked[1], [route.target for route in routes if route.target_topic_id])
+        starts = self._starts(source, [route.source for route in routes if stored[route.target] is None])
+        found: JudgedPartitions = {}
+        for route in routes:
+            here = source.get(route.source, unlisted(route.source))
+            there = target.get(route.target, unlisted(route.target))
+            at, claim = stored[route.target], claims.get(route.target)
+            facts = Facts(at, claim, here, there, starts.get(route.source), self._newest)
+            found[route.source] = Judged(route, at, here, there, judge(self._plan, route, facts, self._now_ms()))
+        return found
+
+    def _starts(
+        self, source: LogEndsByPartition, fresh: Collection[Partition]
+    ) -> dict[Partition, int | ReplicatorError]:
+        logs = {at: log for at in fresh if isinstance(log := source.get(at), LogEnds)}
+        return first_offsets(self._flow, self._clusters.source_logs, logs, self._control)
+
+    def _moved(self, positions: OffsetReader, found: JudgedPartitions) -> list[Route]:
+        """Partitions with an incident whose positions are others now than those that were judged."""
+        stopped = [it for it in found.values() if it.verdict.stopped is not None and it.route.source_topic_id]
+        now = positions.committed([it.route.target for it in stopped])
+        return [it.route for it in stopped if now[it.route.target] != it.stored]
+
+    def _deleted(self, positions: OffsetReader, routed: Collection[Partition], claims: Claims) -> JudgedPartitions:
+        """Positions of topics that the flow selects and that aren't at the source any more."""
+        gone = {
+            target: claim.source
+            for target, claim in claims.claims.items()
+            if target not in routed
+            and selects(self._flow, claim.source.topic)
+            and target_topic(self._flow, claim.source.topic) == target.topic
+        }
+        found: JudgedPartitions = {}
+        for target, stored in positions.committed(sorted(gone)).items():
+            if isinstance(stored, Committed):
+                source = gone[target]
+                route, verdict = Route(source, target, "", ""), source_deleted(source, target, stored)
+                found[source] = Judged(route, stored, unlisted(source), unlisted(target), verdict)
+        return found
+
+    def check_target(self, judged: JudgedPartitions) -> JudgedPartitions:
+        """Compares the ends of the target's partitions with their positions, as a lane does before it copies.
+
+        A transaction that is open at the target may be that of a process that runs, or that was killed: `run` would end
+        it first. So it is an incident only where a process has released the position.
+        """
+        lane = {
+            at: LanePartition(it.route, position=it.position)
+            for at, it in judged.items()
+            if it.position is not None and it.verdict.stopped is None and it.verdict.waits is None
+        }
+        ends = {it.route.target: it.target for it in judged.values()}
+        wrong = check_target(lane, lane.keys(), self._clusters.target_logs, ends)
+        if not wrong:
+            return judged
+        with closing(OffsetReader(self._flow)) as positions:
+            now = positions.committed([judged[at].route.target for at in wrong])
+        found = dict(judged)
+        for at, error in wrong.items():
+            it = judged[at]
+            if now[it.route.target] != it.stored or not _counts(error, it.position):
+                continue
+            found[at] = replace(it, verdict=_verdict(error, it.position))
+        return found
+
+
+def _counts(error: ReplicatorError, position: Position | None) -> bool:
+    if not isinstance(error, Incident) or error.name != TRANSACTION_OPEN:
+        return True
+    return position is not None and position.evidence.owner == NOBODY
+
+
+def _verdict(error: ReplicatorError, position: Position | None) -> Verdict:
+    if isinstance(error, Incident):
+        return Verdict(position=position, stopped=error)
+    return Verdict(position=position, waits=(reason_of(error, Reason.TARGET_MISSING), str(error)))
+
+
+def _answered(asked: Callable[[], LogEndsByPartition], partitions: Iterable[Partition]) -> LogEndsByPartition:
+    """A cluster that doesn't answer at all keeps its partitions waiting, as in a lane."""
+    try:
+        return asked()
+    except (Unreachable, Retriable) as error:
+        return dict.fromkeys(partitions, error)

@@ -1,0 +1,74 @@
+"""What of a committed position contradicts what both clusters say now. Pure; used by `lane.judge` and by reconcile."""
+
+from __future__ import annotations
+
+from replicator.model.checkpoint import Position
+from replicator.model.partition import LogEnds
+
+
+def compare(
+    position: Position, source_cluster: str, source_topic: str, source: LogEnds, target: LogEnds, newest: int
+) -> tuple[str, str] | None:
+    """The first contradiction between a committed position and what both clusters say: incident name and detail.
+
+    `source_cluster` is a cluster id, `newest` the newest generation that the control topic knows.
+
+    Order matters: a re-created topic explains offsets that don't fit, so ids are compared first.
+    """
+    was, offset = position.evidence, position.offset
+    checks = (
+        (
+            was.source_cluster == source_cluster,
+            "source_cluster_changed",
+            f"the position was written for source cluster {was.source_cluster}, this one is {source_cluster}",
+        ),
+        (
+            was.source_topic == source_topic,
+            "source_topic_changed",
+            f"the position was written for source topic {was.source_topic}, this flow maps {source_topic}",
+        ),
+        (
+            was.source_topic_id == source.topic_id,
+            "source_topic_recreated",
+            f"source topic id was {was.source_topic_id}, is {source.topic_id}: {_skipped(offset, source)}",
+        ),
+        (
+            was.target_topic_id == target.topic_id,
+            "target_topic_recreated",
+            f"target topic id was {was.target_topic_id}, is {target.topic_id}: the records that the flow had copied "
+            f"up to source offset {offset - 1} are gone with the old topic",
+        ),
+        (
+            was.generation <= newest,
+            "position_newer_than_control",
+            f"the position is of generation {was.generation}, the control topic knows {newest}",
+        ),
+        (
+            offset >= source.start,
+            "source_records_gone",
+            f"source offsets {offset} to {source.start - 1} were deleted before they were copied",
+        ),
+        (
+            offset <= source.end,
+            "source_truncated",
+            f"the position is {offset}, but the source ends at {source.end}: offsets {source.end} to {offset - 1} were "
+            "copied and are gone from the source",
+        ),
+        (
+            was.next_target_offset <= target.end,
+            "target_lost_data",
+            f"the target must reach offset {was.next_target_offset}, but ends at {target.end}: its offsets "
+            f"{target.end} to {was.next_target_offset - 1} are gone",
+        ),
+    )
+    return next(((name, detail) for holds, name, detail in checks if not holds), None)
+
+
+def _skipped(offset: int, source: LogEnds) -> str:
+    """What going on at the old position would do to the new topic, also to records that it doesn't have yet."""
+    if offset <= source.start:
+        return f"the new topic begins at offset {source.start}, the old position is {offset}"
+    return (
+        f"at the old position {offset}, offsets {source.start} to {offset - 1} of the new topic would have been "
+        f"skipped (it ends at {source.end} now)"
+    )
