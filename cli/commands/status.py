@@ -33,7 +33,7 @@ Examples:
   eos-replicate status -c flows.yaml
   eos-replicate status -c flows.yaml --flow orders --json
 
-States: in_sync, behind, stalled (something to copy, but no commit for long), source_waits (a transaction at the
+States: in_sync, behind, stalled (something to copy, but the position stands still), source_waits (a transaction at the
 source has been open for long), not_started, topic_missing, records_lost, source_truncated, source_recreated,
 other_source, target_recreated, target_deleted, target_lost_data, position_expired, foreign_position.
 

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 from integration_tests.harness import addresses, frames
 
 HIT_S_MAX = 90.0
+LINE_PIECE_BYTES = 4_096  # what connections take turns with on a slow line
 FRAME_BYTES_MAX = 256 * 1024 * 1024
 
 
@@ -111,6 +112,8 @@ class Proxy:
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
         self._port = 0
+        self._line_bytes_per_s: float | None = None
+        self._line_free_s = 0.0  # until when the slow line is taken, by the loop's clock
 
     @property
     def bootstrap(self) -> str:
@@ -145,6 +148,11 @@ class Proxy:
         """How many messages of an API have come by."""
         with self._lock:
             return self._counts[frames.api_key(api), side]
+
+    def slow_down(self, bytes_per_s: float | None) -> None:
+        """All requests together pass at this rate from now on; None: as fast as they come. Connections take turns, as
+        on a line that they share; what is on its way already keeps the rate that it began with."""
+        self._line_bytes_per_s = bytes_per_s
 
     def cut_all(self) -> None:
         """Reset all connections that are open now."""
@@ -214,7 +222,17 @@ class Proxy:
             request = frames.request(frame)
             waiting[request.correlation] = request
             if await self._passes(Side.REQUEST, request, pair):
+                await self._take_line(len(frame))
                 await _send(pair.broker, frame)
+
+    async def _take_line(self, size: int) -> None:
+        """Wait until so many bytes have passed the slow line, if it is one."""
+        rate, loop = self._line_bytes_per_s, asyncio.get_running_loop()
+        for begin in range(0, size if rate is not None else 0, LINE_PIECE_BYTES):
+            assert rate is not None
+            piece = min(LINE_PIECE_BYTES, size - begin)
+            self._line_free_s = max(loop.time(), self._line_free_s) + piece / rate
+            await asyncio.sleep(self._line_free_s - loop.time())
 
     async def _replies(self, reader: asyncio.StreamReader, pair: _Pair, waiting: dict[int, frames.Request]) -> None:
         while (frame := await _frame(reader)) is not None:

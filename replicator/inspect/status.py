@@ -32,7 +32,7 @@ State = Literal[
     "in_sync",  # nothing to copy
     "behind",  # copying
     "source_waits",  # an open transaction at the source has held back records for long: does it hang?
-    "stalled",  # something to copy, and no commit for long: is the daemon running?
+    "stalled",  # something to copy, and the position hasn't moved for long: does the daemon run, does it wait?
     "not_started",  # no position yet
     "topic_missing",  # the source topic does not exist
     "records_lost",  # the source deleted records before they were copied
@@ -257,7 +257,7 @@ def _state(
         open_ms = _known_ms(facts.open_ms)
         hangs = open_ms is not None and now_ms - open_ms > limit_ms
         return "source_waits" if hangs else "in_sync"
-    quiet_ms = now_ms - evidence.committed_ms
+    quiet_ms = now_ms - (evidence.moved_ms or evidence.committed_ms)  # a restart commits positions that stand still
     waited_long = lag_seconds is None or lag_seconds * 1000 > limit_ms
     return "stalled" if quiet_ms > limit_ms and waited_long else "behind"
 

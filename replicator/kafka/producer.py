@@ -30,11 +30,28 @@ Explain = Callable[[KafkaError], ReplicatorError | None]
 """What an error of the open transaction means to its owner; None leaves it to `failures.classify_open`."""
 
 STALL_S = 0.25  # this long without an ack, and the transaction's state is asked for
+POLL_PAUSE_S = 0.005
 ABORT_S_MAX = 10.0
 TXN_OFFSETS_BYTES_MAX = 262_144
 """One TxnOffsetCommit must fit a batch of `__consumer_offsets`: its topic's max.message.bytes is 1 MiB by default, and
 each offset is a record there with group, topic and metadata."""
 OFFSET_OVERHEAD_BYTES = 64
+
+
+def wait_acknowledged(producer: Producer, timeout_s: float, *, send: bool) -> int:
+    """Wait until every record is acknowledged; how many are not after `timeout_s`.
+
+    `send`: don't let them linger. Only the first wait needs that: as long as `flush` runs, librdkafka (2.16) looks
+    again and again whether a batch can be sent, also while the connection takes none (a third of a core, seen on a
+    slow line). `poll` is woken for nothing meanwhile, a thousand times a second, hence the pause.
+    """
+    if send:
+        return producer.flush(timeout_s)
+    deadline_s = time.monotonic() + timeout_s
+    while (left := len(producer)) and (wait_s := deadline_s - time.monotonic()) > 0:
+        if not producer.poll(wait_s):
+            time.sleep(min(POLL_PAUSE_S, wait_s))
+    return left
 
 
 class _Lines(logging.Handler):
@@ -73,6 +90,7 @@ class Transactions:
         self.denied: set[Partition] = set()  # partitions that could not be added to the open transaction
         self.written = False  # something is in the open transaction: without that librdkafka sends no EndTxn
         self.open = False
+        self.unacknowledged = 0  # records, when they were last waited for and nothing had failed
         logger = logging.Logger("librdkafka")
         logger.addHandler(_Lines(self._line))
         self.producer = Producer({**props, "error_cb": self._error, "stats_cb": self._stats}, logger=logger)
@@ -108,7 +126,7 @@ class Transactions:
         self._guard(self.producer.begin_transaction, failures.classify_open, "begin a transaction")
         self._broken = None
         self.denied.clear()
-        self.open, self.written = True, False
+        self.open, self.written, self.unacknowledged = True, False, 0
 
     def overdue(self) -> bool:
         """Whether a transaction is open that the target may have timed out; it began there later than here."""
@@ -154,18 +172,20 @@ class Transactions:
 
         Raises the reason as soon as the transaction has failed, UnknownOutcome after the transaction timeout.
         """
-        deadline = time.monotonic() + self._transaction_s
-        while self._flushed(STALL_S) and not failed():
+        deadline, send = time.monotonic() + self._transaction_s, True
+        while (left := self._acknowledged(send=send)) and not failed():
             self.raise_failure("write records")
+            self.unacknowledged, send = left, False
             if time.monotonic() >= deadline:
                 raise UnknownOutcome(
-                    f"cluster {self._cluster!r}: {len(self.producer)} records without ack after {self._transaction_s} s"
+                    f"cluster {self._cluster!r}: {left} records without ack after {self._transaction_s} s"
                 )
         if not failed():
             self.raise_failure("write records")
 
-    def _flushed(self, timeout_s: float) -> int:
-        return self._guard(lambda: self.producer.flush(timeout_s), failures.classify_open, "write records") or 0
+    def _acknowledged(self, *, send: bool) -> int:
+        wait = lambda: wait_acknowledged(self.producer, STALL_S, send=send)  # noqa: E731
+        return self._guard(wait, failures.classify_open, "write records") or 0
 
     def settle(self) -> None:
         """After a failure: serve what is on its way for `STALL_S` at most, so that all its errors are known."""
@@ -182,6 +202,7 @@ class Transactions:
             if now_s - asked_s >= STALL_S:
                 asked_s = now_s
                 self.raise_failure("write records")
+                self.unacknowledged = len(self.producer)
             if now_s >= deadline:
                 raise UnknownOutcome(
                     f"cluster {self._cluster!r}: the queue of {before} records has not moved "

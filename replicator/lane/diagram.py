@@ -9,23 +9,33 @@ from replicator.lane.partition import TRANSITIONS
 
 BEGIN = "<!-- begin: states, written by `python -m replicator.lane.diagram` -->\n"
 END = "<!-- end: states -->\n"
-WORDS = {"SessionBegan": "session began", "PositionCommitted": "position committed"}
+WORDS = {
+    "SessionBegan": "session began",
+    "PositionCommitted": "position committed",
+    "HoldUp": "hold up",
+    "RecordsCommitted": "records committed",
+    "HeldUp": "held up",
+}
 PAGE = Path(__file__).parents[2] / "docs" / "architecture.md"
 
 
 def table() -> str:
     """The transitions as a Markdown table: a row for each state, a column for each event."""
     events = list(next(iter(TRANSITIONS.values())))
-    heads = [WORDS.get(event.__name__, event.__name__.lower()) for event in events]
+    heads = [_word(event) for event in events]
     lines = ["| | " + " | ".join(heads) + " |", "|---" * (len(events) + 1) + "|"]
     for state, row in TRANSITIONS.items():
         cells = [row[event] for event in events]
         said = [
-            ", ".join([kind.__name__.lower(), *(effect.name.lower().replace("_", " ") for effect in effects)])
+            ", ".join([_word(kind), *(effect.name.lower().replace("_", " ") for effect in effects)])
             for kind, effects in cells
         ]
-        lines.append(f"| **{state.__name__.lower()}** | " + " | ".join(said) + " |")
+        lines.append(f"| **{_word(state)}** | " + " | ".join(said) + " |")
     return "\n".join(lines) + "\n"
+
+
+def _word(named: type) -> str:
+    return WORDS.get(named.__name__, named.__name__.lower())
 
 
 def written(page: str) -> str:

@@ -25,13 +25,16 @@ import structlog
 
 from replicator.backoff import Backoff
 from replicator.failpoints import Failpoint
+from replicator.lane.memory import Memory, SessionContext
+from replicator.lane.pace import Rate
 from replicator.lane.partition import PartitionState, Wait, reason_of
 from replicator.lane.partitions import Counts, Partitions
 from replicator.lane.plan import LanePlan
 from replicator.lane.policy import Policy
 from replicator.lane.ports import Clock, Connections
 from replicator.lane.refusals import Refusals
-from replicator.lane.session import Memory, Session, SessionContext
+from replicator.lane.session import Session
+from replicator.lane.size import TransactionSize
 from replicator.lane.start import owner_of, targets_of
 from replicator.model.checkpoint import NOBODY
 from replicator.model.errors import (
@@ -108,7 +111,7 @@ class Services:
     """What lanes are given from outside.
 
     `connect` opens what one producer session works with; the dictionary is shared with the plane, see
-    `session.Memory.digests`, and the event is set when the lane shall stop. `on_commit` gets records and bytes.
+    `memory.Memory.digests`, and the event is set when the lane shall stop. `on_commit` gets records and bytes.
     """
 
     connect: Callable[[LanePlan, Policy, Mapping[Partition, str], threading.Event], Connections]
@@ -130,7 +133,11 @@ class LaneDriver:
         self._backoff = Backoff(BACKOFF_S, BACKOFF_S_MAX, services.jitter)
         refusals = Refusals()
         partitions = Partitions(self._log, self._clock.now_s, self._changed, refusals.forget)
-        self._memory = Memory(partitions, refusals)
+        commit = plan.flow.commit
+        records_max = Rate(policy.rate_max).records(commit.records_max, commit.interval_ms / 1000)
+        self._memory = Memory(
+            partitions, refusals, TransactionSize(records_max, commit.bytes_max, small=policy.copies_live)
+        )
         self._opened, self._began_s = False, 0.0
         self._opened_s: float | None = None  # since when the session has copied; None before
         self._owners_read = False

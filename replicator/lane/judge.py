@@ -156,6 +156,7 @@ def _without_position(plan: LanePlan, route: Route, facts: Facts, now_ms: int) -
         log_start=facts.source.start,
         next_target_offset=0,
         delivery=plan.flow.delivery.value,
+        moved_ms=now_ms,
     )
     claim = Claim(
         target=route.target,

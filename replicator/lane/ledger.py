@@ -76,7 +76,7 @@ class Ledger:
                 offset = past.offset
             if offset == position.offset:
                 continue
-            evidence = self._stamp(position.evidence, now_ms)
+            evidence = replace(self._stamp(position.evidence, now_ms), moved_ms=now_ms)
             if done is not None and 0 <= done.leader_epoch < position.evidence.leader_epoch:
                 raise _epoch_went_back(at, position, done.leader_epoch)
             if done is not None and done.records:

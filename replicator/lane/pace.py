@@ -4,8 +4,7 @@
 EndTxn is answered before the transaction's markers are written. Until they are, AddPartitionsToTxn is refused
 (CONCURRENT_TRANSACTIONS) and librdkafka asks again only 20 ms later: to begin a little later is to be done sooner. How
 much later depends on the target, so it is found by trying: each refusal, seen by the 20 ms that it cost, makes the
-pause longer, and each transaction without one a little shorter. `Ramp` makes the first transactions of a producer
-session small.
+pause longer, and each transaction without one a little shorter.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from __future__ import annotations
 REFUSED_S = 0.020  # librdkafka's wait after CONCURRENT_TRANSACTIONS
 PAUSE_S, PAUSE_S_MAX = 0.003, 0.008
 LONGER_S, SHORTER_S = 0.001, 0.00005
-FIRST_RECORDS, LARGER = 32, 4
 
 
 class Pace:
@@ -38,24 +36,6 @@ class Pace:
     def left_s(self, now_s: float) -> float:
         """Seconds until the next record should be written; 0 when it is time."""
         return max(0.0, self._due_s - now_s)
-
-
-class Ramp:
-    """The most records of a transaction, small at first.
-
-    A lane with many partitions that starts far from its target has a batch for each of them, and only a few produce
-    requests may be under way at a time: a first transaction of all that is there would take as long as all that takes.
-    """
-
-    def __init__(self, records_max: int, *, small: bool = True) -> None:
-        """`records_max`: the most records that a transaction may ever have. `small`: begin with few; a job of one
-        partition has no need to."""
-        self._records_max = records_max
-        self.records = min(FIRST_RECORDS, records_max) if small else records_max
-
-    def committed(self) -> None:
-        """A transaction is committed: the next may be larger."""
-        self.records = min(self._records_max, self.records * LARGER)
 
 
 class Rate:

@@ -8,6 +8,7 @@ Invariants
   about again, or is stopped by an incident. Both keep their position, and it is committed again with the others.
 - A position that was never committed goes with its claim: a partition that doesn't get as far has none.
 - What a producer session has read of a position is void once the next one begins (invariant 1).
+- Who sees a partition copied, sees records committed: while the lane commits none, it is said to wait.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ class Reason(StrEnum):
     TARGET_MISSING = "target_topic_missing"
     NO_ANSWER = "no_answer"
     LISTED_SO = "not_ready"  # its topic can't be copied now, as the last discovery found
+    TARGET_SLOW = "target_slow"  # transactions don't end within their timeout
 
 
 MISSING = (Reason.SOURCE_MISSING, Reason.TARGET_MISSING)
@@ -88,7 +90,14 @@ class Admitted:
     claim: Claim | None = None
 
 
-State = Judging | Admitted | Copying | Waiting | Stopped
+@dataclass(frozen=True, slots=True)
+class HeldUp:
+    """It is read and written as ever, but the lane gets no transaction committed; `told` is the reason."""
+
+    told: Waiting
+
+
+State = Judging | Admitted | Copying | HeldUp | Waiting | Stopped
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +133,20 @@ class Stop:
     lasting: bool = False
 
 
-Event = SessionBegan | Admit | PositionCommitted | Wait | Stop
+@dataclass(frozen=True, slots=True)
+class HoldUp:
+    """The lane, whose positions are committed, gets no records committed."""
+
+    reason: Reason
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsCommitted:
+    """The lane has committed a transaction with records."""
+
+
+Event = SessionBegan | Admit | PositionCommitted | Wait | Stop | HoldUp | RecordsCommitted
 
 
 class Effect(Enum):
@@ -143,6 +165,8 @@ TRANSITIONS: dict[type[State], dict[type[Event], tuple[type[State], tuple[Effect
         PositionCommitted: (Judging, ()),
         Wait: (Waiting, (_TELL,)),
         Stop: (Stopped, (_TELL,)),
+        HoldUp: (Judging, ()),
+        RecordsCommitted: (Judging, ()),
     },
     Admitted: {
         SessionBegan: (Judging, (_VOID,)),
@@ -150,6 +174,8 @@ TRANSITIONS: dict[type[State], dict[type[Event], tuple[type[State], tuple[Effect
         PositionCommitted: (Copying, (_TELL,)),
         Wait: (Waiting, (_DROP, _TELL)),
         Stop: (Stopped, (_DROP, _TELL)),
+        HoldUp: (HeldUp, (_TELL,)),
+        RecordsCommitted: (Admitted, ()),
     },
     Copying: {
         SessionBegan: (Judging, (_VOID,)),
@@ -157,6 +183,17 @@ TRANSITIONS: dict[type[State], dict[type[Event], tuple[type[State], tuple[Effect
         PositionCommitted: (Copying, ()),
         Wait: (Waiting, (_TELL,)),
         Stop: (Stopped, (_TELL,)),
+        HoldUp: (HeldUp, (_TELL,)),
+        RecordsCommitted: (Copying, ()),
+    },
+    HeldUp: {
+        SessionBegan: (Judging, (_VOID,)),
+        Admit: (Admitted, ()),
+        PositionCommitted: (HeldUp, ()),
+        Wait: (Waiting, (_TELL,)),
+        Stop: (Stopped, (_TELL,)),
+        HoldUp: (HeldUp, (_TELL,)),
+        RecordsCommitted: (Copying, (_TELL,)),
     },
     Waiting: {
         SessionBegan: (Judging, (_VOID,)),
@@ -164,6 +201,8 @@ TRANSITIONS: dict[type[State], dict[type[Event], tuple[type[State], tuple[Effect
         PositionCommitted: (Waiting, ()),
         Wait: (Waiting, (_TELL,)),
         Stop: (Stopped, (_TELL,)),
+        HoldUp: (Waiting, ()),
+        RecordsCommitted: (Waiting, ()),
     },
     Stopped: {
         SessionBegan: (Judging, (_VOID,)),
@@ -171,6 +210,8 @@ TRANSITIONS: dict[type[State], dict[type[Event], tuple[type[State], tuple[Effect
         PositionCommitted: (Stopped, ()),
         Wait: (Waiting, (_TELL,)),
         Stop: (Stopped, (_TELL,)),
+        HoldUp: (Stopped, ()),
+        RecordsCommitted: (Stopped, ()),
     },
 }
 
@@ -201,12 +242,12 @@ class LanePartition:
     @property
     def copied(self) -> bool:
         """Whether it is read. The position of any other partition only stays alive."""
-        return isinstance(self.state, Copying | Admitted)
+        return isinstance(self.state, Copying | HeldUp | Admitted)
 
     @property
     def told(self) -> PartitionState | None:
         """What was told of it last; None before the first time."""
-        return self.state.told if isinstance(self.state, Judging | Admitted) else self.state
+        return self.state.told if isinstance(self.state, Judging | Admitted | HeldUp) else self.state
 
     @property
     def overwritten(self) -> bool:
@@ -238,6 +279,8 @@ def _entered(kind: type[State], event: Event, before: State, told: PartitionStat
         return Judging(told)
     if kind is Admitted and isinstance(event, Admit):
         return Admitted(told, event.claim)
+    if kind is HeldUp and isinstance(event, HoldUp):
+        return HeldUp(_waiting(event, told, now_s))
     if kind is Waiting and isinstance(event, Wait):
         return _waiting(event, told, now_s)
     if kind is Stopped and isinstance(event, Stop):
@@ -245,7 +288,7 @@ def _entered(kind: type[State], event: Event, before: State, told: PartitionStat
     return Copying() if kind is Copying else before
 
 
-def _waiting(event: Wait, told: PartitionState | None, now_s: float) -> Waiting:
+def _waiting(event: Wait | HoldUp, told: PartitionState | None, now_s: float) -> Waiting:
     """The same reason again waits longer until it is asked about, up to RETRY_S_MAX."""
     if isinstance(told, Waiting) and told.reason is event.reason:
         pause_s = min(RETRY_S_MAX, told.pause_s * 2)

@@ -18,9 +18,11 @@ from replicator.lane.partition import (
     Admitted,
     Copying,
     Event,
+    HoldUp,
     LanePartition,
     PartitionState,
     PositionCommitted,
+    RecordsCommitted,
     SessionBegan,
     Stopped,
     Wait,
@@ -62,6 +64,7 @@ class Partitions(Mapping[Partition, LanePartition]):
         self._log, self._now_s, self._changed, self._on_stop = log, now_s, changed, on_stop
         self._all: dict[Partition, LanePartition] = {}
         self._copied: dict[Partition, LanePartition] | None = None
+        self._held_up: HoldUp | None = None  # the lane as a whole, over its producer sessions
         self._counts = Counts()
 
     def __getitem__(self, at: Partition) -> LanePartition:
@@ -118,8 +121,23 @@ class Partitions(Mapping[Partition, LanePartition]):
 
     def committed(self) -> None:
         """The positions and claims of all admitted partitions are certainly committed."""
+        event = self._held_up or PositionCommitted()
         for at in self.admitted:
-            self.apply(at, PositionCommitted())
+            self.apply(at, event)
+
+    def hold_up(self, event: HoldUp) -> None:
+        """The lane gets no records committed: all that are copied, and those admitted from now on, are said to wait."""
+        self._held_up = event
+        for at in list(self.copied):
+            self.apply(at, event)
+        self.publish()
+
+    def records_committed(self) -> None:
+        """The lane has committed a transaction with records."""
+        if self._held_up is not None:
+            self._held_up = None
+            for at in list(self.copied):
+                self.apply(at, RecordsCommitted())
 
     def wait_all(self, routes: Collection[Route], wait: Wait) -> None:
         """A cause of the whole lane keeps them back: those of `routes` that were copied, or never judged, wait."""

@@ -18,26 +18,23 @@ Invariants
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
 
-import structlog
-
-from replicator.failpoints import Failpoint
 from replicator.lane.admission import Admission
 from replicator.lane.ledger import Ledger
-from replicator.lane.partition import Commits, Reason, Stop, Wait, reason_of
-from replicator.lane.partitions import Partitions
+from replicator.lane.memory import Memory, SessionContext
+from replicator.lane.partition import Commits, HoldUp, Reason, Stop, Wait, reason_of
 from replicator.lane.plan import LanePlan
 from replicator.lane.policy import Policy
-from replicator.lane.ports import Clock, Connections
-from replicator.lane.refusals import Refusals
+from replicator.lane.ports import Connections
+from replicator.lane.silence import Silence
+from replicator.lane.size import TOLD_AFTER, slowness
 from replicator.lane.start import owner_of
 from replicator.lane.transaction import Collected, IdsInDoubt, TimestampsReplaced, Transactions
 from replicator.model.checkpoint import NOBODY, Position
 from replicator.model.errors import (
     Abortable,
+    Fenced,
     Incident,
     NotAllowed,
     ReplicatorError,
@@ -49,36 +46,9 @@ from replicator.model.partition import Partition
 from replicator.planes.contract import Copied, RecordsRefused
 
 STANDING_STILL_S = 0.25  # between two judgements of waiting partitions when none is copied
-SILENT_S = 10.0  # without record, end or error: a re-created topic may be read as nothing at all
-SILENT_LOOK_S = 1.0  # between two looks for such partitions
 ABORT_PAUSE_S, ABORT_PAUSE_S_MAX = 0.01, 5.0
 AT_ONCE = ("source_corrupt", "source_truncated", "flows_in_conflict")
 """Incidents that are reported with all facts; any other is judged by what both clusters say."""
-
-
-@dataclass(slots=True)
-class Memory:
-    """What outlives a producer session. Owned by `lane.driver`, changed by the session that runs.
-
-    `digests` is shared with the plane: what the next block of each source partition chains to. `owners`: by target
-    partition, as this process knows them.
-    """
-
-    partitions: Partitions
-    refusals: Refusals
-    digests: dict[Partition, str] = field(default_factory=dict)
-    owners: dict[Partition, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class SessionContext:
-    """What a session is given by its driver."""
-
-    stop: threading.Event
-    clock: Clock
-    failpoint: Failpoint
-    log: structlog.stdlib.BoundLogger
-    on_commit: Callable[[int, int], None]  # records, bytes
 
 
 class Session:
@@ -93,10 +63,11 @@ class Session:
         self._failpoint, self._on_commit = context.failpoint, context.on_commit
         self._admission = Admission(plan, policy, to, memory.partitions, memory.owners, context.clock)
         origins = self._admission.origins
-        self._transactions = Transactions(plan, policy, to, origins, context.clock, context.stop, context.failpoint)
+        self._transactions = Transactions(
+            plan, policy, to, origins, memory.size, context.clock, context.stop, context.failpoint
+        )
         self._aborts = 0  # in a row
-        self._heard_s: dict[Partition, float] = {}
-        self._silent_look_s = context.clock.now_s()
+        self._silence = Silence(context.clock.now_s())
         self._touched: set[Partition] = set()  # heard since the last commit or seek
         self._read: set[Partition] = set()  # what the plane was asked to read
         self._last_commit_s = self._last_recommit_s = self._owned_s = context.clock.now_s()
@@ -105,6 +76,7 @@ class Session:
 
     def open(self) -> None:
         """Steps 1 to 4."""
+        self._memory.size.session_began()
         self._plane.fence()
         self._failpoint("fenced")
         self.ledger = ledger = self._admission.begin()
@@ -178,6 +150,16 @@ class Session:
             return
         if self._read != self.ledger.copying.keys():
             self._rewind()
+        try:
+            self._copy()
+        except (IdsInDoubt, RecordsRefused, TimestampsReplaced):
+            raise  # they have a cause
+        except (Abortable, UnknownOutcome, Fenced):
+            self._note_timeout()
+            raise
+        self._check_silent()
+
+    def _copy(self) -> None:
         collected = self._transactions.collect(self.ledger)
         self._hear(collected.heard)
         if collected.failed:
@@ -187,7 +169,14 @@ class Session:
             self._commit(collected)
         else:
             self._idle()
-        self._check_silent()
+
+    def _note_timeout(self) -> None:
+        """After a transaction has failed, before it is aborted: if that was for its time, the next one is smaller."""
+        size, written = self._memory.size, self._plane.written()
+        if written.timed_out:
+            size.timed_out(written)
+            if size.timeouts >= TOLD_AFTER:
+                self._partitions.hold_up(HoldUp(Reason.TARGET_SLOW, slowness(size.timeouts, written)))
 
     def _commit(self, collected: Collected) -> None:
         done = self._transactions.commit(self.ledger, collected, self._touched & self.ledger.copying.keys())
@@ -235,27 +224,18 @@ class Session:
             positions={str(at): position.offset for at, position in positions.items()},
             ms=round((self._last_commit_s - since_s) * 1000) if since_s else 0,
         )
+        if records:
+            self._partitions.records_committed()
 
-    def _hear(self, heard: Iterable[Partition]) -> None:
-        now_s = self._clock.now_s()
-        for at in heard:
-            self._heard_s[at] = now_s
-            self._touched.add(at)
+    def _hear(self, heard: set[Partition]) -> None:
+        self._silence.hear(heard, self._clock.now_s())
+        self._touched |= heard
 
     def _check_silent(self) -> None:
-        """Partitions of which nothing was heard for long may be of another topic now, which librdkafka ignores.
-
-        Others may have records without end meanwhile.
-        """
-        now_s = self._clock.now_s()
-        if now_s < self._silent_look_s + SILENT_LOOK_S:
-            return
-        self._silent_look_s = now_s
-        silent = [at for at in self.ledger.copying if now_s - self._heard_s.setdefault(at, now_s) >= SILENT_S]
+        silent = self._silence.found(self.ledger.copying, self._clock.now_s())
         if silent:
             self._transactions.ask_ids(self.ledger, silent)()
-            for at in silent:
-                self._heard_s[at] = now_s
+            self._silence.hear(silent, self._clock.now_s())
 
     def _look_at_owners(self) -> None:
         """Once in a discovery interval the lane reads its positions: one that commits nothing isn't told that it was

@@ -26,11 +26,12 @@ from dataclasses import dataclass, field
 from replicator.failpoints import Failpoint
 from replicator.lane.ledger import Ledger
 from replicator.lane.origin_check import OriginCheck
-from replicator.lane.pace import Pace, Ramp, Rate
+from replicator.lane.pace import Pace, Rate
 from replicator.lane.partition import LanePartition
 from replicator.lane.plan import LanePlan
 from replicator.lane.policy import Policy, Progress
 from replicator.lane.ports import Clock, Connections
+from replicator.lane.size import TransactionSize
 from replicator.lane.target_check import check_between
 from replicator.model.delivery import Delivery
 from replicator.model.errors import Abortable, Fatal, Incident, ReplicatorError
@@ -96,6 +97,7 @@ class Transactions:
         policy: Policy,
         to: Connections,
         origins: OriginCheck,
+        size: TransactionSize,
         clock: Clock,
         stop: threading.Event,
         failpoint: Failpoint,
@@ -104,9 +106,8 @@ class Transactions:
         self._plan, self._policy, self._to, self._plane = plan, policy, to, to.plane
         self._origins, self._clock, self._stop, self._failpoint = origins, clock, stop, failpoint
         commit = plan.flow.commit
-        self._interval_s, self._bytes_max = commit.interval_ms / 1000, commit.bytes_max
+        self._interval_s, self._size = commit.interval_ms / 1000, size
         self._rate = Rate(policy.rate_max)
-        self._ramp = Ramp(self._rate.records(commit.records_max, self._interval_s), small=policy.copies_live)
         self._pace = Pace()
 
     def pause_s(self) -> float:
@@ -119,7 +120,7 @@ class Transactions:
         plane, open_ = self._plane, Collected()
         while True:
             wait_s = LINGER_S if open_.records else IDLE_POLL_S
-            polled = plane.poll(self._ramp.records - open_.records, wait_s)
+            polled = plane.poll(self._size.left(open_.records, open_.bytes), wait_s)
             if polled.records:
                 self._failpoint("mid_batch" if open_.records else "before_send")
                 open_.since_s = open_.since_s or self._clock.now_s()
@@ -129,7 +130,7 @@ class Transactions:
             open_.heard |= polled.heard
             if open_.failed or self._stop.is_set() or not plane.pending():
                 return open_
-            if open_.records >= self._ramp.records or open_.bytes >= self._bytes_max:
+            if self._size.left(open_.records, open_.bytes) <= 0:
                 return open_
             if self._policy.done(ledger, plane.ends()):
                 return open_
@@ -144,6 +145,7 @@ class Transactions:
         entries = _with_position(ledger, concerned)
         source = self._to.source.topic_ids({at.topic for at in entries})
         copied = self._plane.flush()
+        sent = self._plane.written()
         writing_s = self._clock.now_s() - collected.since_s
         self._check_timestamps(ledger, {at for at, done in copied.items() if done.restamped})
         _check_ids(entries, source.wait(), self._target_ids(entries, copied))
@@ -161,7 +163,7 @@ class Transactions:
         self._failpoint("before_end_txn")
         self._plane.end()
         self._failpoint("after_end_txn")
-        self._ramp.committed()
+        self._size.committed(sent)
         self._pace.committed(self._clock.now_s(), writing_s, collected.drained)
         ledger.committed(progress.positions)
         self._origins.claimed(renewed)

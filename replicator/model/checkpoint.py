@@ -49,7 +49,8 @@ class Evidence:
     `count` and `digest` run over all records of the partition since the flow began; `digest` chains blocks:
     blake2b-128(previous digest + canonical bytes of the block's records), one block a transaction, and
     `block_first`/`block_count` say where on the target the last block stands, so a reader can check it. What a repair
-    copies again is a block too, but isn't counted again.
+    copies again is a block too, but isn't counted again. `committed_ms` is when the position was committed last, also
+    where it stood, and `moved_ms` when its offset last moved (0 where a version before this was known wrote it).
     """
 
     generation: int
@@ -67,6 +68,7 @@ class Evidence:
     block_count: int = 0
     delivery: str = "exactly_once"
     committed_ms: int = 0
+    moved_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,10 @@ _SHORT = {
     "block_count": "bn",
     "delivery": "dm",
     "committed_ms": "ms",
+    "moved_ms": "mv",
 }
+_LATER = frozenset({"moved_ms"})
+"""Fields that positions may lack, because older versions didn't write them."""
 _TYPES = {field.name: field.type for field in fields(Evidence)}
 
 
@@ -146,7 +151,7 @@ def decode(metadata: str) -> Evidence:
     values: dict[str, Any] = {}
     for name, short in _SHORT.items():
         kind = int if _TYPES[name] == "int" else str
-        value = packed.get(short)
+        value = packed.get(short, 0 if name in _LATER else None)
         if type(value) is not kind:
             raise BadMetadata(f"field {name} is {value!r}")
         values[name] = value

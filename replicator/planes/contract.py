@@ -72,6 +72,26 @@ class PollResult:
 
 
 @dataclass(frozen=True, slots=True)
+class Written:
+    """What was handed to the target in the open transaction, and about how much of it was acknowledged, as it was last
+    seen before a failure.
+
+    `took_s`: since its first record. `limit_s`: when its records, or the transaction, are given up; None: never.
+    """
+
+    records: int = 0
+    bytes: int = 0
+    acknowledged_bytes: int = 0
+    took_s: float = 0.0
+    limit_s: float | None = None
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether something of it may have been given up for its time."""
+        return self.records > 0 and self.limit_s is not None and self.took_s >= self.limit_s
+
+
+@dataclass(frozen=True, slots=True)
 class Refusal:
     """What the target refused of one source partition.
 
@@ -163,6 +183,9 @@ class Plane(Protocol):
 
     def abort(self) -> None:
         """Purge what is queued, then abort the open transaction. Raises UnknownOutcome when that is not certain."""
+
+    def written(self) -> Written:
+        """What was written since the last commit, abort or seek; also after a call has failed."""
 
     def overdue(self) -> bool:
         """Whether the open transaction is older than its timeout: being fenced may mean no more than that."""

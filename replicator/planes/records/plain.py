@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from replicator.config import Flow
 from replicator.kafka import failures, properties
-from replicator.kafka.producer import STALL_S
+from replicator.kafka.producer import STALL_S, wait_acknowledged
 from replicator.model.errors import Abortable, ReplicatorError
 
 
@@ -42,6 +42,7 @@ class PlainWriter:
         self._props = properties.plain_producer(
             flow, batch_bytes_max=batch_bytes_max, record_bytes_max=record_bytes_max, compress=compress
         )
+        self.unacknowledged = 0  # records, when they were last waited for and nothing had failed
         self._producer: Producer | None = self._made()  # before the first record: it connects meanwhile
 
     @property
@@ -65,10 +66,14 @@ class PlainWriter:
     def flush(self, failed: Callable[[], bool]) -> None:
         """Wait until every record is acknowledged or `failed` says that one was not; Abortable after the request
         timeout."""
-        deadline = time.monotonic() + self._request_s
-        while (left := self._guard(lambda: self.producer.flush(STALL_S))) and not failed():
+        deadline, send = time.monotonic() + self._request_s, True
+        while (left := self._acknowledged(send=send)) and not failed():
+            self.unacknowledged, send = left, False
             if time.monotonic() >= deadline:
                 raise Abortable(f"cluster {self._cluster!r}: {left} records without ack after {self._request_s} s")
+
+    def _acknowledged(self, *, send: bool) -> int:
+        return self._guard(lambda: wait_acknowledged(self.producer, STALL_S, send=send))
 
     def flush_once(self) -> int:
         """Wait for acks up to the request timeout; how many records have none."""
@@ -83,6 +88,7 @@ class PlainWriter:
         before, deadline = len(self.producer), time.monotonic() + self._transaction_s
         while len(self.producer) >= before:
             self._guard(lambda: self.producer.poll(0.05))
+            self.unacknowledged = len(self.producer)
             if time.monotonic() >= deadline:
                 raise Abortable(f"cluster {self._cluster!r}: the queue of {before} records has not moved")
 

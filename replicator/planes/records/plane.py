@@ -5,6 +5,7 @@ Made by the flow's wiring, one for each producer session of a lane.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from replicator.model import names
 from replicator.model.errors import Abortable, NotAllowed, ReplicatorError, UnknownOutcome
 from replicator.model.partition import Committed, Partition, Seek
 from replicator.model.timestamps import UNBOUNDED, TimestampBounds
-from replicator.planes.contract import Copied, PollResult, ReadPlan
+from replicator.planes.contract import Copied, PollResult, ReadPlan, Written
 from replicator.planes.records.acks import AckWatch
 from replicator.planes.records.copying import Run, Writer, add_offsets, copy_run, new_run
 from replicator.planes.records.digest import Chain
@@ -96,6 +97,7 @@ class RecordsPlane:
         self._held: list[list[Record]] = []  # at_most_once: read, not yet written
         self._chains: dict[Partition, Chain] = {}
         self._runs: list[Run] = []
+        self._written_s = 0.0  # when the first of them was written, monotonic
         self._ends: dict[Partition, Seek] = {}
 
     def connections(self) -> Iterator[Callable[[], None]]:
@@ -160,6 +162,7 @@ class RecordsPlane:
             chain = self._chains[source] = Chain(self._digests.get(source, ""))
         plan, target, plain = self._read_plans.get(source), self._routes[source], self._plain
         run = new_run(messages, self._watch, every_ack=plain is not None or (plan is not None and plan.every_ack))
+        self._written_s = self._written_s if self._runs else time.monotonic()
         self._runs.append(run)
         out = plain or self._transactions
         bounds = self._settings.timestamps.get(source, UNBOUNDED)
@@ -221,6 +224,17 @@ class RecordsPlane:
         self._transactions.serve()
         if self._plain is not None:
             self._plain.serve()
+
+    def written(self) -> Written:
+        """What was written since the last commit, abort or seek."""
+        records, size = sum(run.acks.count for run in self._runs), sum(run.bytes for run in self._runs)
+        if not records:
+            return Written()
+        left = min(records, (self._plain or self._transactions).unacknowledged)
+        limits = self._flow.limits
+        limit_ms = limits.transaction_timeout_ms if self._plain is None else limits.request_timeout_ms
+        acknowledged = size * (records - left) // records
+        return Written(records, size, acknowledged, time.monotonic() - self._written_s, limit_ms / 1000)
 
     def overdue(self) -> bool:
         """Whether the open transaction is older than its timeout: being fenced may mean no more than that."""

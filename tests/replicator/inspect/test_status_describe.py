@@ -30,7 +30,7 @@ flows:
     return load_text(text, env={}).flows["f"]
 
 
-def committed(offset: int, *, age_ms: int = 500, topic_id: str = "id-1") -> Committed:
+def committed(offset: int, *, age_ms: int = 500, moved_ms: int = 0, topic_id: str = "id-1") -> Committed:
     evidence = Evidence(
         generation=3,
         owner="me",
@@ -40,6 +40,7 @@ def committed(offset: int, *, age_ms: int = 500, topic_id: str = "id-1") -> Comm
         target_topic_id="x",
         count=42,
         committed_ms=NOW_MS - age_ms,
+        moved_ms=moved_ms,
     )
     return Committed(offset, checkpoint.encode(evidence))
 
@@ -123,6 +124,13 @@ def test_stalled_needs_an_old_record_and_an_old_commit(
     flow: Flow, commit_age_ms: int, record_age_ms: int, state: str
 ) -> None:
     assert described(flow, committed(90, age_ms=commit_age_ms), oldest_age_ms=record_age_ms).state == state
+
+
+def test_a_restart_that_commits_the_position_again_does_not_hide_that_it_stands_still(flow: Flow) -> None:
+    again = committed(90, age_ms=500, moved_ms=NOW_MS - 10 * MINUTE_MS)
+    assert described(flow, again, oldest_age_ms=10 * MINUTE_MS).state == "stalled"
+    moved = committed(90, age_ms=500, moved_ms=NOW_MS - 500)
+    assert described(flow, moved, oldest_age_ms=10 * MINUTE_MS).state == "behind"
 
 
 @pytest.mark.parametrize(("open_age_ms", "state"), [(10 * MINUTE_MS, "source_waits"), (500, "in_sync")])

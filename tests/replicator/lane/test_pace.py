@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from replicator.lane.pace import FIRST_RECORDS, PAUSE_S, PAUSE_S_MAX, REFUSED_S, Pace, Ramp, Rate
+from replicator.lane.pace import PAUSE_S, PAUSE_S_MAX, REFUSED_S, Pace, Rate
 
 QUICK_S = REFUSED_S / 4
 
@@ -55,15 +55,3 @@ def test_without_a_rate_nothing_waits() -> None:
     rate = Rate(None)
     rate.spent(began_s=0.0, records=10**9)
     assert (rate.left_s(0.0), rate.records(7, 1.0)) == (0.0, 7)
-
-
-def test_the_first_transactions_of_a_session_are_small() -> None:
-    ramp, sizes = Ramp(10_000), list[int]()
-    for _ in range(6):
-        sizes.append(ramp.records)
-        ramp.committed()
-    assert sizes[0] == FIRST_RECORDS < 200
-    assert sizes == sorted(sizes)
-    assert sizes[-1] == 10_000
-    assert Ramp(5).records == 5
-    assert Ramp(10_000, small=False).records == 10_000

@@ -20,10 +20,13 @@ from replicator.lane.partition import (
     Commits,
     Copying,
     Event,
+    HeldUp,
+    HoldUp,
     Judging,
     LanePartition,
     PositionCommitted,
     Reason,
+    RecordsCommitted,
     SessionBegan,
     State,
     Stop,
@@ -67,6 +70,8 @@ EVENTS: tuple[Event, ...] = (
     Wait(Reason.NOT_ALLOWED, "no right"),
     Stop(GONE),
     Stop(GONE, lasting=True),
+    HoldUp(Reason.TARGET_SLOW, "slow"),
+    RecordsCommitted(),
 )
 
 
@@ -164,6 +169,27 @@ def test_a_state_is_logged_when_it_changes_and_not_when_it_is_found_again(two: P
         two.committed()
         two.committed()
     assert [line["event"] for line in lines] == ["waiting", "incident", "copying"]
+
+
+def test_a_lane_that_commits_no_records_is_said_to_wait_until_it_does(two: Partitions) -> None:
+    """Over producer sessions, too, and without a line for each try."""
+    slow = HoldUp(Reason.TARGET_SLOW, "slow")
+    with capture_logs() as lines:
+        two.apply(AT, Admit())
+        two.committed()
+        two.apply(OTHER, Stop(GONE))
+        for _ in range(2):
+            two.hold_up(slow)
+            assert isinstance(two[AT].state, HeldUp)
+            assert (set(two.copied), two.publish()) == ({AT}, Counts(0, 1, 1))
+            two.begin([ROUTE, OTHER_ROUTE])
+            two.apply(AT, Admit())
+            two.apply(OTHER, Stop(GONE))
+            two.committed()
+        two.records_committed()
+        two.records_committed()
+    assert two.told() == {AT: Copying(), OTHER: Stopped(GONE)}
+    assert [line["event"] for line in lines] == ["incident", "waiting", "copying"]
 
 
 def test_the_first_copying_is_no_news(two: Partitions) -> None:

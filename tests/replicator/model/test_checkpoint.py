@@ -25,11 +25,18 @@ EVIDENCE = Evidence(
     block_first=990,
     block_count=10,
     committed_ms=1_700_000_000_000,
+    moved_ms=1_600_000_000_000,
 )
 
 
 def test_metadata_round_trip_keeps_every_field() -> None:
     assert checkpoint.decode(checkpoint.encode(EVIDENCE)) == EVIDENCE
+
+
+def test_metadata_of_older_versions_doesn_t_say_when_the_offset_moved() -> None:
+    packed = json.loads(checkpoint.encode(EVIDENCE))
+    del packed["mv"]
+    assert checkpoint.decode(json.dumps(packed)) == replace(EVIDENCE, moved_ms=0)
 
 
 def test_metadata_stays_below_the_brokers_limit_with_the_longest_names() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
-from replicator.model.errors import NotAllowed, ReplicatorError, Retriable, TopicMissing, Unreachable
+from replicator.model.errors import Abortable, NotAllowed, ReplicatorError, Retriable, TopicMissing, Unreachable
 from replicator.model.partition import Committed, EndRecords, LogEnds, Partition
 from replicator.model.rights import MissingRights
 from replicator.planes.contract import IdAnswer, LogEndsByPartition
@@ -47,6 +47,8 @@ class FakeCluster:
         self.claims: list[tuple[bytes, bytes]] = []
         self.denied: dict[str, set[str]] = {}  # topic: operations that the user lacks
         self.down = False
+        self.bytes_per_s: float | None = None  # of what is written to it, None: any
+        self.late_as: type[ReplicatorError] = Abortable  # what a producer is told first whose transaction timed out
         self._made = 0
 
     # What tests do with it
@@ -79,6 +81,12 @@ class FakeCluster:
     def end(self, transactional_id: str, *, commit: bool) -> None:
         """EndTxn."""
         self._end(self.transactions[transactional_id], commit=commit)
+
+    def expire(self, transactional_id: str) -> None:
+        """The transaction has timed out: the coordinator aborts it and fences its producer."""
+        found = self.transactions[transactional_id]
+        self._end(found, commit=False)
+        found.epoch += 1
 
     def _end(self, found: FakeTransaction, *, commit: bool) -> None:
         for log in {id(log): log for log, _ in found.entries}.values():

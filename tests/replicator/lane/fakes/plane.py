@@ -19,10 +19,11 @@ from replicator.model.errors import (
     UnknownOutcome,
 )
 from replicator.model.partition import Committed, Partition, Seek, Span
-from replicator.planes.contract import Copied, PollResult, ReadPlan, RecordsRefused, Refusal
+from replicator.planes.contract import Copied, PollResult, ReadPlan, RecordsRefused, Refusal, Written
 from tests.replicator.lane.fakes.cluster import FakeCluster
 from tests.replicator.lane.fakes.log import FakeEntry, Fate
 
+TIMEOUT_S = 60.0  # of a transaction, as the flow's default
 RECORDS_POLLED_MAX = 3  # small, so that a few records make several polls
 
 
@@ -53,6 +54,7 @@ class FakePlane:
         self._source, self._target, self._id = source, target, transactional_id
         self._routes, self._digests, self._fault, self._advance = dict(routes), digests, fault, advance
         self._epoch = 0
+        self._took_s = 0.0  # of the open transaction, on a slow line
         self._read_plans: dict[Partition, ReadPlan] = {}
         self._next: dict[Partition, int] = {}
         self._ends: dict[Partition, Seek] = {}
@@ -90,12 +92,12 @@ class FakePlane:
         self._ends = {}
 
     def poll(self, records_max: int, timeout_s: float) -> PollResult:
-        """Up to a few records of each partition."""
+        """A few records of each partition, `records_max` in all."""
         self._call("poll")
         found = PollResult()
         if not self._source.down:
             for at in self._read_plans:
-                self._poll_one(at, min(records_max, RECORDS_POLLED_MAX), found)
+                self._poll_one(at, min(records_max - found.records, RECORDS_POLLED_MAX), found)
         if not found.records:
             self._advance(timeout_s)
         return found
@@ -169,6 +171,7 @@ class FakePlane:
         """All acknowledgements at once."""
         self._call("flush")
         self._transaction_check()
+        self._pass_line()
         if self._denied:
             at, text = next(iter(self._denied.items()))
             if self._routes[at].topic not in self._target.topics:
@@ -192,6 +195,26 @@ class FakePlane:
                 restamped=self._target.topics[self._routes[at].topic].stamps,
             )
         return copied
+
+    def _pass_line(self) -> None:
+        """Let the time pass that the records take; not all of them may be through before the transaction times out."""
+        rate, size = self._target.bytes_per_s, self._bytes
+        if rate is not None and size:
+            self._took_s = min(TIMEOUT_S, size / rate)
+            self._advance(self._took_s)
+            if size / rate >= TIMEOUT_S:
+                self._target.expire(self._id)
+                raise self._target.late_as(f"{size} bytes take longer than {TIMEOUT_S} s")
+
+    @property
+    def _bytes(self) -> int:
+        return sum(len(value) for run in self._runs.values() for value in run.values)
+
+    def written(self) -> Written:
+        """What was written."""
+        rate, records = self._target.bytes_per_s, sum(len(run.values) for run in self._runs.values())
+        through = self._bytes if rate is None else min(self._bytes, int(rate * self._took_s))
+        return Written(records, self._bytes, through, self._took_s, TIMEOUT_S)
 
     def _refusals(self) -> dict[Partition, Refusal]:
         found: dict[Partition, Refusal] = {}
@@ -242,11 +265,11 @@ class FakePlane:
         self._forget()
 
     def _forget(self) -> None:
-        self._runs, self._refused, self._denied = {}, {}, {}
+        self._runs, self._refused, self._denied, self._took_s = {}, {}, {}, 0.0
 
     def overdue(self) -> bool:
-        """Never, in simulated time."""
-        return False
+        """Whether a slow line has used up its time."""
+        return self._took_s >= TIMEOUT_S
 
     def close(self) -> None:
         """Nothing is open."""

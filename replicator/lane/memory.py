@@ -1,0 +1,42 @@
+"""What a lane's producer sessions are given by `lane.driver`: what outlives each of them, and services."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import structlog
+
+from replicator.failpoints import Failpoint
+from replicator.lane.partitions import Partitions
+from replicator.lane.ports import Clock
+from replicator.lane.refusals import Refusals
+from replicator.lane.size import TransactionSize
+from replicator.model.partition import Partition
+
+
+@dataclass(slots=True)
+class Memory:
+    """What outlives a producer session. Owned by `lane.driver`, changed by the session that runs.
+
+    `digests` is shared with the plane: what the next block of each source partition chains to. `owners`: by target
+    partition, as this process knows them.
+    """
+
+    partitions: Partitions
+    refusals: Refusals
+    size: TransactionSize
+    digests: dict[Partition, str] = field(default_factory=dict)
+    owners: dict[Partition, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionContext:
+    """What a session is given by its driver."""
+
+    stop: threading.Event
+    clock: Clock
+    failpoint: Failpoint
+    log: structlog.stdlib.BoundLogger
+    on_commit: Callable[[int, int], None]  # records, bytes

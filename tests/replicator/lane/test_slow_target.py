@@ -1,0 +1,94 @@
+"""A target that takes records slower than a transaction may take: what goes through, and what is told meanwhile."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from replicator.lane.partition import Copying, HeldUp, Waiting
+from replicator.model.errors import Abortable, Fenced, ReplicatorError, UnknownOutcome
+from tests.replicator.lane.fakes.loads import A, B, U, filled
+from tests.replicator.lane.fakes.plane import TIMEOUT_S
+from tests.replicator.lane.fakes.world import World
+
+RECORD_BYTES = len("t[0]-0")
+LATE_AS = (
+    Abortable,
+    *(pytest.param(other, marks=pytest.mark.tier("default")) for other in (UnknownOutcome, Fenced)),
+)
+"""What a producer is told of a transaction that has timed out: its records were given up, or nothing was acknowledged,
+or the coordinator has fenced it."""
+
+
+def slow(records_in_time: float, late_as: type[ReplicatorError]) -> World:
+    """A target that takes so many records within the timeout of a transaction."""
+    world = World(idle_s_max=20 * TIMEOUT_S)
+    world.target.bytes_per_s = records_in_time * RECORD_BYTES / TIMEOUT_S
+    world.target.late_as = late_as
+    return world
+
+
+@pytest.mark.parametrize("late_as", LATE_AS)
+@pytest.mark.parametrize("records", [1.5, 5.0])
+def test_records_go_through_as_few_at_a_time_as_it_takes(late_as: type[ReplicatorError], records: float) -> None:
+    world = slow(records, late_as)
+    expected = filled(world)
+    assert world.run() is None
+    world.check_exact(expected)
+    assert [world.position(at) for at in (A, B, U)] == [8, 8, 8]
+    assert {type(state) for state in world.states().values()} == {Copying}
+    told = [(event["event"], event["topic"], event["partition"]) for event in world.events if event["event"] in STATES]
+    assert all(told.count(line) == 1 for line in told), "each partition waits once, and is copied again once"
+
+
+STATES = ("waiting", "copying")
+
+
+@pytest.mark.parametrize("late_as", LATE_AS)
+def test_too_slow_for_one_record_is_told_with_what_it_would_need(late_as: type[ReplicatorError]) -> None:
+    world = slow(0.5, late_as)
+    expected, flushes = filled(world), list[int]()
+
+    def flush() -> None:
+        flushes.append(len(world.target.transactions["eos.f.1.0"].entries))
+        if len(flushes) < 12:
+            world.on.append(("plane.flush", flush))
+        else:
+            assert world.driver is not None
+            world.driver.stop()
+
+    world.on.append(("plane.flush", flush))
+    assert world.run() is None
+    world.check_exact(expected)
+    assert world.position(A) == 0
+    for state in world.states().values():
+        assert isinstance(state, Waiting)
+        assert state.reason.value == "target_slow"
+        assert "a single one of its records needs 0 bytes a second" in state.detail
+    assert len(world.told("waiting")) == 3
+    assert flushes[0] > 4
+    assert all(after <= max(1, before // 2) for before, after in pairwise(flushes)), flushes
+    world.target.bytes_per_s = None
+    assert world.run() is None
+    assert [world.position(at) for at in (A, B, U)] == [8, 8, 8]
+
+
+def test_it_is_told_while_the_lane_still_tries() -> None:
+    """And the line that becomes fast again is noticed without a restart."""
+    world = slow(0.5, Abortable)
+    filled(world)
+    seen = list[type]()
+
+    def look() -> None:
+        seen.append(type(world.driver.session.ledger.entries[A].state))  # type: ignore[union-attr]
+        if seen.count(HeldUp) == 3:
+            world.target.bytes_per_s = None
+        else:
+            world.on.append(("plane.flush", look))
+
+    world.on.append(("plane.flush", look))
+    assert world.run() is None
+    assert HeldUp in seen
+    assert [world.position(at) for at in (A, B, U)] == [8, 8, 8]
+    assert {type(state) for state in world.states().values()} == {Copying}
