@@ -136,7 +136,13 @@ class Broker:
         await self.transactions.start()
         compaction = Compaction(self.fs, self.flush_scheduler, self.disk_space, self.clock, self.thresholds)
         self._retention = Retention(
-            self.config, self.topics.partitions, compaction, self.flush_scheduler, self.clock, self.fail
+            self.config,
+            self.topics.partitions,
+            compaction,
+            self.flush_scheduler,
+            self.clock,
+            self.fair_share,
+            self.fail,
         )
         self._retention.start()
 

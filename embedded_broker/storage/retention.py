@@ -7,14 +7,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 from embedded_broker.clock import Clock
 from embedded_broker.config.settings import BrokerConfig
+from embedded_broker.fair_share import FairShare, Share
 from embedded_broker.storage.cleaner import Compaction
 from embedded_broker.storage.disk_space import suppress_disk_full
 from embedded_broker.storage.flush_scheduler import FlushScheduler
 from embedded_broker.storage.log.segment import CorruptLog
 from embedded_broker.storage.partition import Partition
+
+LOOK_STEPS = 20
+"""What it takes to see that nothing of a partition has expired."""
 
 
 class Retention:
@@ -27,6 +32,7 @@ class Retention:
         compaction: Compaction,
         flush_scheduler: FlushScheduler,
         clock: Clock,
+        fair_share: FairShare,
         on_failure: Callable[[BaseException], None],
     ) -> None:
         """
@@ -36,10 +42,12 @@ class Retention:
             compaction: done after the deletions.
             flush_scheduler: held while files are removed.
             clock: wall time.
+            fair_share: lets requests go on between partitions, of which there may be thousands.
             on_failure: called with what goes wrong: when a file can't be removed or written, the broker must stop.
         """
         self._config, self._partitions, self._compaction = config, partitions, compaction
         self._flush_scheduler, self._clock, self._on_failure = flush_scheduler, clock, on_failure
+        self._fair_share = fair_share
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -55,9 +63,10 @@ class Retention:
     async def _run(self) -> None:
         while True:
             await asyncio.sleep(self._config.retention_check_interval_ms / 1000)
+            share = self._fair_share.request()
             for partition in self._partitions():
                 # One by one: what goes wrong with a partition must not keep the others from it.
-                for work in (self.enforce_one, self._compaction.run_for):
+                for work in (partial(self.enforce_one, share=share), self._compaction.run_for):
                     try:
                         await work(partition)
                     except Exception as error:  # noqa: BLE001 - the broker decides whether it can go on
@@ -65,11 +74,15 @@ class Retention:
 
     async def enforce(self) -> None:
         """Delete what has expired in all partitions, once. Raises OSError."""
+        share = self._fair_share.request()
         for partition in self._partitions():
-            await self.enforce_one(partition)
+            await self.enforce_one(partition, share)
 
-    async def enforce_one(self, partition: Partition) -> None:
+    async def enforce_one(self, partition: Partition, share: Share) -> None:
         """Delete what has expired in a partition. Raises OSError."""
+        await share.spent(LOOK_STEPS)
+        if partition.closed:
+            return
         now_ms = self._clock.now_ms()
         partition.producers.expire(now_ms, self._config.producer_id_expiration_ms)
         if partition.stopped is not None or partition.internal or not partition.config.deletes:
@@ -84,6 +97,7 @@ class Retention:
                 if not partition.closed:
                     with suppress_disk_full():  # retried when disk space has been freed
                         partition.delete_before(offset)
+            await share.spent(self._fair_share.slice_steps)  # it has waited for the disk
 
 
 def keep_from(partition: Partition, now_ms: int) -> int:

@@ -186,6 +186,41 @@ def test_the_task_enforces_retention(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+def test_retention_lets_others_go_on_between_partitions(tmp_path: Path) -> None:
+    """One request can give thousands of partitions something to delete, and each waits for the disk."""
+
+    async def main() -> None:
+        async with serving(tmp_path) as served:
+            await served.topic("t", 20, retention_ms="1")
+            topic = served.broker.topics.get("t")
+            assert topic is not None
+            for partition in topic.partitions:
+                partition.append(batch(b"v", timestamp_ms=0))
+            await served.broker.flush_scheduler.durable(*topic.partitions)
+            turns, seen = 0, []
+
+            async def others() -> None:
+                nonlocal turns
+                while True:
+                    turns += 1
+                    await asyncio.sleep(0)
+
+            class Deleted:
+                def wake(self) -> None:
+                    seen.append(turns)
+
+            waiters = [Deleted() for _ in topic.partitions]
+            for partition, waiter in zip(topic.partitions, waiters, strict=True):
+                partition.add_waiter(waiter)
+            task = asyncio.create_task(others())
+            await served.broker._retention.enforce()
+            task.cancel()
+            assert [partition.log_start for partition in topic.partitions] == [1] * 20
+            assert len(set(seen)) == 20
+
+    asyncio.run(main())
+
+
 def test_the_metadata_log_is_rewritten_when_it_is_long(tmp_path: Path) -> None:
     thresholds = Thresholds(metadata_dead_records_max=20)
 
