@@ -155,7 +155,7 @@ def test_status_shows_position_and_lag(world: World) -> None:
     known = topics_of(flow, topic)
     commit_position(world, flow, f"a.{topic}", 0, 1, committed_ms=now_ms - 1000, **known)
     commit_position(world, flow, f"a.{topic}", 1, 2, committed_ms=now_ms - 1000, **known)
-    shown = status.status(flow, now_ms=now_ms, connect_timeout_ms=10_000)
+    shown = status.status(flow, world.config(), now_ms=now_ms, connect_timeout_ms=10_000)
     rows = [(row.partition, row.position, row.source_end, row.lag_records, row.state) for row in shown.partitions]
     assert rows == [(0, 1, 4, 3, "behind"), (1, 2, 2, 0, "in_sync"), (2, None, 0, 0, "not_started")]
     assert shown.partitions[0].lag_seconds == 90.0
@@ -171,15 +171,17 @@ def test_status_does_not_count_an_open_transaction_at_the_source(world: World) -
     open_one.begin_transaction()
     open_one.produce(topic, b"x", partition=0)
     open_one.flush(30)
-    (row,) = status.status(flow, now_ms=0, connect_timeout_ms=10_000).partitions
+    (row,) = status.status(flow, world.config(), now_ms=0, connect_timeout_ms=10_000).partitions
     assert row.source_end == 0
     open_one.commit_transaction(60)
-    (row,) = status.status(flow, now_ms=0, connect_timeout_ms=10_000).partitions
+    (row,) = status.status(flow, world.config(), now_ms=0, connect_timeout_ms=10_000).partitions
     assert row.source_end == 2
 
 
 def test_status_shows_a_named_topic_that_is_gone(world: World) -> None:
-    (row,) = status.status(world.flow(topics=f"{world.prefix}-1"), now_ms=0, connect_timeout_ms=10_000).partitions
+    (row,) = status.status(
+        world.flow(topics=f"{world.prefix}-1"), world.config(), now_ms=0, connect_timeout_ms=10_000
+    ).partitions
     assert (row.source_topic, row.partition, row.state) == (f"{world.prefix}-1", -1, "topic_missing")
 
 
@@ -201,7 +203,7 @@ def test_status_names_the_missing_right_on_the_group(world: World) -> None:
     world.kafka.allow("DESCRIBE", "TOPIC", f"a.{world.prefix}")
     flow = world.flow(target="alice")
     with pytest.raises(NotAllowed, match=f"cluster 'alice'.* needs Describe on group 'eos-replicate.{flow.name}'"):
-        status.status(flow, now_ms=0, connect_timeout_ms=10_000)
+        status.status(flow, world.config(), now_ms=0, connect_timeout_ms=10_000)
 
 
 def test_commands_print_json_and_end_with_their_exit_code(world: World, capsys: pytest.CaptureFixture[str]) -> None:

@@ -34,14 +34,15 @@ Examples:
   eos-replicate status -c flows.yaml --flow orders --json
 
 States: in_sync, behind, stalled (something to copy, but the position stands still), source_waits (a transaction at the
-source has been open for long), not_started, topic_missing, records_lost, source_truncated, source_recreated,
-other_source, target_recreated, target_deleted, target_lost_data, position_expired, foreign_position.
+source has been open for long), not_started, waiting (for a cluster or a right), topic_missing, records_lost,
+source_truncated, source_recreated, other_source, target_recreated, target_deleted, target_lost_data, position_expired,
+foreign_position, stopped (by any other incident). A line below the table says what was found.
 
 \b
 Exit codes:
   0  shown
   2  the flow file is wrong
-  3  a cluster cannot be reached, or a right is missing
+  3  a cluster cannot be reached, or a right is missing without which nothing can be shown
 """
 
 COLUMNS = {"partition": 9, "position": 10, "source end": 10, "lag": 8, "seconds": 8, "last commit": 11, "state": 16}
@@ -68,7 +69,7 @@ def status(path: Path, names: tuple[str, ...], as_json: bool) -> int:
     for flow in chosen(loaded, path, names):
         now_ms = time.time_ns() // 1_000_000
         try:
-            shown.append(statuses.status(flow, now_ms=now_ms, connect_timeout_ms=patience_ms(flow)))
+            shown.append(statuses.status(flow, loaded, now_ms=now_ms, connect_timeout_ms=patience_ms(flow)))
         except ReplicatorError as error:
             failed[flow.name] = error
     if as_json:
@@ -115,12 +116,26 @@ def _show(console: Console, item: FlowStatus, now_ms: int) -> None:
                 f"  {row.source_topic}\\[{row.partition}]: {row.held_back_records} records wait behind a transaction "
                 f"that has been open at the source since {since}"
             )
+    for row in item.partitions:
+        if row.detail:
+            _show_detail(console, row)
     if item.incident:
         from replicator.model.incident_kinds import advice_for
 
         console.print(f"  [red]the flow can't start[/]: {item.incident}; {advice_for(item.incident)}")
-    if not item.partitions:
-        console.print("  no topic is selected now")
+    for note in item.notes:
+        console.print(f"  {escape(note)}", soft_wrap=True)
+
+
+def _show_detail(console: Console, row: PartitionStatus) -> None:
+    """Why a partition is stopped, with the advice, or waits."""
+    from rich.markup import escape
+
+    from replicator.model.incident_kinds import advice_for
+
+    where = row.source_topic if row.partition < 0 else f"{row.source_topic}[{row.partition}]"
+    why = f"{row.incident}: {row.detail}. {advice_for(row.incident)}" if row.incident else f"waits: {row.detail}"
+    console.print(f"  {escape(f'{where} {why}')}", soft_wrap=True)
 
 
 def _table(*, heading: bool = False) -> Table:

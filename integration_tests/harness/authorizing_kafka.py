@@ -149,6 +149,9 @@ flows:
     def flow(self, more: str = "", **sides: str) -> Flow:
         return self.write(more, **sides).flows[self.prefix]
 
+    def config(self) -> Config:
+        return load(self.path, {})
+
     def mine(self) -> dict[str, int]:
         return {name: count for name, count in self.kafka.topics().items() if self.prefix in name}
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -73,3 +76,38 @@ def test_it_is_said_to_begin_at_earliest_and_the_others_begin_at_latest(
         assert clients.values(clients.read(copying.target, copying.copy, led)) == [b"after"]
     finally:
         copying.close()
+
+
+def test_status_and_plan_show_it_at_that_partition(
+    two_brokers: KafkaCluster, elsewhere: EmbeddedBroker, tmp_path: Path
+) -> None:
+    copying = Copying(two_brokers, elsewhere, tmp_path, partitions=PARTITIONS)
+    try:
+        writer = clients.producer(copying.source)
+        worker = copying.running()
+        for number in range(PARTITIONS):
+            clients.put(writer, copying.topic, *numbered("old", 3), partition=number)
+            clients.wait_value(copying.target, copying.copy, number, numbered("old", 3)[-1])
+        assert worker.stop() == 0, worker.tail()
+        two_brokers.kill(2)
+        code, shown = said(copying, "status")
+        states = {row["state"] for row in shown["partitions"]}
+        assert (code, states) == (0, {"in_sync", "waiting"})
+        waiting = [row for row in shown["partitions"] if row["state"] == "waiting"]
+        assert all("LEADER_NOT_AVAILABLE" in row["detail"] for row in waiting), waiting
+        assert [row["position"] for row in shown["partitions"]] == [3] * PARTITIONS
+        code, planned = said(copying, "plan")
+        (warning,) = planned["findings"]
+        assert (code, warning["severity"]) == (0, "warning")
+        assert warning["message"].startswith(f"{copying.topic}[{waiting[0]['partition']}] would wait")
+    finally:
+        copying.close()
+
+
+def said(copying: Copying, command: str) -> tuple[int, dict[str, Any]]:
+    """Exit code of `plan` or `status`, and what its JSON says of the flow."""
+    asked = [sys.executable, "-m", "cli.main", command, "-c", str(copying.file.path), "--json"]
+    shown = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=120)
+    flows = json.loads(shown.stdout)["flows"]
+    assert flows, shown.stdout
+    return shown.returncode, flows[0]

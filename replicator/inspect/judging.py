@@ -88,6 +88,11 @@ def list_topics(
     return there, listing.coming_from(origins, loops(flow, *ids, origins.origins)), origins
 
 
+def no_topic(flow: Flow) -> str:
+    """What is said of a flow that selects nothing."""
+    return f"no topic of cluster {flow.source.name!r} is selected now"
+
+
 def routes_of(flow: Flow, listing: Listing, targets: Mapping[str, Listed], claims: Claims) -> list[Route]:
     """Where the partitions of a listing go, before anything is created or grown."""
     verdicts = judge_topics(flow, listing, targets, claims)

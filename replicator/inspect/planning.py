@@ -17,13 +17,13 @@ from replicator.flow.first_start import is_first_start
 from replicator.flow.listing import MAX_MESSAGE_BYTES, Listing, judge_topics
 from replicator.flow.topic_rules import Listed, TopicVerdict, needs_claims
 from replicator.flow.topics import ControlPlane, check_control_topic, internal_topics, listed
-from replicator.inspect.judging import JudgedPartitions, Judging, list_topics, routes_of
+from replicator.inspect.judging import JudgedPartitions, Judging, list_topics, no_topic, routes_of
 from replicator.inspect.timestamps import bounds_of, refused_timestamps
 from replicator.kafka.admin import ClusterInfo, TopicSpec
 from replicator.kafka.topic_questions import TopicInfo
 from replicator.model import names
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError
-from replicator.model.partition import Committed, Partition
+from replicator.model.partition import Committed, LogEnds, Partition
 from replicator.state.claims import Claims
 from replicator.state.generation import Control
 
@@ -102,7 +102,7 @@ class _Planner:
         self._claims: Claims | None = None  # None: they can't be read
         self._control: Control | None = None  # None: it can't be read
         self._starts = True  # whether nothing of the whole flow keeps it from starting
-        self._stored: Mapping[Partition, Committed | ReplicatorError | None] | None = None  # None: they can't be read
+        self._judged: JudgedPartitions = {}
         self._broker_configs: Mapping[str, str] = {}  # of the target; empty where they can't be read
 
     def attempt(self, step: Callable[[], object], kind: Kind) -> bool:
@@ -129,8 +129,7 @@ class _Planner:
         readable = self.attempt(self._group, "right")
         listing = self._listing(source, target)
         if not listing.topics:
-            message = f"no topic of cluster {self._flow.source.name!r} is selected now"
-            self._result.note(Finding("warning", "topic", message))
+            self._result.note(Finding("warning", "topic", no_topic(self._flow)))
         self._starts = self.attempt(lambda: self._internal(listing, readable), "topic")
         targets = self._targets(listing)
         self._topics(listing, targets)
@@ -240,8 +239,7 @@ class _Planner:
         flow, claims = self._flow, self._claims or Claims({}, ())
         routes = routes_of(flow, listing, targets, claims)
         judging = Judging(flow, self._clusters, source.cluster_id, self._control, _now_ms)
-        judged = judging.judge([route for route in routes if route.target_topic_id], claims)
-        self._stored = {it.route.target: it.stored for it in judged.values()}
+        judged = self._judged = judging.judge(routes, claims)
         have = Counter(it.route.source.topic for it in judged.values() if isinstance(it.stored, Committed))
         self._result.topics = [
             replace(item, partitions_with_position=have[item.source]) for item in self._result.topics
@@ -250,7 +248,7 @@ class _Planner:
             return  # what would become of partitions then isn't known
         told = {item.source for item in self._result.topics if item.action in ("stop", "wait")}
         judged = judging.check_target(judged)
-        self._partitions({at: it for at, it in judged.items() if at.topic not in told})
+        self._partitions({at: it for at, it in judged.items() if at.topic not in told and not it.to_be_made})
 
     def _partitions(self, judged: JudgedPartitions) -> None:
         """One finding for all partitions of a topic to which the same has happened."""
@@ -270,19 +268,19 @@ class _Planner:
 
     def _timestamps(self, listing: Listing, targets: Mapping[str, TopicInfo]) -> None:
         """Records of the source that the target would refuse for their timestamps."""
-        if self._stored is None:
-            return
         bounds = {
             item.source: (item.target, bounds_of(targets.get(item.target), item.configs, self._broker_configs))
             for item in self._result.topics
             if item.action in ("create", "grow", "keep")
         }
         offsets: dict[Partition, int | None] = {}
-        for source, (target, taken) in bounds.items():
+        for source, (_, taken) in bounds.items():
             for number in range(listing.topics[source].partitions if taken.bounded else 0):
-                stands = self._stored.get(Partition(target, number))
-                offsets[Partition(source, number)] = stands.offset if isinstance(stands, Committed) else None
-        for incident in refused_timestamps(self._flow, self._clusters.source, offsets, bounds, _now_ms()):
+                at = Partition(source, number)
+                stands = self._judged[at].stored if at in self._judged else None
+                offsets[at] = stands.offset if isinstance(stands, Committed) else None
+        logs = {at: it.source for at, it in self._judged.items() if isinstance(it.source, LogEnds)}
+        for incident in refused_timestamps(self._flow, self._clusters.source, offsets, logs, bounds, _now_ms()):
             self._found(incident, "topic")
 
     def _limits(self, target: ClusterInfo) -> None:

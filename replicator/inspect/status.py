@@ -1,29 +1,29 @@
 """Where a flow stands, read from the target's positions and the source's ends. Nothing is changed.
 
-Called by `eos-replicate status`. Positions are compared with the clusters by the
-function that lanes use (`lane.judge.compare`).
+Called by `eos-replicate status`. Partitions are judged by the functions that lanes use (`judging`); what can't be asked
+of one partition is shown there, and hides no other.
 
-Lag in records is a distance of offsets: on the source it also counts markers, aborted and compacted records.
-Lag in seconds is the age of the oldest record that is not copied yet, by its own timestamp. Records of an open source
-transaction, and all behind it, are no lag of the flow's: they are shown by themselves, with the time since when.
+Lag in records is the source's end minus the position, in every state: it also counts markers, aborted and compacted
+records. Lag in seconds is the age of the oldest record that is not copied yet, by its own timestamp. Records of an open
+source transaction, and all behind it, are no lag of the flow's: they are shown by themselves, with the time since when.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from replicator.config import Flow, routing
+from replicator.config import Config, Flow, routing
+from replicator.flow.listing import Listing
 from replicator.flow.topics import ControlPlane
+from replicator.inspect.judging import Judged, JudgedPartitions, Judging, list_topics, no_topic, routes_of
 from replicator.kafka import offset_reader
-from replicator.kafka.topic_questions import TopicInfo
-from replicator.model import checkpoint, names
-from replicator.model.checkpoint import Evidence, Position
-from replicator.model.contradictions import compare
-from replicator.model.errors import Incident, NotAllowed
+from replicator.model import names
+from replicator.model.errors import Incident, NotAllowed, ReplicatorError
 from replicator.model.partition import Committed, LogEnds, Partition
-from replicator.state.claims import Claim
+from replicator.state.claims import Claims
+from replicator.state.generation import Control
 
 TIMES_WAIT_S = 5.0
 STALLED_MS_MIN = 60_000
@@ -34,6 +34,7 @@ State = Literal[
     "source_waits",  # an open transaction at the source has held back records for long: does it hang?
     "stalled",  # something to copy, and the position hasn't moved for long: does the daemon run, does it wait?
     "not_started",  # no position yet
+    "waiting",  # something that must be known of it can't be asked, or a right is missing: `detail` says what
     "topic_missing",  # the source topic does not exist
     "records_lost",  # the source deleted records before they were copied
     "source_truncated",  # the source ends before the position
@@ -44,26 +45,32 @@ State = Literal[
     "position_expired",  # it was copied to, but has no position any more
     "target_lost_data",  # the target ends below what was written
     "foreign_position",  # the position was not written by this program
+    "stopped",  # any other incident: `incident` has its name
 ]
 
 CONTROL_LOST = "control_topic_lost"
-CONTRADICTIONS: Mapping[str, State] = {
+STATES: Mapping[str, State] = {
     "source_cluster_changed": "other_source",
     "source_topic_changed": "other_source",
     "source_topic_recreated": "source_recreated",
+    "source_topic_deleted": "topic_missing",
     "source_records_gone": "records_lost",
     "source_truncated": "source_truncated",
     "target_topic_recreated": "target_recreated",
     "target_topic_deleted": "target_deleted",
     "target_lost_data": "target_lost_data",
     "position_expired": "position_expired",
+    "position_unreadable": "foreign_position",
 }
-"""States by the incidents that lanes make of the same facts (`lane.judge.compare`, `Claim.without_position`)."""
+"""States of partitions that these incidents stop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionStatus:
-    """One source partition. None where nothing is known: offsets without a position, seconds without a record."""
+    """One source partition. None where nothing is known: offsets without a position, seconds without a record.
+
+    `incident`: the name of the one that stops it. `detail`: what was found, or why something can't be known.
+    """
 
     source_topic: str
     partition: int
@@ -79,11 +86,14 @@ class PartitionStatus:
     held_back_records: int = 0
     held_back_since_ms: int | None = None
     state: State
+    incident: str = ""
+    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class FlowStatus:
-    """All partitions of one flow. `incident`: the name of one that keeps the whole flow from starting."""
+    """All partitions of one flow. `incident`: the name of one that keeps the whole flow from starting. `notes`: what
+    else its owner should know."""
 
     flow: str
     source: str
@@ -91,147 +101,129 @@ class FlowStatus:
     delivery: str
     partitions: tuple[PartitionStatus, ...]
     incident: str = ""
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class StatusFacts:
-    """What both clusters say about one source partition. `oldest_ms` is the time of the first record not copied
-    (None: no such record); `oldest_known` is False when it could not be read in time. `high_watermark` is above `end`,
-    the last stable offset, while a transaction is open at the source; its first record was written at `open_ms`.
-    `source_cluster` and `target` (topic id and ends) are compared with the position where they are known."""
+class Times:
+    """When records of one partition were written, in ms: the first that isn't copied, and the first of an open
+    transaction at the source. None: there is no such record. `oldest_known` is False where the first could not be read
+    in time."""
 
-    topic: TopicInfo
-    partition: int
-    target_topic: str
-    committed: Committed | None
-    start: int
-    end: int
     oldest_ms: int | None = None
     oldest_known: bool = True
-    high_watermark: int = -1
     open_ms: int | None = None
-    source_cluster: str = ""
-    target: LogEnds | None = None
-    claim: Claim | None = None
 
 
-def status(flow: Flow, *, now_ms: int, connect_timeout_ms: int) -> FlowStatus:
+def status(flow: Flow, config: Config, *, now_ms: int, connect_timeout_ms: int) -> FlowStatus:
     """Asks both clusters.
 
     Args:
+        config: the whole file: what other flows of it make a conflict.
         now_ms: wall clock, for ages.
         connect_timeout_ms: how long to wait for each cluster.
 
     Raises:
-        Unreachable, NotAllowed, Retriable: the cluster's name and the missing right are in the message.
+        Unreachable, NotAllowed, Retriable: nothing can be known of any partition; the cluster's name and the missing
+            right are in the message.
     """
     with ControlPlane(flow, connect_timeout_ms=connect_timeout_ms) as clusters:
-        source_cluster = clusters.connect()[0].cluster_id
-        named = clusters.named()
-        sources = clusters.list_source(configs=False)
-        targets = clusters.list_target(sources)
+        source, target = clusters.connect()
+        ids = {flow.source.name: source.cluster_id, flow.target.name: target.cluster_id}
         clusters.target.group_rights(names.position_group(flow.name))  # NotAllowed now, not a time-out below
-        partitions = [Partition(name, n) for name, info in sources.items() for n in range(info.partitions)]
-        starts = clusters.source.offsets(partitions, end=False)
-        ends = clusters.source.offsets(partitions, end=True, committed_only=True)
-        marks = clusters.source.offsets(partitions, end=True)
-        there = _target_ends(clusters, {at: _target(flow, at) for at in partitions}, targets)
-        claims, incident = _own_topics(clusters)
-    committed = _positions(flow, partitions, targets)
-    behind = {
-        at: position.offset
-        for at, position in committed.items()
-        if position is not None and starts[at] <= position.offset < ends[at]
-    }
-    times = offset_reader.times_at(flow.source, flow, behind, TIMES_WAIT_S)
-    held = {at: ends[at] for at in partitions if marks[at] > ends[at]}
-    opened = offset_reader.times_at(flow.source, flow, held, TIMES_WAIT_S, committed=False)
-    rows = [
-        describe(
-            flow,
-            StatusFacts(
-                topic=sources[at.topic],
-                partition=at.partition,
-                target_topic=routing.target_topic(flow, at.topic),
-                committed=committed[at],
-                start=starts[at],
-                end=ends[at],
-                oldest_ms=times.get(at),
-                oldest_known=at in times or at not in behind,
-                high_watermark=marks[at],
-                open_ms=opened.get(at),
-                source_cluster=source_cluster,
-                target=there.get(at),
-                claim=claims.get(_target(flow, at)),
-            ),
-            now_ms,
-        )
-        for at in partitions
-    ]
-    rows += [_missing(flow, name) for name in named - sources.keys()]
+        _, listing, _ = list_topics(flow, config, clusters, ids)
+        wanted = [routing.target_topic(flow, name) for name in listing.topics if name not in listing.conflicts]
+        targets = clusters.listed_target(wanted)
+        control, claims, incident = _own_topics(clusters)
+        known = claims or Claims({}, ())
+        judging = Judging(flow, clusters, source.cluster_id, control, lambda: now_ms)
+        judged = judging.judge(routes_of(flow, listing, targets, known), known)
+    times = _times(flow, judged)
+    rows = [describe(flow, it, times.get(at, Times()), now_ms) for at, it in judged.items()]
+    rows += _unlisted(flow, listing, judged)
     rows.sort(key=lambda row: (row.source_topic, row.partition))
-    has_run = bool(claims) or any(found is not None for found in committed.values())
-    return FlowStatus(
-        flow.name, flow.source.name, flow.target.name, flow.delivery.value, tuple(rows), incident if has_run else ""
-    )
+    has_run = bool(known.claims) or any(isinstance(it.stored, Committed) for it in judged.values())
+    shown = incident if has_run else ""
+    notes = () if rows else (no_topic(flow),)
+    return FlowStatus(flow.name, flow.source.name, flow.target.name, flow.delivery.value, tuple(rows), shown, notes)
 
 
-def _own_topics(clusters: ControlPlane) -> tuple[Mapping[Partition, Claim], str]:
-    """The flow's claims, and the name of an incident that keeps a flow that has run from starting.
+def _own_topics(clusters: ControlPlane) -> tuple[Control | None, Claims | None, str]:
+    """The flow's control topic and claims, None where they can't be read; and the name of an incident that keeps a flow
+    that has run from starting.
 
     Who may not read the flow's own topics is shown the rest.
     """
     try:
         control, claims = clusters.state.control_if_any(), clusters.state.claims_if_any()
     except NotAllowed:
-        return {}, ""
+        return None, None, ""
     except Incident as incident:
-        return {}, incident.name
+        return None, None, incident.name
     lost = control is None or not control.begun
-    return claims.claims if claims is not None else {}, CONTROL_LOST if lost else ""
+    return (None if lost and claims and claims.claims else control or Control()), claims, CONTROL_LOST if lost else ""
 
 
-def describe(flow: Flow, facts: StatusFacts, now_ms: int) -> PartitionStatus:
-    """One partition's status. Pure."""
-    base = {
-        "source_topic": facts.topic.name,
-        "partition": facts.partition,
-        "target_topic": facts.target_topic,
-        "source_end": facts.end,
-        "held_back_records": max(0, facts.high_watermark - facts.end),
-        "held_back_since_ms": _known_ms(facts.open_ms),
+def _times(flow: Flow, judged: JudgedPartitions) -> dict[Partition, Times]:
+    """Of partitions that are behind, and of those that a transaction at the source holds back."""
+    logs = {at: it.source for at, it in judged.items() if isinstance(it.source, LogEnds)}
+    behind = {
+        at: position.offset
+        for at, log in logs.items()
+        if (position := judged[at].position) is not None and log.start <= position.offset < log.stable
     }
-    if facts.committed is None:
-        waiting = facts.end - facts.start
-        state: State = "not_started"
-        if facts.claim is not None:
-            state = CONTRADICTIONS[facts.claim.without_position(facts.target and facts.target.topic_id)]
-        return PartitionStatus(**base, lag_records=waiting, state=state)  # type: ignore[arg-type]
-    position = facts.committed.offset
-    found = checkpoint.read(facts.committed)
-    if not isinstance(found, Position):
-        return PartitionStatus(**base, position=position, state="foreign_position")  # type: ignore[arg-type]
-    evidence = found.evidence
-    nothing_left = facts.oldest_known and facts.oldest_ms is None
-    lag_records = 0 if nothing_left else max(0, facts.end - position)
-    lag_seconds = _age_s(facts, now_ms, lag_records)
+    held = {at: log.stable for at, log in logs.items() if log.end > log.stable}
+    oldest = offset_reader.times_at(flow.source, flow, behind, TIMES_WAIT_S)
+    opened = offset_reader.times_at(flow.source, flow, held, TIMES_WAIT_S, committed=False)
+    return {at: Times(oldest.get(at), at in oldest or at not in behind, opened.get(at)) for at in logs}
+
+
+def describe(flow: Flow, it: Judged, times: Times, now_ms: int) -> PartitionStatus:
+    """One partition's status. Pure."""
+    source, position, verdict = it.source, it.position, it.verdict
+    end = source.stable if isinstance(source, LogEnds) else None
+    state, lag_records = _state(flow, it, times, now_ms), _lag(it)
+    evidence = position.evidence if position is not None else None
+    nothing_left = (
+        position is not None and isinstance(source, LogEnds) and _nothing_left(position.offset, source, times)
+    )
     return PartitionStatus(
-        **base,  # type: ignore[arg-type]
-        position=position,
+        source_topic=it.route.source.topic,
+        partition=it.route.source.partition,
+        target_topic=it.route.target.topic,
+        position=it.stored.offset if isinstance(it.stored, Committed) else None,
+        source_end=end,
         lag_records=lag_records,
-        lag_seconds=lag_seconds,
-        last_commit_ms=evidence.committed_ms or None,
-        generation=evidence.generation,
-        owner=evidence.owner or None,
-        records_copied=evidence.count,
-        state=_state(flow, facts, evidence, now_ms, lag_records, lag_seconds),
+        lag_seconds=0.0 if nothing_left else _age_s(times, now_ms) if position is not None else None,
+        last_commit_ms=evidence.committed_ms or None if evidence else None,
+        generation=evidence.generation if evidence else None,
+        owner=evidence.owner or None if evidence else None,
+        records_copied=evidence.count if evidence else None,
+        held_back_records=max(0, source.end - source.stable) if isinstance(source, LogEnds) else 0,
+        held_back_since_ms=_known_ms(times.open_ms),
+        state=state,
+        incident=verdict.stopped.name if verdict.stopped else "",
+        detail=_detail(it),
     )
 
 
-def _age_s(facts: StatusFacts, now_ms: int, lag_records: int) -> float | None:
-    if lag_records == 0:
-        return 0.0
-    oldest_ms = _known_ms(facts.oldest_ms)
+def _lag(it: Judged) -> int | None:
+    """What of the source isn't copied. Of a topic that was created again that is all of it."""
+    source, name = it.source, it.verdict.stopped.name if it.verdict.stopped else ""
+    if not isinstance(source, LogEnds) or isinstance(it.stored, ReplicatorError):
+        return None
+    if it.stored is None or name == "source_topic_recreated":
+        return source.stable - source.start
+    return None if it.position is None else max(0, source.stable - it.position.offset)
+
+
+def _nothing_left(position: int, source: LogEnds, times: Times) -> bool:
+    """Whether there is no record to copy: markers and aborted records may still stand behind the position."""
+    return position >= source.stable or (position >= source.start and times.oldest_known and times.oldest_ms is None)
+
+
+def _age_s(times: Times, now_ms: int) -> float | None:
+    oldest_ms = _known_ms(times.oldest_ms)
     return None if oldest_ms is None else max(0.0, (now_ms - oldest_ms) / 1000)
 
 
@@ -240,53 +232,42 @@ def _known_ms(timestamp_ms: int | None) -> int | None:
     return timestamp_ms if timestamp_ms is not None and timestamp_ms > 0 else None
 
 
-def _state(
-    flow: Flow, facts: StatusFacts, evidence: Evidence, now_ms: int, lag_records: int, lag_seconds: float | None
-) -> State:
+def _detail(it: Judged) -> str:
+    if it.verdict.stopped is not None:
+        return it.verdict.stopped.detail
+    return "" if it.verdict.waits is None or it.to_be_made else it.verdict.waits[1]
+
+
+def _state(flow: Flow, it: Judged, times: Times, now_ms: int) -> State:
     """The first that holds; what needs a decision comes before what only takes time."""
-    assert facts.committed is not None
-    position = Position(facts.committed.offset, evidence)
-    source = LogEnds(facts.topic.topic_id, facts.start, facts.end, max(facts.end, facts.high_watermark))
-    target = facts.target or LogEnds(evidence.target_topic_id, 0, 0, evidence.next_target_offset)
-    source_cluster = facts.source_cluster or evidence.source_cluster
-    wrong = compare(position, source_cluster, facts.topic.name, source, target, evidence.generation)
-    if wrong is not None:
-        return CONTRADICTIONS[wrong[0]]
+    source, position = it.source, it.position
+    if it.verdict.stopped is not None:
+        return STATES.get(it.verdict.stopped.name, "stopped")
+    if it.verdict.waits is not None and not it.to_be_made:
+        return "waiting"
+    if position is None or not isinstance(source, LogEnds):
+        return "not_started"
     limit_ms = max(STALLED_MS_MIN, 2 * flow.limits.transaction_timeout_ms, 10 * flow.commit.interval_ms)
-    if lag_records == 0:
-        open_ms = _known_ms(facts.open_ms)
+    if _nothing_left(position.offset, source, times):
+        open_ms = _known_ms(times.open_ms)
         hangs = open_ms is not None and now_ms - open_ms > limit_ms
         return "source_waits" if hangs else "in_sync"
+    evidence, lag_seconds = position.evidence, _age_s(times, now_ms)
     quiet_ms = now_ms - (evidence.moved_ms or evidence.committed_ms)  # a restart commits positions that stand still
     waited_long = lag_seconds is None or lag_seconds * 1000 > limit_ms
     return "stalled" if quiet_ms > limit_ms and waited_long else "behind"
 
 
-def _positions(
-    flow: Flow, partitions: Iterable[Partition], targets: Mapping[str, TopicInfo]
-) -> dict[Partition, Committed | None]:
-    """Positions by source partition; None also where the target does not have the partition yet."""
-    keys = {at: _target(flow, at) for at in partitions}
-    there = [key for key in keys.values() if key.topic in targets and key.partition < targets[key.topic].partitions]
-    found = offset_reader.positions(flow, there)
-    return {at: found.get(key) for at, key in keys.items()}
+def _unlisted(flow: Flow, listing: Listing, judged: JudgedPartitions) -> list[PartitionStatus]:
+    """Topics that the flow names or has seen, and of which no partition can be shown."""
+    shown = {at.topic for at in judged}
+    found = [_topic(flow, missing.topic, "topic_missing", missing.name, missing.detail) for missing in listing.missing]
+    found += [_topic(flow, name, "waiting", "", str(denied)) for name, denied in listing.hidden.items()]
+    return [row for row in found if row.source_topic not in shown]
 
 
-def _target(flow: Flow, at: Partition) -> Partition:
-    return Partition(routing.target_topic(flow, at.topic), at.partition)
-
-
-def _target_ends(
-    clusters: ControlPlane, keys: Mapping[Partition, Partition], targets: Mapping[str, TopicInfo]
-) -> dict[Partition, LogEnds]:
-    """The target's logs by source partition, of those that exist."""
-    there = {
-        at: key for at, key in keys.items() if key.topic in targets and key.partition < targets[key.topic].partitions
-    }
-    ends = clusters.target.offsets(there.values(), end=True)
-    return {at: LogEnds(targets[key.topic].topic_id, 0, ends[key], ends[key]) for at, key in there.items()}
-
-
-def _missing(flow: Flow, name: str) -> PartitionStatus:
+def _topic(flow: Flow, name: str, state: State, incident: str, detail: str) -> PartitionStatus:
     target = routing.target_topic(flow, name)
-    return PartitionStatus(source_topic=name, partition=-1, target_topic=target, state="topic_missing")
+    return PartitionStatus(
+        source_topic=name, partition=-1, target_topic=target, state=state, incident=incident, detail=detail
+    )

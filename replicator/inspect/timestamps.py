@@ -14,7 +14,7 @@ from replicator.kafka.admin import ClusterAdmin
 from replicator.kafka.topic_questions import TopicInfo
 from replicator.kafka.topic_reader import TopicReader
 from replicator.model.errors import Incident
-from replicator.model.partition import Partition
+from replicator.model.partition import LogEnds, Partition
 from replicator.model.timestamps import TimestampBounds
 
 
@@ -30,6 +30,7 @@ def refused_timestamps(
     flow: Flow,
     source: ClusterAdmin,
     positions: Mapping[Partition, int | None],
+    logs: Mapping[Partition, LogEnds],
     targets: Mapping[str, tuple[str, TimestampBounds]],
     now_ms: int,
 ) -> Iterator[Incident]:
@@ -38,14 +39,13 @@ def refused_timestamps(
     Args:
         positions: of source partitions, None where there is none yet. One that begins at its end, or at a time, is
             left out.
+        logs: ends of source partitions; one whose ends aren't known is left out.
         targets: name and bounds of the target topic, by source topic.
     """
     earliest = flow.start.kind == "earliest"
-    asked = {at: offset for at, offset in positions.items() if earliest or offset is not None}
-    log_starts = source.offsets(asked, end=False)
-    log_ends = source.offsets(asked, end=True)
-    starts = {at: max(log_starts[at], offset or 0) for at, offset in asked.items()}
-    starts = {at: start for at, start in starts.items() if start <= log_ends[at]}  # others are told as truncated
+    asked = {at: offset for at, offset in positions.items() if at in logs and (earliest or offset is not None)}
+    starts = {at: max(logs[at].start, offset or 0) for at, offset in asked.items()}
+    starts = {at: start for at, start in starts.items() if start <= logs[at].end}  # others are told as truncated
     latest = source.latest_records(starts)
     told: set[str] = set()
     with closing(TopicReader(flow, flow.source)) as reader:

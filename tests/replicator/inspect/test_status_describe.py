@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from replicator.config import Flow, load_text
-from replicator.inspect.status import PartitionStatus, StatusFacts, describe
-from replicator.kafka.topic_questions import TopicInfo
+from replicator.inspect.judging import Judged
+from replicator.inspect.status import PartitionStatus, Times, describe
+from replicator.lane.judge import Facts, judge
+from replicator.lane.plan import LanePlan
 from replicator.model import checkpoint
 from replicator.model.checkpoint import Evidence
+from replicator.model.errors import Incident, ReplicatorError, TopicMissing, Unreachable
 from replicator.model.partition import Committed, LogEnds, Partition
+from replicator.model.route import Route
 from replicator.state.claims import Claim
+from replicator.state.generation import LaneAssignment
 
 NOW_MS = 1_800_000_000_000
 MINUTE_MS = 60_000
+SOURCE, COPY, TARGET = Partition("t", 2), Partition("a.t", 2), LogEnds("x", 0, 0, 0)
 
 
 @pytest.fixture(scope="module")
@@ -47,21 +51,32 @@ def committed(offset: int, *, age_ms: int = 500, moved_ms: int = 0, topic_id: st
 
 def described(
     flow: Flow,
-    position: Committed | None,
+    position: Committed | ReplicatorError | None,
     *,
     start: int = 0,
     end: int = 100,
-    oldest_age_ms: int | None = None,
+    high_watermark: int | None = None,
+    oldest_ms: int | None = None,
     oldest_known: bool = True,
+    open_ms: int | None = None,
+    source_cluster: str = "c",
+    source: ReplicatorError | None = None,
+    target: LogEnds | ReplicatorError = TARGET,
+    claim: Claim | None = None,
+    stopped: Incident | None = None,
 ) -> PartitionStatus:
-    oldest_ms = None if oldest_age_ms is None else NOW_MS - oldest_age_ms
-    facts = StatusFacts(TopicInfo("t", "id-1", 4), 2, "a.t", position, start, end, oldest_ms, oldest_known)
-    return describe(flow, facts, NOW_MS)
+    """As the judge of a lane sees it."""
+    here = source or LogEnds("id-1", start, end, end if high_watermark is None else high_watermark)
+    there = "" if isinstance(target, TopicMissing) else "x"
+    route = Route(SOURCE, COPY, "id-1", there, stopped)
+    plan = LanePlan(flow, 3, 0, "", source_cluster, (), 1, LaneAssignment(1))
+    verdict = judge(plan, route, Facts(position, claim, here, target, None, 3), NOW_MS)
+    judged = Judged(route, position, here, target, verdict)
+    return describe(flow, judged, Times(oldest_ms, oldest_known, open_ms), NOW_MS)
 
 
 def test_in_sync(flow: Flow) -> None:
-    status = described(flow, committed(100))
-    assert status == PartitionStatus(
+    assert described(flow, committed(100)) == PartitionStatus(
         source_topic="t",
         partition=2,
         target_topic="a.t",
@@ -78,13 +93,13 @@ def test_in_sync(flow: Flow) -> None:
 
 
 def test_behind_by_records_and_seconds(flow: Flow) -> None:
-    status = described(flow, committed(90), oldest_age_ms=1500)
+    status = described(flow, committed(90), oldest_ms=NOW_MS - 1500)
     assert (status.lag_records, status.lag_seconds, status.state) == (10, 1.5, "behind")
 
 
 def test_only_markers_left_is_in_sync(flow: Flow) -> None:
-    status = described(flow, committed(98), oldest_age_ms=None)
-    assert (status.lag_records, status.lag_seconds, status.state) == (0, 0.0, "in_sync")
+    status = described(flow, committed(98))
+    assert (status.lag_records, status.lag_seconds, status.state) == (2, 0.0, "in_sync")
 
 
 def test_an_unread_record_leaves_seconds_unknown(flow: Flow) -> None:
@@ -93,17 +108,14 @@ def test_an_unread_record_leaves_seconds_unknown(flow: Flow) -> None:
 
 
 def test_a_record_from_the_future_has_no_negative_lag(flow: Flow) -> None:
-    assert described(flow, committed(98), oldest_age_ms=-5000).lag_seconds == 0.0
+    assert described(flow, committed(98), oldest_ms=NOW_MS + 5000).lag_seconds == 0.0
 
 
 @pytest.mark.parametrize("no_time_ms", [0, -1])
 def test_a_record_without_a_time_has_no_age(flow: Flow, no_time_ms: int) -> None:
-    status = described(flow, committed(98), oldest_age_ms=NOW_MS - no_time_ms)
+    status = described(flow, committed(98), oldest_ms=no_time_ms)
     assert (status.lag_records, status.lag_seconds) == (2, None)
-    facts = StatusFacts(
-        TopicInfo("t", "id-1", 4), 2, "a.t", committed(90), 0, 90, high_watermark=100, open_ms=no_time_ms
-    )
-    held = describe(flow, facts, NOW_MS)
+    held = described(flow, committed(90), end=90, high_watermark=100, open_ms=no_time_ms)
     assert (held.held_back_records, held.held_back_since_ms, held.state) == (10, None, "in_sync")
 
 
@@ -123,53 +135,65 @@ def test_no_position(flow: Flow) -> None:
 def test_stalled_needs_an_old_record_and_an_old_commit(
     flow: Flow, commit_age_ms: int, record_age_ms: int, state: str
 ) -> None:
-    assert described(flow, committed(90, age_ms=commit_age_ms), oldest_age_ms=record_age_ms).state == state
+    assert described(flow, committed(90, age_ms=commit_age_ms), oldest_ms=NOW_MS - record_age_ms).state == state
 
 
 def test_a_restart_that_commits_the_position_again_does_not_hide_that_it_stands_still(flow: Flow) -> None:
     again = committed(90, age_ms=500, moved_ms=NOW_MS - 10 * MINUTE_MS)
-    assert described(flow, again, oldest_age_ms=10 * MINUTE_MS).state == "stalled"
+    assert described(flow, again, oldest_ms=NOW_MS - 10 * MINUTE_MS).state == "stalled"
     moved = committed(90, age_ms=500, moved_ms=NOW_MS - 500)
-    assert described(flow, moved, oldest_age_ms=10 * MINUTE_MS).state == "behind"
+    assert described(flow, moved, oldest_ms=NOW_MS - 10 * MINUTE_MS).state == "behind"
 
 
 @pytest.mark.parametrize(("open_age_ms", "state"), [(10 * MINUTE_MS, "source_waits"), (500, "in_sync")])
 def test_a_transaction_that_hangs_at_the_source_is_no_lag_but_shown(flow: Flow, open_age_ms: int, state: str) -> None:
-    facts = StatusFacts(
-        TopicInfo("t", "id-1", 4), 2, "a.t", committed(90), 0, 90, high_watermark=100, open_ms=NOW_MS - open_age_ms
-    )
-    status = describe(flow, facts, NOW_MS)
+    status = described(flow, committed(90), end=90, high_watermark=100, open_ms=NOW_MS - open_age_ms)
     assert (status.state, status.lag_records, status.held_back_records) == (state, 0, 10)
     assert status.held_back_since_ms == NOW_MS - open_age_ms
 
 
-def test_what_needs_a_decision(flow: Flow) -> None:
-    assert described(flow, committed(5), start=10, oldest_age_ms=5).state == "records_lost"
-    assert described(flow, committed(101)).state == "source_truncated"
-    assert described(flow, committed(100, topic_id="id-0")).state == "source_recreated"
-    known = StatusFacts(TopicInfo("t", "id-1", 4), 2, "a.t", committed(90), 0, 90, None, True)
-    for change, state in (
-        ({"source_cluster": "c"}, "in_sync"),
-        ({"source_cluster": "another"}, "other_source"),
-        ({"target": LogEnds("x", 0, 0, 0)}, "in_sync"),
-        ({"target": LogEnds("y", 0, 0, 0)}, "target_recreated"),
-        ({"target": LogEnds("x", 0, 0, -2)}, "target_lost_data"),
+def test_what_needs_a_decision_shows_what_is_not_copied(flow: Flow) -> None:
+    for status, state, incident, lag in (
+        (described(flow, committed(5), start=10), "records_lost", "source_records_gone", 95),
+        (described(flow, committed(101)), "source_truncated", "source_truncated", 0),
+        (described(flow, committed(90, topic_id="id-0"), start=7), "source_recreated", "source_topic_recreated", 93),
+        (described(flow, committed(90), source_cluster="another"), "other_source", "source_cluster_changed", 10),
+        (
+            described(flow, committed(90), target=LogEnds("y", 0, 0, 0)),
+            "target_recreated",
+            "target_topic_recreated",
+            10,
+        ),
+        (described(flow, committed(90), target=LogEnds("x", 0, 0, -2)), "target_lost_data", "target_lost_data", 10),
+        (described(flow, committed(90), stopped=Incident("flows_in_conflict", "")), "stopped", "flows_in_conflict", 10),
     ):
-        assert describe(flow, replace(known, **change), NOW_MS).state == state
+        assert (status.state, status.incident, status.lag_records) == (state, incident, lag)
+    assert "offsets 5 to 9 were deleted" in described(flow, committed(5), start=10).detail
     foreign = described(flow, Committed(7, "something else"))
     assert (foreign.state, foreign.position, foreign.lag_records) == ("foreign_position", 7, None)
+
+
+def test_what_cannot_be_asked_of_one_partition_is_shown_there(flow: Flow) -> None:
+    no_leader = Unreachable("cluster 'a': LEADER_NOT_AVAILABLE")
+    for status in (
+        described(flow, committed(90), source=no_leader),
+        described(flow, committed(90), target=no_leader),
+        described(flow, no_leader),
+    ):
+        assert (status.state, status.detail) == ("waiting", str(no_leader))
+    assert described(flow, committed(90), target=no_leader).lag_records == 10
 
 
 @pytest.mark.parametrize(
     ("target", "state"),
     [
-        (None, "target_deleted"),
+        (TopicMissing("no such topic"), "target_deleted"),
         (LogEnds("other", 0, 0, 0), "target_recreated"),
         (LogEnds("x", 0, 5, 5), "position_expired"),
     ],
 )
-def test_a_claim_without_a_position_was_copied_to_before(flow: Flow, target: LogEnds | None, state: str) -> None:
-    source, copy = Partition("t", 2), Partition("a.t", 2)
-    claim = Claim(copy, source, "id-1", "x", 0, 10, 1, "me", NOW_MS)
-    facts = StatusFacts(TopicInfo("t", "id-1", 4), 2, "a.t", None, 0, 100, target=target, claim=claim)
-    assert describe(flow, facts, NOW_MS).state == state
+def test_a_claim_without_a_position_was_copied_to_before(
+    flow: Flow, target: LogEnds | ReplicatorError, state: str
+) -> None:
+    claim = Claim(COPY, SOURCE, "id-1", "x", 0, 10, 1, "me", NOW_MS)
+    assert described(flow, None, target=target, claim=claim).state == state
