@@ -47,6 +47,7 @@ class FlowNotes:
         self._log = log
         self._incidents: frozenset[Incident] = frozenset()
         self._hidden: dict[str, str] = {}
+        self._empty = False
 
     def note(self, incidents: Collection[Incident], hidden: dict[str, str]) -> None:
         """The incidents of now, and topics that wait, with the reason."""
@@ -69,6 +70,10 @@ class FlowNotes:
     def note_listing(self, listing: Listing, routes: Collection[Partition] = ()) -> None:
         """What a listing shows; topics whose partitions are known (`routes`) are logged by their lanes."""
         known = {at.topic for at in routes}
+        empty = not (listing.topics or listing.missing or listing.hidden)
+        if empty and not self._empty:
+            self._log.warning("no_topic_selected")
+        self._empty = empty
         self.note(listing.missing, {name: str(it) for name, it in listing.hidden.items() if name not in known})
 
 

@@ -130,3 +130,16 @@ def test_the_thread_ends_when_it_is_asked_to() -> None:
     made.discovery._thread.join(10)
     assert made.plane.closed
     assert drained(made.events) == []
+
+
+def test_a_flow_that_selects_no_topic_says_so_at_its_start_and_when_the_last_one_has_gone() -> None:
+    with capture_logs() as logs:
+        made = DiscoveryRun(run_before(FakePlane(flow("", '["^t.*"]'), {})))
+        listing = made.plane.source.copy()
+        made.once()
+        made.once()
+        made.plane.source["t1"] = topic("t1")
+        made.once()
+        made.plane.source = listing
+        made.once()
+    assert [entry["event"] for entry in logs].count("no_topic_selected") == 2
