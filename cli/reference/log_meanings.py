@@ -57,6 +57,9 @@ EVENTS = {
         "The positions could not be released at a clean stop. Everything is committed; only the next start "
         "takes longer."
     ),
+    "no_topic_selected": (
+        "No topic of the source is selected by `topics` and `exclude` now; the flow runs, and copies those that appear."
+    ),
     "origins_not_checked": (
         "Claims of other flows on the source cluster can't be read, so whether topics come back over flows of other "
         "files isn't known."
@@ -69,7 +72,10 @@ EVENTS = {
     "range_taken_over": "Another attempt at the same range, or another generation, has fenced this task.",
     "reassigned": "The routes of a lane have changed: its partitions are judged again.",
     "recommitted": "All positions of a lane were committed again, so that the target doesn't expire them.",
-    "records_lost": "Under at_most_once only: records were not written and will not be.",
+    "records_lost": (
+        "Under at_most_once only: records of a transaction were not written and will not be; one line for each "
+        "partition. What a process held when it was killed is in no line."
+    ),
     "repair_decided": "A repair has compared what is missing with what stands on the target now.",
     "restarted": (
         "A lane starts over with a new producer, from the fence, because the outcome of a commit is unknown or "
@@ -131,6 +137,9 @@ FIELDS = {
     "master": "Spark's master URL.",
     "ms": "How long the transaction was open, in milliseconds; 0 where it had no record.",
     "name": "Name of the incident.",
+    "offsets": (
+        "First and last source offsets of what was lost: every record that was read between the two, both included."
+    ),
     "offset": "The source offset where the flow stands; -1 where none applies.",
     "partition": "Number of the partition; -1 where none applies.",
     "partitions": "How many partitions. Of `lane_started`: those that are copied.",

@@ -18,6 +18,7 @@ from replicator.model import names
 from replicator.model.errors import ReplicatorError
 from replicator.model.partition import Partition, Seek
 from replicator.planes.contract import Copied, PollResult, ReadPlan
+from replicator.planes.records.losses import LostRecords
 from replicator.planes.records.plane import PlaneSettings, RecordsPlane
 
 POLL_S_MAX = 40.0
@@ -46,7 +47,7 @@ class Driven:
     flow: Flow
     routes: Mapping[Partition, Partition]
     said: list[str]
-    lost: list[tuple[Partition, str]]
+    lost: list[LostRecords]
     failed: dict[Partition, ReplicatorError] = field(default_factory=dict)
 
     def seek(self, *, every_ack: bool = False, start: int = 0, epoch: int = -1) -> None:
@@ -96,8 +97,8 @@ def make_plane(source: BrokerHandle, target: BrokerHandle) -> Iterator[MakePlane
         }
         settings = PlaneSettings(flow, names.lane_id(flow.name, 1, 0), 0, routes, batch_bytes_max, record_bytes_max)
         said: list[str] = []
-        lost: list[tuple[Partition, str]] = []
-        plane = RecordsPlane(settings, {}, said.append, lambda at, why: lost.append((at, why)))
+        lost: list[LostRecords] = []
+        plane = RecordsPlane(settings, {}, said.append, lost.append)
         made.append(Driven(plane, flow, routes, said, lost))
         plane.fence()
         return made[-1]

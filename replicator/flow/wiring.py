@@ -28,6 +28,7 @@ from replicator.lane.plan import LanePlan
 from replicator.lane.policy import LivePolicy, Policy
 from replicator.model import names
 from replicator.model.partition import Partition
+from replicator.planes.records.losses import LostRecords
 from replicator.planes.records.plane import PlaneSettings, RecordsPlane
 from replicator.planes.records.record_reader import LogReader
 from replicator.state.flow_state import FlowState
@@ -63,7 +64,7 @@ class KafkaConnections:
         )
         self._open = ExitStack()
         with ExitStack() as stack:  # whatever one of them raises, those that are open are closed
-            self.plane = RecordsPlane(settings, digests, partial(_client_error, log), partial(_lost_record, log))
+            self.plane = RecordsPlane(settings, digests, partial(_client_error, log), partial(_lost_records, log))
             stack.callback(self.plane.close)
             source_reader, source_topics = TopicReader(flow, flow.source), topics_of(flow, flow.source, "source")
             self.source = KafkaCluster(flow, flow.source, "source", asked, source_reader, source_topics)
@@ -129,6 +130,13 @@ def _client_error(log: structlog.stdlib.BoundLogger, text: str) -> None:
     log.debug("client", detail=text)
 
 
-def _lost_record(log: structlog.stdlib.BoundLogger, at: Partition, why: str) -> None:
-    """Under at_most_once only."""
-    log.error("records_lost", topic=at.topic, partition=at.partition, detail=why)
+def _lost_records(log: structlog.stdlib.BoundLogger, lost: LostRecords) -> None:
+    """Under at_most_once only. The sum of `records` over all lines is what was lost."""
+    log.error(
+        "records_lost",
+        topic=lost.at.topic,
+        partition=lost.at.partition,
+        records=lost.records,
+        offsets=[list(span) for span in lost.ranges],
+        detail=lost.why,
+    )

@@ -40,7 +40,8 @@ class AckWatch:
 class Acks:
     """Acknowledgements of one run: target offsets of its first and last record, and errors by source offset.
 
-    `restamped`: the broker has replaced the timestamps of a batch by the time of its append.
+    `restamped`: the broker has replaced the timestamps of a batch by the time of its append. `stored`: source offsets
+    of acknowledged records, where these are kept.
     """
 
     watch: AckWatch
@@ -52,6 +53,7 @@ class Acks:
     without_offset: bool = False
     restamped: bool = False
     errors: dict[int, AckError] = field(default_factory=dict)
+    stored: set[int] | None = None
 
     def _take(self, source_offset: int, error: KafkaError | None, message: Message) -> int:
         offset = message.offset()
@@ -60,6 +62,8 @@ class Acks:
             self.errors[source_offset] = AckError(error, 0 if offset is None else offset + 1)
             self.watch.failed = True
             return -1
+        if self.stored is not None:
+            self.stored.add(source_offset)
         if offset is None or offset < 0:
             self.without_offset = True  # librdkafka's answer to a duplicate sequence: invariant 6
             return -1

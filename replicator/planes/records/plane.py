@@ -25,6 +25,7 @@ from replicator.planes.contract import Copied, PollResult, ReadPlan, Written
 from replicator.planes.records.acks import AckWatch
 from replicator.planes.records.copying import Run, Writer, add_offsets, copy_run, new_run
 from replicator.planes.records.digest import Chain
+from replicator.planes.records.losses import NO_ACK, LostRecords, lost_records
 from replicator.planes.records.message import Record
 from replicator.planes.records.plain import PlainWriter
 from replicator.planes.records.refusals import Refusals
@@ -63,7 +64,7 @@ class RecordsPlane:
         settings: PlaneSettings,
         digests: Mapping[Partition, str],
         on_client_error: Callable[[str], None],
-        on_lost_record: Callable[[Partition, str], None],
+        on_lost_records: Callable[[LostRecords], None],
     ) -> None:
         """`digests` is filled by the lane and starts each block's chain, by source partition.
 
@@ -71,7 +72,7 @@ class RecordsPlane:
         """
         flow, limits = settings.flow, (settings.batch_bytes_max, settings.record_bytes_max)
         self._settings, self._flow, self._routes, self._digests = settings, flow, settings.routes, digests
-        self._on_lost_record = on_lost_record
+        self._on_lost_records = on_lost_records
         self._record_bytes_max = max(flow.limits.record_bytes_max, settings.record_bytes_max)
         self._watch = AckWatch()
         self._transactions = Transactions(
@@ -162,6 +163,8 @@ class RecordsPlane:
             chain = self._chains[source] = Chain(self._digests.get(source, ""))
         plan, target, plain = self._read_plans.get(source), self._routes[source], self._plain
         run = new_run(messages, self._watch, every_ack=plain is not None or (plan is not None and plan.every_ack))
+        if self._flow.delivery is Delivery.AT_MOST_ONCE:
+            run.acks.stored = set()
         self._written_s = self._written_s if self._runs else time.monotonic()
         self._runs.append(run)
         out = plain or self._transactions
@@ -333,23 +336,23 @@ class RecordsPlane:
         return self._write_unsafely(self._plain, held) if held and self._plain is not None else ()
 
     def _write_unsafely(self, plain: PlainWriter, held: list[list[Record]]) -> set[Partition]:
-        runs: list[Run] = []
+        runs: list[tuple[Run, list[Record]]] = []
         for messages in held:
             while messages:  # a record that can't be carried is lost alone
                 run = self._copy(Partition(messages[0].topic(), messages[0].partition()), messages)
-                runs.append(run)
-                messages = messages[run.acks.count + 1 :] if run.blocked is not None else []
-        left = plain.flush_once()
-        for run in runs:
-            error = next(iter(run.acks.errors.values()), None)
-            if run.blocked is not None:
-                self._on_lost_record(run.source, run.blocked.detail)
-            if error is not None:
-                self._on_lost_record(run.source, error.error.str())
-        if left:
-            self._on_lost_record(runs[-1].source, f"{left} records without ack")
+                through = run.acks.count + (run.blocked is not None)
+                runs.append((run, messages[:through]))
+                messages = messages[through:]
+        plain.flush_once()
+        outcomes: dict[Partition, list[tuple[int, str | None]]] = {}
+        for run, messages in runs:
+            outcomes.setdefault(run.source, []).extend(_outcomes(run, messages))
+        for source, of_source in outcomes.items():
+            lost = lost_records(source, of_source)
+            if lost is not None:
+                self._on_lost_records(lost)
         self._forget()
-        return {run.source for run in runs if run.acks.restamped}
+        return {run.source for run, _ in runs if run.acks.restamped}
 
     def abort(self) -> None:
         """Abort the open transaction; what is queued is purged first. Raises UnknownOutcome when it is not certain."""
@@ -371,3 +374,14 @@ class RecordsPlane:
             closing.callback(self._transactions.close)
             closing.callback(self._positions.close)
             closing.callback(self._source.close)
+
+
+def _outcomes(run: Run, messages: list[Record]) -> Iterator[tuple[int, str | None]]:
+    """What became of each record of a run that was written without a transaction: None, or why it is lost."""
+    stored: set[int] = run.acks.stored or set()
+    for message in messages[: run.acks.count]:
+        offset = message.offset()
+        failed = run.acks.errors.get(offset)
+        yield offset, None if offset in stored else failed.error.str() if failed is not None else NO_ACK
+    if run.blocked is not None:
+        yield run.blocked.offset, f"{run.blocked.name}: {run.blocked.detail}"

@@ -13,6 +13,7 @@ from replicator.model.errors import Abortable, NotAllowed, UnknownOutcome
 from replicator.model.partition import Committed, Partition, Seek
 from replicator.planes.contract import ReadPlan, RecordsRefused
 from replicator.planes.records import oversized, plain, source
+from replicator.planes.records.losses import NO_ACK, LostRecords
 from replicator.planes.records.plane import PlaneSettings, RecordsPlane
 from tests.replicator.kafka.fakes import Factory, FakeProducer, Report
 from tests.replicator.kafka.test_producer import make_flow
@@ -31,10 +32,10 @@ class World:
         monkeypatch.setattr(plain, "Producer", producers)
         for module in (source, oversized, offset_reader):
             monkeypatch.setattr(module, "Consumer", consumers)
-        self.lost: list[tuple[Partition, str]] = []
+        self.lost: list[LostRecords] = []
         flow = make_flow().model_copy(update={"delivery": delivery})
         settings = PlaneSettings(flow, "eos.f.1.0", 3, ROUTES, 1_000_000, 1_048_588)
-        self.plane = RecordsPlane(settings, {}, lambda text: None, lambda at, why: self.lost.append((at, why)))
+        self.plane = RecordsPlane(settings, {}, lambda text: None, self.lost.append)
         self.producers = producers.made
         self.consumer: FakeConsumer = consumers.made[1]  # the first reads positions
         self.plane.fence()
@@ -262,3 +263,29 @@ def test_at_most_once_writes_behind_the_position_and_tells_what_is_lost(monkeypa
     assert world.producers[1].next_offset == 2
     assert world.lost == []
     assert not world.plane.pending()
+
+
+def test_at_most_once_says_for_each_partition_how_many_records_are_lost_and_which(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(monkeypatch, Delivery.AT_MOST_ONCE)
+    for offsets in ([0, 1, 5], [6, 9]):
+        world.read("a", *offsets)
+    world.read("b", 3)
+    world.plane.flush()
+    world.plane.send_positions({ROUTES[A]: Committed(10, "m"), ROUTES[B]: Committed(4, "m")}, ())
+    world.plane.end()
+    writer = world.producers[1]
+    timed_out, refused = KafkaError(KafkaError._MSG_TIMED_OUT, "timed out"), KafkaError(KafkaError._TRANSPORT, "down")
+
+    def flush(timeout: float) -> int:
+        """The 2nd to 4th record of a fail, the last one gets no answer; b's is stored."""
+        for index, error in ((0, None), (1, timed_out), (2, timed_out), (3, refused), (5, None)):
+            writer.queued[index][4](error, Report(None if error else index))
+        return 1
+
+    monkeypatch.setattr(writer, "flush", flush)
+    world.plane.deliver()
+    (lost,) = world.lost
+    assert lost == LostRecords(A, 4, ((1, 9),), f"timed out; down; {NO_ACK}")
+    assert sum(it.records for it in world.lost) == 4
