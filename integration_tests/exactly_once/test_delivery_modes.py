@@ -173,3 +173,23 @@ def test_a_target_that_lost_its_end_stops_its_partition_and_no_other(
     clients.wait_value(copying.target, copying.copy, 1, b"%d" % (4 * RECORDS_MAX - 1))
     assert worker.stop() == INCIDENT, worker.tail()
     assert [e["name"] for e in worker.seen("incident")] == ["target_lost_data"]
+
+
+@pytest.mark.parametrize("mode", ["at_least_once", "at_most_once"])
+def test_every_line_of_the_log_is_json_while_a_cluster_is_away(
+    make_copying: MakeCopying, source: BrokerHandle, target: BrokerHandle, mode: str
+) -> None:
+    copying = make_copying(partitions=PARTITIONS, delivery=mode, commit=COMMIT)
+    numbers = Numbers(copying)
+    numbers.write(1)
+    worker = copying.running()
+    numbers.wait_last()
+    target.kill()
+    numbers.write(1)
+    target.restart()
+    source.kill()
+    source.restart()
+    numbers.write(1)
+    numbers.wait_last()
+    assert worker.stop() == 0, worker.tail()
+    assert worker.other_lines == []

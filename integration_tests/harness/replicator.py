@@ -141,6 +141,12 @@ class Replicator:
         with self._arrived:
             return list(self._events)
 
+    @property
+    def other_lines(self) -> list[str]:
+        """Lines so far that are no JSON."""
+        with self._arrived:
+            return list(self._other_lines)
+
     def mark(self) -> int:
         """How many events there are: `after=mark` of `wait_event` looks only at later ones."""
         with self._arrived:

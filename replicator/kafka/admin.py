@@ -7,13 +7,13 @@ librdkafka 2.16 while the group coordinator is still coming up (see `kafka.offse
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+import structlog
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
@@ -25,6 +25,7 @@ from confluent_kafka.admin import (
 
 from replicator.config import Cluster
 from replicator.kafka import failures
+from replicator.kafka.client_log import line_logger
 from replicator.kafka.properties import client_properties
 from replicator.kafka.topic_questions import TopicInfo, TopicQuestions, config_values, operations, within
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError, TopicMissing, Unreachable
@@ -74,12 +75,14 @@ class ClusterAdmin:
         self._client = self._made()
 
     def _made(self) -> AdminClient:
-        logger = logging.getLogger("replicator.librdkafka")
         properties = client_properties(self.cluster, error_cb=self._noted)
         try:
-            return AdminClient(properties, logger=logger)
+            return AdminClient(properties, logger=line_logger(self._line))
         except KafkaException as error:
             raise Unreachable(f"cluster {self.cluster.name!r}: {failures.reason(error.args[0])}") from error
+
+    def _line(self, text: str) -> None:
+        structlog.get_logger().debug("client", detail=f"cluster {self.cluster.name!r}: {text}")
 
     def _noted(self, error: KafkaError) -> None:
         self._errors[error.code()] = error

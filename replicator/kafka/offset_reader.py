@@ -42,7 +42,7 @@ class OffsetReader:
         self._timeout_s = flow.limits.request_timeout_ms / 1000
         self._group = names.position_group(flow.name)
         self._doing = f"read the positions of group {self._group!r}"
-        self._consumer = Consumer({"log_level": 0, **properties.reader(flow.target, flow, committed=stable)})
+        self._consumer = Consumer({**properties.reader(flow.target, flow, committed=stable), **properties.SILENT})
 
     @cached_property
     def group_metadata(self) -> object:
@@ -95,7 +95,7 @@ class OffsetReader:
 
     def _answers_unstable(self, asked: list[TopicPartition]) -> bool:
         """Whether the target tells positions that may not be stable: then it is a transaction that is waited for."""
-        consumer = Consumer({"log_level": 0, **properties.reader(self._flow.target, self._flow, committed=False)})
+        consumer = Consumer({**properties.reader(self._flow.target, self._flow, committed=False), **properties.SILENT})
         try:
             return bool(consumer.committed([TopicPartition(at.topic, at.partition) for at in asked], self._timeout_s))
         except KafkaException:
@@ -133,7 +133,7 @@ def positions(flow: Flow, partitions: Iterable[Partition], *, stable: bool = Tru
 
 @contextmanager
 def _consumer(cluster: Cluster, flow: Flow, *, committed: bool, **own: int) -> Iterator[Consumer]:
-    consumer = Consumer({"log_level": 0, **properties.reader(cluster, flow, committed=committed), **own})
+    consumer = Consumer({**properties.reader(cluster, flow, committed=committed), **own, **properties.SILENT})
     try:
         yield consumer
     finally:

@@ -12,7 +12,6 @@ Invariants
 from __future__ import annotations
 
 import json
-import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -21,6 +20,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from replicator.config import Flow
 from replicator.kafka import failures, properties
+from replicator.kafka.client_log import line_logger
 from replicator.model import names
 from replicator.model.errors import ReplicatorError, UnknownOutcome
 from replicator.model.partition import Committed, Partition
@@ -54,18 +54,6 @@ def wait_acknowledged(producer: Producer, timeout_s: float, *, send: bool) -> in
     return left
 
 
-class _Lines(logging.Handler):
-    """librdkafka's log lines, as text. Only there it names the partitions that it could not add to a transaction."""
-
-    def __init__(self, take: Callable[[str], None]) -> None:
-        super().__init__(logging.WARNING)
-        self._take = take
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Hand over one line."""
-        self._take(record.getMessage())
-
-
 class Transactions:
     """One transactional producer. Owned by one thread."""
 
@@ -91,9 +79,8 @@ class Transactions:
         self.written = False  # something is in the open transaction: without that librdkafka sends no EndTxn
         self.open = False
         self.unacknowledged = 0  # records, when they were last waited for and nothing had failed
-        logger = logging.Logger("librdkafka")
-        logger.addHandler(_Lines(self._line))
-        self.producer = Producer({**props, "error_cb": self._error, "stats_cb": self._stats}, logger=logger)
+        callbacks = {"error_cb": self._error, "stats_cb": self._stats}
+        self.producer = Producer({**props, **callbacks}, logger=line_logger(self._line))
 
     def _error(self, error: KafkaError) -> None:
         text = failures.describe(error, self._cluster, "write in transactions")
@@ -102,6 +89,7 @@ class Transactions:
         self._on_client_error(text)
 
     def _line(self, text: str) -> None:
+        """Only there librdkafka names the partitions that it could not add to a transaction."""
         if "ADDPARTS" in text and "authorization failed" in text:  # the others were not even attempted
             self.denied |= failures.partitions_named(text)
         self._on_client_error(f"cluster {self._cluster!r}: {text}")

@@ -8,6 +8,8 @@ from replicator.config import Cluster, Flow
 from replicator.model import names
 
 Properties = dict[str, str | int | float | bool | None]
+SILENT: Properties = {"log_level": 0}
+"""For clients of which nobody takes the log lines, see `client_log`: last, so that it holds whatever the file says."""
 
 
 def client_properties(cluster: Cluster, **own: Any) -> dict[str, Any]:

@@ -44,7 +44,7 @@ class TopicReader:
     def _consumer(self, *, committed: bool) -> Consumer:
         if committed not in self._open:
             settings = properties.reader(self._cluster, self._flow, committed=committed)
-            self._open[committed] = Consumer({"log_level": 0, **settings})  # errors come with what is asked
+            self._open[committed] = Consumer({**settings, **properties.SILENT})  # errors come with what is asked
         return self._open[committed]
 
     def connect(self, topic: str, *, committed: bool) -> None:

@@ -61,7 +61,7 @@ class OversizedSearch:
         left = [at for at in candidates if at not in self._asked]
         deadline = time.monotonic() + ROUND_S_MAX
         props = properties.probing_consumer(self._flow, self._record_bytes_max, len(positions))
-        with closing(Consumer({**props, "error_cb": self._error})) as consumer:
+        with closing(Consumer({**props, "error_cb": self._error, **properties.SILENT})) as consumer:
             metadata.learn(consumer, {at.topic for at in left})
             for at in left:
                 if time.monotonic() >= deadline:

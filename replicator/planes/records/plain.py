@@ -15,6 +15,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from replicator.config import Flow
 from replicator.kafka import failures, properties
+from replicator.kafka.client_log import line_logger
 from replicator.kafka.producer import STALL_S, wait_acknowledged
 from replicator.model.errors import Abortable, ReplicatorError
 
@@ -53,7 +54,10 @@ class PlainWriter:
         return self._producer
 
     def _made(self) -> Producer:
-        return Producer({**self._props, "error_cb": self._error})
+        return Producer({**self._props, "error_cb": self._error}, logger=line_logger(self._line))
+
+    def _line(self, text: str) -> None:
+        self._on_client_error(f"cluster {self._cluster!r}: {text}")
 
     def _error(self, error: KafkaError) -> None:
         self._on_client_error(failures.describe(error, self._cluster, "write records"))

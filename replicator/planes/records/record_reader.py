@@ -52,7 +52,7 @@ class LogReader:
 
     def _read(self, at: Partition, spans: Sequence[Span]) -> Iterator[Sequence[RecordIdentity]]:
         if self._consumer is None:
-            self._consumer = Consumer({"log_level": 0, **properties.scanning_reader(self._cluster, self._flow)})
+            self._consumer = Consumer({**properties.scanning_reader(self._cluster, self._flow), **properties.SILENT})
             metadata.learn(self._consumer, {at.topic})
         consumer, end = self._consumer, spans[-1][1]
         consumer.assign([TopicPartition(at.topic, at.partition, spans[0][0])])

@@ -19,6 +19,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from replicator.config import Flow
 from replicator.kafka import failures, metadata, properties
+from replicator.kafka.client_log import line_logger
 from replicator.model.errors import NotAllowed, ReplicatorError
 from replicator.model.partition import Partition, Seek, Span
 from replicator.planes.contract import ReadPlan
@@ -64,7 +65,10 @@ class Source:
         self._known: set[str] = set()
         self._oversized = OversizedSearch(flow, record_bytes_max)
         props = properties.source_consumer(flow, record_bytes_max=record_bytes_max, bulk=bulk)
-        self._consumer = Consumer({**props, "error_cb": self._error})
+        self._consumer = Consumer({**props, "error_cb": self._error}, logger=line_logger(self._line))
+
+    def _line(self, text: str) -> None:
+        self._on_client_error(f"cluster {self._flow.source.name!r}: {text}")
 
     def _error(self, error: KafkaError) -> None:
         """An error of the client as a whole. It names partitions in its text at best."""

@@ -116,6 +116,6 @@ class Consumers:
 
     made: list[FakeConsumer] = field(default_factory=list)
 
-    def __call__(self, conf: dict[str, Any]) -> FakeConsumer:
+    def __call__(self, conf: dict[str, Any], *, logger: Any = None) -> FakeConsumer:
         self.made.append(FakeConsumer(conf))
         return self.made[-1]

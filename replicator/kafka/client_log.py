@@ -1,0 +1,29 @@
+"""librdkafka's log lines, taken from the client that writes them: by itself it prints them to stderr, between our own.
+
+Used for every client that is polled; all others are silent, because their lines would pile up: what went wrong there
+comes with the answer to a question.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+
+class _Lines(logging.Handler):
+    """Hands over each line as text."""
+
+    def __init__(self, take: Callable[[str], None]) -> None:
+        super().__init__(logging.DEBUG)
+        self._take = take
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Hand over one line."""
+        self._take(record.getMessage())
+
+
+def line_logger(take: Callable[[str], None]) -> logging.Logger:
+    """What a client of confluent-kafka takes as `logger`; `take` gets each line when the client is polled."""
+    logger = logging.Logger("librdkafka")
+    logger.addHandler(_Lines(take))
+    return logger
