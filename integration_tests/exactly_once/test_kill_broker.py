@@ -55,3 +55,26 @@ def test_the_source_is_killed_under_a_running_worker(copying: Copying, source: B
     source.restart()
     copying.load.mixed(200)
     copying.finish(worker)
+
+
+def test_the_source_is_dead_until_its_partitions_are_asked_about(copying: Copying, source: BrokerHandle) -> None:
+    """The lane hears nothing, asks, and makes them wait. The leader that comes back has another epoch."""
+    worker = copying.running()
+    copying.load.mixed(200)
+    worker.wait_event("committed")
+    source.kill()
+    worker.wait_event("waiting")
+    source.restart()
+    copying.load.mixed(200)
+    copying.finish(worker)
+
+
+@pytest.mark.tier("full")
+def test_the_target_is_dead_until_its_partitions_are_asked_about(copying: Copying, target: BrokerHandle) -> None:
+    worker = copying.running()
+    with copying.writing():
+        worker.wait_event("committed")
+        target.kill()
+        worker.wait_event("waiting")
+        target.restart()
+    copying.finish(worker)

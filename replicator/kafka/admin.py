@@ -28,7 +28,7 @@ from replicator.kafka import failures
 from replicator.kafka.client_log import line_logger
 from replicator.kafka.properties import client_properties
 from replicator.kafka.topic_questions import TopicInfo, TopicQuestions, config_values, operations, within
-from replicator.model.errors import Incident, NotAllowed, ReplicatorError, TopicMissing, Unreachable
+from replicator.model.errors import Incident, NotAllowed, ReplicatorError, Retriable, TopicMissing, Unreachable
 
 T = TypeVar("T")
 CONNECT_ATTEMPT_S = 5.0  # for one broker to answer: the client asks the one that it takes for the controller
@@ -227,16 +227,7 @@ class ClusterAdmin:
         if not request:
             return {}
         futures = self._client.list_offsets(request, isolation_level=level, request_timeout=self._request_s)
-        try:
-            return {
-                (at.topic, at.partition): self._result(
-                    future, f"read offsets of {at.topic}[{at.partition}]", f"Describe on topic {at.topic!r}"
-                ).offset
-                for at, future in futures.items()
-            }
-        except TopicMissing:
-            self._client = self._made()  # it may know the topic as it was before it got this partition
-            raise
+        return {at: answer.offset for at, answer in self._listed(futures, "read offsets").items()}
 
     def latest_records(self, partitions: Iterable[AddressedPartition]) -> dict[AddressedPartition, tuple[int, int]]:
         """Offset and timestamp (ms) of the record with the largest timestamp of each partition; both -1 where it has no
@@ -246,12 +237,21 @@ class ClusterAdmin:
         if not request:
             return {}
         futures = self._client.list_offsets(request, request_timeout=self._request_s)
-        found: dict[AddressedPartition, tuple[int, int]] = {}
-        for at, future in futures.items():
-            doing = f"read the latest time of {at.topic}[{at.partition}]"
-            latest = self._result(future, doing, f"Describe on topic {at.topic!r}")
-            found[at.topic, at.partition] = latest.offset, latest.timestamp
-        return found
+        found = self._listed(futures, "read the latest time")
+        return {at: (answer.offset, answer.timestamp) for at, answer in found.items()}
+
+    def _listed(self, futures: Mapping[TopicPartition, Future[Any]], doing: str) -> dict[AddressedPartition, Any]:
+        """The answers of ListOffsets. After an error the next one is asked with a new client, see `clusters`."""
+        try:
+            return {
+                (at.topic, at.partition): self._result(
+                    future, f"{doing} of {at.topic}[{at.partition}]", f"Describe on topic {at.topic!r}"
+                )
+                for at, future in futures.items()
+            }
+        except (Retriable, Unreachable):
+            self._client = self._made()
+            raise
 
     def until(self, condition: Callable[[], bool], pause_s: float = 0.01) -> bool:
         """Asks again and again within the request timeout, the first time after `pause_s`, then after twice that and so

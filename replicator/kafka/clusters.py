@@ -24,7 +24,7 @@ from replicator.kafka.properties import client_properties
 from replicator.kafka.topic_questions import AdminTopicQuestions, TopicAnswers, TopicInfo, TopicQuestions
 from replicator.kafka.topic_reader import TopicReader
 from replicator.model import names
-from replicator.model.errors import NotAllowed, ReplicatorError, TopicMissing, Unreachable
+from replicator.model.errors import NotAllowed, ReplicatorError, Retriable, Unreachable
 from replicator.model.partition import EndRecords, LogEnds, Partition
 from replicator.model.rights import MissingRights
 
@@ -113,7 +113,7 @@ class KafkaCluster:
     def _log_ends(
         self, partitions: Collection[Partition], ids: TopicIds, asked: tuple[Mapping[Partition, Future[Any]], ...]
     ) -> Ends:
-        starts, stables, ends = (self._offsets(futures) for futures in asked)
+        starts, stables, ends = self._offsets(*asked)
         known = ids.wait()
         found: Ends = {}
         for at in partitions:
@@ -132,7 +132,8 @@ class KafkaCluster:
         if not partitions:
             return {}
         spec = OffsetSpec.for_timestamp(timestamp_ms)
-        return _raise_common(self._offsets(self._list_offsets(partitions, spec, stable=True)))
+        (found,) = self._offsets(self._list_offsets(partitions, spec, stable=True))
+        return _raise_common(found)
 
     def _list_offsets(
         self, partitions: Collection[Partition], spec: OffsetSpec, *, stable: bool = False
@@ -142,15 +143,22 @@ class KafkaCluster:
         futures = self._client.list_offsets(request, isolation_level=level, request_timeout=self._request_s)
         return {Partition(at.topic, at.partition): future for at, future in futures.items()}
 
-    def _offsets(self, futures: Mapping[Partition, Future[Any]]) -> Answers:
-        self._answers.complete(futures.values(), self._request_s)
-        name = self._cluster.name
-        found = {
-            at: _value(future, _offset, name, f"ask for an offset of {at}", _describe(at.topic))
-            for at, future in futures.items()
-        }
-        if any(isinstance(answer, TopicMissing) for answer in found.values()):
-            self._admin = None  # it may know the topic as it was before it got this partition; a new client asks
+    def _offsets(self, *asked: Mapping[Partition, Future[Any]]) -> list[Answers]:
+        """The answers to each question. Unless all is answered, the next questions are asked with a new client.
+
+        This one may know partitions and leaders as they were before: it keeps the epoch that a leader had before its
+        restart, and is refused with FENCED_LEADER_EPOCH for ever. After a time-out it may wait for a dead broker.
+        """
+        name, found = self._cluster.name, list[Answers]()
+        for futures in asked:
+            self._answers.complete(futures.values(), self._request_s)
+            answers = {
+                at: _value(future, _offset, name, f"ask for an offset of {at}", _describe(at.topic))
+                for at, future in futures.items()
+            }
+            found.append(answers)
+        if any(isinstance(answer, Retriable | Unreachable) for answers in found for answer in answers.values()):
+            self._admin = None
         return found
 
     def end_records(
