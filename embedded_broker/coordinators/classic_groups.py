@@ -22,6 +22,7 @@ from embedded_broker.state.group_members import member_bytes
 from embedded_broker.state.group_types import (
     Cancel,
     Effect,
+    GroupState,
     JoinAnswer,
     JoinRequest,
     Reply,
@@ -83,7 +84,14 @@ class ClassicGroups:
         if group is None:
             self.memory.forget_absent(place)
             return JoinAnswer(ErrorCode.inconsistent_group_protocol, request.member_id)
-        self._run_changed(group, group.join(request))
+        effects = group.join(request)
+        member_id = request.member_id or request.new_member_id
+        if group.state is GroupState.PREPARING_REBALANCE and request.instance_id is None and member_id in group.members:
+            # Nobody else has come or gone: to look at all members for each one that joins would be quadratic.
+            self.memory.note_one(place, group.members[member_id].size_bytes)
+            self._run(group, effects)
+        else:
+            self._run_changed(group, effects)
         self.memory.forget_absent(place)
         return await ticket
 

@@ -96,6 +96,13 @@ class GroupMemory:
             if size != (was := before.get(member_id, 0)):
                 self._count(Place(group_id, member_id), size - was)
 
+    def note_one(self, place: Place, size: int) -> None:
+        """One member of a group holds so much now; no other has changed."""
+        sizes = self._sizes.setdefault(place.group_id, {})
+        size += len(place.group_id)
+        self._count(place, size - sizes.get(place.member_id, 0))
+        sizes[place.member_id] = size
+
     def _count(self, place: Place, more_bytes: int) -> None:
         if not more_bytes:
             return

@@ -54,6 +54,10 @@ class Member:
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
 
+def _names(protocols: Protocols) -> frozenset[str]:
+    return frozenset(name for name, _ in protocols)
+
+
 class Members:
     """Members in the order in which they came. Invariant: an instance id belongs to at most one member."""
 
@@ -63,6 +67,8 @@ class Members:
         self.leader_id: str | None = None
         # Were given a member id and must join again with it (KIP-394).
         self.pending: dict[str, None] = {}  # in the order of their first requests
+        # What `common_protocols` has found, or None: in a rebalance each member that joins asks for it.
+        self._common: frozenset[str] | None = None
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -88,6 +94,8 @@ class Members:
 
     def add(self, member: Member) -> None:
         """Take in a member; the first one leads."""
+        names = _names(member.protocols)
+        self._common = names if not self._by_id else self._common and self._common & names
         self._by_id[member.member_id] = member
         if member.instance_id is not None:
             self._by_instance[member.instance_id] = member.member_id
@@ -99,10 +107,17 @@ class Members:
         """Forget a member, pending or not; the next one leads."""
         self.pending.pop(member_id, None)
         member = self._by_id.pop(member_id, None)
+        self._common = None
         if member is not None and member.instance_id is not None:
             self._by_instance.pop(member.instance_id, None)
         if self.leader_id == member_id:
             self.leader_id = next(iter(self._by_id), None)
+
+    def set_protocols(self, member: Member, protocols: Protocols) -> None:
+        """A member says anew which protocols it knows."""
+        if _names(protocols) != _names(member.protocols):
+            self._common = None
+        member.protocols = protocols
 
     def replace_static(self, old_id: str, new_id: str) -> Member:
         """A static member has joined again without its member id: the same member under a new one."""
@@ -117,7 +132,12 @@ class Members:
 
     def all_joined(self) -> bool:
         """Whether every member, known or announced, waits for the rebalance."""
-        return not self.pending and all(member.joining is not None for member in self._by_id.values())
+        if self.pending:
+            return False
+        for member in self._by_id.values():  # noqa: SIM110 - asked by each member that joins: a generator takes longer
+            if member.joining is None:
+                return False
+        return True
 
     def elect_joined_leader(self) -> bool:
         """Give the lead to a member that has joined, if the leader has not. False if nobody has."""
@@ -134,10 +154,12 @@ class Members:
         """How long a rebalance waits: as the most patient member asks."""
         return max((member.rebalance_timeout_ms for member in self._by_id.values()), default=0)
 
-    def common_protocols(self) -> set[str]:
+    def common_protocols(self) -> frozenset[str]:
         """Protocols that all members know."""
-        known = Counter(name for member in self._by_id.values() for name in dict(member.protocols))
-        return {name for name, count in known.items() if count == len(self._by_id)}
+        if self._common is None:
+            known = Counter(name for member in self._by_id.values() for name in _names(member.protocols))
+            self._common = frozenset(name for name, count in known.items() if count == len(self._by_id))
+        return self._common
 
     def select_protocol(self) -> str:
         """The common protocol that most members like best."""

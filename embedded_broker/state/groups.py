@@ -205,7 +205,7 @@ class Group(Rebalancing):
         self._prepare_or_complete()
 
     def _update(self, member: Member, request: JoinRequest) -> None:
-        member.protocols = request.protocols
+        self.members.set_protocols(member, request.protocols)
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
         member.session_timeout_ms = request.session_timeout_ms
         if member.joining is not None and member.joining is not request.ticket:

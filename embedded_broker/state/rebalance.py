@@ -118,9 +118,9 @@ class Rebalancing:
     def _joined(
         self, member: Member, with_members: bool, *, leader_id: str | None = None, skip_assignment: bool = False
     ) -> JoinAnswer:
-        members = tuple(
-            (other.member_id, other.instance_id, other.metadata(self.protocol_name)) for other in self.members
-        )
+        # Only the leader is told of all the others: for all members together that would be quadratic.
+        told = self.members if with_members else ()
+        members = tuple((other.member_id, other.instance_id, other.metadata(self.protocol_name)) for other in told)
         return JoinAnswer(
             ErrorCode.none,
             member.member_id,
@@ -129,7 +129,7 @@ class Rebalancing:
             self.protocol_name,
             (self.members.leader_id or NO_MEMBER_ID) if leader_id is None else leader_id,
             skip_assignment,
-            members if with_members else (),
+            members,
         )
 
     # Rebalancing.

@@ -1,7 +1,8 @@
-"""A broker in a process of its own, whose event loop is watched: how long others had to wait for one step of it.
+"""A broker in a process of its own, whose event loop is watched: how long others had to wait for one iteration of it.
 
-The time is the CPU time that the step took, and not what the machine has done meanwhile; so it means the same beside
-other work. Reads lines: `read` prints the longest step since the last one and the peak of memory, and forgets both.
+The time is the CPU time that it took, and not what the machine has done meanwhile; so it means the same beside
+other work. Reads lines: `read` prints the longest iteration since the last one and the peak of memory, then forgets
+both.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import resource
 import subprocess
 import sys
 import time
-from asyncio import events
+from asyncio import BaseEventLoop, events
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,12 +31,12 @@ class Seen:
     """What one broker has cost since the last look."""
 
     stall_s: float
-    """The longest step of the event loop, or collection of garbage in any thread."""
+    """The longest iteration of the event loop, or collection of garbage in any thread."""
     peak_mib: float
     """The most memory that was resident."""
     now_mib: float
     what: str
-    """The longest step."""
+    """The longest step of that iteration."""
 
 
 class WatchedBroker:
@@ -77,25 +78,32 @@ class WatchedBroker:
 
 
 class _Watch:
-    """The longest step of this process."""
+    """The longest iteration of this process."""
 
     def __init__(self) -> None:
         self.longest_s, self.what = 0.0, ""
-        self._began_s = 0.0
-        run = events.Handle._run
+        self._step_s, self._step, self._began_s = 0.0, "", 0.0
+        run, run_once = events.Handle._run, BaseEventLoop._run_once  # type: ignore[attr-defined]
         watch = self
 
         def watched(handle: events.Handle) -> None:
             began_s = time.thread_time()
             run(handle)
-            watch.took(time.thread_time() - began_s, handle)
+            if (step_s := time.thread_time() - began_s) > watch._step_s:
+                watch._step_s, watch._step = step_s, str(handle)[:500]
+
+        def watched_once(loop: BaseEventLoop) -> None:
+            began_s, watch._step_s = time.thread_time(), 0.0
+            run_once(loop)
+            watch.took(time.thread_time() - began_s, watch._step)
 
         events.Handle._run = watched  # type: ignore[method-assign, assignment]
+        BaseEventLoop._run_once = watched_once  # type: ignore[attr-defined]
         gc.callbacks.append(self._collecting)
 
-    def took(self, seconds: float, what: object) -> None:
+    def took(self, seconds: float, what: str) -> None:
         if seconds > self.longest_s:
-            self.longest_s, self.what = seconds, str(what)[:500]
+            self.longest_s, self.what = seconds, what
 
     def _collecting(self, phase: str, info: dict[str, int]) -> None:
         if phase == "start":

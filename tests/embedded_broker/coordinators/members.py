@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.coordinators.offsets import Commit, Committer
+from embedded_broker.coordinators.owners import SOMEBODY, Owner
 from embedded_broker.coordinators.ports import GroupConfig
 from embedded_broker.simulation.loop import SimulatedLoop
 from embedded_broker.state.group_types import JoinAnswer, JoinRequest, SyncAnswer, SyncRequest
@@ -19,7 +20,11 @@ P0, P1 = ("t", 0), ("t", 1)
 
 
 async def join(
-    host: MemoryHost, member_id: str = "", session_timeout_ms: int = 10_000, metadata: bytes = b""
+    host: MemoryHost,
+    member_id: str = "",
+    owner: Owner = SOMEBODY,
+    session_timeout_ms: int = 10_000,
+    metadata: bytes = b"",
 ) -> JoinAnswer:
     def make(ticket: object, suffix: str) -> JoinRequest:
         return JoinRequest(
@@ -37,7 +42,7 @@ async def join(
             new_member_id=suffix,
         )
 
-    return await host.groups.classic.join("g", make)
+    return await host.groups.classic.join("g", make, owner)
 
 
 async def sync(host: MemoryHost, answer: JoinAnswer, assignment: dict[str, bytes] | None = None) -> SyncAnswer:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 
 import pytest
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.coordinators.offsets import Committer
+from embedded_broker.coordinators.owners import Owner
 from embedded_broker.coordinators.ports import GroupConfig
 from embedded_broker.metadata.topic_names import OFFSETS_TOPIC
 from embedded_broker.state.group_types import GroupState, JoinAnswer
@@ -41,6 +43,34 @@ def test_two_members_share_a_group_and_one_leaves() -> None:
         assert (await join(host, first.member_id)).generation == 3
 
     scenario(run)
+
+
+def _calls_of_a_rebalance(count: int) -> int:
+    """How many functions are called while so many members that there are already join again."""
+    calls = 0
+
+    def note(_frame: object, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    async def run(host: MemoryHost) -> None:
+        owners = [Owner("h", number) for number in range(count)]
+        answers = await asyncio.gather(*(join(host, owner=owner) for owner in owners))
+        await asyncio.gather(*(sync(host, answer) for answer in answers))
+        members = sorted((answer.member_id for answer in answers), key=lambda each: each != answers[0].leader_id)
+        sys.setprofile(note)
+        again = await asyncio.gather(*(join(host, *each) for each in zip(members, owners, strict=True)))
+        sys.setprofile(None)
+        assert {answer.generation for answer in again} == {2}
+        assert [len(answer.members) for answer in again] == [count] + [0] * (count - 1)
+
+    scenario(run, GroupConfig(min_session_timeout_ms=1, initial_rebalance_delay_ms=100))
+    return calls
+
+
+def test_a_rebalance_costs_each_member_the_same_in_a_large_group() -> None:
+    """A group of 500 had stopped everybody for 0.3 s: each that joined was compared with all."""
+    assert _calls_of_a_rebalance(400) < 2.5 * _calls_of_a_rebalance(200)
 
 
 def test_members_and_assignments_survive_a_restart() -> None:
