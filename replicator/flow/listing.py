@@ -16,8 +16,6 @@ from replicator.model.route import Route
 from replicator.state.claims import Claims
 from replicator.state.origins import FoundOrigins
 
-MAX_MESSAGE_BYTES = "max.message.bytes"
-
 
 @dataclass(frozen=True, slots=True)
 class Listing:

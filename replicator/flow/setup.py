@@ -17,8 +17,8 @@ import structlog
 from replicator.config import Config, Flow, routing
 from replicator.flow.first_offsets import resolve_starts
 from replicator.flow.first_start import is_first_start
-from replicator.flow.listing import MAX_MESSAGE_BYTES, Listing, Routing, judge_topics, unknown_source_topic
-from replicator.flow.topic_rules import Listed, TopicVerdict, needs_claims, topic_routes
+from replicator.flow.listing import Listing, Routing, judge_topics, unknown_source_topic
+from replicator.flow.topic_rules import MAX_MESSAGE_BYTES, Listed, TopicVerdict, needs_claims, topic_routes
 from replicator.flow.topics import ControlPlane, both, check_control_topic
 from replicator.model import names
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError, Retriable, UnknownOutcome, Unreachable

@@ -31,12 +31,13 @@ from replicator.model.timestamps import (
 )
 from replicator.state.claims import Claim
 
+MAX_MESSAGE_BYTES = "max.message.bytes"
 COPIED_CONFIGS = (
     "cleanup.policy",
     "retention.ms",
     "retention.bytes",
     "compression.type",
-    "max.message.bytes",
+    MAX_MESSAGE_BYTES,
     "message.timestamp.type",
     "min.compaction.lag.ms",
     "delete.retention.ms",
@@ -170,6 +171,7 @@ def topic_routes(
     name, target_id = target_topic(flow, source.name), target.topic_id if target else ""
     there = target.partitions if target else 0
     bounds = TimestampBounds.of(target.configs) if target else UNBOUNDED
+    bytes_max = int(target.configs.get(MAX_MESSAGE_BYTES, "0")) if target else 0
     routes: list[Route] = []
     for number in range(source.partitions):
         stopped, waiting = verdict.stopped, verdict.waiting
@@ -177,5 +179,5 @@ def topic_routes(
             stopped, waiting = verdict.stopped_beyond, verdict.waiting_beyond
         at, to = Partition(source.name, number), Partition(name, number)
         target_there = target_id if number < there else ""
-        routes.append(Route(at, to, source.topic_id, target_there, stopped, waiting, bounds, origins))
+        routes.append(Route(at, to, source.topic_id, target_there, stopped, waiting, bounds, origins, bytes_max))
     return routes

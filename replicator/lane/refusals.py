@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from replicator.model.errors import Incident, Retriable
 from replicator.model.partition import Partition
+from replicator.model.route import Route
 from replicator.planes.contract import Refusal
 
 PARTS = 16
@@ -36,8 +37,11 @@ class Refusals:
         self._all = False
         self.compress = False  # see `note`
 
-    def note(self, refusals: Mapping[Partition, Refusal], *, compressed: bool = True) -> None:
-        """A transaction was refused. Without names the next one asks for each record's acknowledgement.
+    def note(
+        self, refusals: Mapping[Partition, Refusal], *, compressed: bool = True, routes: Iterable[Route] = ()
+    ) -> None:
+        """A transaction was refused. Without names the next one asks for each record's acknowledgement. `routes` of the
+        lane say what their targets take.
 
         Raises Retriable if records were too large that weren't `compressed`: the source may hold them so. Brokers count
         what is sent. From the next producer session on the lane compresses; doing so from the beginning would cost each
@@ -47,12 +51,12 @@ class Refusals:
         if large and not compressed:
             self.compress = True
             raise Retriable(f"{', '.join(map(str, sorted(large)))}: too large; records are sent compressed from now on")
-        self._all = self._all or not refusals
+        self._all, by_source = self._all or not refusals, {route.source: route for route in routes}
         for at, refusal in refusals.items():
             self._every_ack.add(at)
             suspects = refusal.suspects
             if len(suspects) == 1:
-                self._bounds[at] = Bound(suspects[0], _incident(at, suspects[0], refusal))
+                self._bounds[at] = Bound(suspects[0], _incident(at, suspects[0], refusal, by_source.get(at)))
             elif suspects:
                 self._bounds[at] = Bound(suspects[0])
                 self._parts[at] = max(1, len(suspects) // PARTS)
@@ -103,6 +107,12 @@ class Refusals:
         self._parts.pop(at, None)
 
 
-def _incident(at: Partition, offset: int, refusal: Refusal) -> Incident:
-    name = "record_too_large" if refusal.too_large else "record_refused"
-    return Incident(name, refusal.detail, topic=at.topic, partition=at.partition, offset=offset)
+def _incident(at: Partition, offset: int, refusal: Refusal, route: Route | None) -> Incident:
+    if not refusal.too_large:
+        return Incident("record_refused", refusal.detail, topic=at.topic, partition=at.partition, offset=offset)
+    detail = refusal.detail
+    if refusal.bytes:
+        detail += f"; the record has {refusal.bytes} bytes in a batch of its own, uncompressed"
+    if route is not None and route.message_bytes_max:
+        detail += f"; max.message.bytes of topic {route.target.topic!r} is {route.message_bytes_max}"
+    return Incident("record_too_large", detail, topic=at.topic, partition=at.partition, offset=offset)

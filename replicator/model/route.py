@@ -20,7 +20,8 @@ class Route:
     `stopped` is an incident of the topic that its listing showed: nothing is copied, the position is kept alive.
     `waiting` says in the same way why nothing can be copied now, such as a missing right; it is asked again at every
     discovery. A topic that does not exist at the target has an empty `target_topic_id`. `timestamps`: which ones the
-    target topic takes. `origins`: where the source has the topic from, where other flows write it.
+    target topic takes. `origins`: where the source has the topic from, where other flows write it. `message_bytes_max`:
+    max.message.bytes of the target topic, 0 where that isn't known.
     """
 
     source: Partition
@@ -31,3 +32,4 @@ class Route:
     waiting: str = ""
     timestamps: TimestampBounds = UNBOUNDED
     origins: Origins = NONE
+    message_bytes_max: int = 0

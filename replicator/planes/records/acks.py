@@ -17,16 +17,19 @@ from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, Message
 
 from replicator.kafka import failures
 from replicator.planes.contract import Refusal
+from replicator.planes.records.sizes import encoded_bytes
 
 DIFFERENT_RECORD = KafkaError._INVALID_DIFFERENT_RECORD
 REFUSING = failures.REFUSED_RECORD | {DIFFERENT_RECORD}
 
 
 class AckError(NamedTuple):
-    """A record that was not written. `place`: its index in the batch, if the broker refused that."""
+    """A record that was not written. `place`: its index in the batch, if the broker refused that. `bytes`: of an
+    uncompressed batch that holds it alone, where it was too large; else 0."""
 
     error: KafkaError
     place: int
+    bytes: int = 0
 
 
 @dataclass(slots=True)
@@ -59,7 +62,7 @@ class Acks:
         offset = message.offset()
         if error is not None:
             # Of a refused batch librdkafka counts its records from "offset" -1, which confluent-kafka gives as None.
-            self.errors[source_offset] = AckError(error, 0 if offset is None else offset + 1)
+            self.errors[source_offset] = AckError(error, 0 if offset is None else offset + 1, _bytes(error, message))
             self.watch.failed = True
             return -1
         if self.stored is not None:
@@ -103,7 +106,7 @@ def refusal(errors: Mapping[int, AckError], *, every_ack: bool) -> Refusal | Non
         if bad:
             named = len(bad) < len(batch)
             suspects = tuple(offset for offset, _ in (bad[:1] if named else bad))
-            return _refusal(suspects, bad[0][1].error)
+            return _refusal(suspects, bad[0][1].error, bad[0][1].bytes)
     return _refusal((), refused[0][1].error)
 
 
@@ -116,6 +119,18 @@ def _batches(refused: list[tuple[int, AckError]]) -> list[list[tuple[int, AckErr
     return batches
 
 
-def _refusal(suspects: tuple[int, ...], error: KafkaError) -> Refusal:
+def _refusal(suspects: tuple[int, ...], error: KafkaError, size: int = 0) -> Refusal:
     detail = f"{error.name()}: {failures.reason(error)}"
-    return Refusal(suspects, detail, error.code() in failures.TOO_LARGE)
+    return Refusal(suspects, detail, error.code() in failures.TOO_LARGE, size)
+
+
+def _bytes(error: KafkaError, message: Message) -> int:
+    if error.code() not in failures.TOO_LARGE:
+        return 0
+    key, value = message.key(), message.value()
+    headers = message.headers()
+    return encoded_bytes(_encoded(key), _encoded(value), headers if isinstance(headers, list) else None)
+
+
+def _encoded(field_: bytes | str | None) -> bytes | None:
+    return field_.encode() if isinstance(field_, str) else field_

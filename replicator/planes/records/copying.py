@@ -21,9 +21,7 @@ from replicator.model.timestamps import UNBOUNDED, TimestampBounds
 from replicator.planes.records import digest
 from replicator.planes.records.acks import Acks, AckWatch
 from replicator.planes.records.message import Record
-
-BATCH_OVERHEAD_BYTES = 61  # a record batch's header: what the broker compares with max.message.bytes has it
-FRAMING_BYTES_MAX = 128  # that and all lengths and deltas of a single record
+from replicator.planes.records.sizes import FRAMING_BYTES_MAX, encoded_bytes
 
 OnDelivery = Callable[[KafkaError | None, Message], None]
 
@@ -130,7 +128,10 @@ def _carriable(messages: list[Record], run: Run, chain: digest.Chain, topic: str
         if bytes_ + FRAMING_BYTES_MAX > record_bytes_max:  # else it is surely small enough
             encoded = encoded_bytes(key, value, headers)
             if encoded > record_bytes_max:
-                why = f"{encoded} bytes in a batch of its own; the target takes {record_bytes_max} at most"
+                why = (
+                    f"{encoded} bytes in a batch of its own, uncompressed; limits.record_bytes_max and "
+                    f"max.message.bytes of the target's topics allow {record_bytes_max} at most"
+                )
                 run.blocked = _stop(message, "record_too_large", why)
                 break
         size += bytes_
@@ -139,23 +140,6 @@ def _carriable(messages: list[Record], run: Run, chain: digest.Chain, topic: str
     run.bytes = size
     chain.update(parts)
     return records
-
-
-def encoded_bytes(key: bytes | None, value: bytes | None, headers: list[Any] | None) -> int:
-    """Bytes of an uncompressed record batch that holds this record alone (magic 2)."""
-    size = 1 + 1 + 1 + _field(key) + _field(value) + _varint(len(headers or ()))  # attributes, both deltas of 0
-    for name, content in headers or ():
-        size += _field(name.encode()) + _field(content)
-    return BATCH_OVERHEAD_BYTES + _varint(size) + size
-
-
-def _field(content: bytes | None) -> int:
-    return 1 if content is None else _varint(len(content)) + len(content)
-
-
-def _varint(number: int) -> int:
-    """Bytes of a zigzag varint of a number that isn't negative."""
-    return max(1, -(-(2 * number).bit_length() // 7))
 
 
 def add_offsets(runs: list[Span], offsets: Iterable[int]) -> None:

@@ -23,6 +23,15 @@ class Report:
     def timestamp(self) -> tuple[int, int]:
         return TIMESTAMP_CREATE_TIME, 1_000
 
+    def key(self) -> bytes | None:
+        return b"k"
+
+    def value(self) -> bytes | None:
+        return b"v"
+
+    def headers(self) -> None:
+        return None
+
 
 @dataclass
 class FakeProducer:

@@ -7,6 +7,7 @@ import pytest
 from replicator.lane.refusals import Refusals
 from replicator.model.errors import Retriable
 from replicator.model.partition import Partition
+from replicator.model.route import Route
 from replicator.planes.contract import Refusal
 
 A, B = Partition("t", 0), Partition("t", 1)
@@ -64,9 +65,13 @@ def test_a_record_that_is_too_large_is_sent_compressed_before_it_stops_anything(
         found.note(large, compressed=False)
     assert found.compress
     assert found.until(A) is None
-    found.note(large)
+    route = Route(A, Partition("copy", 0), "", "", message_bytes_max=3_000)
+    found.note({A: Refusal((7,), "why", too_large=True, bytes=9_087)}, routes=[route])
     assert found.until(A) == 7
     incident = found.reached({A: 7})[A]
     assert incident is not None
     assert (incident.name, incident.offset) == ("record_too_large", 7)
+    assert incident.detail == (
+        "why; the record has 9087 bytes in a batch of its own, uncompressed; max.message.bytes of topic 'copy' is 3000"
+    )
     assert "compression.type" in incident.advice

@@ -26,6 +26,15 @@ class Report:
     def offset(self) -> int | None:
         return self.at
 
+    def key(self) -> bytes | None:
+        return None
+
+    def value(self) -> bytes | None:
+        return b"value"
+
+    def headers(self) -> None:
+        return None
+
     def timestamp(self) -> tuple[int, int]:
         return TIMESTAMP_LOG_APPEND_TIME if self.stamped else TIMESTAMP_CREATE_TIME, 1_000
 

@@ -14,8 +14,9 @@ from replicator.model.incident_kinds import KINDS
 from replicator.model.partition import Partition
 from replicator.model.timestamps import UNBOUNDED, TimestampBounds
 from replicator.planes.records.acks import AckWatch
-from replicator.planes.records.copying import Writer, copy_run, encoded_bytes, new_run
+from replicator.planes.records.copying import Writer, copy_run, new_run
 from replicator.planes.records.digest import Chain
+from replicator.planes.records.sizes import encoded_bytes
 
 TARGET = Partition("a.orders", 0)
 
