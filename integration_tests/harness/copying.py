@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import threading
 import time
 import uuid
@@ -19,6 +22,7 @@ from integration_tests.harness.load import Load
 from integration_tests.harness.replicator import FlowFile, Login, Replicator
 
 PARTITIONS = 3
+ASKED_S_MAX = 120.0
 PACE_S = 0.02  # between two steps of a writer in the background, so that it leaves the machine to the others
 
 
@@ -70,6 +74,14 @@ class Copying:
         started = self.run(failpoints)
         started.wait_event("lane_started")
         return started
+
+    def asked(self, command: str) -> tuple[int, dict[str, Any]]:
+        """Exit code of `plan` or `status`, and what its JSON says of the flow."""
+        asked = [sys.executable, "-m", "cli.main", command, "-c", str(self.file.path), "--json"]
+        shown = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=ASKED_S_MAX)
+        flows = json.loads(shown.stdout)["flows"]
+        assert flows, shown.stdout
+        return shown.returncode, flows[0]
 
     @contextmanager
     def writing(self, step: int = 150) -> Iterator[None]:

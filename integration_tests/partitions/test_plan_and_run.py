@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -25,19 +23,10 @@ RECORDS = 20
 HOUR_MS = 3_600_000
 
 
-def plan(copying: Copying) -> dict[str, Any]:
-    """What `plan --json` says of the flow."""
-    command = [sys.executable, "-m", "cli.main", "plan", "-c", str(copying.file.path), "--json"]
-    shown = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    found = dict(json.loads(shown.stdout))
-    assert found["exit_code"] == shown.returncode
-    return found
-
-
 def planned(found: Mapping[str, Any]) -> dict[str, set[str]]:
     """Names of incidents by topic."""
     named: dict[str, set[str]] = {}
-    for finding in found["flows"][0]["findings"]:
+    for finding in found["findings"]:
         if finding["incident"]:
             named.setdefault(finding["topic"], set()).add(finding["incident"])
     return named
@@ -148,7 +137,7 @@ def test_plan_names_what_run_stops_of_each_topic(make_copying: MakeCopying) -> N
         clients.create_topic(copying.source, topic)
     copying.file.write(topics=[f"^{copying.name}[.].*"], new_partitions="stop")
     copied_once(copying, {**topics, "": copying.topic})
-    assert plan(copying)["exit_code"] == 0
+    assert copying.asked("plan")[0] == 0
 
     for kind, topic in topics.items():
         getattr(Damage(copying, topic), kind)()
@@ -159,9 +148,9 @@ def test_plan_names_what_run_stops_of_each_topic(make_copying: MakeCopying) -> N
     clients.put(clients.producer(copying.target), f"{topics['target_not_empty']}.copy", b"somebody's")
 
     expected = {topic: {kind} for kind, topic in topics.items()}
-    found = plan(copying)
-    assert found["exit_code"] == INCIDENT
-    assert planned(found) == expected
+    code, found = copying.asked("plan")
+    assert code == INCIDENT
+    assert planned(found) == expected, found["findings"]
     worker = copying.run()
     for kind, topic in topics.items():
         worker.wait_event("incident", topic=topic, name=kind)
@@ -185,8 +174,8 @@ def test_plan_names_a_transaction_that_somebody_has_open_at_the_target(make_copy
     copying = make_copying(partitions=1)
     copied_once(copying, {"": copying.topic})
     producer = open_at_the_target(copying)
-    found = plan(copying)
-    assert (planned(found), found["exit_code"]) == ({copying.topic: {"target_transaction_open"}}, INCIDENT)
+    code, found = copying.asked("plan")
+    assert (planned(found), code) == ({copying.topic: {"target_transaction_open"}}, INCIDENT)
     worker = copying.run()
     worker.wait_event("incident", name="target_transaction_open", topic=copying.topic)
     assert worker.wait_exit() == INCIDENT
@@ -227,9 +216,9 @@ def test_plan_names_what_stops_a_whole_flow(make_copying: MakeCopying, name: str
     copying = make_copying(partitions=1)
     copied_once(copying, {"": copying.topic})
     WHOLE_FLOW[name](copying)
-    found = plan(copying)
+    code, found = copying.asked("plan")
     names = set().union(*planned(found).values())
-    assert (names, found["exit_code"]) == ({name}, INCIDENT), found
+    assert (names, code) == ({name}, INCIDENT), found
     worker = copying.run()
     code = worker.wait_exit()
     assert (code, set().union(*told(worker).values())) == (INCIDENT, {name}), worker.tail()
@@ -238,8 +227,8 @@ def test_plan_names_what_stops_a_whole_flow(make_copying: MakeCopying, name: str
 def test_plan_names_a_topic_that_a_new_flow_names_and_that_is_not_there(make_copying: MakeCopying) -> None:
     copying = make_copying(partitions=1)
     copying.file.write(topics=[copying.topic, f"{copying.name}.absent"])
-    found = plan(copying)
-    assert (planned(found), found["exit_code"]) == ({f"{copying.name}.absent": {"unknown_source_topic"}}, INCIDENT)
+    code, found = copying.asked("plan")
+    assert (planned(found), code) == ({f"{copying.name}.absent": {"unknown_source_topic"}}, INCIDENT)
     worker = copying.run()
     assert worker.wait_exit() == INCIDENT
     assert told(worker) == planned(found), worker.tail()
@@ -250,6 +239,6 @@ def test_plan_finds_nothing_wrong_with_a_flow_that_runs_under_load(make_copying:
     copying = make_copying(partitions=3)
     worker = copying.running()
     with copying.writing():
-        found = [plan(copying) for _ in range(4)]
-    assert [(it["exit_code"], planned(it)) for it in found] == [(0, {})] * 4
+        found = [copying.asked("plan") for _ in range(4)]
+    assert [(code, planned(it)) for code, it in found] == [(0, {})] * 4
     copying.finish(worker)

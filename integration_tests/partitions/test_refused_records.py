@@ -58,3 +58,26 @@ def test_a_record_behind_the_refused_one_waits_over_restarts(make_copying: MakeC
         clients.wait_value(copying.target, copying.copy, 1, value)
         assert worker.stop() == INCIDENT, worker.tail()
         assert clients.values(clients.read(copying.target, copying.copy)) == [b"before"]
+
+
+def test_status_and_plan_name_what_only_a_lane_can_find_until_it_is_copied(make_copying: MakeCopying) -> None:
+    copying = make_copying(partitions=1)
+    clients.create_topic(copying.target, copying.copy, 1, {"cleanup.policy": "compact"})
+    writer = clients.producer(copying.source)
+    for key, value in ((b"1", b"before"), (None, b"refused"), (b"2", b"behind")):
+        clients.put(writer, copying.topic, value, key=key)
+    worker = copying.run()  # of which nothing can go on: it ends by itself
+    assert worker.wait_exit() == INCIDENT, worker.tail()
+    code, shown = copying.asked("status")
+    (row,) = shown["partitions"]
+    assert (code, row["state"], row["incident"], row["lag_records"]) == (0, "stopped", "record_refused", 2)
+    code, planned = copying.asked("plan")
+    assert (code, [it["incident"] for it in planned["findings"]]) == (INCIDENT, ["record_refused"])
+
+    clients.set_topic_config(copying.target, copying.copy, "cleanup.policy", "delete")
+    worker = copying.running()
+    clients.wait_value(copying.target, copying.copy, 0, b"behind")
+    assert worker.stop() == 0, worker.tail()
+    (row,) = copying.asked("status")[1]["partitions"]
+    assert (row["state"], row["incident"], row["lag_records"]) == ("in_sync", "", 0)
+    assert copying.asked("plan")[0] == 0

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -90,24 +87,15 @@ def test_status_and_plan_show_it_at_that_partition(
             clients.wait_value(copying.target, copying.copy, number, numbered("old", 3)[-1])
         assert worker.stop() == 0, worker.tail()
         two_brokers.kill(2)
-        code, shown = said(copying, "status")
+        code, shown = copying.asked("status")
         states = {row["state"] for row in shown["partitions"]}
         assert (code, states) == (0, {"in_sync", "waiting"})
         waiting = [row for row in shown["partitions"] if row["state"] == "waiting"]
         assert all("LEADER_NOT_AVAILABLE" in row["detail"] for row in waiting), waiting
         assert [row["position"] for row in shown["partitions"]] == [3] * PARTITIONS
-        code, planned = said(copying, "plan")
+        code, planned = copying.asked("plan")
         (warning,) = planned["findings"]
         assert (code, warning["severity"]) == (0, "warning")
         assert warning["message"].startswith(f"{copying.topic}[{waiting[0]['partition']}] would wait")
     finally:
         copying.close()
-
-
-def said(copying: Copying, command: str) -> tuple[int, dict[str, Any]]:
-    """Exit code of `plan` or `status`, and what its JSON says of the flow."""
-    asked = [sys.executable, "-m", "cli.main", command, "-c", str(copying.file.path), "--json"]
-    shown = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=120)
-    flows = json.loads(shown.stdout)["flows"]
-    assert flows, shown.stdout
-    return shown.returncode, flows[0]

@@ -1,7 +1,7 @@
 """Judges all partitions of a flow as its lanes would, from outside and without changing anything.
 
 Called by `planning` and `status`. The verdicts are those of `lane.judge` and `lane.target_check`, on the routes of
-`flow.topic_rules`: what `run` would stop is stopped here.
+`flow.topic_rules`: what `run` would stop is stopped here. What only a lane can find is what lanes have reported.
 
 The flow may run meanwhile. So claims are read before the positions, and positions before the ends of the logs, as each
 lane does; and an incident counts only if the position was still the same after everything had been read: a lane that
@@ -33,7 +33,7 @@ from replicator.model.origins import NONE
 from replicator.model.partition import Committed, LogEnds, Partition
 from replicator.model.route import Route
 from replicator.planes.contract import LogEndsByPartition
-from replicator.state.claims import Claim, Claims
+from replicator.state.claims import Claims
 from replicator.state.generation import Control, LaneAssignment
 from replicator.state.origins import FoundOrigins, loops
 
@@ -62,7 +62,8 @@ class Judged:
     @property
     def to_be_made(self) -> bool:
         """Whether its target topic or partition isn't there yet and `run` would make it."""
-        return not (self.route.target_topic_id or self.route.stopped or self.route.waiting)
+        route = self.route  # without a source topic id the topic is gone
+        return bool(route.source_topic_id) and not (route.target_topic_id or route.stopped or route.waiting)
 
 
 JudgedPartitions = dict[Partition, Judged]
@@ -132,21 +133,19 @@ class Judging:
     def judge(self, routes: Sequence[Route], claims: Claims) -> JudgedPartitions:
         """The partitions of these routes, and those that have a position although their source topic is gone."""
         with closing(OffsetReader(self._flow)) as positions:
-            found = self._look(positions, routes, claims.claims)
+            found = self._look(positions, routes, claims)
             found |= self._deleted(positions, {it.target for it in routes}, claims)
             for _ in range(ROUNDS_MAX):
                 moved = self._moved(positions, found)
                 if not moved:
                     return found
                 again = self._clusters.state.claims_if_any() or Claims({}, ())
-                found |= self._look(positions, moved, again.claims)
+                found |= self._look(positions, moved, again)
             for route in self._moved(positions, found):  # it is being copied
                 found[route.source] = replace(found[route.source], verdict=Verdict())
         return found
 
-    def _look(
-        self, positions: OffsetReader, routes: Sequence[Route], claims: Mapping[Partition, Claim]
-    ) -> JudgedPartitions:
+    def _look(self, positions: OffsetReader, routes: Sequence[Route], claims: Claims) -> JudgedPartitions:
         stored = positions.committed([route.target for route in routes])
         listed = [route for route in routes if route.source_topic_id]
         asked = (
@@ -160,9 +159,12 @@ class Judging:
         for route in routes:
             here = source.get(route.source, unlisted(route.source))
             there = target.get(route.target, unlisted(route.target))
-            at, claim = stored[route.target], claims.get(route.target)
+            at, claim = stored[route.target], claims.claims.get(route.target)
             facts = Facts(at, claim, here, there, starts.get(route.source), self._newest)
-            found[route.source] = Judged(route, at, here, there, judge(self._plan, route, facts, self._now_ms()))
+            verdict = judge(self._plan, route, facts, self._now_ms())
+            if verdict.stopped is None and route.target in claims.reports:
+                verdict = Verdict(position=verdict.position, stopped=claims.reports[route.target].incident)
+            found[route.source] = Judged(route, at, here, there, verdict)
         return found
 
     def _starts(

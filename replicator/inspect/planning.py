@@ -14,8 +14,8 @@ from typing import Literal
 
 from replicator.config import Config, Flow, routing
 from replicator.flow.first_start import is_first_start
-from replicator.flow.listing import MAX_MESSAGE_BYTES, Listing, judge_topics
-from replicator.flow.topic_rules import Listed, TopicVerdict, needs_claims
+from replicator.flow.listing import Listing, judge_topics
+from replicator.flow.topic_rules import MAX_MESSAGE_BYTES, Listed, TopicVerdict, needs_claims
 from replicator.flow.topics import ControlPlane, check_control_topic, internal_topics, listed
 from replicator.inspect.judging import JudgedPartitions, Judging, list_topics, no_topic, routes_of
 from replicator.inspect.timestamps import bounds_of, refused_timestamps

@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 from replicator.lane.judge import Verdict, unreadable
 from replicator.lane.ledger import Ledger
+from replicator.lane.memory import Memory
 from replicator.lane.origin_check import OriginCheck
 from replicator.lane.partition import (
     MISSING,
@@ -24,7 +25,6 @@ from replicator.lane.partition import (
     Waiting,
     reason_of,
 )
-from replicator.lane.partitions import Partitions
 from replicator.lane.plan import LanePlan
 from replicator.lane.policy import Policy
 from replicator.lane.ports import Clock, Connections
@@ -61,13 +61,12 @@ class Admission:
         plan: LanePlan,
         policy: Policy,
         to: Connections,
-        partitions: Partitions,
-        owners: Mapping[Partition, str],
+        memory: Memory,
         clock: Clock,
     ) -> None:
         self._plan, self._policy, self._to, self._clock = plan, policy, to, clock
-        self._partitions = partitions
-        self._start = LaneStart(plan, policy, to, owners, clock)
+        self._partitions, self._reports = memory.partitions, memory.reports
+        self._start = LaneStart(plan, policy, to, memory.owners, clock)
         self.origins = OriginCheck(plan, to.origins, clock)
         self._control = Control()
         self._claims: dict[Partition, Claim] = {}
@@ -79,6 +78,7 @@ class Admission:
         self._control = self._start.check_generation()
         claims = self._to.state.claims()
         self._claims = dict(claims.claims)
+        self._reports.begin(claims.reports)
         self.origins.claimed(claims.claims.values())
         verdicts = self._start.admit(self._plan.routes, self._control, claims)
         unrouted = self._start.unrouted(claims)
@@ -221,6 +221,12 @@ class Admission:
                 self._wait(at, reason_of(wrong, Reason.TARGET_MISSING), str(wrong))
             elif not self._policy.repairs(wrong):
                 self._partitions.apply(at, Stop(wrong))
+                self.report(at, wrong)
+
+    def report(self, at: Partition, incident: Incident) -> None:
+        """An incident that can't be judged from outside has stopped a partition: told where `status` reads it."""
+        if self._policy.copies_live:
+            self._reports.note(self._partitions[at].route, incident)
 
     def keep_out(self, denied: NotAllowed) -> bool:
         """Make those partitions wait that lack a right; whether any of them was copied or committed until now."""
@@ -272,7 +278,8 @@ class Admission:
             offsets = {target: committed for target, committed in offsets.items() if target in wanted}
         claims = [partition.claim or self.origins.renewed(partition) for partition in admitted]
         self._written = [claim for claim in claims if claim is not None]
-        return offsets, [claim.encode() for claim in self._written]
+        reports = self._reports.entries(self._plan, admitted, self._clock.now_ms())
+        return offsets, [*(claim.encode() for claim in self._written), *reports]
 
     def committed(self) -> None:
         """What `to_commit` returned last is certainly committed. Only now are the admitted partitions said to be
@@ -281,6 +288,7 @@ class Admission:
         self._claims |= {claim.target: claim for claim in self._written}
         self.origins.claimed(self._written)
         self._written = []
+        self._reports.committed()
         self._partitions.committed()
         for at, wrong in self.origins.before_reading(self._partitions, self._start.source_ends).items():
             if isinstance(wrong, Incident):

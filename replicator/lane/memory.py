@@ -12,6 +12,7 @@ from replicator.failpoints import Failpoint
 from replicator.lane.partitions import Partitions
 from replicator.lane.ports import Clock
 from replicator.lane.refusals import Refusals
+from replicator.lane.reports import Reports
 from replicator.lane.size import TransactionSize
 from replicator.model.partition import Partition
 
@@ -27,6 +28,7 @@ class Memory:
     partitions: Partitions
     refusals: Refusals
     size: TransactionSize
+    reports: Reports = field(default_factory=Reports)
     digests: dict[Partition, str] = field(default_factory=dict)
     owners: dict[Partition, str] = field(default_factory=dict)
 

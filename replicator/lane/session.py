@@ -61,7 +61,7 @@ class Session:
         self._memory, self._partitions, self._refusals = memory, memory.partitions, memory.refusals
         self._stop, self._clock, self._log = context.stop, context.clock, context.log
         self._failpoint, self._on_commit = context.failpoint, context.on_commit
-        self._admission = Admission(plan, policy, to, memory.partitions, memory.owners, context.clock)
+        self._admission = Admission(plan, policy, to, memory, context.clock)
         origins = self._admission.origins
         self._transactions = Transactions(
             plan, policy, to, origins, memory.size, context.clock, context.stop, context.failpoint
@@ -115,7 +115,8 @@ class Session:
                 self._abort_and_wait(doubt)
                 self._doubt(doubt.answers, doubt.at_target)
             except RecordsRefused as refused:
-                self._refusals.note(refused.refusals, compressed=self._plan.compressed_as_it_can_be)
+                compressed, routes = self._plan.compressed_as_it_can_be, self._plan.routes
+                self._refusals.note(refused.refusals, compressed=compressed, routes=routes)
                 self._abort(refused)
                 self._rewind()
             except NotAllowed as denied:
@@ -127,6 +128,8 @@ class Session:
             except Abortable as error:
                 self._abort_and_wait(error)
                 self._rewind()
+            if self._memory.reports.pending:  # before anybody stops the lane because nothing of it can go on
+                self._commit_admitted()
             self._partitions.publish()
         return self._policy.done(self.ledger, {})
 
@@ -275,7 +278,7 @@ class Session:
         """
         while True:
             offsets, entries = self._admission.to_commit(self.ledger, everything=everything)
-            if not offsets:  # a transaction without positions is none: librdkafka would end it without asking
+            if not offsets and not entries:  # librdkafka would end a transaction without either and ask nobody
                 self._admission.committed()
                 return
             try:
@@ -353,6 +356,7 @@ class Session:
         stands = position.offset if position is not None else -1
         placed = incident.at(at.partition, incident.offset if incident.offset >= 0 else stands)
         self._partitions.apply(at, Stop(placed, lasting))
+        self._admission.report(at, placed)
 
     def _abort_and_wait(self, error: ReplicatorError) -> None:
         """What may come again at once: the more aborts there were in a row, the longer the wait."""

@@ -1,4 +1,4 @@
-"""Records of the flow's claims topic: claims and repairs. Pure; read by `flow_state`, written by lanes.
+"""Records of the flow's claims topic: claims, repairs, reports of incidents. Pure; lanes write, `flow_state` reads.
 
 A claim is the first transaction of an owner in a partition without a position: it holds the position (the
 resolved start) and a claim record here, and no other record. So a crash in the first transaction leaves either
@@ -10,20 +10,25 @@ follows it. The topic is compacted and has one partition per lane; a claim keeps
 A repair says which source records were copied again, and where they stand on the target. It is written in the
 transaction that copied them: where there is a repair, there are its records, and one that is begun again leaves them
 out. Each transaction of a repair has a key of its own, so that compaction takes none.
+
+A report says which incident a lane has found: one that can't be judged from outside. Nothing is decided by it, so older
+versions may ignore it; `status` and `plan` show it as long as it stands.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any
 
+from replicator.model.errors import Incident
 from replicator.model.origins import NONE, Origin, Origins
 from replicator.model.partition import Partition, Span
 from replicator.state.envelope import NotOurs, unwrap, wrap
 
-CLAIM, REPAIR = "claim", "repair"
-_KINDS = frozenset({CLAIM, REPAIR})
+CLAIM, REPAIR, REPORT = "claim", "repair", "incident"
+_KINDS = frozenset({CLAIM, REPAIR, REPORT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +132,69 @@ class Repair:
         return self.key, wrap(REPAIR, content)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """An incident that a lane has found. `offset`: the source offset where the partition stands. `stands`: it still
+    does, as far as the last lane of the partition knows."""
+
+    target: Partition
+    source: Partition
+    name: str
+    detail: str
+    offset: int
+    stands: bool
+    generation: int
+    owner: str
+    at_ms: int
+
+    @property
+    def key(self) -> bytes:
+        """Key of the partition's report: a new one replaces it."""
+        return f"{REPORT}/{self.target.topic}/{self.target.partition}".encode()
+
+    @property
+    def incident(self) -> Incident:
+        """The incident, with who has found it and when."""
+        at, found = self.source, datetime.fromtimestamp(self.at_ms / 1000, UTC).isoformat(timespec="seconds")
+        detail = f"{self.detail} (found by {self.owner} at {found}; the flow's next start tries again)"
+        return Incident(self.name, detail, topic=at.topic, partition=at.partition, offset=self.offset)
+
+    def says(self, incident: Incident) -> bool:
+        """Whether this is the report of `incident`."""
+        return self.stands and (self.name, self.detail, self.offset) == (
+            incident.name,
+            incident.detail,
+            incident.offset,
+        )
+
+    def closed(self, generation: int, owner: str, now_ms: int) -> Report:
+        """The report once its partition is copied again."""
+        return replace(self, stands=False, generation=generation, owner=owner, at_ms=now_ms)
+
+    def encode(self) -> tuple[bytes, bytes]:
+        """Key and value of the report."""
+        content = {
+            "target": [*self.target],
+            "source": [*self.source],
+            "name": self.name,
+            "detail": self.detail,
+            "offset": self.offset,
+            "stands": self.stands,
+            "generation": self.generation,
+            "owner": self.owner,
+            "at_ms": self.at_ms,
+        }
+        return self.key, wrap(REPORT, content, must_understand=False)
+
+
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """The claims topic as it stands: the claim of each target partition, and all repairs."""
+    """The claims topic as it stands: the claim of each target partition, all repairs, and by target partition the
+    reports that stand."""
 
     claims: Mapping[Partition, Claim]
     repairs: tuple[Repair, ...]
+    reports: Mapping[Partition, Report] = field(default_factory=dict)
 
     def of_topic(self, target_topic: str) -> tuple[Claim, ...]:
         """The claims of one target topic."""
@@ -144,7 +206,7 @@ def read_claims(records: Iterable[tuple[bytes | None, bytes | None]]) -> Claims:
 
     Raises NotOurs and NewerFormat, see `envelope`.
     """
-    newest: dict[bytes, Claim | Repair] = {}
+    newest: dict[bytes, Claim | Repair | Report] = {}
     for key, value in records:
         if key is None:
             raise NotOurs("a record without key")
@@ -159,12 +221,15 @@ def read_claims(records: Iterable[tuple[bytes | None, bytes | None]]) -> Claims:
         if before is None or (before.generation, before.at_ms) <= (found.generation, found.at_ms):
             newest[key] = found  # lanes write to different partitions, which are read one after the other
     claims = {found.target: found for found in newest.values() if isinstance(found, Claim)}
-    return Claims(claims, tuple(found for found in newest.values() if isinstance(found, Repair)))
+    reports = {found.target: found for found in newest.values() if isinstance(found, Report) and found.stands}
+    return Claims(claims, tuple(found for found in newest.values() if isinstance(found, Repair)), reports)
 
 
-def _decoded(key: bytes, body: Mapping[str, Any]) -> Claim | Repair:
+def _decoded(key: bytes, body: Mapping[str, Any]) -> Claim | Repair | Report:
+    kinds: Mapping[str, Callable[[Mapping[str, Any]], Claim | Repair | Report]]
+    kinds = {CLAIM: _claim, REPAIR: _repair, REPORT: _report}
     try:
-        found = _claim(body) if body["kind"] == CLAIM else _repair(body)
+        found = kinds[body["kind"]](body)
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise NotOurs(f"unreadable record {key!r}: {error!r}") from error
     if found.key != key:
@@ -199,6 +264,20 @@ def _repair(body: Mapping[str, Any]) -> Repair:
         int(body["first_target"]),
         int(body["generation"]),
         int(body["at_ms"]),
+    )
+
+
+def _report(body: Mapping[str, Any]) -> Report:
+    return Report(
+        target=_partition(body["target"]),
+        source=_partition(body["source"]),
+        name=str(body["name"]),
+        detail=str(body["detail"]),
+        offset=int(body["offset"]),
+        stands=bool(body["stands"]),
+        generation=int(body["generation"]),
+        owner=str(body["owner"]),
+        at_ms=int(body["at_ms"]),
     )
 
 

@@ -21,9 +21,9 @@ class NewerFormat(ValueError):
     """The record must be understood, and this version of the program doesn't."""
 
 
-def wrap(kind: str, content: Mapping[str, Any]) -> bytes:
-    """A record's value. All records that are written today must be understood."""
-    body = {"v": FORMAT_VERSION, "kind": kind, "must_understand": True, **content}
+def wrap(kind: str, content: Mapping[str, Any], *, must_understand: bool = True) -> bytes:
+    """A record's value. `must_understand`: a version that doesn't know its kind must write nothing."""
+    body = {"v": FORMAT_VERSION, "kind": kind, "must_understand": must_understand, **content}
     return json.dumps(body, separators=(",", ":")).encode()
 
 
