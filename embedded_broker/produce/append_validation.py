@@ -47,7 +47,7 @@ def append(partition: Partition, batch: CheckedBatch, now_ms: int, verify: Verif
     if isinstance(verdict, Refuse):
         raise BatchRejected(verdict.error_code, f"producer {header.producer_id}, sequence {header.base_sequence}")
     if isinstance(verdict, Duplicate):
-        return Appended(verdict.base_offset, verdict.timestamp_ms if config.log_append_time else -1)
+        return Appended(verdict.base_offset, verdict.timestamp_ms)  # with CreateTime, too, as UnifiedLog.append has it
     append_time_ms = now_ms if config.log_append_time else None
     if header.is_log_append_time:
         batch = batch.with_create_time()

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.structs import RecordMetadata
 from confluent_kafka import KafkaError, Message
 
 from integration_tests.harness import clients
@@ -16,6 +17,7 @@ from integration_tests.harness.proxy import Action, Proxy, Side
 
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 TIMESTAMP_MS = 1_700_000_000_123
+CREATED, APPENDED = 0, 1  # types of a timestamp
 
 
 @pytest.fixture
@@ -81,21 +83,31 @@ def test_an_idempotent_producer_that_has_to_resend_doubles_nothing(topic: str, p
 
 
 def test_the_resent_batch_is_acknowledged_with_its_original_offsets(topic: str, proxy: Proxy) -> None:
-    """aiokafka reports the offsets of a duplicate's reply as they come; librdkafka leaves them out."""
+    """aiokafka reports the offsets of a duplicate's reply as they come; librdkafka leaves them out.
 
-    async def write() -> list[int]:
+    Kafka puts the batch's own latest time where the time of its append would stand (UnifiedLog.append), though the
+    topic has CreateTime.
+    """
+
+    async def write() -> list[RecordMetadata]:
         producer = AIOKafkaProducer(
             bootstrap_servers=proxy.bootstrap, enable_idempotence=True, request_timeout_ms=5_000, retry_backoff_ms=10
         )
         async with producer:
             await producer.send_and_wait(topic, b"first", partition=0)
             lost = proxy.rule("Produce", Side.REPLY, Action.CUT)
-            second = await asyncio.wait_for(producer.send_and_wait(topic, b"second", partition=0), 20)
+            sending = producer.send_and_wait(topic, b"second", partition=0, timestamp_ms=TIMESTAMP_MS)
+            second = await asyncio.wait_for(sending, 20)
             assert lost.hit
-            third = await producer.send_and_wait(topic, b"third", partition=0)
-        return [second.offset, third.offset]
+            third = await producer.send_and_wait(topic, b"third", partition=0, timestamp_ms=TIMESTAMP_MS)
+        return [second, third]
 
-    assert asyncio.run(write()) == [1, 2]
+    second, third = asyncio.run(write())
+    assert (second.offset, third.offset) == (1, 2)
+    assert [(each.timestamp, each.timestamp_type) for each in (second, third)] == [
+        (TIMESTAMP_MS, APPENDED),
+        (TIMESTAMP_MS, CREATED),
+    ]
     assert clients.values(clients.read(proxy.bootstrap, topic)) == [b"first", b"second", b"third"]
 
 

@@ -27,6 +27,7 @@ from replicator.model import names
 from replicator.model.errors import NotAllowed, ReplicatorError, Retriable, Unreachable
 from replicator.model.partition import EndRecords, LogEnds, Partition
 from replicator.model.rights import MissingRights
+from replicator.model.timestamps import LOG_APPEND_TIME, TIMESTAMP_TYPE
 
 IDS_S_MAX = 5.0  # ids are asked for before every commit: a cluster that takes longer is waited for by the lane
 Side = Literal["source", "target"]
@@ -176,12 +177,22 @@ class KafkaCluster:
 
     def compacted(self, topic: str) -> bool:
         """Whether the topic's cleanup.policy has compact."""
-        asked = self._topics.configs([topic])
-        self._answers.until(asked.poll, self._request_s)
-        answer = asked.values()[topic]
+        answer = self._configs([topic])[topic]
         if isinstance(answer, ReplicatorError):
             raise answer
         return "compact" in answer["cleanup.policy"].split(",")
+
+    def rewrites_timestamps(self, topics: Collection[str]) -> dict[str, bool | ReplicatorError]:
+        """Whether each topic stamps records with the time of their append, as it is configured now."""
+        return {
+            name: answer if isinstance(answer, ReplicatorError) else answer.get(TIMESTAMP_TYPE) == LOG_APPEND_TIME
+            for name, answer in self._configs(topics).items()
+        }
+
+    def _configs(self, topics: Collection[str]) -> Mapping[str, Mapping[str, str] | ReplicatorError]:
+        asked = self._topics.configs(topics)
+        self._answers.until(asked.poll, self._request_s)
+        return asked.values()
 
     def missing_rights(self, topics: Collection[str]) -> dict[str, MissingRights]:
         """What the user may not do with topics of this side.

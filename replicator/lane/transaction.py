@@ -142,14 +142,15 @@ class Transactions:
     def commit(self, ledger: Ledger, collected: Collected, concerned: Collection[Partition]) -> Done:
         """Steps 6 to 8. `concerned`: the source partitions of which anything may be committed."""
         self._failpoint("before_flush")
+        exact = self._plan.flow.delivery is Delivery.EXACTLY_ONCE
         entries = _with_position(ledger, concerned)
         source = self._to.source.topic_ids({at.topic for at in entries})
         copied = self._plane.flush()
         sent = self._plane.written()
         writing_s = self._clock.now_s() - collected.since_s
-        self._check_timestamps(ledger, {at for at, done in copied.items() if done.restamped})
+        self._check_timestamps(ledger, {at for at, done in copied.items() if done.restamped}, undone=exact)
         _check_ids(entries, source.wait(), self._target_ids(entries, copied))
-        if self._plan.flow.delivery is Delivery.EXACTLY_ONCE:
+        if exact:
             check_between(entries, copied, self._to.target)
         written = {at for at, done in copied.items() if done.records}
         wrong, renewed = self._origins.before_commit(ledger.entries, written)
@@ -168,7 +169,7 @@ class Transactions:
         ledger.committed(progress.positions)
         self._origins.claimed(renewed)
         # May fail, or turn out to have been altered; the positions are committed all the same.
-        self._check_timestamps(ledger, self._plane.deliver())
+        self._check_timestamps(ledger, self._plane.deliver(), undone=False)
         self._rate.spent(collected.since_s, sum(done.records for done in copied.values()))
         return Done(collected, copied, progress)
 
@@ -182,17 +183,27 @@ class Transactions:
             ledger.committed(progress.positions)
         return progress
 
-    def _check_timestamps(self, ledger: Ledger, restamped: Collection[Partition]) -> None:
-        """Raises TimestampsReplaced unless the flow wants the target's times."""
+    def _check_timestamps(self, ledger: Ledger, restamped: Collection[Partition], *, undone: bool) -> None:
+        """Raises TimestampsReplaced where the target's topic stamps records itself, unless the flow wants that.
+
+        An acknowledgement alone doesn't prove it: that of a batch which was sent again, and had been appended before,
+        has the batch's own time where the time of the append would stand (UnifiedLog.append in Kafka). So the topic is
+        asked, and where it denies it, or gives no answer, raises Abortable if the records can be `undone`.
+        """
         flow = self._plan.flow
-        if restamped and TIMESTAMP_TYPE not in flow.topic_configs.extra:
-            targets = {at: ledger.entries[at].route.target.topic for at in sorted(restamped)}
-            raise TimestampsReplaced(
-                [
-                    target_rewrites_timestamps(flow.target.name, target, at.topic).at(at.partition, -1)
-                    for at, target in targets.items()
-                ]
-            )
+        if not restamped or TIMESTAMP_TYPE in flow.topic_configs.extra:
+            return
+        targets = {at: ledger.entries[at].route.target.topic for at in sorted(restamped)}
+        found = self._to.target.rewrites_timestamps(set(targets.values()))
+        incidents = [
+            target_rewrites_timestamps(flow.target.name, target, at.topic).at(at.partition, -1)
+            for at, target in targets.items()
+            if found[target] is True
+        ]
+        if incidents:
+            raise TimestampsReplaced(incidents)
+        if undone:
+            raise Abortable(f"batches of {', '.join(map(str, targets))} were acknowledged with other timestamps")
 
     def ask_ids(self, ledger: Ledger, concerned: Collection[Partition]) -> Callable[[], None]:
         """Ask both clusters for the ids of the topics of these source partitions.

@@ -238,6 +238,9 @@ class Cluster(Protocol):
     def compacted(self, topic: str) -> bool:
         """Whether the topic's cleanup.policy has compact."""
 
+    def rewrites_timestamps(self, topics: Collection[str]) -> dict[str, bool | ReplicatorError]:
+        """Whether each topic stamps records with the time of their append, as it is configured now."""
+
     def missing_rights(self, topics: Collection[str]) -> dict[str, MissingRights]:
         """What the user may not do with topics of this side of the flow; topics without fault and those of which the
         broker tells nothing are left out."""

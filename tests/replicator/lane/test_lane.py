@@ -366,3 +366,20 @@ def test_nothing_is_committed_to_a_topic_that_turns_to_its_own_timestamps() -> N
     assert world.run() is None
     world.check_exact(records)
     assert all(world.position(at) == 20 for at in (A, B, U))
+
+
+def test_a_batch_that_was_sent_again_is_no_sign_of_other_timestamps() -> None:
+    """Kafka acknowledges it with the batch's own time, as if the topic had stamped it."""
+    world = World()
+    records = filled(world, 20)
+
+    def resend(resent: bool) -> None:
+        world.target.topics["t.copy"].resent = resent
+
+    world.on.append(("step.before_end_txn", lambda: world.on.append(("plane.poll", lambda: resend(True)))))
+    world.on.append(("plane.abort", lambda: resend(False)))
+    assert world.run() is None
+    assert world.incidents() == {}
+    assert [e["kind"] for e in world.told("aborted")] == ["Abortable"]
+    world.check_exact(records)
+    assert all(world.position(at) == 20 for at in (A, B, U))

@@ -165,6 +165,11 @@ class FakeCluster:
         """Whether it is compacted."""
         return self.topics[topic].compacted
 
+    def rewrites_timestamps(self, topics: Collection[str]) -> dict[str, bool | ReplicatorError]:
+        """Whether it stamps records itself."""
+        self._check("configs")
+        return {topic: self._topic_error(topic) or self.topics[topic].stamps for topic in topics}
+
     def missing_rights(self, topics: Collection[str]) -> dict[str, MissingRights]:
         """Rights that a test has taken away."""
         self._check("missing_rights")

@@ -85,7 +85,13 @@ class FakeTopic:
     names_refused: bool = True  # the answer names them (KIP-467)
     compacted: bool = False
     stamps: bool = False  # it replaces the timestamps of records
+    resent: bool = False  # its acknowledgements are those of batches that had been appended before
     silent: bool = False  # the client ignores it: its metadata has a lower leader epoch than that of its predecessor
+
+    @property
+    def seems_stamped(self) -> bool:
+        """What acknowledgements say of the timestamps."""
+        return self.stamps or self.resent
 
     def ends(self, partition: int) -> LogEnds:
         """As `contract.Cluster.log_ends` answers."""

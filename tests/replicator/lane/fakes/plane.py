@@ -192,7 +192,7 @@ class FakePlane:
                 run.targets[0],
                 run.targets[-1] + 1,
                 runs=_runs(run.offsets) if self._read_plans[at].spans else [],
-                restamped=self._target.topics[self._routes[at].topic].stamps,
+                restamped=self._target.topics[self._routes[at].topic].seems_stamped,
             )
         return copied
 
