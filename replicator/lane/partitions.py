@@ -44,6 +44,11 @@ class Counts:
     stopped: int = 0
 
 
+def _same(one: Incident, other: Incident) -> bool:
+    """Whether two incidents of a partition are one, seen again: what else was found may have grown meanwhile."""
+    return (one.name, one.offset) == (other.name, other.offset)
+
+
 class Partitions(Mapping[Partition, LanePartition]):
     """The partitions of a lane, by source partition."""
 
@@ -101,7 +106,7 @@ class Partitions(Mapping[Partition, LanePartition]):
     def _tell(self, at: Partition, before: PartitionState | None, now: PartitionState | None) -> None:
         if isinstance(now, Copying) and isinstance(before, Waiting | Stopped):
             self._log.info("copying", topic=at.topic, partition=at.partition)
-        elif isinstance(now, Stopped) and not (isinstance(before, Stopped) and before.incident == now.incident):
+        elif isinstance(now, Stopped) and not (isinstance(before, Stopped) and _same(before.incident, now.incident)):
             tell_incident(self._log, now.incident)
         elif isinstance(now, Waiting) and not (isinstance(before, Waiting) and before.reason is now.reason):
             reason = now.reason.value

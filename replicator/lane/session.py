@@ -23,7 +23,7 @@ from collections.abc import Collection, Iterable, Mapping
 from replicator.lane.admission import Admission
 from replicator.lane.ledger import Ledger
 from replicator.lane.memory import Memory, SessionContext
-from replicator.lane.partition import Commits, HoldUp, Reason, Stop, Wait, reason_of
+from replicator.lane.partition import Commits, HoldUp, Reason, Stop, Stopped, Wait, reason_of
 from replicator.lane.plan import LanePlan
 from replicator.lane.policy import Policy
 from replicator.lane.ports import Connections
@@ -47,8 +47,10 @@ from replicator.planes.contract import Copied, RecordsRefused
 
 STANDING_STILL_S = 0.25  # between two judgements of waiting partitions when none is copied
 ABORT_PAUSE_S, ABORT_PAUSE_S_MAX = 0.01, 5.0
-AT_ONCE = ("source_corrupt", "source_truncated", "flows_in_conflict")
+AT_ONCE = ("source_corrupt", "flows_in_conflict")
 """Incidents that are reported with all facts; any other is judged by what both clusters say."""
+TRUNCATED = "source_truncated"
+"""By a leader epoch, which the lower one of a topic that was created again shows, too: so it is judged first."""
 
 
 class Session:
@@ -308,17 +310,23 @@ class Session:
         `at_target`: those whose answers are of the target.
         """
         again: list[Partition] = []
+        truncated: dict[Partition, Incident] = {}
         for at, answer in answers.items():
             if isinstance(answer, Incident) and answer.name in AT_ONCE:
                 self._stop_partition(at, answer)
+            elif isinstance(answer, Incident) and answer.name == TRUNCATED:
+                truncated[at] = answer
             elif isinstance(answer, Incident) and answer.name == "record_too_large":
                 self._refusals.stop_before(at, answer)
             elif isinstance(answer, Incident | str):
                 again.append(at)
             else:
                 self._wait(at, answer, Reason.TARGET_MISSING if at in at_target else Reason.SOURCE_MISSING)
-        if again:
-            self._admission.judge_again(again)
+        if again or truncated:
+            self._admission.judge_again([*again, *truncated])
+            for at, incident in truncated.items():
+                if not isinstance(self._partitions[at].state, Stopped):  # it can't be found out a second time
+                    self._stop_partition(at, incident)
             self._commit_admitted()
         self._rewind()
 

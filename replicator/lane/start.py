@@ -11,7 +11,7 @@ what a partition lacks never keeps the others shut.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from replicator.config import Flow
 from replicator.config.routing import selects, target_topic
@@ -28,6 +28,9 @@ from replicator.planes.contract import Cluster, LogEndsByPartition
 from replicator.state.claims import Claims
 from replicator.state.generation import Control, check_generation
 from replicator.state.starts import start_of
+
+BY_OFFSETS = ("source_records_gone", "source_truncated", "target_lost_data")
+"""Incidents that offsets show: those of a topic that was created again would, too."""
 
 
 @dataclass(slots=True)
@@ -75,22 +78,42 @@ class LaneStart:
         self.source_ends, self.target_ends = source, target
         fresh = [route.source for route in routes if stored[route.target] is None]
         starts = self._starts([at for at in fresh if isinstance(source.get(at), LogEnds)], source, control)
-        now_ms = self._clock.now_ms()
-        return {
-            route.source: judge(
-                self._plan,
-                route,
-                Facts(
-                    stored[route.target],
-                    claims.claims.get(route.target),
-                    source.get(route.source, unlisted(route.source)),
-                    target.get(route.target, unlisted(route.target)),
-                    starts.get(route.source),
-                    control.newest,
-                ),
-                now_ms,
+        facts = {
+            route.source: Facts(
+                stored[route.target],
+                claims.claims.get(route.target),
+                source.get(route.source, unlisted(route.source)),
+                target.get(route.target, unlisted(route.target)),
+                starts.get(route.source),
+                control.newest,
             )
             for route in routes
+        }
+        now_ms = self._clock.now_ms()
+        verdicts = {route.source: judge(self._plan, route, facts[route.source], now_ms) for route in routes}
+        doubted = [route for route in routes if _by_offsets(verdicts[route.source])]
+        for at, known in self._asked_last(doubted, facts).items():
+            route = next(route for route in doubted if route.source == at)
+            verdicts[at] = judge(self._plan, route, known, now_ms)
+        return verdicts
+
+    def _asked_last(self, doubted: Sequence[Route], facts: Mapping[Partition, Facts]) -> dict[Partition, Facts]:
+        """The facts of partitions whose offsets contradict their positions, with the ids that their topics have now.
+
+        Ids and ends are asked for at the same time, perhaps of different brokers: the ends may be those of a new topic
+        beside the id of the old one. An id that was asked for after them tells.
+        """
+        if not doubted:
+            return {}
+        here = self._to.source.topic_ids({route.source.topic for route in doubted}).wait()
+        there = self._to.target.topic_ids({route.target.topic for route in doubted}).wait()
+        return {
+            route.source: replace(
+                facts[route.source],
+                source=_with_id(facts[route.source].source, here[route.source.topic]),
+                target=_with_id(facts[route.source].target, there[route.target.topic]),
+            )
+            for route in doubted
         }
 
     def _source_ends(self, partitions: Sequence[Partition]) -> Callable[[], LogEndsByPartition]:
@@ -150,6 +173,16 @@ class LaneStart:
             else:
                 found.kept[target] = stored
         return found
+
+
+def _by_offsets(verdict: Verdict) -> bool:
+    return verdict.stopped is not None and verdict.stopped.name in BY_OFFSETS
+
+
+def _with_id(log: LogEnds | ReplicatorError, topic_id: str | ReplicatorError) -> LogEnds | ReplicatorError:
+    if isinstance(log, ReplicatorError):
+        return log
+    return log._replace(topic_id=topic_id) if isinstance(topic_id, str) else topic_id
 
 
 def first_offsets(

@@ -1,0 +1,74 @@
+"""An incident has the name of what has happened, and is told once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+import pytest
+
+from replicator.model.errors import Incident, Retriable
+from replicator.model.partition import Partition
+from replicator.planes.contract import LogEndsByPartition, PollResult
+from tests.replicator.lane.fakes.loads import A, filled, numbered
+from tests.replicator.lane.fakes.plane import FakePlane
+from tests.replicator.lane.fakes.world import World
+
+
+def test_offsets_of_a_new_topic_beside_the_old_id_are_no_lost_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker that was asked for ids is behind; one that is asked afterwards is not."""
+    for offsets in ((50, 60), (0, 3)):  # below the new log's start, above its end
+        world = World()
+        filled(world)
+        world.run()
+        old, ask = world.source.topics["t"].topic_id, world.source.ask_log_ends
+        world.source.delete("t")
+        world.source.create("t", 2)
+        for log in world.source.topics["t"].logs:
+            log.start = offsets[0]
+            log.put(*numbered("new", offsets[1] - offsets[0]))
+
+        def behind(asked: Collection[Partition], ask: Any = ask, old: str = old) -> Callable[[], LogEndsByPartition]:
+            answers = ask(asked)
+            return lambda: {at: log._replace(topic_id=old) if at.topic == "t" else log for at, log in answers().items()}
+
+        monkeypatch.setattr(world.source, "ask_log_ends", behind)
+        world.run("another")
+        assert {event["name"] for event in world.told("incident")} == {"source_topic_recreated"}
+
+
+def test_a_cut_that_the_client_reports_stops_a_partition_that_can_not_be_judged_now(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The client looks for it once in a session: what waited would be read on behind the cut."""
+    world, poll = World(), FakePlane.poll
+    filled(world, 6)
+    world.run()
+
+    def cut(plane: FakePlane, records_max: int, timeout_s: float) -> PollResult:
+        found = poll(plane, records_max, timeout_s)
+        if not world.source.down:
+            found.failed[A] = Incident("source_truncated", "by its epoch", topic="t", partition=0)
+            world.source.down = True
+        return found
+
+    monkeypatch.setattr(FakePlane, "poll", cut)
+    world.run("another")
+    assert world.incidents() == {A: "source_truncated"}
+
+
+def test_an_incident_is_told_once_however_its_facts_grow() -> None:
+    world = World()
+    filled(world, 6)
+    world.run()
+    world.source.topics["t"].logs[0].truncate(3)
+
+    def grow() -> None:
+        world.source.topics["t"].logs[0].put("more")
+        raise Retriable("the lane starts over")
+
+    for _ in range(2):
+        world.on.append(("plane.poll", grow))
+    world.run("another")
+    assert len(world.told("restarted")) == 2
+    assert len([e for e in world.told("incident") if e["partition"] == 0]) == 1
