@@ -12,6 +12,10 @@ EVENTS = {
         "A state that the code rules out, with its traceback. The process ends with exit code 70: please report it."
     ),
     "client": "What the Kafka client library says of a connection or a broker, in its own words.",
+    "cluster_away": (
+        "No broker of a cluster has answered for 4 s. Its partitions wait; `waiting` isn't logged for each of them."
+    ),
+    "cluster_back": "A cluster answers again.",
     "committed": (
         "A transaction was committed on the target: records and positions together. On Spark one line stands "
         "for many transactions."
@@ -119,6 +123,7 @@ BOUND = {
 }
 FIELDS = {
     "advice": "What to do next.",
+    "away_s": "For how long no broker had answered, in seconds.",
     "cluster": "Name of a cluster in the flow file.",
     "copied": "How many missing records are copied.",
     "delay_ms": "Pause before the next try, in milliseconds.",

@@ -17,7 +17,9 @@ from typing import Any
 import structlog
 
 from replicator.clock import RealClock
+from replicator.config import Flow
 from replicator.failpoints import Failpoint
+from replicator.flow.cluster_watch import AwayClusters, watch_clusters
 from replicator.flow.shared_origins import SharedOrigins
 from replicator.flow.topics import ControlPlane, topics_of
 from replicator.flow.worker import Parts
@@ -94,8 +96,11 @@ class KafkaConnections:
         self._open.close()
 
 
-def services(failpoint: Failpoint, log: structlog.stdlib.BoundLogger) -> Services:
-    """What lanes are given from outside. `failpoint` is called at each named step, see `failpoints`."""
+def services(
+    failpoint: Failpoint, log: structlog.stdlib.BoundLogger, cluster_away: Callable[[], bool] = lambda: False
+) -> Services:
+    """What lanes are given from outside. `failpoint` is called at each named step, see `failpoints`; `cluster_away` as
+    of `Services`."""
 
     origins: dict[str, SharedOrigins] = {}  # by flow
 
@@ -105,19 +110,30 @@ def services(failpoint: Failpoint, log: structlog.stdlib.BoundLogger) -> Service
         shared = origins.setdefault(plan.flow.name, SharedOrigins(plan.flow))
         return KafkaConnections(plan, policy, digests, asked, shared, log)
 
-    return Services(connect=connect, clock=RealClock(), failpoint=failpoint, log=log, jitter=_jitter)
+    return Services(
+        connect=connect,
+        clock=RealClock(),
+        failpoint=failpoint,
+        log=log,
+        cluster_away=cluster_away,
+        jitter=_jitter,
+    )
 
 
 def parts(failpoint: Failpoint) -> Callable[[structlog.stdlib.BoundLogger], Parts]:
     """What a live flow's worker is made of, given the flow's log."""
 
     def make(log: structlog.stdlib.BoundLogger) -> Parts:
-        given = services(failpoint, log)
+        away = AwayClusters()
+        given = services(failpoint, log, lambda: bool(away))
 
         def lane(plan: LanePlan, events: queue.SimpleQueue[Any]) -> LaneDriver:
             return LaneDriver(plan, LivePolicy(), given, events)
 
-        return Parts(plane=ControlPlane, lane=lane)
+        def watch(flow: Flow, ended: threading.Event, failed: Callable[[BaseException], None]) -> None:
+            watch_clusters(flow, topics_of, away, ended, log, failed)
+
+        return Parts(plane=ControlPlane, lane=lane, watch=watch)
 
     return make
 

@@ -61,11 +61,13 @@ class Lane(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a worker is made of besides its flow, see `flow.wiring`: the control plane of a flow, and a lane, which puts
-    its events into the queue that it is given."""
+    """What a worker is made of besides its flow, see `flow.wiring`: the control plane of a flow; a lane, which puts its
+    events into the queue that it is given; and what watches the flow's clusters until it has ended, and tells of a bug.
+    """
 
     plane: Callable[[Flow], ControlPlane]
     lane: Callable[[LanePlan, queue.SimpleQueue[Any]], Lane]
+    watch: Callable[[Flow, threading.Event, Callable[[BaseException], None]], None] = lambda flow, ended, failed: None
 
 
 class FlowWorker:
@@ -112,6 +114,7 @@ class FlowWorker:
             raise
         discovery = Discovery(setup, plane, generation, self._notes, self._events, self._ended, self._log)
         discovery.start()
+        self._parts.watch(self._flow, self._ended, lambda error: self._events.put(DiscoveryEnded(error)))
         try:
             self._start(generation, routing, setup)
             lanes_started()

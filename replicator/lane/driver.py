@@ -112,6 +112,7 @@ class Services:
 
     `connect` opens what one producer session works with; the dictionary is shared with the plane, see
     `memory.Memory.digests`, and the event is set when the lane shall stop. `on_commit` gets records and bytes.
+    `cluster_away` as of `Partitions`.
     """
 
     connect: Callable[[LanePlan, Policy, Mapping[Partition, str], threading.Event], Connections]
@@ -119,6 +120,7 @@ class Services:
     failpoint: Failpoint
     log: structlog.stdlib.BoundLogger
     on_commit: Callable[[int, int], None] = lambda records, size: None
+    cluster_away: Callable[[], bool] = lambda: False
     jitter: Callable[[], float] = random.random
 
 
@@ -132,7 +134,7 @@ class LaneDriver:
         self._stopping, self._pause = threading.Event(), threading.Event()
         self._backoff = Backoff(BACKOFF_S, BACKOFF_S_MAX, services.jitter)
         refusals = Refusals()
-        partitions = Partitions(self._log, self._clock.now_s, self._changed, refusals.forget)
+        partitions = Partitions(self._log, self._clock.now_s, self._changed, refusals.forget, services.cluster_away)
         commit = plan.flow.commit
         records_max = Rate(policy.rate_max).records(commit.records_max, commit.interval_ms / 1000)
         self._memory = Memory(

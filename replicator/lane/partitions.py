@@ -22,6 +22,7 @@ from replicator.lane.partition import (
     LanePartition,
     PartitionState,
     PositionCommitted,
+    Reason,
     RecordsCommitted,
     SessionBegan,
     Stopped,
@@ -58,6 +59,7 @@ class Partitions(Mapping[Partition, LanePartition]):
         now_s: Callable[[], float],
         changed: Callable[[Counts], None] = lambda counts: None,
         on_stop: Callable[[Partition], None] = lambda at: None,
+        cluster_away: Callable[[], bool] = lambda: False,
     ) -> None:
         """
         Args:
@@ -65,8 +67,12 @@ class Partitions(Mapping[Partition, LanePartition]):
             now_s: a monotonic clock.
             changed: called by `publish` with the new counts if they are others.
             on_stop: called whenever an incident stops a partition.
+            cluster_away: whether it is told of a whole cluster that it doesn't answer: then no partition is logged for
+                that.
         """
         self._log, self._now_s, self._changed, self._on_stop = log, now_s, changed, on_stop
+        self._cluster_away = cluster_away
+        self._untold: set[Partition] = set()  # wait for a cluster that is away
         self._all: dict[Partition, LanePartition] = {}
         self._copied: dict[Partition, LanePartition] | None = None
         self._held_up: HoldUp | None = None  # the lane as a whole, over its producer sessions
@@ -104,13 +110,20 @@ class Partitions(Mapping[Partition, LanePartition]):
             self._on_stop(at)
 
     def _tell(self, at: Partition, before: PartitionState | None, now: PartitionState | None) -> None:
-        if isinstance(now, Copying) and isinstance(before, Waiting | Stopped):
+        untold = at in self._untold
+        if isinstance(now, Waiting):
+            if isinstance(before, Waiting) and before.reason is now.reason and not untold:
+                return
+            if now.reason is Reason.NO_ANSWER and self._cluster_away():
+                self._untold.add(at)
+                return
+            reason = now.reason.value
+            self._log.warning("waiting", topic=at.topic, partition=at.partition, reason=reason, detail=now.detail)
+        elif isinstance(now, Copying) and isinstance(before, Waiting | Stopped) and not untold:
             self._log.info("copying", topic=at.topic, partition=at.partition)
         elif isinstance(now, Stopped) and not (isinstance(before, Stopped) and _same(before.incident, now.incident)):
             tell_incident(self._log, now.incident)
-        elif isinstance(now, Waiting) and not (isinstance(before, Waiting) and before.reason is now.reason):
-            reason = now.reason.value
-            self._log.warning("waiting", topic=at.topic, partition=at.partition, reason=reason, detail=now.detail)
+        self._untold.discard(at)
 
     @property
     def copied(self) -> Mapping[Partition, LanePartition]:

@@ -1,0 +1,34 @@
+"""A whole cluster goes away and comes back: told once, not once for each partition, and before any lane notices."""
+
+from __future__ import annotations
+
+import pytest
+
+from integration_tests.conftest import MakeCopying
+from integration_tests.harness.broker import BrokerHandle
+
+PARTITIONS = 6
+
+
+@pytest.mark.tier("full")
+@pytest.mark.parametrize("frozen", [False, True], ids=["dead", "frozen"])
+@pytest.mark.parametrize("cluster", ["here", "there"])
+def test_it_is_told_once_and_once_when_it_is_back(
+    make_copying: MakeCopying, source: BrokerHandle, target: BrokerHandle, cluster: str, *, frozen: bool
+) -> None:
+    copying = make_copying(partitions=PARTITIONS)
+    handle = {"here": source, "there": target}[cluster]
+    copying.load.plain(200)
+    worker = copying.running()
+    copying.wait_positions()
+    if cluster == "there":
+        copying.load.plain(200)
+    (handle.suspend if frozen else handle.kill)()
+    worker.wait_event("cluster_away", cluster=cluster)
+    noticed = ("aborted", "restarted", "discovery_failed")
+    worker.wait_any(lambda event: event["event"] in noticed, "word of a lane or of discovery")
+    (handle.resume if frozen else handle.restart)()
+    worker.wait_event("cluster_back", cluster=cluster)
+    copying.finish(worker)
+    assert len(worker.seen("cluster_away")) == len(worker.seen("cluster_back")) == 1, worker.tail()
+    assert worker.seen("waiting") == [], worker.tail()

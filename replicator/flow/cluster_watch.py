@@ -1,0 +1,117 @@
+"""Says when a cluster of a flow doesn't answer any more, and when it answers again: once for the cluster, in seconds.
+
+Started by `flow.worker` beside its lanes. A lane finds out much later: a client waits for its own time-outs, and under
+load for those of what is under way. While a cluster is away its partitions wait without a line for each of them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import closing
+
+import structlog
+
+from replicator import config
+from replicator.clock import RealClock
+from replicator.config import Flow
+from replicator.kafka.topic_questions import TopicQuestions
+from replicator.lane.ports import Clock
+from replicator.model import names
+from replicator.model.errors import ReplicatorError, Unreachable
+
+ASK_S = 1.0  # between an answer and the next question
+AWAY_S = 4.0  # without any answer of any broker
+SLICE_S = 0.2  # between two looks at whether the flow ends
+
+
+class AwayClusters:
+    """Names of clusters that don't answer now. Shared by the watches and the lanes of a flow."""
+
+    def __init__(self) -> None:
+        self._names: frozenset[str] = frozenset()
+        self._lock = threading.Lock()
+
+    def __bool__(self) -> bool:
+        return bool(self._names)
+
+    def set(self, name: str, *, away: bool) -> None:
+        """Whether this cluster is away."""
+        with self._lock:
+            self._names = self._names | {name} if away else self._names - {name}
+
+
+class ClusterWatch:
+    """Asks any broker of one cluster again and again. Its thread ends when `ended` is set."""
+
+    def __init__(
+        self,
+        flow: Flow,
+        cluster: config.Cluster,
+        topics: TopicQuestions,
+        away: AwayClusters,
+        ended: threading.Event,
+        log: structlog.stdlib.BoundLogger,
+        clock: Clock | None = None,
+    ) -> None:
+        """`topics` asks the cluster, and is closed at the end."""
+        self._cluster, self._topics, self._away, self._ended, self._log = cluster.name, topics, away, ended, log
+        self._clock, self._about = clock or RealClock(), names.control_topic(flow.name)  # of either: it need not exist
+        self._answered_s, self._is_away = self._clock.now_s(), False
+
+    def run(self, failed: Callable[[BaseException], None]) -> None:
+        """The thread's work. `failed` is told of a bug, which ends it."""
+        try:
+            with closing(self._topics):
+                while not self._ended.is_set():
+                    self.ask()
+                    self._clock.wait(self._ended, ASK_S)
+        except BaseException as error:  # noqa: BLE001 - the flow judges it
+            failed(error)
+
+    def ask(self) -> None:
+        """One question, until there is an answer or the flow ends."""
+        asked = self._topics.describe([self._about])
+        while not self._ended.is_set():
+            if asked.poll(SLICE_S):
+                answer = asked.values()[self._about]
+                if not isinstance(answer, Unreachable):  # any other error is an answer, too
+                    self._here()
+                    return
+                self._missed(answer)
+                self._clock.wait(self._ended, SLICE_S)
+                asked = self._topics.describe([self._about])
+            else:
+                self._missed(asked.values()[self._about])
+
+    def _here(self) -> None:
+        if self._is_away:
+            self._is_away = False
+            self._away.set(self._cluster, away=False)
+            away_s = round(self._clock.now_s() - self._answered_s)
+            self._log.warning("cluster_back", cluster=self._cluster, away_s=away_s)
+        self._answered_s = self._clock.now_s()
+
+    def _missed(self, why: object) -> None:
+        if self._is_away or self._clock.now_s() < self._answered_s + AWAY_S:
+            return
+        self._is_away = True
+        self._away.set(self._cluster, away=True)
+        reason = str(why) if isinstance(why, ReplicatorError) else "no answer"
+        self._log.error("cluster_away", cluster=self._cluster, reason=reason)
+
+
+def watch_clusters(
+    flow: Flow,
+    ask: Callable[[Flow, config.Cluster, str], TopicQuestions],
+    away: AwayClusters,
+    ended: threading.Event,
+    log: structlog.stdlib.BoundLogger,
+    failed: Callable[[BaseException], None],
+) -> None:
+    """Start a thread for each cluster of the flow; `ask` makes what asks it, as `topics.topics_of`; `failed` as of
+    `ClusterWatch.run`."""
+    for cluster in (flow.source, flow.target):
+        watch = ClusterWatch(flow, cluster, ask(flow, cluster, "watch"), away, ended, log)
+        name = f"{flow.name}.watch.{cluster.name}"
+        threading.Thread(target=watch.run, args=(failed,), name=name, daemon=True).start()

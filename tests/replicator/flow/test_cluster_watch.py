@@ -1,0 +1,111 @@
+"""A cluster that is away is told once for all its partitions, and once when it is back."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import structlog
+from structlog.testing import capture_logs
+
+from replicator.flow.cluster_watch import ASK_S, AwayClusters, ClusterWatch
+from replicator.kafka.topic_questions import TopicQuestions
+from replicator.lane.partition import Admit, PositionCommitted, Reason, Wait
+from replicator.lane.partitions import Partitions
+from replicator.model.errors import NotAllowed, ReplicatorError, TopicMissing, Unreachable
+from replicator.model.partition import Partition
+from replicator.model.route import Route
+from tests.replicator.flow.fakes import flow
+
+
+@dataclass
+class Cluster:
+    """Answers, or doesn't, in simulated time. `script`: what follows, each for so many seconds."""
+
+    script: list[tuple[float, ReplicatorError | None]]
+    time_s: float = 0.0
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    def describe(self, topics: Collection[str]) -> Cluster:
+        return self
+
+    def poll(self, timeout_s: float) -> bool:
+        if self._now() is None:
+            self.time_s += timeout_s
+        return self._now() is not None
+
+    def values(self) -> dict[str, ReplicatorError]:
+        return {"__eos.f.control": self._now() or Unreachable("no answer in time")}
+
+    def close(self) -> None:
+        pass
+
+    def _now(self) -> ReplicatorError | None:
+        end_s = 0.0
+        for for_s, answer in self.script:
+            end_s += for_s
+            if self.time_s < end_s:
+                return answer
+        self.ended.set()
+        return TopicMissing("the end")
+
+    def now_s(self) -> float:
+        return self.time_s
+
+    def wait(self, event: threading.Event, timeout_s: float) -> bool:
+        self.time_s += timeout_s
+        return event.is_set()
+
+
+def watched(*script: tuple[float, ReplicatorError | None]) -> list[tuple[str, float]]:
+    """What is logged, and when."""
+    cluster, away = Cluster(list(script)), AwayClusters()
+    told: list[tuple[str, float]] = []
+    at = flow()
+
+    def note(logger: object, method: str, event: Any) -> Any:
+        told.append((event["event"], round(cluster.time_s)))
+        assert bool(away) == (event["event"] == "cluster_away")
+        raise structlog.DropEvent
+
+    log = structlog.wrap_logger(None, processors=[note])
+    topics = cast(TopicQuestions, cluster)
+    ClusterWatch(at, at.target, topics, away, cluster.ended, log, cast(Any, cluster)).run(told.append)  # type: ignore[arg-type]
+    return told
+
+
+HERE, REFUSED = TopicMissing("no such topic"), Unreachable("connection refused")
+
+
+def test_it_is_told_within_five_seconds_once_and_once_when_it_is_back() -> None:
+    for gone in (None, REFUSED):
+        (away, away_s), (back, back_s) = watched((10.0, HERE), (60.0, gone), (10.0, HERE))
+        assert (away, back) == ("cluster_away", "cluster_back")
+        assert 10 + 3 <= away_s <= 10 + 5
+        assert 70 <= back_s <= 70 + ASK_S
+
+
+def test_a_short_silence_is_none_and_a_missing_right_is_an_answer() -> None:
+    assert watched((5.0, HERE), (3.0, None), (5.0, HERE), (60.0, NotAllowed("no right")), (3.0, REFUSED)) == []
+
+
+def test_partitions_that_wait_for_it_are_not_told_one_by_one() -> None:
+    away, routes = AwayClusters(), [Route(Partition("t", n), Partition("c", n), "i", "j") for n in range(3)]
+    with capture_logs() as logs:
+        made = Partitions(structlog.get_logger(), lambda: 0.0, cluster_away=lambda: bool(away))
+        made.begin(routes)
+        away.set("b", away=True)
+        for route in routes:
+            made.apply(route.source, Wait(Reason.NO_ANSWER, "no answer"))
+        assert logs == []
+        away.set("b", away=False)
+        for route in routes[:2]:
+            made.apply(route.source, Admit())
+        made.committed()
+        assert logs == [], "none of them was said to wait"
+        made.apply(routes[2].source, Wait(Reason.NO_ANSWER, "no leader"))
+        made.apply(routes[2].source, Admit())
+        made.apply(routes[2].source, PositionCommitted())
+    assert [(entry["event"], entry["partition"]) for entry in logs] == [("waiting", 2), ("copying", 2)]
