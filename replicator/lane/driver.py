@@ -27,7 +27,7 @@ from replicator.backoff import Backoff
 from replicator.failpoints import Failpoint
 from replicator.lane.memory import Memory, SessionContext
 from replicator.lane.pace import Rate
-from replicator.lane.partition import PartitionState, Wait, reason_of
+from replicator.lane.partition import PartitionState, Reason, Wait, reason_of
 from replicator.lane.partitions import Counts, Partitions
 from replicator.lane.plan import LanePlan
 from replicator.lane.policy import Policy
@@ -251,7 +251,9 @@ class LaneDriver:
         delay_s = self._backoff.next_s()
         self._log.warning("restarted", reason=str(error), kind=type(error).__name__, delay_ms=round(delay_s * 1000))
         if self._backoff.failures >= WAITING_AFTER:
-            self._memory.partitions.wait_all(self.plan.routes, Wait(reason_of(error), str(error)))
+            # A topic that is missing is no partition's then: the flow's own, on the target.
+            reason = reason_of(error, Reason.NO_ANSWER)
+            self._memory.partitions.wait_all(self.plan.routes, Wait(reason, str(error)))
         if self._backoff.failures > 1:
             self._clock.wait(self._pause, delay_s)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from replicator.model.errors import Incident, Retriable
+from replicator.model.errors import Incident, Retriable, TopicMissing
 from replicator.model.partition import Partition
 from replicator.planes.contract import LogEndsByPartition, PollResult
 from tests.replicator.lane.fakes.loads import A, filled, numbered
@@ -72,3 +72,16 @@ def test_an_incident_is_told_once_however_its_facts_grow() -> None:
     world.run("another")
     assert len(world.told("restarted")) == 2
     assert len([e for e in world.told("incident") if e["partition"] == 0]) == 1
+
+
+def test_a_topic_of_the_flow_that_is_missing_at_the_target_is_no_missing_source_topic() -> None:
+    world = World()
+    filled(world, 3)
+
+    def missing() -> None:
+        world.on.append(("state.claims", missing))
+        raise TopicMissing("cluster 'west': cannot read __eos.f.claims[0]: UNKNOWN_TOPIC_OR_PART")
+
+    world.on.append(("state.claims", missing))
+    world.run()
+    assert {event["reason"] for event in world.told("waiting")} == {"no_answer"}
