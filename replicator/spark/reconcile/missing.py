@@ -14,7 +14,7 @@ from replicator.model.errors import Incident
 from replicator.model.partition import Partition, Span
 from replicator.spark.reconcile import verdicts
 from replicator.spark.reconcile.outcome import Outcome
-from replicator.spark.reconcile.outcomes import GUESSED
+from replicator.spark.reconcile.outcomes import GUESSED, PAIRED_BY_GUESS
 from replicator.spark.reconcile.snapshot import Snapshot
 
 SPANS_MAX = 100_000
@@ -79,7 +79,7 @@ def damage(
 
 def unsure(outcome: Outcome) -> set[Partition]:
     """Source partitions whose records may be called missing although they are not: copying them could double."""
-    return {partition.source for partition in outcome.partitions if GUESSED in partition.notes}
+    return {one.source for one in outcome.partitions if {GUESSED, PAIRED_BY_GUESS} & {*one.notes}}
 
 
 def repair_report(

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from replicator.model.partition import Partition
-from replicator.spark.reconcile import arrow, verdicts
+from replicator.spark.reconcile import alterations, arrow, verdicts
 from replicator.spark.reconcile.transforms import FINDING
-from replicator.spark.reconcile.verdicts import Record
+from replicator.spark.reconcile.verdicts import Finding, Record
 
 _FIELDS = ("offset", "timestamp_ms", "digest", "key_hash", "value_hash", "headers_hash", "key_shown")
 _SIDE = (
@@ -125,7 +125,7 @@ def findings(sides: DataFrame, gaps: Gaps) -> DataFrame:
         there = _records(table, False, gap.target.rank, gap.target_skipped)
         edges = (gap.source.before, gap.source.after), (gap.target.before, gap.target.after)
         found = verdicts.compare(
-            here, there, edges, from_end=gap.from_end, compacted=gap.compacted, head_cut=gap.head_cut
+            here, there, edges, number=number, from_end=gap.from_end, compacted=gap.compacted, head_cut=gap.head_cut
         )
         return arrow.table([(topic, partition, *item) for item in found], FOUND_TYPES)
 
@@ -138,3 +138,23 @@ def _records(table: pa.Table, of_source: bool, rank: int, skipped: int) -> list[
     return [Record(rank + index, *fields) for index, fields in enumerate(zip(*columns, strict=True))][
         max(0, skipped - rank) :
     ]
+
+
+def altered(findings: DataFrame) -> DataFrame:
+    """Missing and extra records with those that are one record as one finding, see `alterations`.
+
+    Args:
+        findings: with a column `together`: records of a partition with the same number are looked at together.
+    """
+
+    def pair(_: tuple[Any, ...], table: pa.Table) -> pa.Table:
+        names = ["topic", "partition", *Finding._fields]
+        rows = zip(*(table.column(name).to_pylist() for name in names), strict=True)
+        at: tuple[str, int] | None = None
+        mine = []
+        for topic, partition, *fields in rows:
+            at = topic, partition
+            mine.append(Finding(*fields))
+        return arrow.table([(*at, *one) for one in alterations.altered(mine)] if at else [], FOUND_TYPES)
+
+    return findings.groupBy("topic", "partition", "together").applyInArrow(pair, FOUND)

@@ -19,6 +19,10 @@ GUESSED = (
     "more records differ here in a row than are compared with one another at a time, and none of them says where to "
     "divide them: some that are called missing, extra or reordered may be neither"
 )
+PAIRED_BY_GUESS = (
+    "several records here have their key, value or time in common: which of them were altered, and which are missing "
+    "or extra, is partly a guess (findings.parquet has them as guessed)"
+)
 CHANGED = "the log changed while it was read: {} records were counted and {} compared; run it again"
 
 
@@ -55,6 +59,7 @@ def partition_outcome(
     if closed_source or closed_target:
         found[DIFFERS] = max(closed_source, closed_target)
     notes = [*pair.notes, *_foreign(item), *([GUESSED] if any(gap.divided for gap in item.gaps) else [])]
+    notes += [PAIRED_BY_GUESS] if any(count.guessed for count in counts.values()) else []
     of_source = same + item.source_skipped + closed_source + sum(count.of_source for count in counts.values())
     of_target = same + item.target_skipped + closed_target + sum(count.of_target for count in counts.values())
     for counted, compared in ((source, of_source), (target, of_target)):

@@ -3,7 +3,8 @@
 1 read      whole partitions; of those that differ, chunks cut by content     (whole_partitions, cutting, passes)
 2 align     equal chunks correspond; what lies between is a gap                             (alignment)
 3 open      records of the gaps, compared one by one                          (opened_chunks, verdicts)
-4 explain   what retention and compaction removed, what moved, what is there twice          (retention, resolve)
+4 explain   what is there twice, what was altered    (resolve, alterations); what retention and compaction removed, and
+            what moved                                                                      (retention, resolve)
 5 count     every record of both sides has exactly one verdict                              (outcomes)
 6 show      findings as ranges, altered records side by side                                (summary, altered)
 """
@@ -19,7 +20,17 @@ from pyspark.sql import functions as F
 
 from replicator.config import Flow
 from replicator.model.partition import Partition
-from replicator.spark.reconcile import altered, arrow, evidence, outcomes, resolve, summary, verdicts
+from replicator.spark.reconcile import (
+    altered,
+    arrow,
+    evidence,
+    opened_chunks,
+    outcomes,
+    resolve,
+    summary,
+    transforms,
+    verdicts,
+)
 from replicator.spark.reconcile.opened_chunks import FOUND
 from replicator.spark.reconcile.outcome import ClusterFacts, Mode, Outcome, PartitionOutcome
 from replicator.spark.reconcile.pairs import Pair
@@ -76,7 +87,7 @@ def reconcile(
         # Asked once more: what went before a gap was opened was not seen there.
         now = after_reading(flow, [item.compared.pair for item in differ])
         found, removed = _resolved(flow, passes, differ, opened, firsts, {pair.source: pair for pair in now})
-        findings = found.persist()
+        findings = found.drop(*transforms.ONLY_ALTERATIONS).persist()
     partitions = _summed(spark, flow, list(wanted.values()), findings, firsts, removed, say, values=values)
     outcome = Outcome(
         flow=flow.name,
@@ -196,8 +207,10 @@ def _resolved(
     open_questions = sum(
         first.records for found in firsts.values() for name, first in found.items() if name in _ONE_SIDED
     )
+    few = open_questions <= FEW_MAX
+    differing = _alterations(passes, differ, differing, firsts, few=few)
     common = {item.compared.pair: _first_common(item, firsts) for item in differ}
-    one_sided = _one_sided(passes.spark, differ, common, opened, firsts)
+    one_sided = _one_sided(passes.spark, differ, common, differing, firsts)
     removed = {
         pair: heads(pair, item.compared.aligned.source.records, one_sided.get(pair.source, OneSided()))
         for item in differ
@@ -220,17 +233,44 @@ def _resolved(
         if (pair.target_compacted and verdicts.MISSING in firsts.get(pair.source, {}))
         or (pair.source_compacted and firsts.get(pair.source, {}).keys() & {verdicts.EXTRA, verdicts.DOUBLED})
     ]
-    grown = [pair for pair in pairs if verdicts.EXTRA in firsts.get(pair.source, {})]
-    source = passes.named(dict.fromkeys([*compacted, *grown]), of_source=True)
+    source = passes.named(compacted, of_source=True)
     target = passes.named(compacted, of_source=False)
     if source is not None or target is not None:
-        found = resolve.explained(found, places, source, target, few=open_questions <= FEW_MAX)
+        found = resolve.explained(found, places, source, target, few=few)
     if compacted:
         found = found.persist()
         moved = found.where(F.col("verdict") == verdicts.REORDERED).select("topic", "partition").distinct().collect()
         reordered = {at for at, kinds in firsts.items() if verdicts.REORDERED in kinds}
         found = evidence.settled(found, flow, compacted, reordered | {Partition(*row) for row in moved})
     return resolve.removed_meanwhile(settled.unionByName(found), places), removed
+
+
+def _alterations(
+    passes: Passes, differ: Sequence[ToOpen], differing: DataFrame, firsts: summary.Firsts, *, few: bool
+) -> DataFrame:
+    """The findings with extra records that the source has named as doubled, and missing and extra records that are one
+    altered record as one finding: only where neither has an equal on the other side."""
+    grown = [item.compared.pair for item in differ if verdicts.EXTRA in firsts.get(item.compared.pair.source, {})]
+    source = passes.named(grown, of_source=True)
+    if source is not None:
+        differing = resolve.doubled(differing, source, few=few)
+    both = [
+        (*pair.source, sum(records) > FEW_MAX)
+        for pair in grown
+        if verdicts.MISSING in firsts[pair.source]
+        for records in [[firsts[pair.source][name].records for name in (verdicts.MISSING, verdicts.EXTRA)]]
+    ]
+    if both:
+        asked = F.broadcast(arrow.frame(passes.spark, both, "topic string, partition int, large boolean"))
+        marked = (
+            differing.join(asked, ["topic", "partition"], "left")
+            .withColumn("alone", F.isnotnull("large") & resolve.alone())
+            .persist()
+        )
+        together = F.when(F.col("large"), F.col("place")).otherwise(F.lit(-1))
+        paired = opened_chunks.altered(marked.where("alone").withColumn("together", together))
+        differing = marked.where(~F.col("alone")).select(differing.columns).unionByName(paired)
+    return differing.persist()
 
 
 def _first_common(item: ToOpen, firsts: summary.Firsts) -> tuple[int, int] | None:
@@ -250,14 +290,14 @@ def _one_sided(
     spark: SparkSession,
     differ: Sequence[ToOpen],
     common: Mapping[Pair, tuple[int, int] | None],
-    opened: DataFrame,
+    differing: DataFrame,
     firsts: summary.Firsts,
 ) -> dict[Partition, OneSided]:
     """What only one side has of partitions whose heads were cut. A record that stands elsewhere on the other side is
     none of it, wherever the two stand."""
     cut = [item for item in differ if item.compared.pair.source_cut or item.compared.pair.target_cut]
     found = {item.compared.pair.source: OneSided(item.source_skipped, item.target_skipped) for item in cut}
-    asked = [
+    asked: list[tuple[object, ...]] = [
         (*pair.source, *(common[pair] or (None, None)))
         for item in cut
         for pair in [item.compared.pair]
@@ -267,7 +307,7 @@ def _one_sided(
         return found
     heads_ = arrow.frame(spark, asked, "topic string, partition int, head_source long, head_target long")
     ranks = F.broadcast(heads_)
-    mine = opened.where(F.col("verdict").isin(*_ONE_SIDED)).join(ranks, ["topic", "partition"], "left_semi")
+    mine = differing.where(F.col("verdict").isin(*_ONE_SIDED)).join(ranks, ["topic", "partition"], "left_semi")
     left = resolve.moved(mine).where(F.col("verdict").isin(*_ONE_SIDED)).join(ranks, ["topic", "partition"])
     counts = left.groupBy("topic", "partition").agg(
         F.count_if(resolve.before("source_rank", "head_source")).alias("source"),

@@ -1,9 +1,9 @@
 """What a look beyond the opened gaps says about missing and extra records. Pure DataFrame functions, at any scale.
 
-Removed by retention: it stands before the first record that both sides have, and `retention.heads` says so. Moved far:
-missing in one place and extra in another. Compacted: that side's topic is compacted, and a later record of the key
-exists; or it is a tombstone, and nothing older of the key is left there (a cleaner removes that first). Doubled: the
-source has an equal record anywhere in the compared range.
+Removed by retention: it stands before the first record that both sides have, and `retention.heads` says so. Doubled:
+the source has an equal record anywhere in the compared range. Moved far: missing in one place and extra, or doubled,
+in another. Compacted: that side's topic is compacted, and a later record of the key
+exists; or it is a tombstone, and nothing older of the key is left there (a cleaner removes that first).
 
 Records that are identical are interchangeable: which of them is missing can't be known, and doesn't matter.
 """
@@ -26,7 +26,10 @@ either side retention has removed the other side's record, and whether that is p
 is compacted; the position; and below which offset records of either side went while they were read (0: none did)."""
 BY_RETENTION = "retention may have removed its copy, and no count says whether it did"
 MEANWHILE = "retention removed records here while they were read, and its copy may have been one of them"
-_FIRST = ("records", "fields", "timestamp_ms", "digest", "key_hash", "tombstone", "key", "other_after", "other_before")
+_FIRST = (
+    *("records", "fields", "timestamp_ms", "digest", "key_hash", "tombstone", "key", "other_after", "other_before"),
+    *("guessed", "value_hash", "headers_hash", "place", "keys_repeat", "repeats"),
+)
 
 
 def expired(findings: DataFrame, places: DataFrame) -> DataFrame:
@@ -74,14 +77,16 @@ def removed_meanwhile(findings: DataFrame, places: DataFrame) -> DataFrame:
 
 
 def moved(findings: DataFrame) -> DataFrame:
-    """Makes one finding of a missing and an extra record of one partition with one digest; as many as there are."""
+    """Makes one finding of a missing and an extra or doubled record of one partition with one digest; as many as there
+    are."""
     place = F.coalesce("source_rank", "target_rank")
     before = (
         Window.partitionBy(*PARTITION, "digest").orderBy(place, "verdict").rowsBetween(Window.unboundedPreceding, 0)
     )
-    nth = F.when(_missing(), F.count_if(_missing()).over(before)).when(_extra(), F.count_if(_extra()).over(before))
+    more = _extra() | _doubled()
+    nth = F.when(_missing(), F.count_if(_missing()).over(before)).when(more, F.count_if(more).over(before))
     # Others are numbered from -1 down, so that each stays alone.
-    other = -F.count_if(~(_missing() | _extra())).over(before)
+    other = -F.count_if(~(_missing() | more)).over(before)
     sides = ("source_offset", "target_offset", "source_rank", "target_rank", "reason")
     return (
         findings.withColumn("nth", F.coalesce(nth, other))
@@ -95,12 +100,35 @@ def moved(findings: DataFrame) -> DataFrame:
     )
 
 
+def doubled(findings: DataFrame, source: DataFrame, *, few: bool = False) -> DataFrame:
+    """Names extra records that the source has, too.
+
+    Args:
+        source, few: as of `explained`.
+    """
+    small = F.broadcast if few else _as_it_is
+    wanted = findings.where(_extra()).select(*PARTITION, "digest").distinct()
+    there = source.select(*PARTITION, "digest").join(small(wanted), [*PARTITION, "digest"], "left_semi").distinct()
+    found = findings.join(there.withColumn("equal", F.lit(True)), [*PARTITION, "digest"], "left")
+    verdict = F.when(_extra() & F.isnotnull("equal"), F.lit(verdicts.DOUBLED)).otherwise(F.col("verdict"))
+    return found.withColumn("verdict", verdict).select(findings.columns)
+
+
+def alone() -> Column:
+    """Whether a missing or an extra record has no equal on the other side to which, or from where, it could have moved:
+    only such a record can be one that was altered. Of several equal ones the first are those that moved. Asked after
+    `doubled`: an extra record that equals one of the source isn't called extra any more."""
+    place = F.coalesce("source_rank", "target_rank")
+    equal = Window.partitionBy(*PARTITION, "digest")
+    before = equal.orderBy(place, "verdict").rowsBetween(Window.unboundedPreceding, 0)
+    others = F.count_if(_extra() | _doubled()).over(equal)
+    return _extra() | (_missing() & (F.count_if(_missing()).over(before) > others))
+
+
 def explained(
     findings: DataFrame, places: DataFrame, source: DataFrame | None, target: DataFrame | None, *, few: bool = False
 ) -> DataFrame:
-    """Names what compaction may explain, and which extra records the source has too.
-
-    Of the first kind, `reason` says what they are if it doesn't: see `evidence`.
+    """Names what compaction may explain; `reason` says what it is if it doesn't: see `evidence`.
 
     Args:
         places: schema PLACES, one row for each partition.
@@ -125,17 +153,10 @@ def explained(
             F.max_by("digest", "offset").alias(names[2]),
         )
         found = found.join(last, [*PARTITION, "key_hash"], "left")
-    equal = F.lit(False)
-    if source is not None:
-        wanted = findings.where(_extra()).select(*PARTITION, "digest").distinct()
-        there = source.select(*PARTITION, "digest").join(small(wanted), [*PARTITION, "digest"], "left_semi").distinct()
-        found = found.join(there.withColumn("equal", F.lit(True)), [*PARTITION, "digest"], "left")
-        equal = F.coalesce("equal", F.lit(False))
     gone, never = F.col("target_compacted") & _missing(), F.col("source_compacted") & (_extra() | _doubled())
     verdict = (
         F.when(gone & (_cleaned_there() | _last_equals("target")), F.lit(verdicts.COMPACTED))
         .when(never & (_cleaned_here() | _last_equals("source")), F.lit(verdicts.COMPACTED_SOURCE))
-        .when(_extra() & equal, F.lit(verdicts.DOUBLED))
         .otherwise(F.col("verdict"))
     )
     # One of several identical records may have been removed anywhere before: not between its neighbours.
@@ -145,7 +166,7 @@ def explained(
         F.when(verdict == verdicts.COMPACTED, F.lit(verdicts.MISSING))
         .when(
             verdict == verdicts.COMPACTED_SOURCE,
-            F.when(equal | _doubled(), F.lit(verdicts.DOUBLED)).otherwise(verdicts.EXTRA),
+            F.when(_doubled(), F.lit(verdicts.DOUBLED)).otherwise(verdicts.EXTRA),
         )
         .otherwise(F.col("reason"))
     )

@@ -42,13 +42,14 @@ def firsts(opened: DataFrame) -> Firsts:
 
 
 class Count(NamedTuple):
-    """So many findings of a verdict, how many of them are of records of either side, and how many lie in each of
-    BUCKETS parts of the partition, by rank."""
+    """So many findings of a verdict, how many of them are of records of either side, how many lie in each of BUCKETS
+    parts of the partition, by rank, and of how many the verdict is a guess."""
 
     records: int
     of_source: int
     of_target: int
     places: list[int]
+    guessed: int = 0
 
 
 Counts = Mapping[Partition, Mapping[str, Count]]
@@ -66,16 +67,20 @@ def counts(findings: DataFrame, compared: Iterable[Compared]) -> Counts:
     rows = (
         findings.join(F.broadcast(sizes), ["topic", "partition"])
         .groupBy("topic", "partition", "verdict", bucket.alias("bucket"))
-        .agg(F.sum("records"), F.count("source_rank"), F.count("target_rank"))
+        .agg(F.sum("records"), F.count("source_rank"), F.count("target_rank"), F.count_if("guessed"))
         .collect()
     )
     found: dict[Partition, dict[str, Count]] = {}
-    for topic, partition, verdict, at, records, of_source, of_target in rows:
+    for topic, partition, verdict, at, records, of_source, of_target, guessed in rows:
         of_partition = found.setdefault(Partition(topic, partition), {})
         before = of_partition.get(verdict, Count(0, 0, 0, [0] * BUCKETS))
         before.places[at] = records
         of_partition[verdict] = Count(
-            before.records + records, before.of_source + of_source, before.of_target + of_target, before.places
+            before.records + records,
+            before.of_source + of_source,
+            before.of_target + of_target,
+            before.places,
+            before.guessed + guessed,
         )
     return found
 

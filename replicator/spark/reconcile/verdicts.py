@@ -5,8 +5,8 @@ Runs in Spark's Python workers, one stretch at a time; nothing here knows Spark 
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from replicator.spark.reconcile.sequences import Pairs, matched
@@ -26,9 +26,6 @@ LOSSES = (MISSING, EXTRA, DOUBLED, ALTERED, REORDERED)
 """Verdicts that say the sides disagree."""
 REMOVED = (EXPIRED, NEVER_MINE, COMPACTED, COMPACTED_SOURCE)
 """Verdicts about records that retention or compaction took away on one side: no disagreement."""
-
-PAIRS_MAX = 250_000
-"""Comparisons that one gap between matches is worth, to tell altered records from missing and extra ones."""
 
 FIELDS = ("key", "value", "headers", "timestamp")
 
@@ -54,7 +51,11 @@ class Finding(NamedTuple):
 
     Offsets and ranks are None on the side that does not have the record. For one that only one side has,
     `other_after` and `other_before` are the offsets on the other side between which it would stand, -1 where nothing
-    stands there.
+    stands there. `guessed`: another verdict is as likely, see `alterations`.
+
+    For `alterations` only: hashes of value and headers; `place`, the same number for what stands between the same two
+    matches, of both sides; `keys_repeat`: there a common key alone does not make two records one that was altered;
+    `repeats`: which of its SIGNS another record of its side of the stretch has, a bit each.
     """
 
     verdict: str
@@ -72,8 +73,18 @@ class Finding(NamedTuple):
     other_after: int = -1
     other_before: int = -1
     reason: str = ""
+    guessed: bool = False
+    value_hash: int | None = None
+    headers_hash: int | None = None
+    place: int = -1
+    keys_repeat: bool = False
+    repeats: int = 0
 
 
+SIGNS = (("key_hash", "value_hash"), ("key_hash", "timestamp_ms"), ("value_hash", "timestamp_ms"))
+"""Two fields that two records have in common if one of them is the other with its third field altered."""
+PLACES_BITS = 32
+"""The number of a stretch, and so many bits for the number of a gap between two matches in it."""
 Edges = tuple[tuple[int, int], tuple[int, int]]
 """Offsets of the records before and behind a stretch, of the source and of the target; -1 where there is none."""
 NO_EDGES: Edges = ((-1, -1), (-1, -1))
@@ -84,16 +95,19 @@ def compare(
     target: Sequence[Record],
     edges: Edges = NO_EDGES,
     *,
+    number: int = 0,
     from_end: bool = False,
     compacted: bool = False,
     head_cut: bool = False,
 ) -> list[Finding]:
-    """Verdicts on all records of a stretch that both sides should have alike.
+    """Verdicts on all records of a stretch that both sides should have alike, by equality alone.
 
     A record that stands elsewhere in the stretch is reordered; one more that equals a record of the source is
-    doubled; of what is left between the same two matches, records that share a field are one record that was altered.
+    doubled. What is left is missing and extra, until all stretches of the partition are known: see `resolve` and
+    `alterations`.
 
     Args:
+        number: of the stretch in its partition.
         from_end: of several equal records the last ones correspond, as where the head of a side was cut off.
         compacted: a cleaner takes a record because a later one has its key: a common key alone then does not make two
             records one that was altered.
@@ -111,30 +125,45 @@ def compare(
     findings += [_both(REORDERED, was, now) for was, now in zip(moved_away, moved_here, strict=True)]
     digests = {record.digest for record in source}
     away, here = set(moved_away), set(moved_here)
-    lacking: dict[int, list[Record]] = defaultdict(list)
-    added: dict[int, list[Record]] = defaultdict(list)
     around = (
         _around([source[index].offset for index, _ in pairs], edges[0]),
         _around([target[index].offset for _, index in pairs], edges[1]),
     )
+    repeats = _repeats(source), _repeats(target)
     for gap, record in gone:
         if record not in away:
-            lacking[gap].append(record)
+            after, before = around[1][gap : gap + 2]
+            found = on_source(MISSING, record)._replace(other_after=after, other_before=before)
+            findings.append(_placed(found, number, gap, compacted or (head_cut and not gap), repeats[0]))
     for gap, record in come:
-        if record in here:
-            continue
-        if record.digest in digests:
+        if record not in here:
             after, before = around[0][gap : gap + 2]
-            findings.append(on_target(DOUBLED, record)._replace(other_after=after, other_before=before))
-        else:
-            added[gap].append(record)
-    for gap in sorted({*lacking, *added}):
-        for finding in _gap(lacking[gap], added[gap], compacted or (head_cut and not gap)):
-            if finding.verdict in (MISSING, EXTRA):
-                after, before = around[finding.verdict == MISSING][gap : gap + 2]
-                finding = finding._replace(other_after=after, other_before=before)
-            findings.append(finding)
+            verdict = DOUBLED if record.digest in digests else EXTRA
+            found = on_target(verdict, record)._replace(other_after=after, other_before=before)
+            findings.append(_placed(found, number, gap, compacted or (head_cut and not gap), repeats[1]))
     return findings
+
+
+def sign(record: Record | Finding, fields: tuple[str, str]) -> tuple[int, int] | None:
+    """What the record has of two fields; None where one of them is null."""
+    one, other = (getattr(record, name) for name in fields)
+    return None if one is None or other is None else (one, other)
+
+
+def _repeats(records: Sequence[Record]) -> list[set[tuple[int, int]]]:
+    """Which signs of each kind several of these records have."""
+    found: list[set[tuple[int, int]]] = []
+    for fields in SIGNS:
+        counts = Counter(one for record in records if (one := sign(record, fields)) is not None)
+        found.append({one for one, times in counts.items() if times > 1})
+    return found
+
+
+def _placed(
+    finding: Finding, number: int, gap: int, keys_repeat: bool, repeats: Sequence[set[tuple[int, int]]]
+) -> Finding:
+    bits = sum(1 << bit for bit, fields in enumerate(SIGNS) if sign(finding, fields) in repeats[bit])
+    return finding._replace(place=number << PLACES_BITS | gap, keys_repeat=keys_repeat, repeats=bits)
 
 
 def _around(matches: Sequence[int], edges: tuple[int, int]) -> list[int]:
@@ -175,6 +204,8 @@ def on_source(verdict: str, record: Record) -> Finding:
         key_hash=record.key_hash,
         tombstone=record.value_hash is None,
         key=record.key,
+        value_hash=record.value_hash,
+        headers_hash=record.headers_hash,
     )
 
 
@@ -185,8 +216,8 @@ def on_target(verdict: str, record: Record) -> Finding:
     )
 
 
-def _both(verdict: str, was: Record, now: Record, fields: str = "") -> Finding:
-    return on_source(verdict, was)._replace(fields=fields, target_offset=now.offset, target_rank=now.rank)
+def _both(verdict: str, was: Record, now: Record) -> Finding:
+    return on_source(verdict, was)._replace(target_offset=now.offset, target_rank=now.rank)
 
 
 def _left_over(records: Sequence[Record], taken: Sequence[int]) -> list[tuple[int, Record]]:
@@ -212,62 +243,3 @@ def _moved(gone: Sequence[tuple[int, Record]], come: Sequence[tuple[int, Record]
             away.append(record)
             here.append(waiting[record.digest].pop())
     return away, here
-
-
-def _gap(lacking: Sequence[Record], added: Sequence[Record], keys_repeat: bool) -> Iterator[Finding]:
-    """Pairs up what an alteration may have made of one another, in order; the rest is missing or extra."""
-    pairs = dict(_alike(lacking, added, keys_repeat))
-    altered = set(pairs.values())
-    for index, was in enumerate(lacking):
-        if index in pairs:
-            now = added[pairs[index]]
-            yield _both(ALTERED, was, now, ",".join(_changed(was, now)))
-        else:
-            yield on_source(MISSING, was)
-    yield from (on_target(EXTRA, record) for index, record in enumerate(added) if index not in altered)
-
-
-def _alike(lacking: Sequence[Record], added: Sequence[Record], keys_repeat: bool) -> Iterator[tuple[int, int]]:
-    """Index pairs in order that together share the most fields; by position where that is too much to find out."""
-    rows, columns = len(lacking), len(added)
-    if rows * columns > PAIRS_MAX:
-        yield from (
-            (index, index) for index in range(min(rows, columns)) if _shared(lacking[index], added[index], keys_repeat)
-        )
-        return
-    best = [[0] * (columns + 1) for _ in range(rows + 1)]
-    shared = [[_shared(was, now, keys_repeat) for now in added] for was in lacking]
-    for row in range(rows - 1, -1, -1):
-        for column in range(columns - 1, -1, -1):
-            pair = shared[row][column]
-            paired = best[row + 1][column + 1] + pair if pair else 0
-            best[row][column] = max(best[row + 1][column], best[row][column + 1], paired)
-    row = column = 0
-    while row < rows and column < columns:
-        if best[row][column] == best[row + 1][column]:
-            row += 1
-        elif best[row][column] == best[row][column + 1]:
-            column += 1
-        else:
-            yield row, column
-            row, column = row + 1, column + 1
-
-
-def _shared(was: Record, now: Record, keys_repeat: bool) -> int:
-    """How much they share of what tells records apart; absent keys and headers do not, nor keys where there may be many
-    records of each."""
-    value = was.value_hash is not None and was.value_hash == now.value_hash
-    key = was.key_hash is not None and was.key_hash == now.key_hash
-    headers = was.headers_hash is not None and was.headers_hash == now.headers_hash
-    time = was.timestamp_ms == now.timestamp_ms
-    return 4 * value + 2 * (key + time) + headers if value or time or (key and not keys_repeat) else 0
-
-
-def _changed(was: Record, now: Record) -> list[str]:
-    differ = (
-        was.key_hash != now.key_hash,
-        was.value_hash != now.value_hash,
-        was.headers_hash != now.headers_hash,
-        was.timestamp_ms != now.timestamp_ms,
-    )
-    return [name for name, changed in zip(FIELDS, differ, strict=True) if changed]

@@ -29,12 +29,16 @@ flows: {f: {source: a, target: b, topics: [t]}}
 
 def reconciled(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, drawn: Iterable[Drawn]) -> Outcome:
     """Compares the lists of these partitions."""
+    return found(spark, monkeypatch, drawn)[0]
+
+
+def found(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, drawn: Iterable[Drawn]) -> tuple[Outcome, DataFrame]:
+    """The same, with all findings."""
     by_partition = {each.pair.source: each for each in drawn}
     monkeypatch.setattr(kafka, "read", reader(spark, by_partition))
     monkeypatch.setattr(reconcile, "after_reading", lambda flow, pairs: list(pairs))
     taken = Snapshot(tuple(each.pair for each in by_partition.values()), (), 0)
-    outcome, _ = reconcile.reconcile(spark, FLOW, taken, "full", lambda *_: None)
-    return outcome
+    return reconcile.reconcile(spark, FLOW, taken, "full", lambda *_: None)
 
 
 def reader(spark: SparkSession, drawn: Mapping[Partition, Drawn]) -> Callable[..., DataFrame | None]:

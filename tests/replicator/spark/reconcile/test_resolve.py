@@ -70,8 +70,8 @@ def test_retention_explains_only_what_stands_before_the_common_part(spark: Spark
     ]
     unproven = [missing(4, partition=6), extra(4, partition=6)]
     found = expired(frame(spark, [*(row for row, _ in rows), *unproven]), places)
-    expected = [(*row[:2], verdict, *row[3:]) for row, verdict in rows]
-    expected += [(*row[:2], verdicts.UNPROVEN, *row[3:-1], resolve.BY_RETENTION) for row in unproven]
+    expected = [changed(row, verdict=verdict) for row, verdict in rows]
+    expected += [changed(row, verdict=verdicts.UNPROVEN, reason=resolve.BY_RETENTION) for row in unproven]
     same(spark, found, expected)
 
 
@@ -94,20 +94,42 @@ def test_what_went_while_it_was_read_leaves_unproven_what_stood_beside_it(spark:
     ]
     found = removed_meanwhile(frame(spark, (row for row, _ in rows)), places)
     unproven = verdicts.UNPROVEN
-    same(spark, found, ((*row[:2], unproven, *row[3:-1], resolve.MEANWHILE) if open_ else row for row, open_ in rows))
+    expected = {True: {"verdict": unproven, "reason": resolve.MEANWHILE}, False: {}}
+    same(spark, found, (changed(row, **expected[open_]) for row, open_ in rows))
 
 
 def _behind(row: Row, offset: int) -> Row:
     """The row of a record that would stand behind this offset of the other side."""
-    return (*row[:-3], offset, *row[-2:])
+    return changed(row, other_after=offset)
+
+
+def changed(row: Row, **fields: object) -> Row:
+    """The row with other fields of its finding."""
+    return (*row[:2], *Finding(*row[2:])._replace(**fields))  # type: ignore[arg-type]
 
 
 def test_missing_and_extra_records_with_one_digest_have_moved(spark: SparkSession) -> None:
     others = [missing(4, 2), extra(5, 2, partition=1), missing(1, 3, verdict=verdicts.EXPIRED)]
     others += [missing(2, 3, verdict=verdicts.EXPIRED), extra(9, 3)]
     found = moved(frame(spark, [missing(3), missing(6), missing(7), extra(90), extra(95), *others]))
-    expected = [(*missing(at, verdict=verdicts.REORDERED)[:6], 10 * to, at, to) for at, to in ((3, 90), (6, 95))]
-    same(spark, found, [*((*row, *missing(0)[9:]) for row in expected), missing(7), *others])
+    expected = [
+        changed(missing(at, verdict=verdicts.REORDERED), target_offset=10 * to, target_rank=to)
+        for at, to in ((3, 90), (6, 95))
+    ]
+    same(spark, found, [*expected, missing(7), *others])
+
+
+def test_what_is_doubled_in_one_place_and_missing_in_another_has_moved(spark: SparkSession) -> None:
+    """A heartbeat that equals others."""
+    found = moved(frame(spark, [missing(3), extra(9, verdict=verdicts.DOUBLED), extra(12, verdict=verdicts.DOUBLED)]))
+    expected = changed(missing(3, verdict=verdicts.REORDERED), target_offset=90, target_rank=9)
+    same(spark, found, [expected, extra(12, verdict=verdicts.DOUBLED)])
+
+
+def test_a_record_with_an_equal_elsewhere_is_not_one_that_was_altered(spark: SparkSession) -> None:
+    rows = [missing(3), missing(4), missing(5, 2), extra(7, 3), extra(9, verdict=verdicts.DOUBLED)]
+    found = frame(spark, rows).withColumn("alone", resolve.alone()).where("alone").drop("alone")
+    same(spark, found, [missing(4), missing(5, 2), extra(7, 3)])
 
 
 def test_what_is_found_elsewhere_explains_it(spark: SparkSession) -> None:
@@ -137,7 +159,8 @@ def test_what_is_found_elsewhere_explains_it(spark: SparkSession) -> None:
         (extra(3, 100), verdicts.EXTRA),  # another partition has that one
     ]
     findings = frame(spark, (row for row, _ in rows))
-    found = explained(findings, places, spark.createDataFrame(source, SIDE), spark.createDataFrame(target, SIDE))
+    there = spark.createDataFrame(source, SIDE)
+    found = explained(resolve.doubled(findings, there), places, there, spark.createDataFrame(target, SIDE))
     same(spark, found, (judged(row, verdict) for row, verdict in rows))
     same(spark, explained(findings, places, None, None), _alone(rows))
 
@@ -165,21 +188,21 @@ def test_records_that_are_identical_are_interchangeable(spark: SparkSession) -> 
     found = explained(findings, places, *sides)
     same(spark, found, (judged(row, verdict) for row, verdict in rows))
     # behind source offsets 20 and 40, where nothing more of their keys stands
-    again, doubled = ((*row[:-3], after, *row[-2:]) for row, after in ((extra(2, 1), 20), (extra(5, 2, key=8), 40)))
+    again, doubled = (_behind(row, after) for row, after in ((extra(2, 1), 20), (extra(5, 2, key=8), 40)))
     mirrored = [(again, verdicts.COMPACTED_SOURCE), (doubled, verdicts.DOUBLED)]
     findings = frame(spark, (row for row, _ in mirrored))
     one = [("t", 0, 20, 1, 7), ("t", 0, 30, 2, 8), ("t", 0, 40, 3, 8)]
     two = [("t", 0, 10, 1, 7), ("t", 0, 20, 1, 7), ("t", 0, 40, 3, 8), ("t", 0, 50, 2, 8)]
     ahead = tuple(spark.createDataFrame(rows, SIDE) for rows in (one, two))
-    found = explained(findings, places, *ahead)
+    found = explained(resolve.doubled(findings, ahead[0]), places, *ahead)
     expected = [judged(row, verdict, verdicts.DOUBLED) for row, verdict in mirrored]
-    same(spark, found, [(*expected[0][:-3], -1, *expected[0][-2:]), expected[1]])
+    same(spark, found, [_behind(expected[0], -1), expected[1]])
 
 
 def judged(row: Row, verdict: str, otherwise: str = verdicts.EXTRA) -> Row:
     """The row with its verdict; where compaction may explain it, with what it is `otherwise`."""
     plain = {verdicts.COMPACTED: verdicts.MISSING, verdicts.COMPACTED_SOURCE: otherwise}
-    return (*row[:2], verdict, *row[3:-1], plain.get(verdict, ""))
+    return changed(row, verdict=verdict, reason=plain.get(verdict, ""))
 
 
 def _alone(rows: Iterable[tuple[Row, str]]) -> Iterable[Row]:

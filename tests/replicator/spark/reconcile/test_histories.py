@@ -1,0 +1,75 @@
+"""Whatever was done to a copy: no verdict is wrong, as far as content can tell, and a repair never makes it worse."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Mapping
+
+import pytest
+
+from replicator.spark.reconcile import verdicts
+from replicator.spark.reconcile.verdicts import Finding
+from tests.budget import budget
+from tests.replicator.spark.reconcile.drawn import Content
+from tests.replicator.spark.reconcile.histories import History, drawn_history
+from tests.replicator.spark.reconcile.pipeline import counted, reconciled, repaired
+
+SEEDS, PARTS = budget(100, 10_000), 20
+MEANS = (32, 512)
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_no_verdict_is_wrong_and_no_repair_does_harm(part: int) -> None:
+    for seed in range(part, SEEDS, PARTS):
+        check(seed, drawn_history(seed), random.Random(seed).choice(MEANS))
+
+
+def check(seed: int, history: History, mean: int) -> None:
+    """What the oracle says of one history."""
+    findings, divided = reconciled(history, mean)
+    counts: Counter[str] = Counter()
+    for finding in findings:
+        counts[finding.verdict] += finding.records
+    wrong = wrongly_counted(counts, history.source, history.target)
+    assert not wrong, (seed, history.acts, wrong, counts)
+    for finding in findings:
+        if finding.verdict == verdicts.ALTERED:
+            check_altered(seed, history, finding)
+    if divided or any(finding.guessed for finding in findings):
+        return  # such a partition is not repaired
+    before, after, truth = counted(history.target), counted(repaired(history, findings)), counted(history.source)
+    missing = Counter(history.source[one.source_rank or 0][1:] for one in findings if one.verdict == verdicts.MISSING)
+    for content in before.keys() | after.keys():
+        assert before[content] <= after[content] <= max(before[content], truth[content]), (seed, content)
+        assert after[content] - before[content] == missing[content], (seed, content, "all that was lost is copied")
+
+
+def check_altered(seed: int, history: History, finding: Finding) -> None:
+    """A key or a value is always in common; two of three fields are, unless the finding says that it is a guess. A lost
+    record and somebody's altered copy of another one at its place may have as much in common: no content tells."""
+    assert finding.source_rank is not None
+    assert finding.target_rank is not None
+    was, now = history.source[finding.source_rank], history.target[finding.target_rank]
+    assert (was.key is not None and was.key == now.key) or (was.value is not None and was.value == now.value), seed
+    if not finding.guessed:
+        common = sum(one is not None and one == other for one, other in zip(was[1:], now[1:], strict=True))
+        assert common == 2, (seed, was, now)
+        assert now.number != -1, (seed, was, now)
+
+
+def wrongly_counted(
+    counts: Mapping[str, int], source: list[Content], target: list[Content]
+) -> dict[str, tuple[int, int]]:
+    """Numbers of records that don't fit what content tells: expected and found."""
+    here, there = counted(source), counted(target)
+    expected = {
+        "same, reordered": sum((here & there).values()),
+        "doubled": sum(
+            count - here[content] for content, count in there.items() if content in here and count > here[content]
+        ),
+        "missing, altered": sum((here - there).values()),
+        "extra, altered": sum(count for content, count in there.items() if content not in here),
+    }
+    found = {names: sum(counts.get(name, 0) for name in names.split(", ")) for names in expected}
+    return {names: (expected[names], found[names]) for names in expected if expected[names] != found[names]}
