@@ -192,4 +192,6 @@ def _alter(draw: random.Random, target: Target, numbers: range) -> None:
             "headers": was._replace(headers=ALTERED.headers),
             "timestamp": was._replace(timestamp_ms=was.timestamp_ms + 60_000 + number),
         }[name]
-        target.slots[number] = [(now, number, "altered", name)]
+        # With neither key nor value in common it is somebody else's record, for all that anybody can see.
+        common = any(one is not None and one == other for one, other in zip(was[:2], now[:2], strict=True))
+        target.slots[number] = [(now, number, "altered", name) if common else (now, None, "foreign", "")]

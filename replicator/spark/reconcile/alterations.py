@@ -5,9 +5,9 @@ paired by what two records have in common, the most telling first: key and value
 key alone, then the value alone. A time alone tells nothing. Records between the same two matches come first; those that
 share two of the three may stand anywhere in the partition.
 
-What stands elsewhere, or has only its key or only its value in common, is paired by a guess. So it is where other
-records of the stretch share what a pair has in common, and where what is left on both sides shares a time. All of these
-are marked: what is guessed is not repaired.
+What stands elsewhere, or has only its key or only its value in common, is paired by a guess. So it is where others that
+are left, wherever they stand, or other records of the stretch share what a pair has in common, and where what is left
+on both sides shares a time. All of these are marked: what is guessed is not repaired.
 
 Everything is looked up in buckets and paired in order, so the work grows with the number of records.
 """
@@ -52,7 +52,7 @@ def altered(findings: Iterable[Finding]) -> list[Finding]:
     return sides.found()
 
 
-Pairs = dict[Hashable, list[tuple[int, int]]]
+Pairs = dict[tuple[Hashable, ...], list[tuple[int, int]]]
 """Numbers of a missing and an extra record, by what they have in common."""
 
 
@@ -69,9 +69,11 @@ class _Sides:
         self._left = set(range(len(self._records[0]))), set(range(len(self._records[1])))
         self._guessed: tuple[set[int], set[int]] = set(), set()
 
-    def _buckets(self, of: int, sign: Callable[[Finding], Sign], *, anywhere: bool) -> dict[Hashable, list[int]]:
+    def _buckets(
+        self, of: int, sign: Callable[[Finding], Sign], *, anywhere: bool
+    ) -> dict[tuple[Hashable, ...], list[int]]:
         """Numbers of what is left of one side, in order, by what a record may have in common with others."""
-        found: dict[Hashable, list[int]] = defaultdict(list)
+        found: dict[tuple[Hashable, ...], list[int]] = defaultdict(list)
         for number in sorted(self._left[of]):
             record = self._records[of][number]
             common = sign(record)
@@ -94,10 +96,11 @@ class _Sides:
         return found
 
     def doubt(self, one: _Pass, made: Pairs) -> None:
-        """After all passes: mark pairs with which other records have the same in common, and what is left on both sides
-        at one place and time."""
-        left = [self._buckets(of, one.sign, anywhere=one.anywhere) for of in (0, 1)]
-        for common, pairs in made.items():
+        """After all passes: mark pairs with which other records have the same in common, wherever these stand, and what
+        is left on both sides at one place and time."""
+        left = [self._buckets(of, one.sign, anywhere=True) for of in (0, 1)]
+        for where, pairs in made.items():
+            common = where if one.anywhere else where[1:]
             if any(common in side for side in left) or any(self._doubtful(one, *pair) for pair in pairs):
                 self._guessed[0].update([*left[0].get(common, ()), *(was for was, _ in pairs)])
                 self._guessed[1].update([*left[1].get(common, ()), *(now for _, now in pairs)])
