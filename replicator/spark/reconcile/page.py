@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from replicator.model.counting import counted
 from replicator.spark.reconcile import headline, verdicts
@@ -84,6 +85,7 @@ def html(outcome: Outcome) -> str:
         "tone": tone,
         "symbol": lambda verdict: SYMBOLS.get(verdict, "≠"),
         "printable": printable,
+        "name": name_text,
         "counted": counted,
         "findings": headline.findings,
         "offsets": offsets,
@@ -171,6 +173,11 @@ def time_text(milliseconds: int | None) -> str:
     if milliseconds is None or not 0 <= milliseconds < TIME_MS_MAX:
         return "–" if milliseconds is None else str(milliseconds)  # noqa: RUF001
     return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + "Z"
+
+
+def name_text(name: object) -> Markup:
+    """The name of a topic or partition, which may be broken behind a dot where a line is too short for it."""
+    return Markup(".<wbr>").join(printable(str(name)).split("."))
 
 
 def key(key: bytes | None) -> str:

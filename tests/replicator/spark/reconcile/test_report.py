@@ -164,6 +164,17 @@ def test_every_table_has_a_caption_and_says_what_its_headings_belong_to() -> Non
     assert set(scopes) == {"col", "row"}
 
 
+def test_long_names_are_broken_behind_dots() -> None:
+    at = Partition("com.example.<b>.orders", 3)
+    one = replace(DAMAGED, source=at, target=Partition("copy.orders", 3))
+    gone = Incident("topic_gone", "it is gone", topic="com.example.orders", partition=3)
+    text = page.html(outcome(one, not_compared=(gone,)))
+    broken = "com.<wbr>example.<wbr>&lt;b&gt;.<wbr>orders[3]"
+    assert f'<a href="#p0">{broken}</a>' in text
+    assert f'<h2 id="p0">{broken} → copy.<wbr>orders[3]' in text
+    assert '<th scope="row" class="name">com.<wbr>example.<wbr>orders[3]</th>' in text
+
+
 def test_the_page_says_what_was_found() -> None:
     text = page.html(outcome(partition(), DAMAGED, ALTERED))
     for said in (
@@ -173,7 +184,7 @@ def test_the_page_says_what_was_found() -> None:
         "<code>id-b</code>",
         "eos-replicate 1.2.3, Spark 4.5.6",
         '<a href="#p1">t[0]</a>',
-        '<h2 id="p1">t[0] → a.t[0]',
+        '<h2 id="p1">t[0] → a.<wbr>t[0]',
         f"{page.offsets((4, 5))}",
         "2023-11-14 22:13:20.123Z",
         "t[0]: a note.",
