@@ -69,7 +69,7 @@ def goes_on(planted: Planted, partitions: int) -> None:
         assert copied(planted, number)[len(before[number]) :][-50:] == more[-50:]
 
 
-@pytest.mark.tier(kafka="long")
+@pytest.mark.tier(kafka="full")
 def test_killed_anywhere_and_begun_again_it_copies_each_record_once(plant: Plant) -> None:
     records = mixed(RECORDS)
     planted = plant([records, records], [without(records, LOST), without(records, LOST)])
