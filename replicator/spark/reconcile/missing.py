@@ -26,8 +26,9 @@ LIMITS = (
     "records that are copied again stand behind all others: a later reconcile calls them reordered, unless only the "
     "end of a partition was missing",
     "extra, doubled, altered and reordered records stay as they are: a Kafka log can only be appended to",
-    "each record is asked for before it is copied: what stands on the target by then is not copied, nor, in a "
-    "compacted topic, a record whose key has a later one (superseded)",
+    "a plan lists what the comparison found; apply asks both sides about each record after its fence, and may copy "
+    "fewer: not what stands on the target by then, nor, in a compacted topic, a record whose key has a later one "
+    "(superseded)",
 )
 
 
