@@ -156,6 +156,26 @@ def test_what_is_missing_is_planned_and_copied_again(plant: Plant, command: Comm
     assert after["repair"]["applied"] is False
 
 
+@pytest.mark.tier("full", kafka="long")
+def test_what_was_copied_again_is_known_when_retention_has_taken_its_place(plant: Plant, command: Command) -> None:
+    records = mixed(2_000)
+    planted = plant([records], [[*records[:100], *records[110:]]])
+    planted.commit([2_000], [1_990])
+    assert command(planted, "--repair", "apply")[0] == 1
+    clients.delete_records(planted.target, planted.copy, 0, 1_490)
+
+    def found() -> dict[str, int]:
+        code, said = command(planted, "--repair", "plan", "--json")
+        assert code in (0, 1), said
+        result = json.loads(said[said.index("{\n") : said.rindex("}") + 1])
+        assert not any(row["missing"] for row in result["repair"]["partitions"]), "nothing is copied once more"
+        return dict(result["partitions"][0]["verdicts"])
+
+    assert found() == {"same": 500, "reordered": 10, "expired_on_target": 1_490}
+    clients.delete_records(planted.source, planted.topic, 0, 1_000)
+    assert found() == {"same": 500, "expired_on_source": 10, "expired_on_target": 500}
+
+
 @pytest.mark.tier("long")
 def test_the_other_passes_agree_with_it(spark: SparkSession, plant: Plant) -> None:
     records = mixed(RECORDS)

@@ -139,7 +139,8 @@ class RepairPolicy:
         if self._lost is None:
             check_acks(at, position, done)
         target, generation = self._route.target, self._plan.generation
-        entry = Repair(target, at, tuple(done.runs), done.first_target, generation, now_ms)
+        ids = position.evidence.source_topic_id, position.evidence.target_topic_id
+        entry = Repair(target, at, tuple(done.runs), done.first_target, generation, now_ms, *ids)
         return Progress({at: ledger.repaired(at, done, now_ms)}, [entry.encode()])
 
     def committed(self, copied: Mapping[Partition, Copied], ends: Mapping[Partition, Seek]) -> bool:

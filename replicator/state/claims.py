@@ -99,7 +99,10 @@ class Claim:
 @dataclass(frozen=True, slots=True)
 class Repair:
     """One transaction of a repair: `runs` of consecutive source offsets, which stand one after the other on the target
-    from `first_target` on, without a gap."""
+    from `first_target` on, without a gap.
+
+    The topics' ids are empty in entries of versions that didn't say them.
+    """
 
     target: Partition
     source: Partition
@@ -107,6 +110,8 @@ class Repair:
     first_target: int
     generation: int
     at_ms: int
+    source_topic_id: str = ""
+    target_topic_id: str = ""
 
     @property
     def records(self) -> int:
@@ -128,6 +133,8 @@ class Repair:
             "first_target": self.first_target,
             "generation": self.generation,
             "at_ms": self.at_ms,
+            "source_topic_id": self.source_topic_id,
+            "target_topic_id": self.target_topic_id,
         }
         return self.key, wrap(REPAIR, content)
 
@@ -264,6 +271,8 @@ def _repair(body: Mapping[str, Any]) -> Repair:
         int(body["first_target"]),
         int(body["generation"]),
         int(body["at_ms"]),
+        str(body.get("source_topic_id", "")),
+        str(body.get("target_topic_id", "")),
     )
 
 

@@ -49,7 +49,7 @@ def partition_outcome(
     found = {name: count.records for name, count in counts.items()}
     why = dict(reasons)
     proven = removed is None or removed.proven
-    for name, records in ((verdicts.EXPIRED, item.source_skipped), (verdicts.NEVER_MINE, item.target_skipped)):
+    for name, records in zip((verdicts.EXPIRED, verdicts.NEVER_MINE), item.left_out, strict=True):
         if records:
             if not proven:
                 name = verdicts.UNPROVEN
@@ -60,8 +60,8 @@ def partition_outcome(
         found[DIFFERS] = max(closed_source, closed_target)
     notes = [*pair.notes, *_foreign(item), *([GUESSED] if any(gap.divided for gap in item.gaps) else [])]
     notes += [PAIRED_BY_GUESS] if any(count.guessed for count in counts.values()) else []
-    of_source = same + item.source_skipped + closed_source + sum(count.of_source for count in counts.values())
-    of_target = same + item.target_skipped + closed_target + sum(count.of_target for count in counts.values())
+    of_source = same + item.left_out[0] + closed_source + sum(count.of_source for count in counts.values())
+    of_target = same + item.left_out[1] + closed_target + sum(count.of_target for count in counts.values())
     for counted, compared in ((source, of_source), (target, of_target)):
         if counted != compared:
             changed = CHANGED.format(counted, compared)

@@ -13,7 +13,9 @@ from replicator.model.checkpoint import Position
 from replicator.model.contradictions import compare
 from replicator.model.errors import Incident
 from replicator.model.partition import Committed, LogEnds, Partition
-from replicator.state.claims import Claim
+from replicator.spark.reconcile import copied_again
+from replicator.spark.reconcile.copied_again import Run
+from replicator.state.claims import Claim, Repair
 
 Offsets = tuple[int, int]
 """[first, end)"""
@@ -38,6 +40,7 @@ class Pair:
     `exactly_once`: the flow's delivery, according to the position.
     `count`: records of the whole range according to the position; None where it says nothing about this range.
     `covered_end`: the target offset below which the position covers records.
+    `copied_again`: what the flow's repairs have copied, as the claims topic says.
     `notes`: what a reader of the report should know, in sentences.
     """
 
@@ -59,6 +62,7 @@ class Pair:
     exactly_once: bool = True
     count: int | None = None
     covered_end: int = -1
+    copied_again: tuple[Run, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
@@ -98,6 +102,7 @@ class PairFacts:
     source_stable: int
     target_bounds: Offsets
     target_end_before: int
+    repairs: tuple[Repair, ...] = ()
 
 
 def pairs_of(flow: Flow, facts: Sequence[PairFacts]) -> tuple[tuple[Pair, ...], tuple[Incident, ...]]:
@@ -165,6 +170,9 @@ def pair_of(flow: Flow, facts: PairFacts) -> Pair:
         target_compacted="compact" in facts.target_topic.configs.get("cleanup.policy", ""),
         count=evidence.count,
         covered_end=evidence.next_target_offset,
+        copied_again=copied_again.runs(
+            facts.repairs, facts.target, (facts.source_topic.topic_id, facts.target_topic.topic_id), began
+        ),
         notes=tuple(notes),
     )
 

@@ -48,13 +48,21 @@ class Compared:
 @dataclass(frozen=True, slots=True)
 class ToOpen:
     """What to look at of one pair. Records below a rank of `source_skipped` or `target_skipped` are left out: retention
-    is known to have removed their copies. `from_end`: of several equal records the last ones correspond."""
+    is known to have removed their copies; `source_elsewhere`, `target_elsewhere`: so many of them were found elsewhere
+    on the other side (`left_out`). `from_end`: of several equal records the last ones correspond."""
 
     compared: Compared
     gaps: Sequence[Gap]
     source_skipped: int
     target_skipped: int
     from_end: bool
+    source_elsewhere: int = 0
+    target_elsewhere: int = 0
+
+    @property
+    def left_out(self) -> tuple[int, int]:
+        """Records of the source and of the target that were left out and not found elsewhere."""
+        return self.source_skipped - self.source_elsewhere, self.target_skipped - self.target_elsewhere
 
 
 class Passes:
@@ -62,7 +70,7 @@ class Passes:
 
     def __init__(self, spark: SparkSession, flow: Flow, pairs: Sequence[Pair], *, deep: bool) -> None:
         """`deep`: records are told apart by 128 bits, not 64."""
-        self.spark, self._flow, self._pairs, self._deep = spark, flow, pairs, deep
+        self.spark, self._flow, self._pairs, self.deep = spark, flow, pairs, deep
         self._columns = ["digest", *(["second_digest"] if deep else [])]
         sides = ([pair.source_range for pair in pairs], [pair.target_range for pair in pairs])
         self._mean = alignment.mean_size(max(sum(end - first for first, end in side) for side in sides))
@@ -74,7 +82,7 @@ class Passes:
         if found is None:
             return None
         hashed = transforms.hashed(found)
-        return transforms.hashed_again(hashed) if self._deep else hashed
+        return transforms.hashed_again(hashed) if self.deep else hashed
 
     def digests(self, say: Callable[[str], object]) -> list[Aligned]:
         """How both sides correspond, pair by pair. What is equal as a whole is one chunk of either side; what isn't, or
@@ -160,7 +168,7 @@ class Passes:
             read = self.records(of_source, now)
             if read is None:
                 break
-            layers.append(opened_chunks.within(transforms.by_field(read, deep=self._deep), places, of_source=of_source))
+            layers.append(opened_chunks.within(transforms.by_field(read, deep=self.deep), places, of_source=of_source))
         return kafka.union(layers)
 
     def named(self, pairs: Iterable[Pair], *, of_source: bool) -> DataFrame | None:
@@ -181,7 +189,7 @@ class Passes:
             [(*at, pair.source.topic) for at, pair in own.items()],
             "topic string, partition int, source_topic string",
         )
-        found = transforms.by_field(read, deep=self._deep).join(F.broadcast(topics), ["topic", "partition"])
+        found = transforms.by_field(read, deep=self.deep).join(F.broadcast(topics), ["topic", "partition"])
         return found.drop("topic").withColumnRenamed("source_topic", "topic")
 
 

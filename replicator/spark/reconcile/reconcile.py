@@ -24,6 +24,7 @@ from replicator.spark.reconcile import (
     altered,
     arrow,
     evidence,
+    left_out,
     opened_chunks,
     outcomes,
     resolve,
@@ -42,8 +43,6 @@ _ONE_SIDED = (verdicts.MISSING, verdicts.EXTRA, verdicts.DOUBLED)
 FEW_MAX = 250_000
 """Missing and extra records that are sent to every executor; with more, the records among which they are looked for
 are shuffled."""
-ALL = 1 << 62
-"""Behind every rank."""
 HEAD_TIMES, HEAD_RECORDS = 2, 4_096
 """Where a head was cut, so many times as many records as the other side has before the first common one are compared
 with those, and so many more."""
@@ -86,7 +85,8 @@ def reconcile(
         firsts = summary.firsts(opened)
         # Asked once more: what went before a gap was opened was not seen there.
         now = after_reading(flow, [item.compared.pair for item in differ])
-        found, removed = _resolved(flow, passes, differ, opened, firsts, {pair.source: pair for pair in now})
+        done, found, removed = _resolved(flow, passes, differ, opened, firsts, {pair.source: pair for pair in now})
+        wanted |= {item.compared.pair.source: item for item in done}
         findings = found.drop(*transforms.ONLY_ALTERATIONS).persist()
     partitions = _summed(spark, flow, list(wanted.values()), findings, firsts, removed, say, values=values)
     outcome = Outcome(
@@ -200,32 +200,32 @@ def _resolved(
     opened: DataFrame,
     firsts: summary.Firsts,
     now: Mapping[Partition, Pair],
-) -> tuple[DataFrame, dict[Pair, Heads]]:
-    """The findings with missing and extra records looked for beyond their gap, and what retention explains. `now`: the
-    pairs with the beginnings of their logs after the last read."""
+) -> tuple[list[ToOpen], DataFrame, dict[Pair, Heads]]:
+    """What was opened, as `left_out` completes it, the findings with missing and extra records looked for beyond their
+    gap, and what retention explains. `now`: the pairs with the beginnings of their logs after the last read."""
     differing = opened.where(F.col("verdict") != verdicts.SAME)
     open_questions = sum(
         first.records for found in firsts.values() for name, first in found.items() if name in _ONE_SIDED
     )
     few = open_questions <= FEW_MAX
+    again = {at: (pair.copied_again, pair.source_start) for at, pair in now.items()}
+    differing = resolve.expired_originals(differing, again)
+    opened_now, differing = left_out.looked_up(passes, differ, differing, firsts)
     differing = _alterations(passes, differ, differing, firsts, few=few)
     common = {item.compared.pair: _first_common(item, firsts) for item in differ}
-    one_sided = _one_sided(passes.spark, differ, common, differing, firsts)
+    one_sided = F.col("verdict").isin(*_ONE_SIDED)
+    settled, found = differing.where(~one_sided), resolve.moved(differing.where(one_sided)).persist()
+    numbers = _one_sided(passes.spark, opened_now, common, settled.unionByName(found), firsts)
     removed = {
-        pair: heads(pair, item.compared.aligned.source.records, one_sided.get(pair.source, OneSided()))
+        pair: heads(pair, item.compared.aligned.source.records, numbers.get(pair.source, OneSided()))
         for item in differ
         for pair in [item.compared.pair]
     }
     if not open_questions:
-        return differing, removed
-    rows = [
-        _place(now[pair.source], common[pair], heads_, one_sided.get(pair.source, OneSided()))
-        for pair, heads_ in removed.items()
-    ]
+        return opened_now, differing, removed
+    rows = [_place(now[item.compared.pair.source], item, common, removed) for item in opened_now]
     places = arrow.frame(passes.spark, rows, resolve.PLACES)
-    seen = resolve.expired(differing, places)
-    settled = seen.where(~F.col("verdict").isin(*_ONE_SIDED))
-    found = resolve.moved(seen.where(F.col("verdict").isin(*_ONE_SIDED)))
+    found = resolve.expired(found, places)
     pairs = [item.compared.pair for item in differ]
     compacted = [
         pair
@@ -242,7 +242,7 @@ def _resolved(
         moved = found.where(F.col("verdict") == verdicts.REORDERED).select("topic", "partition").distinct().collect()
         reordered = {at for at, kinds in firsts.items() if verdicts.REORDERED in kinds}
         found = evidence.settled(found, flow, compacted, reordered | {Partition(*row) for row in moved})
-    return resolve.removed_meanwhile(settled.unionByName(found), places), removed
+    return opened_now, resolve.removed_meanwhile(settled.unionByName(found), places), removed
 
 
 def _alterations(
@@ -290,13 +290,13 @@ def _one_sided(
     spark: SparkSession,
     differ: Sequence[ToOpen],
     common: Mapping[Pair, tuple[int, int] | None],
-    differing: DataFrame,
+    found: DataFrame,
     firsts: summary.Firsts,
 ) -> dict[Partition, OneSided]:
     """What only one side has of partitions whose heads were cut. A record that stands elsewhere on the other side is
-    none of it, wherever the two stand."""
+    none of it, wherever the two stand. `found`: all findings after `resolve.moved`."""
     cut = [item for item in differ if item.compared.pair.source_cut or item.compared.pair.target_cut]
-    found = {item.compared.pair.source: OneSided(item.source_skipped, item.target_skipped) for item in cut}
+    numbers = {item.compared.pair.source: OneSided(*item.left_out) for item in cut}
     asked: list[tuple[object, ...]] = [
         (*pair.source, *(common[pair] or (None, None)))
         for item in cut
@@ -304,40 +304,47 @@ def _one_sided(
         if firsts.get(pair.source, {}).keys() & {*_ONE_SIDED}
     ]
     if not asked:
-        return found
-    heads_ = arrow.frame(spark, asked, "topic string, partition int, head_source long, head_target long")
-    ranks = F.broadcast(heads_)
-    mine = differing.where(F.col("verdict").isin(*_ONE_SIDED)).join(ranks, ["topic", "partition"], "left_semi")
-    left = resolve.moved(mine).where(F.col("verdict").isin(*_ONE_SIDED)).join(ranks, ["topic", "partition"])
-    counts = left.groupBy("topic", "partition").agg(
+        return numbers
+    again = F.col("verdict") == verdicts.NEVER_MINE
+    ranks = F.broadcast(arrow.frame(spark, asked, "topic string, partition int, head_source long, head_target long"))
+    asked_of = found.where(F.col("verdict").isin(*_ONE_SIDED, verdicts.NEVER_MINE)).join(ranks, ["topic", "partition"])
+    counts = asked_of.groupBy("topic", "partition").agg(
         F.count_if(resolve.before("source_rank", "head_source")).alias("source"),
-        F.count_if(resolve.before("target_rank", "head_target")).alias("target"),
+        F.count_if(resolve.before("target_rank", "head_target") & ~again).alias("target"),
         F.count_if(F.col("source_rank") >= F.col("head_source")).alias("missing"),
+        F.count_if(again).alias("copied_again"),
     )
     for row in counts.collect():
         at = Partition(row["topic"], row["partition"])
-        skipped = found[at]
-        found[at] = OneSided(skipped.source + row["source"], skipped.target + row["target"], row["missing"])
-    return found
+        skipped = numbers[at]
+        numbers[at] = OneSided(
+            skipped.source + row["source"], skipped.target + row["target"], row["missing"], row["copied_again"]
+        )
+    return numbers
 
 
-def _place(pair: Pair, common: tuple[int, int] | None, removed: Heads, found: OneSided) -> tuple[object, ...]:
-    """A row of `resolve.PLACES`. Where retention explains all of a head, it does so whatever else stands between."""
-    compacted = pair.source_compacted, pair.target_compacted
-    ranks = common if common is not None else (None, None)
+def _place(
+    pair: Pair, item: ToOpen, common: Mapping[Pair, tuple[int, int] | None], removed: Mapping[Pair, Heads]
+) -> tuple[object, ...]:
+    """A row of `resolve.PLACES`. Of the records that retention explains, those that were left out are the first.
+
+    Args:
+        pair: with the beginnings of its logs after the last read.
+    """
+    known = item.compared.pair
     gone = [
         start if start > first else 0
         for start, first in ((pair.source_start, pair.source_range[0]), (pair.target_start, pair.target_range[0]))
     ]
+    heads_ = removed[known]
     return (
         *pair.source,
-        *ranks,
-        *(
-            ALL if number and number >= of else number
-            for number, of in ((removed.source, found.source), (removed.target, found.target))
-        ),
-        removed.proven,
-        *compacted,
+        *(common[known] or (None, None)),
+        heads_.source - item.left_out[0],
+        heads_.target - item.left_out[1],
+        heads_.proven,
+        pair.source_compacted,
+        pair.target_compacted,
         pair.source_copied_end,
         *gone,
     )

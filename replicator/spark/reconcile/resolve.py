@@ -1,8 +1,8 @@
 """What a look beyond the opened gaps says about missing and extra records. Pure DataFrame functions, at any scale.
 
-Removed by retention: it stands before the first record that both sides have, and `retention.heads` says so. Doubled:
-the source has an equal record anywhere in the compared range. Moved far: missing in one place and extra, or doubled,
-in another. Compacted: that side's topic is compacted, and a later record of the key
+Doubled: the source has an equal record anywhere in the compared range. Moved far: missing in one place and extra, or
+doubled, in another. Removed by retention: it has not moved, stands before the first record that both sides have, and
+`retention.heads` says so. Compacted: that side's topic is compacted, and a later record of the key
 exists; or it is a tombstone, and nothing older of the key is left there (a cleaner removes that first).
 
 Records that are identical are interchangeable: which of them is missing can't be known, and doesn't matter.
@@ -10,10 +10,16 @@ Records that are identical are interchangeable: which of them is missing can't b
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from replicator.model.partition import Partition
 from replicator.spark.reconcile import verdicts
+from replicator.spark.reconcile.copied_again import Run, copied_from
 from replicator.spark.reconcile.transforms import PARTITION
 
 PLACES = (
@@ -21,9 +27,10 @@ PLACES = (
     "proven boolean, source_compacted boolean, target_compacted boolean, source_copied_end long, source_gone long, "
     "target_gone long"
 )
-"""What is known of a partition: ranks of the first record that both sides have (null: none); below which ranks of
-either side retention has removed the other side's record, and whether that is proven (`retention.Heads`); whose topic
-is compacted; the position; and below which offset records of either side went while they were read (0: none did)."""
+"""What is known of a partition: ranks of the first record that both sides have (null: none); how many of the first
+records of either side that were opened and have no equal lost their copy to retention, and whether that is proven
+(`retention.Heads`); whose topic is compacted; the position; and below which offset records of either side went while
+they were read (0: none did)."""
 BY_RETENTION = "retention may have removed its copy, and no count says whether it did"
 MEANWHILE = "retention removed records here while they were read, and its copy may have been one of them"
 _FIRST = (
@@ -33,28 +40,55 @@ _FIRST = (
 
 
 def expired(findings: DataFrame, places: DataFrame) -> DataFrame:
-    """Names what retention explains. A record whose source is gone may equal a later one, and be called doubled.
+    """Names what retention explains: of the records before the first common one that only one side has, the first ones.
 
     Args:
-        findings: verdicts before this look.
+        findings: after `moved`: a record that stands elsewhere on the other side has not expired there.
         places: schema PLACES, one row for each partition.
     """
     found = findings.join(F.broadcast(places), list(PARTITION))
-    removed_there = _missing() & before("source_rank", "head_source") & (F.col("source_rank") < F.col("expired_source"))
-    removed_here = (
-        (_extra() | _doubled())
-        & before("target_rank", "head_target")
-        & (F.col("target_rank") < F.col("expired_target"))
-    )
-    either, proven = removed_there | removed_here, F.col("proven")
+    there = _missing() & before("source_rank", "head_source") & (F.col("expired_source") > 0)
+    here = (_extra() | _doubled()) & before("target_rank", "head_target") & (F.col("expired_target") > 0)
+    found = found.withColumn("head", F.when(there, F.lit(1)).when(here, F.lit(2)))
+    order = Window.partitionBy(*PARTITION, "head").orderBy(F.coalesce("source_rank", "target_rank"))
+    heads = found.where(F.isnotnull("head")).withColumn("nth", F.row_number().over(order))
+    of_source, proven = F.col("head") == 1, F.col("proven")
+    gone = F.col("nth") <= F.when(of_source, F.col("expired_source")).otherwise(F.col("expired_target"))
     verdict = (
-        F.when(either & ~proven, F.lit(verdicts.UNPROVEN))
-        .when(removed_there, F.lit(verdicts.EXPIRED))
-        .when(removed_here, F.lit(verdicts.NEVER_MINE))
+        F.when(gone & ~proven, F.lit(verdicts.UNPROVEN))
+        .when(gone & of_source, F.lit(verdicts.EXPIRED))
+        .when(gone, F.lit(verdicts.NEVER_MINE))
         .otherwise(F.col("verdict"))
     )
-    reason = F.when(either & ~proven, F.lit(BY_RETENTION)).otherwise(F.col("reason"))
-    return found.withColumns({"verdict": verdict, "reason": reason}).select(findings.columns)
+    reason = F.when(gone & ~proven, F.lit(BY_RETENTION)).otherwise(F.col("reason"))
+    judged = heads.withColumns({"verdict": verdict, "reason": reason}).select(findings.columns)
+    return found.where(F.isnull("head")).select(findings.columns).unionByName(judged)
+
+
+def expired_originals(findings: DataFrame, known: Mapping[Partition, tuple[Sequence[Run], int]]) -> DataFrame:
+    """Names extra and doubled records that a repair of the flow copied, and whose originals the source has lost since.
+
+    Args:
+        known: by source partition, what was copied again, and where the source's log begins.
+    """
+    lost = {at: one for at, one in known.items() if any(run.source_first < one[1] for run in one[0])}
+    if not lost:
+        return findings
+
+    def judge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            places = zip(*(batch.column(name).to_pylist() for name in (*PARTITION, "target_offset")), strict=True)
+            gone = []
+            for topic, number, offset in places:
+                copied, start = lost.get(Partition(topic, number), ((), 0))
+                original = copied_from(copied, offset)
+                gone.append(original is not None and original < start)
+            verdict = pc.if_else(pa.array(gone, pa.bool_()), verdicts.NEVER_MINE, batch.column("verdict"))
+            yield batch.set_column(batch.schema.get_field_index("verdict"), "verdict", verdict)
+
+    asked = _extra() | _doubled()
+    judged = findings.where(asked).mapInArrow(judge, findings.schema)  # type: ignore[arg-type]
+    return findings.where(~asked).unionByName(judged)
 
 
 def removed_meanwhile(findings: DataFrame, places: DataFrame) -> DataFrame:

@@ -7,6 +7,8 @@ exactly_once whose topics are not compacted:
   one lacks is a loss or a surplus.
 - Gone from the source's beginning are count - records that the source still has, at most as many as offsets are gone.
   So many of the target's first records are not the source's any more.
+- Of those that are gone from the source a repair may have copied some again, to stand behind all others: the target's
+  first records are so many less.
 - What the source has before the first common record, and what is gone from its own beginning, is gone from the target's
   too, as long as so many offsets are gone there: what is missing behind the first common record isn't among it.
 - Where both logs were cut, and both have records before the first common one, either log may begin later: those of one
@@ -25,11 +27,13 @@ from replicator.spark.reconcile.pairs import Pair
 @dataclass(frozen=True, slots=True)
 class OneSided:
     """Records that only one side has: before the first common record of the `source` and of the `target`, and behind it
-    those that the target lacks (`missing`)."""
+    those that the target lacks (`missing`). `copied_again` are those of the target, wherever they stand, that a repair
+    copied from what the source has lost since."""
 
     source: int = 0
     target: int = 0
     missing: int = 0
+    copied_again: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,8 @@ def heads(pair: Pair, source_records: int, found: OneSided) -> Heads:
     if pair.count is None or pair.source_compacted or pair.target_compacted or not pair.exactly_once:
         return Heads(there_max, here_max, proven=not (there_max or here_max))
     gone = pair.count - source_records  # below zero: the flow has not written so many of those that the source has
-    here = max(0, gone) if here_max else 0
+    gone_here = max(0, gone) if here_max else 0
+    here = max(0, gone_here - found.copied_again)
     never_written = max(0, -gone - found.missing)
     lacking, surplus = max(0, found.source - never_written), min(found.target, here)
     if there_max and here_max and lacking and found.target:
@@ -63,5 +68,5 @@ def heads(pair: Pair, source_records: int, found: OneSided) -> Heads:
     return Heads(
         min(lacking, there_max) if there_max else 0,
         min(surplus, here_max),
-        proven=here <= here_max and there <= there_max,
+        proven=gone_here <= here_max and there <= there_max,
     )

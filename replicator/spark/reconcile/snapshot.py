@@ -137,6 +137,7 @@ def _taken(
             source_stable=stable[at],
             target_bounds=(bounds["target"][0][to], bounds["target"][1][to]),
             target_end_before=before[to],
+            repairs=tuple(repair for repair in claimed.repairs if repair.target == to) if claimed else (),
         )
         for at, to in sorted(copied.items())
     ]

@@ -12,7 +12,7 @@ from replicator.state.claims import Claim, Repair, read_claims
 from replicator.state.envelope import NewerFormat, NotOurs
 
 CLAIM = Claim(Partition("a.or/ders", 3), Partition("orders", 3), "id", "target-id", 5, 42, 1, "me", 99)
-REPAIR = Repair(CLAIM.target, CLAIM.source, ((10, 12), (15, 16)), 700, 2, 99)
+REPAIR = Repair(CLAIM.target, CLAIM.source, ((10, 12), (15, 16)), 700, 2, 99, "id", "target-id")
 
 
 def altered(record: tuple[bytes, bytes], **fields: object) -> tuple[bytes, bytes]:
@@ -46,6 +46,14 @@ def test_claims_and_repairs_stand_side_by_side() -> None:
     assert found.claims == {CLAIM.target: CLAIM}
     assert found.repairs == (REPAIR, again)
     assert REPAIR.records == 3
+
+
+def test_a_repair_of_a_version_that_named_no_topics_is_read() -> None:
+    key, value = REPAIR.encode()
+    body = json.loads(value)
+    del body["source_topic_id"], body["target_topic_id"]
+    found = read_claims([(key, json.dumps(body).encode())])
+    assert found.repairs == (replace(REPAIR, source_topic_id="", target_topic_id=""),)
 
 
 def test_no_two_transactions_of_repairs_share_a_key() -> None:

@@ -42,14 +42,14 @@ def same(spark: SparkSession, found: DataFrame, rows: Iterable[Row]) -> None:
 
 
 def test_retention_explains_only_what_stands_before_the_common_part(spark: SparkSession) -> None:
-    """Ranks of the first common record on both sides; below which ranks retention explains; whether that is proven."""
+    """Ranks of the first common record on both sides; how many records retention explains; whether that is proven."""
     known = [
         (5, 0, 5, 0, True),
         (5, 0, 0, 0, True),
         (None, None, 5, 0, True),
         (0, 5, 0, 5, True),
         (0, 5, 0, 0, True),
-        (5, 5, 3, 3, True),
+        (5, 5, 1, 1, True),
         (5, 5, 5, 5, False),
     ]
     places = spark.createDataFrame(
@@ -65,6 +65,7 @@ def test_retention_explains_only_what_stands_before_the_common_part(spark: Spark
         (extra(4, partition=4), verdicts.EXTRA),
         (missing(2, partition=5), verdicts.EXPIRED),
         (missing(3, partition=5), verdicts.MISSING),  # before the first common one, but more than can have expired
+        (missing(1, partition=5, verdict=verdicts.REORDERED), verdicts.REORDERED),  # retention has not taken its copy
         (extra(2, partition=5), verdicts.NEVER_MINE),
         (extra(3, partition=5), verdicts.EXTRA),
     ]

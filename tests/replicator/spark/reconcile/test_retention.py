@@ -46,6 +46,14 @@ def pair(*, source_removed: int = 0, target_removed: int = 0, count: int | None 
         (pair(source_removed=7_000, target_removed=5_050), 13_000, OneSided(0, 2_000), Heads(0, 2_000, True)),
         # either log may begin later: nothing tells which of these were removed from the other one
         (pair(source_removed=5_000, target_removed=7_050), 15_000, OneSided(2_000, 1), Heads(2_000, 1, False)),
+        # of the ten thousand that the source has lost a hundred were copied again, and stand behind all others
+        (pair(source_removed=10_000, target_removed=9_910), 10_000, OneSided(10, copied_again=100), Heads(10, 0, True)),
+        (
+            pair(source_removed=10_000, target_removed=9_909),
+            10_000,
+            OneSided(10, copied_again=100),
+            Heads(10, 0, False),
+        ),
     ],
 )
 def test_by_count(facts: Pair, source_records: int, found: OneSided, expected: Heads) -> None:

@@ -1,0 +1,154 @@
+"""Records that were left out of the opened gaps, looked up by digest among what the other side has too many of.
+
+Of a partition whose head was cut, records are left out whose copies retention has removed (`reconcile`). Their copies
+may stand elsewhere all the same: a repair copies behind all others what was lost, and its place may have expired since.
+Called by `reconcile`, before anything is explained.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from replicator.model.partition import Partition
+from replicator.spark.reconcile import kafka, opened_chunks, summary, transforms, verdicts
+from replicator.spark.reconcile.alignment import Side
+from replicator.spark.reconcile.opened_chunks import FOUND
+from replicator.spark.reconcile.pairs import Offsets
+from replicator.spark.reconcile.passes import Passes, ToOpen
+from replicator.spark.reconcile.transforms import PARTITION
+
+_MORE = (verdicts.EXTRA, verdicts.DOUBLED)
+_RECORD = ("offset", "timestamp_ms", "digest", "key_hash", "value_hash", "headers_hash", "key_shown")
+_RANKED = (
+    "topic string, partition int, rank long, offset long, timestamp_ms long, digest long, key_hash long, "
+    "value_hash long, headers_hash long, key_shown binary"
+)
+
+
+def looked_up(
+    passes: Passes, differ: Sequence[ToOpen], differing: DataFrame, firsts: summary.Firsts
+) -> tuple[list[ToOpen], DataFrame]:
+    """What is to be opened, with the number of records that were found elsewhere, and the findings with one more for
+    each of these: missing or extra, until `resolve.moved` makes one finding of both.
+
+    Of each digest as many are added as the other side has more of, the last ones: what goes from a head are the first.
+    """
+    added = []
+    for of_source in (True, False):
+        names = _MORE if of_source else (verdicts.MISSING,)
+        asked = [
+            item
+            for item in differ
+            if (item.source_skipped if of_source else item.target_skipped)
+            and firsts.get(item.compared.pair.source, {}).keys() & {*names}
+        ]
+        left_out = _read(passes, asked, of_source)
+        if left_out is not None:
+            added.append(_wanted(left_out, differing, of_source))
+    found = kafka.union(added)
+    if found is None:
+        return list(differ), differing
+    found = found.persist()
+    counts: dict[Partition, dict[str, int]] = defaultdict(dict)
+    for row in found.groupBy(*PARTITION, "verdict").count().collect():
+        counts[Partition(row["topic"], row["partition"])][row["verdict"]] = row["count"]
+    items = [
+        replace(
+            item,
+            source_elsewhere=counts[item.compared.pair.source].get(verdicts.MISSING, 0),
+            target_elsewhere=counts[item.compared.pair.source].get(verdicts.EXTRA, 0),
+        )
+        for item in differ
+    ]
+    return items, differing.unionByName(found)
+
+
+def _read(passes: Passes, items: Sequence[ToOpen], of_source: bool) -> DataFrame | None:
+    """Records that were left out of one side, with their ranks, under the source's topic; one task for each partition,
+    or no rank would be known."""
+    ranges: dict[Partition, Offsets] = {}
+    limits: dict[Partition, tuple[str, int]] = {}
+    for item in items:
+        pair, aligned = item.compared.pair, item.compared.aligned
+        at, side, skipped = (
+            (pair.source, aligned.source, item.source_skipped)
+            if of_source
+            else (pair.target, aligned.target, item.target_skipped)
+        )
+        ranges[at] = (pair.source_range if of_source else pair.target_range)[0], _end(side, skipped)
+        limits[at] = pair.source.topic, skipped
+    read = passes.records(of_source, ranges)
+    if read is None:
+        return None
+    by_field = transforms.by_field(read, deep=passes.deep).select("topic", "partition", *_RECORD)
+    return by_field.mapInArrow(_ranked(limits), _RANKED)  # type: ignore[arg-type]
+
+
+def _end(side: Side, rank: int) -> int:
+    """An offset below which all records with a smaller rank stand."""
+    number = side.holding(rank)
+    return side.chunks[number - 1 if side.ranks[number] == rank else number].last_offset + 1
+
+
+def _ranked(
+    limits: Mapping[Partition, tuple[str, int]],
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def ranked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        read: dict[Partition, int] = defaultdict(int)
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            at = opened_chunks.partition_of(batch)
+            topic, end = limits[at]
+            first = read[at]
+            read[at] += batch.num_rows
+            kept = batch.slice(0, max(0, min(batch.num_rows, end - first)))
+            columns = [
+                pa.array([topic] * kept.num_rows, pa.string()),
+                kept.column("partition"),
+                pa.array(np.arange(first, first + kept.num_rows)),
+                *(kept.column(name) for name in _RECORD),
+            ]
+            yield pa.RecordBatch.from_arrays(columns, names=["topic", "partition", "rank", *_RECORD])
+
+    return ranked
+
+
+def _wanted(left_out: DataFrame, differing: DataFrame, of_source: bool) -> DataFrame:
+    """Findings of those records that the other side has more of than was found on this one."""
+    missing = F.count_if(F.col("verdict") == verdicts.MISSING)
+    more = F.count_if(F.col("verdict").isin(*_MORE))
+    surplus = (more - missing) if of_source else (missing - more)
+    digests = differing.groupBy(*PARTITION, "digest").agg(surplus.alias("surplus")).where("surplus > 0")
+    last = Window.partitionBy(*PARTITION, "digest").orderBy(F.desc("rank"))
+    found = left_out.join(digests, [*PARTITION, "digest"]).withColumn("nth", F.row_number().over(last))
+    side, other = ("source", "target") if of_source else ("target", "source")
+    known = {
+        "verdict": F.lit(verdicts.MISSING if of_source else verdicts.EXTRA),
+        "records": F.lit(1),
+        "fields": F.lit(""),
+        f"{side}_offset": F.col("offset"),
+        f"{side}_rank": F.col("rank"),
+        f"{other}_offset": F.lit(None),
+        f"{other}_rank": F.lit(None),
+        "tombstone": F.isnull("value_hash"),
+        "key": F.col("key_shown"),
+        "other_after": F.lit(-1),
+        "other_before": F.lit(-1),
+        "reason": F.lit(""),
+        "guessed": F.lit(False),
+        "place": F.lit(-1),
+        "keys_repeat": F.lit(False),
+        "repeats": F.lit(0),
+    }
+    columns = (column.split() for column in FOUND.split(", "))
+    return found.where("nth <= surplus").select(
+        *(known.get(name, F.col(name)).cast("bigint" if kind == "long" else kind).alias(name) for name, kind in columns)
+    )

@@ -1,0 +1,133 @@
+"""A partition that was repaired and has lost its head since: what was copied again is found behind all others, however
+far it stands from its place, and nothing else is taken for it. Entries of the claims topic are evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import pytest
+from pyspark.sql import SparkSession
+
+from replicator.model.partition import Partition
+from replicator.spark.reconcile import alignment, missing, reconcile
+from replicator.spark.reconcile import verdicts as v
+from replicator.spark.reconcile.copied_again import Run
+from replicator.spark.reconcile.pairs import Pair
+from tests.replicator.spark.reconcile.drawn import EPOCH_MS, Content, Drawn, Entry
+from tests.replicator.spark.reconcile.read_lists import found
+
+RECORDS = 1_200
+HEAD_RECORDS = 40
+"""Of a head, in place of `reconcile.HEAD_RECORDS`: the rest is left out."""
+
+
+class Case(NamedTuple):
+    """`source`, `target`: numbers of the records that stand there; so many offsets are gone from either log.
+
+    `runs`: what the claims topic says was copied again.
+    """
+
+    source: Iterable[int]
+    target: Iterable[int]
+    source_gone: int
+    target_gone: int
+    expected: dict[str, int]
+    runs: tuple[Run, ...] = ()
+
+
+def entry(place: int, number: int) -> Entry:
+    name = b"%d" % number
+    return Entry(place, Content(number, name, name, EPOCH_MS + number))
+
+
+def drawn(number: int, case: Case) -> Drawn:
+    at = Partition("t", number)
+    source = [entry(case.source_gone + place, item) for place, item in enumerate(case.source)]
+    target = [entry(case.target_gone + place, item) for place, item in enumerate(case.target)]
+    source_end, target_end = case.source_gone + len(source), case.target_gone + len(target)
+    pair = Pair(
+        source=at,
+        target=at,
+        source_range=(case.source_gone, source_end),
+        target_range=(case.target_gone, target_end),
+        source_start=case.source_gone,
+        target_start=case.target_gone,
+        source_copied_end=source_end,
+        source_log_end=source_end,
+        target_log_end=target_end,
+        count=RECORDS,
+        covered_end=target_end,
+        copied_again=case.runs,
+    )
+    return Drawn(pair, source, target)
+
+
+def again(first: int) -> range:
+    """Ten records that were lost, and that the repair copied again."""
+    return range(first, first + 10)
+
+
+CASES = {
+    # Far from the first record that both sides have, and near to it.
+    "they were lost where nobody looks any more": Case(
+        range(RECORDS), [*range(1_100, RECORDS), *again(100)], 0, 1_090, {v.EXPIRED: 1_090, v.REORDERED: 10}
+    ),
+    "they were lost before the first common record": Case(
+        range(RECORDS), [*range(700, RECORDS), *again(680)], 0, 690, {v.EXPIRED: 690, v.REORDERED: 10}
+    ),
+    "others were lost behind": Case(
+        range(RECORDS),
+        [*range(1_100, 1_150), *range(1_153, RECORDS), *again(100)],
+        0,
+        1_093,
+        {v.EXPIRED: 1_090, v.REORDERED: 10, v.MISSING: 3},
+    ),
+    "the source begins later, and a record of it stands far in front": Case(
+        range(1_100, RECORDS),
+        [*range(100), 1_150, *range(100, 1_150), *range(1_151, RECORDS)],
+        1_100,
+        0,
+        {v.NEVER_MINE: 1_100, v.REORDERED: 1},
+    ),
+    # Nothing that either log still has tells whose these ten are. The entry in the claims topic does.
+    "the source has lost the originals, too": Case(
+        range(700, RECORDS),
+        [*range(100), *range(110, RECORDS), *again(100)],
+        700,
+        0,
+        {v.NEVER_MINE: 700},
+        (Run(1_190, 100, 10),),
+    ),
+    "and both begin later": Case(
+        range(720, RECORDS),
+        [*range(730, RECORDS), *again(100)],
+        720,
+        720,
+        {v.NEVER_MINE: 10, v.EXPIRED: 10},
+        (Run(1_190, 100, 10),),
+    ),
+    "and no entry says so": Case(
+        range(700, RECORDS),
+        [*range(100), *range(110, RECORDS), *again(100)],
+        700,
+        0,
+        {v.NEVER_MINE: 690, v.EXTRA: 10},
+        (Run(1_190, 800, 5),),
+    ),
+}
+
+
+def test_what_was_copied_again_is_found_wherever_it_stood(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reconcile, "HEAD_RECORDS", HEAD_RECORDS)
+    monkeypatch.setattr(alignment, "MEAN_MIN", 32)
+    outcome, findings = found(spark, monkeypatch, [drawn(number, case) for number, case in enumerate(CASES.values())])
+    got = {name: dict(outcome.partitions[number].verdicts) for number, name in enumerate(CASES)}
+    for name, case in CASES.items():
+        common = len({*case.source} & {*case.target}) - case.expected.get(v.REORDERED, 0)
+        assert got[name] == {v.SAME: common, **case.expected}, name
+    for partition in outcome.partitions:
+        assert not partition.notes
+    planned = {at.partition: spans for at, spans in missing.spans(findings).items()}
+    assert planned.keys() == {2}, "nothing else is copied once more"
+    assert [(span.first, span.end) for span in planned[2]] == [(1_150, 1_153)]
