@@ -6,14 +6,15 @@ retention. Where the numbers don't add up the log has changed between the two re
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 
 from replicator.spark.reconcile import verdicts
-from replicator.spark.reconcile.outcome import DIFFERS, PartitionOutcome
+from replicator.spark.reconcile.outcome import BUCKETS, DIFFERS, PartitionOutcome
 from replicator.spark.reconcile.passes import ToOpen
 from replicator.spark.reconcile.resolve import BY_RETENTION
 from replicator.spark.reconcile.retention import Heads
-from replicator.spark.reconcile.summary import Count, First, Ranges
+from replicator.spark.reconcile.summary import Count, First, LeftOut, Ranges
 
 GUESSED = (
     "more records differ here in a row than are compared with one another at a time, and none of them says where to "
@@ -48,13 +49,12 @@ def partition_outcome(
     same = aligned.matched_records + (firsts[verdicts.SAME].records if verdicts.SAME in firsts else 0)
     found = {name: count.records for name, count in counts.items()}
     why = dict(reasons)
-    proven = removed is None or removed.proven
-    for name, records in zip((verdicts.EXPIRED, verdicts.NEVER_MINE), item.left_out, strict=True):
-        if records:
-            if not proven:
-                name = verdicts.UNPROVEN
-                why[BY_RETENTION] = why.get(BY_RETENTION, 0) + records
-            found[name] = found.get(name, 0) + records
+    places = {name: list(count.places) for name, count in counts.items()}
+    for one in left_out(item, removed):
+        if one.reason:
+            why[one.reason] = why.get(one.reason, 0) + one.records
+        found[one.verdict] = found.get(one.verdict, 0) + one.records
+        _add(places.setdefault(one.verdict, [0] * BUCKETS), one, max(1, source, target))
     closed_source, closed_target = _closed(item)
     if closed_source or closed_target:
         found[DIFFERS] = max(closed_source, closed_target)
@@ -90,11 +90,45 @@ def partition_outcome(
         verdicts={verdicts.SAME: same, **found},
         opened=_opened(item),
         reasons=why,
-        places={name: count.places for name, count in counts.items()},
+        places=places,
         ranges=ranges.first,
         ranges_found=ranges.found,
         notes=tuple(notes),
     )
+
+
+def left_out(item: ToOpen, removed: Heads | None) -> list[LeftOut]:
+    """The records that nobody looked at, with what retention says of them."""
+    proven = removed is None or removed.proven
+    aligned = item.compared.aligned
+    sides = (
+        (verdicts.EXPIRED, aligned.source, item.source_skipped, item.left_out[0]),
+        (verdicts.NEVER_MINE, aligned.target, item.target_skipped, item.left_out[1]),
+    )
+    return [
+        LeftOut(
+            name if proven else verdicts.UNPROVEN,
+            "" if proven else BY_RETENTION,
+            of is aligned.source,
+            records,
+            end,
+            (chunks[0].first_offset, chunks[-1].last_offset),
+            (min(chunk.first_ms for chunk in chunks), max(chunk.last_ms for chunk in chunks)),
+        )
+        for name, of, end, records in sides
+        if records
+        for chunks in [of.chunks[: max(1, of.holding(end))]]
+    ]
+
+
+def _add(places: list[int], one: LeftOut, length: int) -> None:
+    """Count these records where they lie. Of those that were found elsewhere only the number is known."""
+    edges = [min(one.end, -(-bucket * length // BUCKETS)) for bucket in range(BUCKETS + 1)]
+    elsewhere = one.end - one.records
+    for bucket, (first, end) in reversed([*enumerate(itertools.pairwise(edges))]):
+        fewer = min(elsewhere, end - first)
+        elsewhere -= fewer
+        places[bucket] += end - first - fewer
 
 
 def _opened(item: ToOpen) -> int:

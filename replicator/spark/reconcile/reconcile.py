@@ -135,7 +135,8 @@ def _summed(
     if findings is not None:
         say("summing up what was found")
         compared = [item.compared for item in wanted]
-        counts, ranges = summary.counts(findings, compared), summary.ranges(findings)
+        left = {item.compared.pair.source: outcomes.left_out(item, removed.get(item.compared.pair)) for item in wanted}
+        counts, ranges = summary.counts(findings, compared), summary.ranges(findings, left)
         found = {name for of_partition in counts.values() for name in of_partition}
         if verdicts.UNPROVEN in found:
             reasons = summary.reasons(findings)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from pyspark.sql import DataFrame, Row, Window
@@ -85,6 +86,48 @@ def counts(findings: DataFrame, compared: Iterable[Compared]) -> Counts:
     return found
 
 
+class LeftOut(NamedTuple):
+    """So many records of one side stand below a rank, with a verdict that all of them have. `offsets` and
+    `timestamps_ms` are the first and the last ones that are known."""
+
+    verdict: str
+    reason: str
+    of_source: bool
+    records: int
+    end: int
+    offsets: tuple[int, int]
+    timestamps_ms: tuple[int, int]
+
+    def is_followed_by(self, row: Row) -> bool:
+        """Whether findings of the same kind begin where these end."""
+        here = self.verdict, self.reason, self.of_source, self.end
+        return here == (row["verdict"], row["reason"], row["of_source"], row["place"])
+
+    def joined_with(self, behind: Range) -> Range:
+        """Both as one range."""
+        mine, span = self.as_range(), behind.source_offsets if self.of_source else behind.target_offsets
+        times_ms = [*self.timestamps_ms, *(behind.timestamps_ms or ())]
+        offsets = self.offsets[0], span[1] if span else self.offsets[1]
+        return replace(
+            mine,
+            records=self.records + behind.records,
+            source_offsets=offsets if self.of_source else None,
+            target_offsets=None if self.of_source else offsets,
+            timestamps_ms=(min(times_ms), max(times_ms)),
+        )
+
+    def as_range(self) -> Range:
+        """These alone."""
+        return Range(
+            verdict=self.verdict,
+            records=self.records,
+            reason=self.reason,
+            source_offsets=self.offsets if self.of_source else None,
+            target_offsets=None if self.of_source else self.offsets,
+            timestamps_ms=self.timestamps_ms,
+        )
+
+
 class Ranges(NamedTuple):
     """The first ranges of a partition, and how many of each verdict there are."""
 
@@ -92,9 +135,13 @@ class Ranges(NamedTuple):
     found: Mapping[str, int]
 
 
-def ranges(findings: DataFrame) -> dict[Partition, Ranges]:
+def ranges(findings: DataFrame, left_out: Mapping[Partition, Collection[LeftOut]]) -> dict[Partition, Ranges]:
     """Findings that follow one another as ranges: the first RANGES_OF_VERDICT of each verdict in each partition, and of
-    all partitions RANGES_MAX at most, where the first ones of each come first."""
+    all partitions RANGES_MAX at most, where the first ones of each come first.
+
+    Args:
+        left_out: records that are no findings because nobody looked at them; they come first.
+    """
     of_verdict = ["topic", "partition", "verdict"]
     order = Window.partitionBy(*of_verdict).orderBy("place", "shift")
     all_ = Window.partitionBy(*of_verdict)
@@ -104,10 +151,20 @@ def ranges(findings: DataFrame) -> dict[Partition, Ranges]:
     rows = joined.where(F.col("nth") <= RANGES_OF_VERDICT).orderBy("nth", *of_verdict).limit(RANGES_MAX).collect()
     first: dict[Partition, list[Range]] = {}
     found: dict[Partition, dict[str, int]] = {}
+    waiting = {at: list(items) for at, items in left_out.items()}
     for row in sorted(rows, key=lambda row: (row["topic"], row["partition"], row["place"])):
         at = Partition(row["topic"], row["partition"])
-        first.setdefault(at, []).append(_range(row))
         found.setdefault(at, {})[row["verdict"]] = row["found"]
+        one = _range(row)
+        for before in [it for it in waiting.get(at, ()) if it.is_followed_by(row)]:
+            waiting[at].remove(before)
+            one = before.joined_with(one)
+        first.setdefault(at, []).append(one)
+    for at, items in waiting.items():
+        for alone in items:
+            first.setdefault(at, []).insert(0, alone.as_range())
+            of_verdict_found = found.setdefault(at, {})
+            of_verdict_found[alone.verdict] = of_verdict_found.get(alone.verdict, 0) + 1
     return {at: Ranges(tuple(items), found[at]) for at, items in first.items()}
 
 

@@ -107,6 +107,7 @@ CASES = {
         {v.NEVER_MINE: 10, v.EXPIRED: 10},
         (Run(1_190, 100, 10),),
     ),
+    "the target is empty": Case(range(RECORDS), [], 0, RECORDS, {v.EXPIRED: RECORDS}),
     "and no entry says so": Case(
         range(700, RECORDS),
         [*range(100), *range(110, RECORDS), *again(100)],
@@ -128,6 +129,14 @@ def test_what_was_copied_again_is_found_wherever_it_stood(spark: SparkSession, m
         assert got[name] == {v.SAME: common, **case.expected}, name
     for partition in outcome.partitions:
         assert not partition.notes
+        for verdict, records in partition.verdicts.items():
+            if verdict != v.SAME:  # records at which nobody looked are shown, too
+                assert sum(one.records for one in partition.ranges if one.verdict == verdict) == records
+                assert sum(partition.places[verdict]) == records
+    empty = outcome.partitions[[*CASES].index("the target is empty")]
+    assert [(one.source_offsets, one.timestamps_ms) for one in empty.ranges] == [
+        ((0, RECORDS - 1), (EPOCH_MS, EPOCH_MS + RECORDS - 1))
+    ]
     planned = {at.partition: spans for at, spans in missing.spans(findings).items()}
     assert planned.keys() == {2}, "nothing else is copied once more"
     assert [(span.first, span.end) for span in planned[2]] == [(1_150, 1_153)]
