@@ -119,6 +119,7 @@ CASES = {
 }
 
 
+@pytest.mark.tier("full")
 def test_what_was_copied_again_is_found_wherever_it_stood(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reconcile, "HEAD_RECORDS", HEAD_RECORDS)
     monkeypatch.setattr(alignment, "MEAN_MIN", 32)

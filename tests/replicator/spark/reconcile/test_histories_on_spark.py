@@ -21,7 +21,8 @@ from tests.replicator.spark.reconcile.pipeline import counted
 from tests.replicator.spark.reconcile.read_lists import found
 from tests.replicator.spark.reconcile.test_histories import wrongly_counted
 
-SEEDS, AT_ONCE = budget(12, 1_000), 100
+SEEDS, AT_ONCE = budget(12, 1_000), 50
+pytestmark = [pytest.mark.tier("full"), pytest.mark.timeout(budget(600, 7_200))]
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, AT_ONCE))
