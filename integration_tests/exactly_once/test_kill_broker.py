@@ -6,6 +6,7 @@ import pytest
 
 from integration_tests.harness.broker import BrokerHandle
 from integration_tests.harness.copying import Copying
+from replicator.lane.driver import WAITING_AFTER
 from tests.budget import budget
 
 
@@ -63,7 +64,8 @@ def test_the_source_is_dead_until_its_partitions_are_asked_about(copying: Copyin
     copying.load.mixed(200)
     worker.wait_event("committed")
     source.kill()
-    worker.wait_event("waiting")
+    worker.wait_event("cluster_away", cluster="here")
+    worker.wait_event("aborted")  # the ids of its topics are in doubt, and its partitions wait
     source.restart()
     copying.load.mixed(200)
     copying.finish(worker)
@@ -74,7 +76,11 @@ def test_the_target_is_dead_until_its_partitions_are_asked_about(copying: Copyin
     worker = copying.running()
     with copying.writing():
         worker.wait_event("committed")
+        mark = worker.mark()
         target.kill()
-        worker.wait_event("waiting")
+        worker.wait_event("cluster_away", cluster="there")
+        worker.wait_any(  # then its partitions wait
+            lambda _: len(worker.seen("restarted", after=mark)) >= WAITING_AFTER, "failed sessions in a row"
+        )
         target.restart()
     copying.finish(worker)
