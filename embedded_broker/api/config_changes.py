@@ -78,7 +78,7 @@ async def _change_broker(broker: Configurable, wanted: Any, make: Change, valida
     async with broker.metadata.changes.one():
         changed = make(dynamic.own(wanted.resource_name))
         try:
-            dynamic.check(changed)
+            dynamic.check(wanted.resource_name, changed)
         except (NotDynamic, topic_configs.InvalidConfig) as error:
             raise ConfigRejected(ErrorCode.invalid_request, str(error)) from error
         if not validate_only:

@@ -21,8 +21,8 @@ from embedded_broker.api.ports import (
 )
 from embedded_broker.api.registry import api
 from embedded_broker.api.topic_configs_shown import TopicConfigs, config, set_for_brokers, synonym
-from embedded_broker.metadata.broker_configs import TOPIC_DEFAULTS, broker_configs
-from embedded_broker.metadata.dynamic_configs import ALL_BROKERS, Source
+from embedded_broker.metadata.broker_configs import KERBEROS, TOPIC_DEFAULTS, broker_configs
+from embedded_broker.metadata.dynamic_configs import ALL_BROKERS, DynamicConfigs, Source
 from embedded_broker.metadata.topic_configs import Kind
 from embedded_broker.metadata.topic_names import name_problem
 from embedded_broker.wire.responses import Answer, Same
@@ -89,6 +89,20 @@ def _of_broker(broker: Needs, name: str, request: Any) -> list[Same]:
         synonyms = [*(set_for_brokers(dynamic, default) for default in defaults), synonym(each, text, Source.STATIC)]
         shown = synonyms if _asks_synonyms(request) else []
         found.append(config(each, kind, value, source, shown, read_only=each not in TOPIC_DEFAULTS))
+    return found if name == ALL_BROKERS else found + _kerberos(dynamic, request)
+
+
+def _kerberos(dynamic: DynamicConfigs, request: Any) -> list[Same]:
+    own, found = dynamic.own(dynamic.this_broker), []
+    for name, (kind, default) in KERBEROS.items():
+        synonyms = [synonym(name, own[name], Source.DYNAMIC)] if name in own else []
+        if default is not None:
+            synonyms.append(synonym(name, default, Source.DEFAULT))
+        value = own.get(name, default)
+        if value is not None and kind is Kind.DOUBLE:
+            value = str(float(value))
+        source = Source.DYNAMIC if name in own else Source.DEFAULT
+        found.append(config(name, kind, value, source, synonyms if _asks_synonyms(request) else []))
     return found
 
 

@@ -57,7 +57,7 @@ def synonym(name: str, value: str, source: Source) -> dict[str, Any]:
 
 
 def config(
-    name: str, kind: Kind, value: str, source: Source, synonyms: list[dict[str, Any]], *, read_only: bool = False
+    name: str, kind: Kind, value: str | None, source: Source, synonyms: list[dict[str, Any]], *, read_only: bool = False
 ) -> Same:
     """One config."""
     return Same(

@@ -60,6 +60,17 @@ TOPIC_DEFAULTS: Mapping[str, str] = {
     "min.insync.replicas": "min.insync.replicas",
 }
 
+KERBEROS: Mapping[str, tuple[Kind, str | None]] = {
+    "sasl.kerberos.kinit.cmd": (Kind.STRING, "/usr/bin/kinit"),
+    "sasl.kerberos.min.time.before.relogin": (Kind.LONG, "60000"),
+    "sasl.kerberos.principal.to.local.rules": (Kind.LIST, "DEFAULT"),
+    "sasl.kerberos.service.name": (Kind.STRING, None),
+    "sasl.kerberos.ticket.renew.jitter": (Kind.DOUBLE, "0.05"),
+    "sasl.kerberos.ticket.renew.window.factor": (Kind.DOUBLE, "0.8"),
+}
+"""Type and default of what Kafka lets be set for one broker while it runs, also where nobody logs in with Kerberos, as
+here: it is kept and told. Source: Kafka `DynamicBrokerConfig.PER_BROKER_CONFIGS`."""
+
 
 def broker_configs(config: BrokerConfig, endpoints: Sequence[Endpoint]) -> Mapping[str, tuple[Kind, str]]:
     """Name → type and value, in order of the names. `endpoints`: the listeners with their real ports."""

@@ -1,8 +1,9 @@
 """Configs of brokers that are set while they run: for all brokers, whose name is empty, or first of all for this one.
 
-They are the defaults of topics under the brokers' names (`log.retention.ms`), kept in the metadata log under
-`broker:<name>`. `Broker` has one `DynamicConfigs`; the handlers of the config APIs read and change it. All other
-settings need a new start, as most of Kafka's. Source: Kafka `DynamicBrokerConfig`, KIP-226.
+They are the defaults of topics under the brokers' names (`log.retention.ms`) and, for one broker only, what concerns
+Kerberos; kept in the metadata log under `broker:<name>`. `Broker` has one `DynamicConfigs`; the handlers of the config
+APIs read and change it. All other settings need a new start, as most of Kafka's. Source: Kafka `DynamicBrokerConfig`,
+KIP-226.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
-from embedded_broker.metadata.broker_configs import TOPIC_DEFAULTS
+from embedded_broker.metadata.broker_configs import KERBEROS, TOPIC_DEFAULTS
 from embedded_broker.metadata.metadata_log import MetadataLog
-from embedded_broker.metadata.topic_configs import CONFIGS, InvalidConfig, check
+from embedded_broker.metadata.topic_configs import CONFIGS, LONG_MAX, InvalidConfig, Kind, check
 
 PREFIX = "broker:"
 ALL_BROKERS = ""
@@ -59,8 +60,8 @@ class DynamicConfigs:
         found: dict[str, tuple[Default, ...]] = {}
         for broker in (self.this_broker, ALL_BROKERS):
             for name, value in self.own(broker).items():
-                topic = TOPIC_DEFAULTS[name]
-                found[topic] = (*found.get(topic, ()), Default(name, value, broker))
+                if (topic := TOPIC_DEFAULTS.get(name)) is not None:
+                    found[topic] = (*found.get(topic, ()), Default(name, value, broker))
         return found
 
     def of_topic(self, name: str, own: Mapping[str, str]) -> tuple[str, Source, tuple[Default, ...]]:
@@ -77,12 +78,21 @@ class DynamicConfigs:
         """Where a default is set."""
         return Source.DYNAMIC_DEFAULT if default.broker == ALL_BROKERS else Source.DYNAMIC
 
-    def check(self, configs: Mapping[str, str]) -> None:
-        """Raises NotDynamic or InvalidConfig unless a broker can have these."""
-        others = sorted(configs.keys() - TOPIC_DEFAULTS.keys())
+    def check(self, broker: str, configs: Mapping[str, str]) -> None:
+        """Raises NotDynamic or InvalidConfig unless this broker, or ALL_BROKERS, can have these."""
+        others = sorted(configs.keys() - TOPIC_DEFAULTS.keys() - KERBEROS.keys())
         if others:
             raise NotDynamic(f"Cannot update these configs dynamically: {', '.join(others)}")
-        for name, text in configs.items():
+        of_one = sorted(configs.keys() & KERBEROS.keys())
+        for name in of_one:
+            check_number(name, KERBEROS[name][0], configs[name])
+        if of_one and broker == ALL_BROKERS:
+            named = ", ".join(of_one)
+            raise NotDynamic(
+                f"Cannot update these configs at default cluster level, broker id must be specified: [{named}]"
+            )
+        for name in sorted(configs.keys() - KERBEROS.keys()):
+            text = configs[name]
             try:
                 check(TOPIC_DEFAULTS[name], text)
             except InvalidConfig as error:
@@ -98,3 +108,15 @@ class DynamicConfigs:
     def load(self) -> None:
         """Let hold what is kept."""
         self._apply({topic: defaults[0].value for topic, defaults in self.of_topics().items()})
+
+
+def check_number(name: str, kind: Kind, text: str) -> None:
+    """Raises InvalidConfig where a number is asked for, and the text is none; its size doesn't matter."""
+    try:
+        if kind is Kind.DOUBLE:
+            float(text)
+        elif kind is Kind.LONG and not -LONG_MAX - 1 <= int(text) <= LONG_MAX:
+            raise ValueError
+    except ValueError as error:
+        message = f"Invalid value {text} for configuration {name}: Not a number of type {kind.name}"
+        raise InvalidConfig(message) from error

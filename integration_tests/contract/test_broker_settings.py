@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,7 +20,16 @@ NONE, REFUSED = ErrorCode.none, ErrorCode.invalid_request
 TOPIC, BROKER = 2, 4
 SET, DELETE, APPEND, SUBTRACT = range(4)
 ALL, THIS = "", "1"
-OF_TOPIC, OF_BROKER, OF_ALL = 1, 2, 3
+OF_TOPIC, OF_BROKER, OF_ALL, OF_NONE = 1, 2, 3, 5
+KERBEROS = {
+    "sasl.kerberos.kinit.cmd": ("/usr/bin/kinit", "/usr/bin/k", "/usr/bin/k"),
+    "sasl.kerberos.min.time.before.relogin": ("60000", "-1", "-1"),
+    "sasl.kerberos.principal.to.local.rules": ("DEFAULT", "RULE:[1:$1]", "RULE:[1:$1]"),
+    "sasl.kerberos.service.name": (None, "svc", "svc"),
+    "sasl.kerberos.ticket.renew.jitter": ("0.05", "-1", "-1.0"),
+    "sasl.kerberos.ticket.renew.window.factor": ("0.8", "2", "2.0"),
+}
+"""Default, another value, and how it is described."""
 EXACT, DEFAULT, SPECIFIED = range(3)
 TELEMETRY = {71, 72}
 METADATA = "__cluster_metadata"
@@ -94,6 +104,33 @@ def test_defaults_of_topics_are_set_for_all_brokers_and_for_one(bootstrap: str, 
     assert alter(bootstrap, TOPIC, topic, ("retention.ms", DELETE, None)) is NONE
     assert alter(bootstrap, BROKER, THIS, ("log.retention.ms", DELETE, None)) is NONE
     wait_topic("700000000", OF_ALL)
+
+
+def is_set(bootstrap: str, name: str, value: str) -> bool:
+    return seen(bootstrap, BROKER, THIS, name) == (value, OF_BROKER)
+
+
+@pytest.fixture
+def no_kerberos(bootstrap: str) -> Iterator[None]:
+    yield
+    changes = [(name, DELETE, None) for name in KERBEROS]
+    assert alter(bootstrap, BROKER, THIS, *changes) is NONE
+
+
+@pytest.mark.usefixtures("no_kerberos")
+def test_kerberos_is_set_for_one_broker_and_not_for_all(bootstrap: str) -> None:
+    for name, (default, value, shown) in KERBEROS.items():
+        assert seen(bootstrap, BROKER, THIS, name) == (default, OF_NONE), name
+        assert alter(bootstrap, BROKER, ALL, (name, SET, value)) is REFUSED, name
+        assert alter(bootstrap, BROKER, THIS, (name, SET, value)) is NONE, name
+        wait_until(partial(is_set, bootstrap, name, shown), f"{name} is {shown}", str)
+        found = described(bootstrap, BROKER, THIS, name)[name]
+        where = [(name, value, OF_BROKER)] + ([] if default is None else [(name, default, OF_NONE)])
+        assert [(each.name, each.value, each.source) for each in found.synonyms] == where
+        assert not found.read_only
+    for name in ("sasl.kerberos.min.time.before.relogin", "sasl.kerberos.ticket.renew.jitter"):
+        assert alter(bootstrap, BROKER, THIS, (name, SET, "x")) is REFUSED
+    assert not set(KERBEROS) & set(dynamic(bootstrap, ALL))
 
 
 def test_what_needs_a_new_start_or_makes_no_sense_is_refused(bootstrap: str) -> None:
