@@ -22,11 +22,14 @@ from replicator.model.errors import ReplicatorError, Unreachable
 
 ASK_S = 1.0  # between an answer and the next question
 AWAY_S = 4.0  # without any answer of any broker
+LEADERS_S = (
+    10.0  # after its first answer a cluster may have no leaders yet, and partitions that wait are asked about again
+)
 SLICE_S = 0.2  # between two looks at whether the flow ends
 
 
 class AwayClusters:
-    """Names of clusters that don't answer now. Shared by the watches and the lanes of a flow."""
+    """Names of clusters that don't answer, or have just begun to. Shared by the watches and the lanes of a flow."""
 
     def __init__(self) -> None:
         self._names: frozenset[str] = frozenset()
@@ -58,6 +61,7 @@ class ClusterWatch:
         self._cluster, self._topics, self._away, self._ended, self._log = cluster.name, topics, away, ended, log
         self._clock, self._about = clock or RealClock(), names.control_topic(flow.name)  # of either: it need not exist
         self._answered_s, self._is_away = self._clock.now_s(), False
+        self._led_s = self._answered_s
 
     def run(self, failed: Callable[[BaseException], None]) -> None:
         """The thread's work. `failed` is told of a bug, which ends it."""
@@ -85,12 +89,13 @@ class ClusterWatch:
                 self._missed(asked.values()[self._about])
 
     def _here(self) -> None:
+        now_s = self._clock.now_s()
         if self._is_away:
-            self._is_away = False
+            self._is_away, self._led_s = False, now_s + LEADERS_S
+            self._log.warning("cluster_back", cluster=self._cluster, away_s=round(now_s - self._answered_s))
+        if now_s >= self._led_s:
             self._away.set(self._cluster, away=False)
-            away_s = round(self._clock.now_s() - self._answered_s)
-            self._log.warning("cluster_back", cluster=self._cluster, away_s=away_s)
-        self._answered_s = self._clock.now_s()
+        self._answered_s = now_s
 
     def _missed(self, why: object) -> None:
         if self._is_away or self._clock.now_s() < self._answered_s + AWAY_S:
