@@ -42,7 +42,8 @@ foreign_position, stopped (by any other incident). A line below the table says w
 Exit codes:
   0  shown
   2  the flow file is wrong
-  3  a cluster cannot be reached, or a right is missing without which nothing can be shown
+  3  a cluster cannot be reached, or a right is missing without which nothing
+     can be shown
 """
 
 COLUMNS = {"partition": 9, "position": 10, "source end": 10, "lag": 8, "seconds": 8, "last commit": 11, "state": 16}
