@@ -25,6 +25,13 @@ _NO_PYTHON = re.compile(r'Cannot run program "[^"]*"')
 _CALLING = "An error occurred while calling "
 _LOST_TASK = re.compile(r"most recent failure: Lost task [\d.]+ in stage [\d.]+ \(TID \d+\) \(([^)]*)\): (.*)")
 _ADVICE = re.compile(r" Consider setting '?spark\..*")
+_IN_TASK = re.compile(
+    r"(?:PythonException: |An exception was thrown from the Python worker\. Please see the stack trace below\.\n)"
+    r"Traceback \(most recent call last\):\n(.*?)(?:\n\tat |\n\nJVM stacktrace:|\Z)",
+    re.DOTALL,
+)
+"""A task's traceback as the JVM prints it (after an action of an RDD), or as PySpark's `convert_exception` does (of a
+DataFrame)."""
 
 
 def root(error: Exception) -> str:
@@ -46,11 +53,8 @@ def root(error: Exception) -> str:
 
 def raised_in_task(error: Exception) -> str | None:
     """The last line of the Python traceback when it was a task's own code that failed, not Spark or a process."""
-    _, found, trace = str(error).partition("PythonException: Traceback (most recent call last):\n")
-    if not found:
-        return None
-    python, _, _ = trace.partition("\n\tat ")
-    lines = [line for line in python.splitlines() if line and not line[0].isspace()]
+    found = _IN_TASK.search(str(error))
+    lines = [line for line in found[1].splitlines() if line and not line[0].isspace()] if found is not None else []
     return lines[-1][:_LINE_MAX] if lines else None
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 from py4j.protocol import Py4JError
+from pyspark.errors import PythonException
 
 from replicator import config
 from replicator.model.errors import Unreachable
+from replicator.spark.cause import root
 from replicator.spark.failures import explained
 from replicator.spark.reconcile.snapshot import Snapshot
 
@@ -53,3 +55,24 @@ def test_a_full_disk_is_not_taken_for_it() -> None:
 def test_a_fault_of_our_own_stays_one() -> None:
     with pytest.raises(ZeroDivisionError), explained(FLOW, Snapshot((), (), 0), connect_timeout_ms=500):
         raise ZeroDivisionError
+
+
+TRACEBACK = """\
+Traceback (most recent call last):
+  File "/opt/spark/python/lib/pyspark.zip/pyspark/worker.py", line 1988, in process
+    serializer.dump_stream(out_iter, outfile)
+replicator.model.errors.Unreachable: cluster 'a' (127.0.0.1:1) closed the connection
+"""
+OF_PYSPARK = f"\n  An exception was thrown from the Python worker. Please see the stack trace below.\n{TRACEBACK}"
+OF_THE_JVM = "org.apache.spark.api.python.PythonException"
+THREE_FORMS = {
+    "of PySpark": OF_PYSPARK,
+    "of PySpark, with the JVM's": f"{OF_PYSPARK}\n\nJVM stacktrace:\n{OF_THE_JVM}\n\tat org.x.java\nCaused by: x: y",
+    "of the JVM": f"Lost task: {OF_THE_JVM}: {TRACEBACK}\n\tat org.x.java\nCaused by: x: y",
+}
+
+
+@pytest.mark.parametrize("message", THREE_FORMS.values(), ids=THREE_FORMS)
+def test_what_a_task_raised_is_said_and_not_only_that_it_did(message: str) -> None:
+    said = "replicator.model.errors.Unreachable: cluster 'a' (127.0.0.1:1) closed the connection"
+    assert root(PythonException(message)) == said
