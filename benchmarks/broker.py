@@ -1,6 +1,6 @@
-"""`python -m benchmarks.broker`: the built-in broker beside Kafka, driven by Kafka's own tools and by librdkafka.
+"""`python -m benchmarks.broker`: the embedded broker beside Kafka, driven by Kafka's own tools and by librdkafka.
 
-Both run on this machine, in turn, and each is idle while the other is measured. The built-in broker waits for the disk
+Both run on this machine, in turn, and each is idle while the other is measured. The embedded broker waits for the disk
 before it acknowledges anything; Kafka does not, except in the case that says so.
 """
 
@@ -51,7 +51,7 @@ class Figures:
 
 @contextmanager
 def embedded(directory: Path) -> Iterator[Embedded]:
-    """A built-in broker that has just started; its data goes with it."""
+    """An embedded broker that has just started; its data goes with it."""
     broker = Embedded(directory)
     broker.start_again()
     try:
@@ -166,7 +166,7 @@ def measure(figures: Figures, directory: Path, only: tuple[str, ...], runs: int,
     help="JSON file; one that exists keeps the cases that aren't measured. Default: by date.",
 )
 def main(runs: int, records: int, seconds: float, only: tuple[str, ...], out: Path | None) -> None:
-    """Measure the built-in broker beside Kafka."""
+    """Measure the embedded broker beside Kafka."""
     console, started = Console(), datetime.now(UTC)
     known = json.loads(out.read_text())["runs"] if out is not None and out.exists() else {}
     figures = Figures(console, {case: runs for case, runs in known.items() if case not in (only or CASES)})

@@ -33,7 +33,7 @@ def section(results: dict[str, Any]) -> str:
         f"{settings['records']:,} records of 256 bytes, transactions for {settings['seconds']:.0f} s, "
         f"median of {settings['runs']}.",
         "",
-        "| | built-in broker | lowest to highest | Kafka | lowest to highest | ratio | aim |",
+        "| | embedded broker | lowest to highest | Kafka | lowest to highest | ratio | aim |",
         "|---|---|---|---|---|---|---|",
     ]
     for title, case, figure, form, aim in ROWS:

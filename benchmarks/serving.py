@@ -1,4 +1,4 @@
-"""The two brokers beside each other: the built-in one, and Kafka in a container on the host's network."""
+"""The two brokers beside each other: the embedded one, and Kafka in a container on the host's network."""
 
 from __future__ import annotations
 

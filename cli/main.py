@@ -27,9 +27,9 @@ LAZY: dict[str, tuple[str, str]] = {
         "cli.commands.demo_spark:demo_spark",
         "The same for backfill and reconcile (Spark).",
     ),
-    "broker": ("cli.commands.broker:broker", "Run the built-in Kafka broker alone."),
-    "log": ("cli.commands.log:log", "Show the content of the built-in broker's files."),
-    "simulate": ("cli.commands.simulate:simulate", "Run the built-in broker in simulated time, with injected faults."),
+    "broker": ("cli.commands.broker:broker", "Run the embedded Kafka broker alone."),
+    "log": ("cli.commands.log:log", "Show the content of the embedded broker's files."),
+    "simulate": ("cli.commands.simulate:simulate", "Run the embedded broker in simulated time, with injected faults."),
 }
 """Command → its module and its line in --help. A module is imported only when its command is used."""
 

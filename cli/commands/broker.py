@@ -124,7 +124,7 @@ Exit codes:
 def broker(
     data_dir: Path, fsync: str, auto_create: bool, settings: tuple[str, ...], as_json: bool, **options: Any
 ) -> int:
-    """Run the built-in Kafka broker alone.
+    """Run the embedded Kafka broker alone.
 
     It speaks Kafka's protocol to any client: idempotent and transactional producers, consumer groups, admin tools.
     """

@@ -1,4 +1,4 @@
-"""`eos-replicate log`: shows the content of the built-in broker's files."""
+"""`eos-replicate log`: shows the content of the embedded broker's files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Examples:
 """
 )
 def log() -> None:
-    """Show the content of the built-in broker's files."""
+    """Show the content of the embedded broker's files."""
 
 
 @log.command(

@@ -1,4 +1,4 @@
-"""`eos-replicate simulate`: runs the built-in broker in simulated time, injects faults, and checks the results."""
+"""`eos-replicate simulate`: runs the embedded broker in simulated time, injects faults, and checks the results."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Exit codes:
 @click.option("--seed", type=click.IntRange(min=0), help="The first one. Default: 0.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def simulate(seeds: int | None, seed: int | None, as_json: bool) -> int:
-    """Run the built-in broker in simulated time, with injected faults.
+    """Run the embedded broker in simulated time, with injected faults.
 
     Its disk, its network and its clients are simulated too. Looks for lost writes, duplicates, aborted or dirty reads,
     reordering, skipped polls or records, offsets that go back, torn transactions, wrong group offsets, stale commits,

@@ -1,4 +1,4 @@
-"""Figures of the built-in broker in the documents are those of the newest results file."""
+"""Figures of the embedded broker in the documents are those of the newest results file."""
 
 from __future__ import annotations
 
