@@ -175,6 +175,7 @@ def test_a_target_that_lost_its_end_stops_its_partition_and_no_other(
     assert [e["name"] for e in worker.seen("incident")] == ["target_lost_data"]
 
 
+@pytest.mark.tier(embedded="default", kafka="full")
 @pytest.mark.parametrize("mode", ["at_least_once", "at_most_once"])
 def test_every_line_of_the_log_is_json_while_a_cluster_is_away(
     make_copying: MakeCopying, source: BrokerHandle, target: BrokerHandle, mode: str

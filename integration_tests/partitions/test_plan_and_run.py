@@ -224,6 +224,7 @@ def test_plan_names_what_stops_a_whole_flow(make_copying: MakeCopying, name: str
     assert (code, set().union(*told(worker).values())) == (INCIDENT, {name}), worker.tail()
 
 
+@pytest.mark.tier(embedded="default", kafka="full")
 def test_plan_names_a_topic_that_a_new_flow_names_and_that_is_not_there(make_copying: MakeCopying) -> None:
     copying = make_copying(partitions=1)
     copying.file.write(topics=[copying.topic, f"{copying.name}.absent"])
