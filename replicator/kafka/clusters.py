@@ -21,6 +21,7 @@ from replicator.config import Flow
 from replicator.kafka import failures, metadata
 from replicator.kafka.answers import AnswerWait
 from replicator.kafka.properties import client_properties
+from replicator.kafka.readiness import Readiness
 from replicator.kafka.topic_questions import AdminTopicQuestions, TopicAnswers, TopicInfo, TopicQuestions
 from replicator.kafka.topic_reader import TopicReader
 from replicator.model import names
@@ -77,6 +78,7 @@ class KafkaCluster:
         self._client_id = f"eos-replicate.{flow.name}.{side}"
         self._topics = topics or AdminTopicQuestions(cluster, self._client_id, self._request_s)
         self._reader = reader or TopicReader(flow, cluster)
+        self._readiness = Readiness(self._topics, self._answers, min(self._request_s, IDS_S_MAX))
 
     @property
     def _client(self) -> AdminClient:
@@ -102,6 +104,11 @@ class KafkaCluster:
         """As `log_ends`, but returns at once; the function that it returns waits for the answers."""
         if not partitions:
             return dict
+        leaderless = self._readiness.leaderless(partitions) if self._side == "target" else {}
+        if leaderless:  # librdkafka would wait for a leader, with all others
+            unknown: Ends = {at: Retriable(f"cluster {self._cluster.name!r}: {why}") for at, why in leaderless.items()}
+            rest = self.ask_log_ends([at for at in partitions if at not in leaderless])
+            return lambda: rest() | unknown
         described = self._topics.describe({at.topic for at in partitions})
         ids = TopicIds(described, self._request_s, self._answers)
         asked = (
@@ -170,6 +177,10 @@ class KafkaCluster:
         Waits at most the request timeout for open transactions; stops at the second record of a partition.
         """
         return self._reader.end_records(starts, ends)
+
+    def not_ready(self, partitions: Collection[Partition], *, now: bool = False) -> dict[Partition, str]:
+        """Those that can't be written, each with the reason, as it was a moment ago, or `now`."""
+        return self._readiness.not_ready(partitions, now=now)
 
     def holds(self, at: Partition, offset: int) -> bool:
         """Whether there is a record at this offset, of an aborted transaction too."""

@@ -78,6 +78,7 @@ class Transactions:
         self.denied: set[Partition] = set()  # partitions that could not be added to the open transaction
         self.written = False  # something is in the open transaction: without that librdkafka sends no EndTxn
         self.open = False
+        self.stalled: Callable[[], None] = lambda: None  # called while acknowledgements are late; may raise
         self.unacknowledged = 0  # records, when they were last waited for and nothing had failed
         callbacks = {"error_cb": self._error, "stats_cb": self._stats}
         self.producer = Producer({**props, **callbacks}, logger=line_logger(self._line))
@@ -164,6 +165,7 @@ class Transactions:
         while (left := self._acknowledged(send=send)) and not failed():
             self.raise_failure("write records")
             self.unacknowledged, send = left, False
+            self.stalled()
             if time.monotonic() >= deadline:
                 raise UnknownOutcome(
                     f"cluster {self._cluster!r}: {left} records without ack after {self._transaction_s} s"
@@ -191,6 +193,7 @@ class Transactions:
                 asked_s = now_s
                 self.raise_failure("write records")
                 self.unacknowledged = len(self.producer)
+                self.stalled()
             if now_s >= deadline:
                 raise UnknownOutcome(
                     f"cluster {self._cluster!r}: the queue of {before} records has not moved "

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource
@@ -27,15 +27,25 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
+class Replicas(NamedTuple):
+    """Of a partition: the broker that leads it (-1: none), how many replicas are in sync, and how many there are."""
+
+    leader: int
+    in_sync: int
+    whole: int
+
+
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """A topic as its cluster describes it. `rights` are operations the user may do; None when not asked."""
+    """A topic as its cluster describes it. `rights` are operations the user may do; None when not asked. `short` has
+    the partitions that have no leader, or not all replicas in sync."""
 
     name: str
     topic_id: str
     partitions: int
     configs: Mapping[str, str] = field(default_factory=dict)
     rights: frozenset[str] | None = None
+    short: Mapping[int, Replicas] = field(default_factory=dict)
 
 
 class TopicAnswers(Protocol[T_co]):
@@ -150,7 +160,12 @@ class AdminTopicQuestions:
 
 def _info(found: Any) -> TopicInfo:
     rights = operations(found.authorized_operations) if found.authorized_operations else None
-    return TopicInfo(found.name, str(found.topic_id), len(found.partitions), {}, rights)
+    all_ = {
+        each.id: Replicas(-1 if each.leader is None else each.leader.id, len(each.isr), len(each.replicas))
+        for each in found.partitions
+    }
+    short = {number: each for number, each in all_.items() if each.leader < 0 or each.in_sync < each.whole}
+    return TopicInfo(found.name, str(found.topic_id), len(found.partitions), {}, rights, short)
 
 
 def config_values(entries: Any) -> Mapping[str, str]:

@@ -28,6 +28,7 @@ from replicator.lane.partition import (
 from replicator.lane.plan import LanePlan
 from replicator.lane.policy import Policy
 from replicator.lane.ports import Clock, Connections
+from replicator.lane.readiness import TargetReadiness
 from replicator.lane.start import LaneStart
 from replicator.lane.target_check import check_target
 from replicator.model import checkpoint
@@ -62,10 +63,12 @@ class Admission:
         policy: Policy,
         to: Connections,
         memory: Memory,
+        readiness: TargetReadiness,
         clock: Clock,
     ) -> None:
         self._plan, self._policy, self._to, self._clock = plan, policy, to, clock
-        self._partitions, self._reports = memory.partitions, memory.reports
+        self._partitions, self._readiness = memory.partitions, readiness
+        self._reports = memory.reports
         self._start = LaneStart(plan, policy, to, memory.owners, clock)
         self.origins = OriginCheck(plan, to.origins, clock)
         self._control = Control()
@@ -123,7 +126,7 @@ class Admission:
 
     def judge_again(self, partitions: Collection[Partition]) -> bool:
         """Judge these partitions anew; whether any of them is copied from now on."""
-        asked = self._without_denied(partitions)
+        asked = self._without_denied(self._readiness.ready(partitions))
         if not asked:
             return False
         routes = [self._partitions[at].route for at in asked]
@@ -171,6 +174,7 @@ class Admission:
     ) -> bool:
         for at, verdict in verdicts.items():
             self._enter(at, verdict, denied.get(at))
+        self._readiness.keep_out([at for at in verdicts if self._partitions[at].copied])
         self.check_target([at for at in verdicts if self._partitions[at].copied], self._start.target_ends)
         return any(self._partitions[at].copied for at in verdicts)
 
@@ -196,6 +200,8 @@ class Admission:
     def _wait(self, at: Partition, reason: Reason, detail: str) -> None:
         if reason is Reason.NOT_ALLOWED and not self._policy.waits:
             raise NotAllowed(detail, [at])
+        if reason is Reason.NO_ANSWER and self._readiness.keep_out([at]):
+            return  # a partition without a leader gives none
         if reason in MISSING and self._partitions.missing_for_long(at):
             name = "source_topic_deleted" if reason is Reason.SOURCE_MISSING else "target_topic_deleted"
             incident = Incident(name, detail, topic=at.topic, partition=at.partition)

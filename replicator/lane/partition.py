@@ -33,6 +33,7 @@ class Reason(StrEnum):
     TARGET_MISSING = "target_topic_missing"
     NO_ANSWER = "no_answer"
     LISTED_SO = "not_ready"  # its topic can't be copied now, as the last discovery found
+    TARGET_NOT_READY = "target_not_ready"  # no leader, or too few replicas in sync
     TARGET_SLOW = "target_slow"  # transactions don't end within their timeout
 
 

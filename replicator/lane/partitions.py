@@ -139,6 +139,8 @@ class Partitions(Mapping[Partition, LanePartition]):
 
     def committed(self) -> None:
         """The positions and claims of all admitted partitions are certainly committed."""
+        if self._held_up is not None and self._held_up.reason is not Reason.TARGET_SLOW:
+            self.records_committed()  # what kept one transaction from being committed keeps all
         event = self._held_up or PositionCommitted()
         for at in self.admitted:
             self.apply(at, event)

@@ -27,6 +27,7 @@ from replicator.lane.partition import Commits, HoldUp, Reason, Stop, Stopped, Wa
 from replicator.lane.plan import LanePlan
 from replicator.lane.policy import Policy
 from replicator.lane.ports import Connections
+from replicator.lane.readiness import TargetNotReady, TargetReadiness
 from replicator.lane.silence import Silence
 from replicator.lane.size import TOLD_AFTER, slowness
 from replicator.lane.start import owner_of
@@ -63,7 +64,9 @@ class Session:
         self._memory, self._partitions, self._refusals = memory, memory.partitions, memory.refusals
         self._stop, self._clock, self._log = context.stop, context.clock, context.log
         self._failpoint, self._on_commit = context.failpoint, context.on_commit
-        self._admission = Admission(plan, policy, to, memory, context.clock)
+        self._readiness = TargetReadiness(memory.partitions, to.target, context.clock)
+        self._plane.on_stall(lambda: self._readiness.stalled(self._plane.written()))
+        self._admission = Admission(plan, policy, to, memory, self._readiness, context.clock)
         origins = self._admission.origins
         self._transactions = Transactions(
             plan, policy, to, origins, memory.size, context.clock, context.stop, context.failpoint
@@ -79,7 +82,8 @@ class Session:
     def open(self) -> None:
         """Steps 1 to 4."""
         self._memory.size.session_began()
-        self._plane.fence()
+        with self._readiness.fencing(self._plan.routes):
+            self._plane.fence()
         self._failpoint("fenced")
         self.ledger = ledger = self._admission.begin()
         self._commit_admitted(everything=True)
@@ -127,6 +131,9 @@ class Session:
                 self._stopped_by(incident, [incident], lasting=True)
             except TimestampsReplaced as found:
                 self._stopped_by(found, found.incidents)
+            except TargetNotReady as missing:
+                self._abort(missing)
+                self._rewind()
             except Abortable as error:
                 self._abort_and_wait(error)
                 self._rewind()
@@ -147,6 +154,7 @@ class Session:
             self._recommit()
         self._look_at_owners()
         self._judge_waiting()
+        self._readiness.look(self.ledger.copying)
         if self.ledger.entries and not self.ledger.copying:
             self._plane.serve()
             self._clock.wait(self._stop, STANDING_STILL_S)
@@ -157,7 +165,7 @@ class Session:
             self._rewind()
         try:
             self._copy()
-        except (IdsInDoubt, RecordsRefused, TimestampsReplaced):
+        except (IdsInDoubt, RecordsRefused, TimestampsReplaced, TargetNotReady):
             raise  # they have a cause
         except (Abortable, UnknownOutcome, Fenced):
             self._note_timeout()
@@ -178,7 +186,8 @@ class Session:
     def _note_timeout(self) -> None:
         """After a transaction has failed, before it is aborted: if that was for its time, the next one is smaller."""
         size, written = self._memory.size, self._plane.written()
-        if written.timed_out:
+        self._readiness.ended(written.partitions)
+        if written.timed_out and not self._readiness.held_up:
             size.timed_out(written)
             if size.timeouts >= TOLD_AFTER:
                 self._partitions.hold_up(HoldUp(Reason.TARGET_SLOW, slowness(size.timeouts, written)))
@@ -186,6 +195,7 @@ class Session:
     def _commit(self, collected: Collected) -> None:
         done = self._transactions.commit(self.ledger, collected, self._touched & self.ledger.copying.keys())
         self._touched = set()
+        self._readiness.committed(done.copied.keys())
         self._memory.digests.update(self.ledger.digests())
         self._report_commit(collected.since_s, done.copied, done.progress.positions)
         blocked = {at: part.blocked for at, part in done.copied.items() if part.blocked is not None}
@@ -294,6 +304,7 @@ class Session:
                 continue
             except Abortable as error:
                 raise UnknownOutcome(str(error)) from error
+            self._readiness.committed()
             self._admission.committed()
             return
 
@@ -378,6 +389,7 @@ class Session:
         """Invariant 5: abort; whoever calls this rewinds. Then the target is compared with the positions, before the
         same producer's next commit could make records visible whose marker was lost."""
         wrote = self._plane.pending()
+        self._readiness.ended(self._plane.written().partitions)
         self._plane.abort()
         # What the client says first may not be the cause: the advice comes with the incident that is judged.
         reason = f"{error.name}: {error.detail}" if isinstance(error, Incident) else str(error)

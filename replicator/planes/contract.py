@@ -76,7 +76,8 @@ class Written:
     """What was handed to the target in the open transaction, and about how much of it was acknowledged, as it was last
     seen before a failure.
 
-    `took_s`: since its first record. `limit_s`: when its records, or the transaction, are given up; None: never.
+    `partitions`: source partitions with records, and `unacknowledged`: those of which some are not acknowledged.
+    `took_s`: since the first record. `limit_s`: when its records, or the transaction, are given up; None: never.
     """
 
     records: int = 0
@@ -84,6 +85,8 @@ class Written:
     acknowledged_bytes: int = 0
     took_s: float = 0.0
     limit_s: float | None = None
+    partitions: frozenset[Partition] = frozenset()
+    unacknowledged: frozenset[Partition] = frozenset()
 
     @property
     def timed_out(self) -> bool:
@@ -126,6 +129,10 @@ class Plane(Protocol):
 
         Raises Fenced, NotAllowed, Unreachable or Retriable.
         """
+
+    def on_stall(self, call: Callable[[], None]) -> None:
+        """While the target's acknowledgements are late, `call` is made now and then; what it raises is raised by
+        `poll`, `flush` or `send_positions`."""
 
     def committed(self, partitions: Sequence[Partition]) -> dict[Partition, Committed | ReplicatorError | None]:
         """Stable committed offsets of the position group by *target* partition.
@@ -230,6 +237,13 @@ class Cluster(Protocol):
 
         Waits at most the request timeout for open transactions: where `stable` is below the end then, one stays open.
         Stops at the second record of a partition.
+        """
+
+    def not_ready(self, partitions: Collection[Partition], *, now: bool = False) -> dict[Partition, str]:
+        """Those that can't be written, each with the reason: no leader, or too few replicas in sync.
+
+        By what the cluster said a moment ago, without waiting for an answer, where `now` doesn't ask for more. What
+        isn't known counts as ready. Raises nothing.
         """
 
     def holds(self, at: Partition, offset: int) -> bool:

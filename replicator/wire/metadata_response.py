@@ -1,4 +1,5 @@
-"""Reads a Metadata response for the topics in it: ids, partition counts, rights. Pure. Used by `topics`.
+"""Reads a Metadata response for the topics in it: ids, partitions, missing replicas, rights. Pure. Used by `topics`.
+
 
 Written by hand, because one is read before each commit and may have 100,000 partitions: kio makes an object of each.
 Versions 10 to 12 (10: topic ids, KIP-516), as org.apache.kafka.common.message has them:
@@ -19,20 +20,22 @@ from replicator.wire.response_limits import BadResponse
 
 VERSIONS = (10, 12)
 _INT16, _INT32 = Struct(">h"), Struct(">i")
-_PARTITION_HEAD_BYTES = 2 + 4 + 4 + 4  # error, index, leader, leader epoch
+_PARTITION_HEAD = Struct(">hiii")  # error, index, leader, leader epoch
 _REPLICA_LISTS = 3  # replicas, in sync, offline
 _NULL_RIGHTS = -(2**31)
 
 
 @dataclass(frozen=True, slots=True)
 class TopicMetadata:
-    """One topic. `rights`: a bit for each operation (org.apache.kafka.common.acl.AclOperation); None when not asked."""
+    """One topic. `rights`: a bit for each operation (org.apache.kafka.common.acl.AclOperation); None when not asked.
+    `short`: leader (-1: none), replicas in sync, and replicas, of partitions that lack one of them."""
 
     error: int
     name: str
     topic_id: bytes
     partitions: int
     rights: int | None
+    short: dict[int, tuple[int, int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,19 +79,28 @@ def _topic(data: bytes, at: int) -> tuple[TopicMetadata, int]:
     name, at = _string(data, at + 2)
     topic_id = data[at : at + 16]
     partitions, at = _count(data, at + 17)
+    short = dict[int, tuple[int, int, int]]()
     for _ in range(partitions):
-        at += _PARTITION_HEAD_BYTES
-        for _ in range(_REPLICA_LISTS):
+        _, index, leader, _ = _PARTITION_HEAD.unpack_from(data, at)
+        at += _PARTITION_HEAD.size
+        whole = in_sync = 0
+        for kind in range(_REPLICA_LISTS):
             replicas = data[at]
             if replicas < 0x80:
                 at += 1
             else:
                 replicas, at = _uvarint(data, at)
             at += 4 * max(0, replicas - 1)
+            if kind == 0:
+                whole = replicas
+            elif kind == 1:
+                in_sync = replicas
+        if leader < 0 or in_sync != whole:
+            short[index] = leader, max(0, in_sync - 1), max(0, whole - 1)
         at = at + 1 if data[at] == 0 else _tagged(data, at)
     (rights,) = _INT32.unpack_from(data, at)
     at = _tagged(data, at + 4)
-    return TopicMetadata(error, name, topic_id, partitions, None if rights == _NULL_RIGHTS else rights), at
+    return TopicMetadata(error, name, topic_id, partitions, None if rights == _NULL_RIGHTS else rights, short), at
 
 
 def _count(data: bytes, at: int) -> tuple[int, int]:

@@ -19,6 +19,7 @@ from replicator.kafka.topic_questions import (
     DESCRIBING,
     READING_CONFIGS,
     AdminTopicQuestions,
+    Replicas,
     TopicAnswers,
     TopicInfo,
     TopicQuestions,
@@ -169,7 +170,8 @@ class AnyBrokerTopics:
         # librdkafka's way to write ids, in which positions have them
         topic_id = base64.b64encode(topic.topic_id).decode().rstrip("=")
         rights = None if topic.rights is None else operations_of_bits(topic.rights)
-        return TopicInfo(topic.name, topic_id, topic.partitions, {}, rights)
+        short = {number: Replicas(*each) for number, each in topic.short.items()}
+        return TopicInfo(topic.name, topic_id, topic.partitions, {}, rights, short)
 
     def _unknown(self, name: str) -> ReplicatorError:
         return TopicMissing(f"cluster {self.cluster!r}: its answer leaves out topic {name!r}")

@@ -43,6 +43,7 @@ class PlainWriter:
         self._props = properties.plain_producer(
             flow, batch_bytes_max=batch_bytes_max, record_bytes_max=record_bytes_max, compress=compress
         )
+        self.stalled: Callable[[], None] = lambda: None  # called while acknowledgements are late; may raise
         self.unacknowledged = 0  # records, when they were last waited for and nothing had failed
         self._producer: Producer | None = self._made()  # before the first record: it connects meanwhile
 
@@ -73,6 +74,7 @@ class PlainWriter:
         deadline, send = time.monotonic() + self._request_s, True
         while (left := self._acknowledged(send=send)) and not failed():
             self.unacknowledged, send = left, False
+            self.stalled()
             if time.monotonic() >= deadline:
                 raise Abortable(f"cluster {self._cluster!r}: {left} records without ack after {self._request_s} s")
 
@@ -93,6 +95,7 @@ class PlainWriter:
         while len(self.producer) >= before:
             self._guard(lambda: self.producer.poll(0.05))
             self.unacknowledged = len(self.producer)
+            self.stalled()
             if time.monotonic() >= deadline:
                 raise Abortable(f"cluster {self._cluster!r}: the queue of {before} records has not moved")
 

@@ -112,6 +112,12 @@ class RecordsPlane:
         """Initialise the transactional id: ends the predecessor's open transaction and fences it."""
         self._transactions.fence()
 
+    def on_stall(self, call: Callable[[], None]) -> None:
+        """While the target's acknowledgements are late, `call` is made now and then."""
+        self._transactions.stalled = call
+        if self._plain is not None:
+            self._plain.stalled = call
+
     def committed(self, partitions: Sequence[Partition]) -> dict[Partition, Committed | ReplicatorError | None]:
         """Stable committed offsets of the position group by *target* partition; each has its own error as its value."""
         return self._positions.committed(partitions)
@@ -236,8 +242,10 @@ class RecordsPlane:
         left = min(records, (self._plain or self._transactions).unacknowledged)
         limits = self._flow.limits
         limit_ms = limits.transaction_timeout_ms if self._plain is None else limits.request_timeout_ms
-        acknowledged = size * (records - left) // records
-        return Written(records, size, acknowledged, time.monotonic() - self._written_s, limit_ms / 1000)
+        acknowledged, took_s = size * (records - left) // records, time.monotonic() - self._written_s
+        late = frozenset(run.source for run in self._runs if run.acks.count and run.acks.last < 0)
+        written = frozenset(run.source for run in self._runs)
+        return Written(records, size, acknowledged, took_s, limit_ms / 1000, written, late)
 
     def overdue(self) -> bool:
         """Whether the open transaction is older than its timeout: being fenced may mean no more than that."""

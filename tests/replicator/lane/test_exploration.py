@@ -30,6 +30,7 @@ from replicator.model.errors import (
 from replicator.model.partition import Partition
 from replicator.state.claims import read_claims
 from tests.budget import budget
+from tests.replicator.lane.fakes.log import FakeLog
 from tests.replicator.lane.fakes.plane import TIMEOUT_S
 from tests.replicator.lane.fakes.world import World
 
@@ -76,6 +77,7 @@ class Schedule:
         self.wrote_to_new_target = False
         self.recreated: set[str] = set()
         self.stolen = False
+        self.unready_logs: list[FakeLog] = []
         for at in ALL:
             log = self.world.source.log(at)
             for number in range(self.random.randrange(7)):
@@ -88,7 +90,7 @@ class Schedule:
             self.world.calls = 0
         self.first = {at: self.expected_start(at) for at in ALL}
         for _ in range(self.random.randrange(3)):
-            self.random.choice((self.more, self.deny, self.slow_line))()
+            self.random.choice((self.more, self.deny, self.slow_line, self.unready))()
         for call in self.random.sample(range(1, CALLS), 2):
             if self.random.random() < 0.5:
                 self.world.faults[call] = self.fail
@@ -105,6 +107,7 @@ class Schedule:
             self.restart,
             self.deny,
             self.slow_line,
+            self.unready,
         ]
 
     def expected_start(self, at: Partition) -> tuple[str, int | None]:
@@ -191,6 +194,16 @@ class Schedule:
 
         self.later(200, recover)
 
+    def unready(self) -> None:
+        """For some calls a target partition has no leader, or too few replicas in sync."""
+        at = self.random.choice(ALL)
+        topic = self.world.target.topics.get(f"{at.topic}.copy")
+        if topic is not None:
+            log = topic.logs[at.partition]
+            log.not_ready = f"{at.topic}.copy[{at.partition}] has no leader"
+            self.unready_logs.append(log)
+            self.later(200, lambda: setattr(log, "not_ready", ""))
+
     def restart(self) -> None:
         """The lane is given its routes again, as a discovery does."""
         assert self.world.driver is not None
@@ -225,6 +238,8 @@ class Schedule:
             for cluster in (self.world.source, self.world.target):
                 cluster.denied.clear()  # all faults are over
                 cluster.bytes_per_s = None
+            for log in self.unready_logs:
+                log.not_ready = ""
             assert self.world.run("again") is None
             for at in ALL:
                 stopped = at in self.world.incidents()  # of what happened just before the first run ended

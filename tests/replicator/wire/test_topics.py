@@ -203,7 +203,7 @@ def metadata(version: int, seed: int) -> tuple[bytes, list[TopicMetadata]]:
     told, expected = [], []
     for number, topic_id in enumerate(some):
         count, rights = draw.choice((0, 1, 3, 200)), draw.choice((-(2**31), 0, 0xFFF))
-        partitions = [
+        partitions: list[dict[str, Any]] = [
             {
                 "error_code": draw.choice((0, 5)),
                 "partition_index": index,
@@ -225,9 +225,13 @@ def metadata(version: int, seed: int) -> tuple[bytes, list[TopicMetadata]]:
                 "topic_authorized_operations": rights,
             }
         )
-        expected.append(
-            TopicMetadata(told[-1]["error_code"], name, topic_id, count, None if rights == -(2**31) else rights)
-        )
+        short = {
+            each["partition_index"]: (each["leader_id"], len(each["isr_nodes"]), len(each["replica_nodes"]))
+            for each in partitions
+            if each["leader_id"] < 0 or len(each["isr_nodes"]) != len(each["replica_nodes"])
+        }
+        known = None if rights == -(2**31) else rights
+        expected.append(TopicMetadata(told[-1]["error_code"], name, topic_id, count, known, short))
     brokers = [{"node_id": n, "host": f"host-{n}", "port": 9092 + n, "rack": draw.choice((None, "r"))} for n in nodes()]
     return response("metadata", version, 7, {"brokers": brokers, "cluster_id": "c", "topics": told}), expected
 

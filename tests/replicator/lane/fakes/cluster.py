@@ -23,6 +23,8 @@ class FakeTransaction:
     offsets: dict[Partition, Committed] = field(default_factory=dict)
     claims: list[tuple[bytes, bytes]] = field(default_factory=list)
     open: bool = False
+    added: list[FakeLog] = field(default_factory=list)  # partitions that it has been told of
+    unmarked: list[tuple[FakeLog, list[FakeEntry], Fate]] = field(default_factory=list)  # of the one before
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,8 @@ class FakeCluster:
         self._check("init")
         found = self.transactions.setdefault(transactional_id, FakeTransaction())
         self._end(found, commit=False)
+        if self.held_up(transactional_id):
+            raise Unreachable(f"{transactional_id}: CONCURRENT_TRANSACTIONS")
         found.epoch += 1
         return found.epoch
 
@@ -89,14 +93,39 @@ class FakeCluster:
         found.epoch += 1
 
     def _end(self, found: FakeTransaction, *, commit: bool) -> None:
-        for log in {id(log): log for log, _ in found.entries}.values():
-            log.marker()
-        for _, entry in found.entries:
-            entry.fate = Fate.COMMITTED if commit else Fate.ABORTED
+        fate = Fate.COMMITTED if commit else Fate.ABORTED
+        logs = {id(log): log for log in [*(log for log, _ in found.entries), *found.added]}
+        found.unmarked += [(log, [e for of, e in found.entries if of is log], fate) for log in logs.values()]
         if commit:
             self.offsets |= {at: value for at, value in found.offsets.items() if at.topic in self.topics}
             self.claims += found.claims
-        found.entries, found.offsets, found.claims, found.open = [], {}, [], False
+        found.entries, found.offsets, found.claims, found.open, found.added = [], {}, [], False, []
+        self._mark(found)
+
+    @staticmethod
+    def _mark(found: FakeTransaction) -> None:
+        """Write the markers of the transaction that has ended, where they can be written."""
+        left = []
+        for log, entries, fate in found.unmarked:
+            if log.not_ready:
+                left.append((log, entries, fate))
+                continue
+            log.marker()
+            for entry in entries:
+                entry.fate = fate
+        found.unmarked = left
+
+    def held_up(self, transactional_id: str) -> bool:
+        """Whether its last transaction has not ended everywhere: until then it can begin no other
+        (CONCURRENT_TRANSACTIONS)."""
+        found = self.transactions[transactional_id]
+        self._mark(found)
+        return bool(found.unmarked)
+
+    def not_ready(self, partitions: Collection[Partition], *, now: bool = False) -> dict[Partition, str]:
+        """As it is now."""
+        known = [at for at in partitions if at.topic in self.topics and at.partition < len(self.topics[at.topic].logs)]
+        return {at: why for at in known if (why := self.log(at).not_ready)}
 
     # contract.Cluster
 

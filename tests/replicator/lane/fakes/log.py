@@ -34,6 +34,7 @@ class FakeLog:
 
     start: int = 0
     entries: list[FakeEntry] = field(default_factory=list)
+    not_ready: str = ""  # why it takes neither records nor markers
 
     @property
     def end(self) -> int:

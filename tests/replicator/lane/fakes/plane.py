@@ -24,6 +24,7 @@ from tests.replicator.lane.fakes.cluster import FakeCluster
 from tests.replicator.lane.fakes.log import FakeEntry, Fate
 
 TIMEOUT_S = 60.0  # of a transaction, as the flow's default
+REQUEST_S = 30.0
 RECORDS_POLLED_MAX = 3  # small, so that a few records make several polls
 
 
@@ -54,6 +55,8 @@ class FakePlane:
         self._source, self._target, self._id = source, target, transactional_id
         self._routes, self._digests, self._fault, self._advance = dict(routes), digests, fault, advance
         self._epoch = 0
+        self._stalled: Callable[[], None] = lambda: None
+        self._unsent: list[tuple[Partition, int, FakeEntry]] = []
         self._took_s = 0.0  # of the open transaction, on a slow line
         self._read_plans: dict[Partition, ReadPlan] = {}
         self._next: dict[Partition, int] = {}
@@ -134,12 +137,44 @@ class FakePlane:
             epoch = log.entries[-1].epoch if log.entries else -1
             self._ends[at], self._next[at] = Seek(end, epoch), end
 
+    def on_stall(self, call: Callable[[], None]) -> None:
+        """Called for each second without acknowledgements."""
+        self._stalled = call
+
+    def _wait_ready(self) -> None:
+        """Until the last transaction has ended everywhere, and all partitions of this one take records."""
+        self._took_s = 0.0
+        while self._unsent and (self._target.held_up(self._id) or any(map(self._is_unready, self._unsent))):
+            self._fault("plane.stalled")
+            self._advance(1.0)
+            self._took_s += 1.0
+            self._stalled()
+            if self._took_s >= TIMEOUT_S:
+                raise UnknownOutcome(f"records without ack after {TIMEOUT_S} s")
+        unsent, self._unsent = self._unsent, []
+        for at, offset, entry in unsent:
+            self._send(at, offset, entry)
+
+    def _is_unready(self, unsent: tuple[Partition, int, FakeEntry]) -> bool:
+        target = self._routes[unsent[0]]
+        return target.topic in self._target.topics and bool(self._target.log(target).not_ready)
+
     def _write(self, at: Partition, offset: int, entry: FakeEntry) -> None:
-        target, run = self._routes[at], self._runs.setdefault(at, _Run())
         self._transaction_check()
+        run = self._runs.setdefault(at, _Run())
         run.offsets.append(offset)
         run.values.append(entry.value)
         run.epoch = entry.epoch
+        unready = self._is_unready((at, offset, entry))
+        if unready and not self._target.held_up(self._id):  # the coordinator knows of it before its leader does
+            self._target.transactions[self._id].added.append(self._target.log(self._routes[at]))
+        if unready or self._unsent or self._target.held_up(self._id):
+            self._unsent.append((at, offset, entry))
+        else:
+            self._send(at, offset, entry)
+
+    def _send(self, at: Partition, offset: int, entry: FakeEntry) -> None:
+        target, run = self._routes[at], self._runs[at]
         topic = self._target.topics.get(target.topic)
         if topic is None or "Write" in self._target.denied.get(target.topic, ()):
             self._denied[at] = f"cluster {self._target.name!r}: the user needs Write on topic {target.topic!r}"
@@ -171,6 +206,7 @@ class FakePlane:
         """All acknowledgements at once."""
         self._call("flush")
         self._transaction_check()
+        self._wait_ready()
         self._pass_line()
         if self._denied:
             at, text = next(iter(self._denied.items()))
@@ -214,7 +250,8 @@ class FakePlane:
         """What was written."""
         rate, records = self._target.bytes_per_s, sum(len(run.values) for run in self._runs.values())
         through = self._bytes if rate is None else min(self._bytes, int(rate * self._took_s))
-        return Written(records, self._bytes, through, self._took_s, TIMEOUT_S)
+        late = frozenset(at for at, _, _ in self._unsent)
+        return Written(records, self._bytes, through, self._took_s, TIMEOUT_S, frozenset(self._runs), late)
 
     def _refusals(self) -> dict[Partition, Refusal]:
         found: dict[Partition, Refusal] = {}
@@ -235,6 +272,9 @@ class FakePlane:
         """TxnOffsetCommit."""
         self._call("send_positions")
         self._transaction_check()
+        if self._target.held_up(self._id):
+            self._advance(REQUEST_S)
+            raise UnknownOutcome("CONCURRENT_TRANSACTIONS")
         for at in offsets:
             if "Read" in self._target.denied.get(at.topic, ()):
                 raise NotAllowed(f"cluster {self._target.name!r}: the user needs Read on topic {at.topic!r}")
@@ -265,7 +305,7 @@ class FakePlane:
         self._forget()
 
     def _forget(self) -> None:
-        self._runs, self._refused, self._denied, self._took_s = {}, {}, {}, 0.0
+        self._runs, self._refused, self._denied, self._took_s, self._unsent = {}, {}, {}, 0.0, []
 
     def overdue(self) -> bool:
         """Whether a slow line has used up its time."""

@@ -1,0 +1,117 @@
+"""Keeps partitions out of transactions that the target can't write now, and says what holds up the lane. Used by
+`lane.session` and `lane.admission`.
+
+Invariants
+- A partition without a leader, or with too few replicas in sync, gets no record: it would hold up the commit and the
+  abort of every transaction that it is part of.
+- Where that is too late, because it went away in the middle or behind the last EndTxn, the lane can begin no other
+  transaction before the marker there is written (CONCURRENT_TRANSACTIONS): then all partitions are told to wait, and
+  for which one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+
+from replicator.lane.partition import HoldUp, Reason, Wait, Waiting
+from replicator.lane.partitions import Partitions
+from replicator.lane.ports import Clock
+from replicator.model.errors import Abortable, Retriable, Unreachable
+from replicator.model.partition import Partition
+from replicator.model.route import Route
+from replicator.planes.contract import Cluster, Written
+
+LOOK_S = 0.5  # between two looks at what is known
+STALL_LOOK_S = 1.0  # between two questions while acknowledgements are late
+NAMED_MAX = 3
+
+
+class TargetNotReady(Abortable):
+    """The targets of these source partitions, which are in the open transaction, can't be written."""
+
+    def __init__(self, found: Mapping[Partition, str]) -> None:
+        self.found = dict(found)
+        super().__init__("; ".join(found.values()))
+
+
+class TargetReadiness:
+    """Of one producer session."""
+
+    def __init__(self, partitions: Partitions, target: Cluster, clock: Clock) -> None:
+        self._partitions, self._target, self._clock = partitions, target, clock
+        self._ended = frozenset[Partition]()  # were in the last transaction: its markers may not be written yet
+        self._looked_s = self._stalled_s = -STALL_LOOK_S
+        self.held_up = False  # by the last transaction
+
+    def look(self, copied: Collection[Partition]) -> None:
+        """Before a transaction, now and then: those of `copied` wait whose targets can't be written."""
+        now_s = self._clock.now_s()
+        if now_s >= self._looked_s + LOOK_S:
+            self._looked_s = now_s
+            self.keep_out(copied)
+
+    def keep_out(self, partitions: Collection[Partition], *, now: bool = False) -> dict[Partition, str]:
+        """Those wait whose targets can't be written; which and why."""
+        found = self._found(partitions, now=now)
+        for at, why in found.items():
+            self._partitions.apply(at, Wait(Reason.TARGET_NOT_READY, why))
+        return found
+
+    def ready(self, waiting: Collection[Partition]) -> list[Partition]:
+        """Those of the waiting partitions whose cause isn't their target, or no longer."""
+        still = self.keep_out([at for at in waiting if self._waits(at)])
+        return [at for at in waiting if at not in still]
+
+    def stalled(self, written: Written) -> None:
+        """Acknowledgements are late. Raises TargetNotReady if partitions of the open transaction are the cause: they
+        wait from now on."""
+        now_s = self._clock.now_s()
+        if now_s < self._stalled_s + STALL_LOOK_S:
+            return
+        self._stalled_s = now_s
+        mine = self.keep_out(written.unacknowledged, now=True)
+        if mine:
+            raise TargetNotReady(mine)
+        held = self._found(self._ended)
+        if held:
+            self.held_up = True
+            named = "; ".join(sorted(held.values()))
+            why = f"{named}: so Kafka can't end the lane's last transaction there, and begins no other"
+            self._partitions.hold_up(HoldUp(Reason.TARGET_NOT_READY, why))
+
+    def ended(self, written: Collection[Partition]) -> None:
+        """A transaction with records of these partitions was aborted, or left to the next fence."""
+        self._ended = frozenset(written) or self._ended
+
+    def committed(self, written: Collection[Partition] = ()) -> None:
+        """A transaction with records of these partitions was committed: so the one before it has ended."""
+        self._ended, self.held_up = frozenset(written), False
+
+    @contextmanager
+    def fencing(self, routes: Collection[Route]) -> Iterator[None]:
+        """A fence first ends the predecessor's transaction: if it fails, and that may be why, all partitions wait."""
+        try:
+            yield
+        except (Retriable, Unreachable):
+            self._not_fenced(routes)
+            raise
+
+    def _not_fenced(self, routes: Collection[Route]) -> None:
+        targets = [route.target for route in routes if route.target_topic_id]
+        found = self._target.not_ready(targets, now=True)
+        if found:
+            named = "; ".join(sorted(found.values())[:NAMED_MAX]) + ("; ..." if len(found) > NAMED_MAX else "")
+            why = f"{named}: Kafka may not be able to end the lane's last transaction there, and begins no other"
+            self._partitions.wait_all(routes, Wait(Reason.TARGET_NOT_READY, why))
+
+    def _waits(self, at: Partition) -> bool:
+        told = self._partitions[at].told
+        return isinstance(told, Waiting) and told.reason is Reason.TARGET_NOT_READY
+
+    def _found(self, sources: Collection[Partition], *, now: bool = False) -> dict[Partition, str]:
+        routes = [self._partitions[at].route for at in sources if at in self._partitions]
+        targets = {route.target: route.source for route in routes if route.target_topic_id}
+        if not targets:
+            return {}
+        return {targets[at]: why for at, why in self._target.not_ready(targets, now=now).items()}
