@@ -142,6 +142,7 @@ class Schedule:
         workloads = KINDS_BY_SEED[seed % len(KINDS_BY_SEED)]
         if workloads == (WorkloadKind.PRODUCERS,):
             targeted_crashes += _power_cuts_at_fetches(Random(f"{seed} power cuts at fetches"))
+            targeted_crashes += _power_cuts_at_commits(Random(f"{seed} power cuts at commits"))
         if WorkloadKind.DURABILITY in workloads:
             crashes += _kills_and_power_cuts(Random(f"{seed} kills and power cuts"))
         client_timeout_s, disk_delay_s_max = random.choice((1.0, 5.0)), random.choice((0.005, 0.05, 0.2))
@@ -169,6 +170,12 @@ def _power_cuts_at_fetches(random: Random) -> Iterator[TargetedCrash]:
     """What a reader has just been given must be there when the power is back."""
     for _ in range(3):
         yield TargetedCrash("fetch", random.randint(1, 100), False, 0)
+
+
+def _power_cuts_at_commits(random: Random) -> Iterator[TargetedCrash]:
+    """Between the first and the last that a commit writes are few operations of the disk."""
+    for _ in range(3):
+        yield TargetedCrash("end_txn", random.randint(1, 15), True, random.randint(1, 6))
 
 
 def _kills_and_power_cuts(random: Random) -> Iterator[tuple[float, int]]:
