@@ -26,7 +26,7 @@ _ANOTHER_FLOW = (
 )
 _NOT_CARRIABLE = (
     "In a compacted topic write a newer record of the same key. Otherwise take the topic out of this flow (exclude); "
-    "another flow can copy what follows (start: a time behind the record, another rename)"
+    "another flow can copy what follows (start: a time after the record, another rename)"
 )
 _NEW_NAMES = "Stop all workers of the flow, and copy under a new flow name to new target names"
 
