@@ -7,8 +7,8 @@
     8 end        EndTxn(commit)
 
 Invariants
-- (8) Nothing of a partition is committed unless its source topic had the same id after the last fetch as when the
-  position was written. Ids never come back and a broker's metadata is never older than the data it serves, so an
+- Invariant 8: nothing of a partition is committed unless its source topic had the same id after the last fetch as when
+  the position was written. Ids never come back and a broker's metadata is never older than the data it serves, so an
   unchanged id covers everything that was read before.
 - The same holds for its target topic, which need not be asked for where the acks tell it (`_acks_tell`): a question
   costs as much CPU as copying a hundred records.
