@@ -176,7 +176,7 @@ def _extend(at: Partition, position: Position, evidence: Evidence, done: Copied)
 def _epoch_went_back(at: Partition, position: Position, epoch: int) -> Incident:
     return Incident(
         "source_truncated",
-        f"a record behind offset {position.offset} has leader epoch {epoch}, the position was reached under "
+        f"a record after offset {position.offset} has leader epoch {epoch}, the position was reached under "
         f"{position.evidence.leader_epoch}: the source's log was cut below the position",
         topic=at.topic,
         partition=at.partition,

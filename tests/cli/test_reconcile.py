@@ -142,6 +142,6 @@ def test_the_terminal_shows_differences_and_not_what_retention_removed(capsys: p
     assert re.search(r"  headers +source h=\"1\" *\n +\(5 bytes, SHA-256 .*\n +target null", said)
     assert "repair: 10 records missing." in said
     last = said.splitlines()[-1]
-    assert last.startswith("The sides differ: 10 missing, 1 altered. 12 source offsets behind the positions")
+    assert last.startswith("The sides differ: 10 missing, 1 altered. 12 source offsets after the positions")
     for line in said.splitlines():
         assert len(line) <= 80 or line.startswith(("note", "The sides", "  b: ", "  a: ")), line

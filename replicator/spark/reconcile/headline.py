@@ -43,7 +43,7 @@ def headline(outcome: Outcome) -> str:
         partitions = counted(len(outcome.to_begin), "partition")
         said.append(f"The flow has not begun to copy {partitions}.")
     if outcome.lag:
-        said.append(f"{counted(outcome.lag, 'source offset')} behind the positions {are(outcome.lag)} not copied yet.")
+        said.append(f"{counted(outcome.lag, 'source offset')} after the positions {are(outcome.lag)} not copied yet.")
     return " ".join(said)
 
 

@@ -47,7 +47,7 @@ _TEXTS: dict[str, tuple[Action, str]] = {
     ),
     verdicts.REORDERED: (
         "decide",
-        "After a repair this is to be expected: what was copied again stands behind all others. Otherwise decide "
+        "After a repair this is to be expected: what was copied again stands after all others. Otherwise decide "
         f"whether readers depend on the order. {_STAYS}; copy the topic to a new target topic",
     ),
     DIFFERS: ("run again", "Run the same command without --quick: it names the records"),
@@ -97,7 +97,7 @@ _COUNTS = (
 )
 _CHUNKS = "Digests differ, but no record does: the log changed while it was read"
 _LAG = (
-    "Records behind the positions were not compared; the flow copies them when it runs. eos-replicate status shows "
+    "Records after the positions were not compared; the flow copies them when it runs. eos-replicate status shows "
     "the lag"
 )
 

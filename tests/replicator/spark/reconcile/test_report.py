@@ -48,7 +48,7 @@ def test_agreement_is_counts_and_records() -> None:
         (
             outcome(partition(lag=1)),
             "agrees",
-            "Both sides agree up to the positions: 10 records. 1 source offset behind the positions is not copied yet.",
+            "Both sides agree up to the positions: 10 records. 1 source offset after the positions is not copied yet.",
         ),
         (
             outcome(partition(verdicts={"same": 1, "expired_on_target": 9_000})),
