@@ -57,5 +57,5 @@ def test_the_other_topics_are_copied(make_two_topics: MakeTwoTopics, of: object)
     for topic in (two.first, two.second):
         two.wait_copied(topic, b"old 9")
     shown = {row["source_topic"]: row["state"] for row in two.status()["partitions"]}
-    assert shown == {two.first: "in_sync", two.second: "in_sync", refused: "not_started"}
+    assert shown == {two.first: "in_sync", two.second: "in_sync", refused: "stopped"}
     two.assert_stops(worker)
