@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from replicator.config import Cluster, Flow
+from replicator.model.counting import counted
 from replicator.model.partition import Partition
 from replicator.spark.reconcile import alignment, arrow, kafka, opened_chunks, transforms, whole_partitions
 from replicator.spark.reconcile.alignment import Aligned, Gap, Side
@@ -95,7 +96,7 @@ class Passes:
         alike = self._alike([pair for pair in self._pairs if _may_be_alike(pair)])
         others = [pair for pair in self._pairs if pair.source not in alike]
         if alike and others:
-            say(f"reading {len(others)} partitions again, which differ or may have been cut or compacted")
+            say(f"reading {counted(len(others), 'partition')} again: the sides differ, or may have been cut")
         found = alike | self._cut(others)
         return [found[pair.source] for pair in self._pairs]
 

@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from replicator.config import Flow
+from replicator.model.counting import counted
 from replicator.model.partition import Partition
 from replicator.spark.reconcile import (
     altered,
@@ -80,7 +81,8 @@ def reconcile(
     removed: dict[Pair, Heads] = {}
     findings = None
     if differ:
-        say(f"opening {sum(len(item.gaps) for item in differ):,} stretches that differ")
+        stretches = sum(len(item.gaps) for item in differ)
+        say(f"opening {counted(stretches, 'stretch that differs', 'stretches that differ')}")
         opened = passes.opened(differ).persist()
         firsts = summary.firsts(opened)
         # Asked once more: what went before a gap was opened was not seen there.
