@@ -96,7 +96,7 @@ class Passes:
         alike = self._alike([pair for pair in self._pairs if _may_be_alike(pair)])
         others = [pair for pair in self._pairs if pair.source not in alike]
         if alike and others:
-            say(f"reading {counted(len(others), 'partition')} again: the sides differ, or may have been cut")
+            say(f"reading {counted(len(others), 'partition')} again for differences, retention and compaction")
         found = alike | self._cut(others)
         return [found[pair.source] for pair in self._pairs]
 
