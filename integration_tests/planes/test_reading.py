@@ -102,7 +102,7 @@ def test_a_cluster_answers_for_each_partition(source: BrokerHandle, pair: MakePa
     writer.commit_transaction(30)
     writer.begin_transaction()
     clients.put(writer, name, b"c", key=b"k")
-    flow = make_flow(source.bootstrap, source.bootstrap, limits={"request_timeout_ms": 1_000})
+    flow = make_flow(source.bootstrap, source.bootstrap, limits={"request_timeout_ms": 5_000})
     here, there = Partition(name, 0), Partition(f"{name}-gone", 0)
     with closing(KafkaCluster(flow, flow.source, "source")) as cluster:
         ends = cluster.log_ends([here, Partition(name, 1), there, Partition(name, 9)])

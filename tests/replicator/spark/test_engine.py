@@ -22,6 +22,7 @@ from replicator.config.source import Fault
 from replicator.jobs.engine import Cancelled
 from replicator.jobs.range_copy import RangeDone, RangeTask
 from replicator.lane.plan import LanePlan
+from replicator.lane.readiness import TargetNotReady
 from replicator.lane.transaction import IdsInDoubt, OriginsInDoubt, TimestampsReplaced
 from replicator.model.errors import ConfigError, Fatal, Incident, NotAllowed, ReplicatorError, Unreachable
 from replicator.model.partition import Partition
@@ -48,6 +49,7 @@ FACTS: dict[type[ReplicatorError], Callable[[], ReplicatorError]] = {
     IdsInDoubt: lambda: IdsInDoubt({AT: "the id of another topic"}, [AT]),
     OriginsInDoubt: lambda: OriginsInDoubt({AT: Incident("word", "detail", topic="t", partition=1)}),
     TimestampsReplaced: lambda: TimestampsReplaced([Incident("word", "detail", topic="t", partition=1)]),
+    TargetNotReady: lambda: TargetNotReady({AT: "no leader"}),
     RecordsRefused: lambda: RecordsRefused("refused", {AT: Refusal((5, 6), "INVALID_RECORD")}),
 }
 
