@@ -22,9 +22,8 @@ from replicator.model.errors import ReplicatorError, Unreachable
 
 ASK_S = 1.0  # between an answer and the next question
 AWAY_S = 4.0  # without any answer of any broker
-LEADERS_S = (
-    10.0  # after its first answer a cluster may have no leaders yet, and partitions that wait are asked about again
-)
+LEADERS_S = 10.0
+"""After its first answer a cluster may have no leaders yet, and partitions that wait are asked about again."""
 SLICE_S = 0.2  # between two looks at whether the flow ends
 
 

@@ -23,10 +23,10 @@ from replicator.model.origins import NONE, Origins
 from replicator.model.partition import Partition
 from replicator.model.route import Route
 from replicator.model.timestamps import (
-    LOG_APPEND_TIME,
     TIMESTAMP_TYPE,
     UNBOUNDED,
     TimestampBounds,
+    replaces_timestamps,
     target_rewrites_timestamps,
 )
 from replicator.state.claims import Claim
@@ -142,7 +142,7 @@ def _absent(flow: Flow, source: TopicInfo, claims: tuple[Claim, ...]) -> TopicVe
 
 def rewrites(flow: Flow, source: TopicInfo, target: TopicInfo) -> Incident | None:
     """The incident of an existing target topic that would change timestamps."""
-    if target.configs.get(TIMESTAMP_TYPE) != LOG_APPEND_TIME or TIMESTAMP_TYPE in flow.topic_configs.extra:
+    if not replaces_timestamps(target.configs) or TIMESTAMP_TYPE in flow.topic_configs.extra:
         return None
     return target_rewrites_timestamps(flow.target.name, target.name, source.name)
 

@@ -28,7 +28,7 @@ from replicator.model import names
 from replicator.model.errors import NotAllowed, ReplicatorError, Retriable, Unreachable
 from replicator.model.partition import EndRecords, LogEnds, Partition
 from replicator.model.rights import MissingRights
-from replicator.model.timestamps import LOG_APPEND_TIME, TIMESTAMP_TYPE
+from replicator.model.timestamps import replaces_timestamps
 
 IDS_S_MAX = 5.0  # ids are asked for before every commit: a cluster that takes longer is waited for by the lane
 Side = Literal["source", "target"]
@@ -196,7 +196,7 @@ class KafkaCluster:
     def rewrites_timestamps(self, topics: Collection[str]) -> dict[str, bool | ReplicatorError]:
         """Whether each topic stamps records with the time of their append, as it is configured now."""
         return {
-            name: answer if isinstance(answer, ReplicatorError) else answer.get(TIMESTAMP_TYPE) == LOG_APPEND_TIME
+            name: answer if isinstance(answer, ReplicatorError) else replaces_timestamps(answer)
             for name, answer in self._configs(topics).items()
         }
 

@@ -34,7 +34,7 @@ class TimestampBounds:
     def of(cls, configs: Mapping[str, str], prefix: str = "") -> TimestampBounds:
         """Those of a topic's effective configs; none where the topic replaces timestamps. `prefix`: `log.` for those
         that a broker gives to topics without their own."""
-        if configs.get(prefix + TIMESTAMP_TYPE) == LOG_APPEND_TIME:
+        if replaces_timestamps(configs, prefix):
             return cls()
         both_ms = int(configs.get(prefix + _BOTH_MAX_MS, _UNBOUNDED_MS))
         before_ms, after_ms = (int(configs.get(prefix + key, _UNBOUNDED_MS)) for key in (BEFORE_MAX_MS, AFTER_MAX_MS))
@@ -68,6 +68,12 @@ def _readable(timestamp_ms: int) -> str:
         return (_EPOCH + timedelta(milliseconds=timestamp_ms)).isoformat(timespec="milliseconds")
     except OverflowError:
         return "beyond the year 9999"
+
+
+def replaces_timestamps(configs: Mapping[str, str], prefix: str = "") -> bool:
+    """Whether a topic with these effective configs stamps records with the time of their append. `prefix` as of
+    `TimestampBounds.of`."""
+    return configs.get(prefix + TIMESTAMP_TYPE) == LOG_APPEND_TIME
 
 
 def target_rewrites_timestamps(cluster: str, target_topic: str, source_topic: str) -> Incident:
