@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from replicator.model.partition import Partition
 from replicator.spark.reconcile import verdicts
+from replicator.spark.reconcile.copied_again import Run
 from replicator.spark.reconcile.pairs import Pair
 
 EPOCH_MS = 1_700_000_000_000
@@ -43,6 +44,46 @@ class Drawn:
     source: list[Entry]
     target: list[Entry]
     expected: Counter[str] = field(default_factory=Counter)
+
+
+def of_cut_logs(
+    number: int,
+    logs: tuple[Iterable[int], Iterable[int]],
+    gone: tuple[int, int],
+    count: int,
+    entry: Callable[[int, int], Entry],
+    runs: tuple[Run, ...] = (),
+) -> Drawn:
+    """Partition `number` of a flow that has copied all there was.
+
+    Args:
+        number: of the partition.
+        logs: numbers of the records that stand on either side.
+        gone: how many offsets are gone from the beginning of either log.
+        count: how many records the flow has copied.
+        entry: makes an entry of its offset and its record's number.
+        runs: what the claims topic says was copied again.
+    """
+    at = Partition("t", number)
+    source, target = (
+        [entry(place, item) for place, item in enumerate(items, first)] for items, first in zip(logs, gone, strict=True)
+    )
+    source_end, target_end = gone[0] + len(source), gone[1] + len(target)
+    pair = Pair(
+        source=at,
+        target=at,
+        source_range=(gone[0], source_end),
+        target_range=(gone[1], target_end),
+        source_start=gone[0],
+        target_start=gone[1],
+        source_copied_end=source_end,
+        source_log_end=source_end,
+        target_log_end=target_end,
+        count=count,
+        covered_end=target_end,
+        copied_again=runs,
+    )
+    return Drawn(pair, source, target)
 
 
 def contents(drawn: random.Random, count: int) -> list[Content]:

@@ -9,12 +9,10 @@ from typing import NamedTuple
 import pytest
 from pyspark.sql import SparkSession
 
-from replicator.model.partition import Partition
 from replicator.spark.reconcile import alignment, missing, reconcile
 from replicator.spark.reconcile import verdicts as v
 from replicator.spark.reconcile.copied_again import Run
-from replicator.spark.reconcile.pairs import Pair
-from tests.replicator.spark.reconcile.drawn import EPOCH_MS, Content, Drawn, Entry
+from tests.replicator.spark.reconcile.drawn import EPOCH_MS, Content, Drawn, Entry, of_cut_logs
 from tests.replicator.spark.reconcile.read_lists import found
 
 RECORDS = 1_200
@@ -42,25 +40,8 @@ def entry(place: int, number: int) -> Entry:
 
 
 def drawn(number: int, case: Case) -> Drawn:
-    at = Partition("t", number)
-    source = [entry(case.source_gone + place, item) for place, item in enumerate(case.source)]
-    target = [entry(case.target_gone + place, item) for place, item in enumerate(case.target)]
-    source_end, target_end = case.source_gone + len(source), case.target_gone + len(target)
-    pair = Pair(
-        source=at,
-        target=at,
-        source_range=(case.source_gone, source_end),
-        target_range=(case.target_gone, target_end),
-        source_start=case.source_gone,
-        target_start=case.target_gone,
-        source_copied_end=source_end,
-        source_log_end=source_end,
-        target_log_end=target_end,
-        count=RECORDS,
-        covered_end=target_end,
-        copied_again=case.runs,
-    )
-    return Drawn(pair, source, target)
+    gone = case.source_gone, case.target_gone
+    return of_cut_logs(number, (case.source, case.target), gone, RECORDS, entry, case.runs)
 
 
 def again(first: int) -> range:
