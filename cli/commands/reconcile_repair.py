@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
     from cli.stopping import Stopping
     from replicator.config import Config, Flow
+    from replicator.jobs.repair_plan import PlannedPartition
     from replicator.jobs.repair_spans import Missing
     from replicator.model.partition import Partition
     from replicator.spark.reconcile.outcome import Mode, Outcome
@@ -50,15 +52,18 @@ class Repairing:
         self._found = missing.spans(findings)
 
     def finish(self, outcome: Outcome, taken: Snapshot, stopping: Stopping, say: Callable[[str], None]) -> Outcome:
-        """After the comparison: the plan, and with `apply` the repair. `code` is then 4 where incidents stopped it."""
+        """After the comparison: with `plan` what would be copied, with `apply` the repair; `code` is then 4 where
+        incidents stopped it. Raises KeyboardInterrupt where a plan was stopped: it would leave out partitions."""
         import structlog
 
         from replicator import failpoints, logs
         from replicator.jobs.repair import Repair
+        from replicator.jobs.repair_plan import planned
         from replicator.jobs.repair_spans import RepairRequest
         from replicator.spark.reconcile import missing
 
         summary = None
+        plans: dict[Partition, PlannedPartition] = {}
         wanted = missing.damage(outcome, taken, self._found)
         if self._wanted == "apply" and wanted:
             say("copying missing records again")
@@ -69,7 +74,14 @@ class Repairing:
             with stopping.asks(job.stop):
                 summary = job.run()
             self.code = 4 if summary.incident is not None else 0
-        return replace(outcome, repair=missing.repair_report(outcome, self._found, summary))
+        elif wanted:
+            say("asking both sides about missing records")
+            asked = threading.Event()
+            with stopping.asks(asked.set):
+                plans = planned(self._flow, wanted, asked, say)
+            if asked.is_set():
+                raise KeyboardInterrupt
+        return replace(outcome, repair=missing.repair_report(outcome, self._found, summary, plans))
 
 
 def refuse(wanted: str | None, mode: Mode, window: tuple[int | None, int | None], take_over: bool) -> None:
@@ -88,21 +100,26 @@ def refuse(wanted: str | None, mode: Mode, window: tuple[int | None, int | None]
 
 def show(console: Console, result: Mapping[str, Any]) -> None:
     """The plan or what was done, in lines."""
+    skipped = "not copied" if result["applied"] else "not to be copied"
     for row in result["partitions"]:
         at = f"{row['source']['topic']}[{row['source']['partition']}]"
         if row["missing"]:
-            done = "to be copied again" if row["copied"] is None else f"missing, {row['copied']:,} copied again"
+            done = "missing"
+            if row["to_copy"] is not None:
+                done += f", {row['to_copy']:,} to be copied again"
+            elif row["copied"] is not None:
+                done += f", {row['copied']:,} copied again"
             spans = ", ".join(f"{item['first']}-{item['end'] - 1}" for item in row["spans"][:SPANS_SHOWN])
             more = len(row["spans"]) + row["spans_not_listed"] - SPANS_SHOWN
             spans += f" and {more:,} more" if more > 0 else ""
             console.print(f"repair: {at}: {row['missing']:,} records {done} (source offsets {spans})", markup=False)
         if row["standing"]:
-            console.print(f"repair: {at}: {row['standing']:,} not copied, they are on the target by now", markup=False)
+            console.print(f"repair: {at}: {row['standing']:,} {skipped}, they are on the target by now", markup=False)
         if row["superseded"]:
             spans = ", ".join(f"{item['first']}-{item['end'] - 1}" for item in row["superseded_spans"][:SPANS_SHOWN])
             why = f"superseded by a later record of their key (source offsets {spans}"
             why += ", …)" if len(row["superseded_spans"]) > SPANS_SHOWN else ")"
-            console.print(f"repair: {at}: {row['superseded']:,} not copied, {why}", markup=False)
+            console.print(f"repair: {at}: {row['superseded']:,} {skipped}, {why}", markup=False)
         for reason in (row["refused"], row["incident"]):
             if reason:
                 console.print(f"repair: {at}: {reason}", markup=False, soft_wrap=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ from integration_tests.harness.broker import BrokerHandle
 from integration_tests.harness.repairing import killed, repair
 from integration_tests.harness.replicator import Replicator
 from integration_tests.spark.planted import Content, Planted, mixed, produce
-from replicator import failpoints
+from replicator import config, failpoints
+from replicator.jobs import repair_plan
 from replicator.jobs.repair_spans import Damage, Missing
 from replicator.model import checkpoint
 from replicator.model.errors import ConfigError, TakenOver
@@ -67,6 +69,25 @@ def goes_on(planted: Planted, partitions: int) -> None:
     for number in range(partitions):
         assert copied(planted, number)[: len(before[number])] == before[number]
         assert copied(planted, number)[len(before[number]) :][-50:] == more[-50:]
+
+
+def test_a_plan_asks_both_sides_and_changes_nothing(plant: Plant) -> None:
+    records = mixed(RECORDS)
+    planted = plant([records, records], [without(records, LOST), without(records, (3,))])
+    damage = {Partition(planted.topic, n): Damage(SPANS, RECORDS, RECORDS) for n in range(2)}
+    before, topics = [copied(planted, number) for number in range(2)], clients.topics(planted.target)
+    loaded, said = config.load(planted.file.path), list[str]()
+    found = repair_plan.planned(loaded.flows[planted.file.flow], damage, threading.Event(), said.append)
+    assert [(one.copied, one.standing, one.incident) for _, one in sorted(found.items())] == [
+        (len(LOST), 0, None),
+        (1, len(LOST) - 1, None),
+    ]
+    assert said
+    assert [copied(planted, number) for number in range(2)] == before
+    assert clients.topics(planted.target) == topics
+    stopped = threading.Event()
+    stopped.set()
+    assert repair_plan.planned(loaded.flows[planted.file.flow], damage, stopped, said.append) == {}
 
 
 @pytest.mark.tier(kafka="full")

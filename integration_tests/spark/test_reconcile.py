@@ -142,6 +142,7 @@ def test_what_is_missing_is_planned_and_copied_again(plant: Plant, command: Comm
         [{"first": 100, "end": 150, "records": 50}, {"first": 1_000, "end": 1_001, "records": 1}],
         [{"first": 1_900, "end": 2_000, "records": 100}],
     ]
+    assert [(row["to_copy"], row["standing"]) for row in plan["partitions"]] == [(51, 0), (100, 0)]
     assert len(clients.read(planted.target, planted.copy, 1)) == 1_900, "a plan changes nothing"
     out = tmp_path / "out"
     code, said = command(planted, "--repair", "apply", "--out", str(out))

@@ -15,12 +15,13 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import structlog
 
 from replicator.jobs.range_policy import check_source_end
-from replicator.jobs.repair_decision import SPANS_NAMED_MAX, Asked, Decision
+from replicator.jobs.repair_decision import SPANS_NAMED_MAX, Decision
+from replicator.jobs.repair_questions import Sides, answered, check_gone, check_source_start
 from replicator.jobs.repair_spans import (
     BATCH_OFFSETS_MAX,
     WINDOW_OFFSETS_MAX,
@@ -30,7 +31,6 @@ from replicator.jobs.repair_spans import (
     Tally,
     batches,
     left,
-    runs_of,
     windows,
 )
 from replicator.lane.ledger import Ledger, check_acks
@@ -40,7 +40,7 @@ from replicator.lane.ports import Connections
 from replicator.lane.refusals import Refusals
 from replicator.model.errors import Abortable, Incident, ReplicatorError
 from replicator.model.partition import LogEnds, Partition, Seek, Span
-from replicator.planes.contract import Copied, ReadPlan, ReadStopped, RecordIdentity, RecordReader
+from replicator.planes.contract import Copied, ReadPlan, ReadStopped
 from replicator.state.claims import Repair
 
 REPAIRABLE = ("target_lost_data", "target_records_hidden")
@@ -115,7 +115,7 @@ class RepairPolicy:
         if not self._batches:
             return {}
         batch = self._batches[0]
-        self._check_source(batch[0][0])
+        check_source_start(self._connected.source, at, batch[0][0])
         asked = read_plan(at, Seek(batch[0][0], -1), refusals, batch[-1][1], batch)
         self._until = asked.until or 0
         return {at: asked}
@@ -164,7 +164,7 @@ class RepairPolicy:
                 check_source_end(self._connected.source, self._at, self._until)
             return False
         del self._batches[0]
-        _check_gone(self._tally, batch_end, self._at)
+        check_gone(self._tally, batch_end, self._at)
         return bool(self._batches or self._windows)
 
     def done(self, ledger: Ledger, ends: Mapping[Partition, Seek]) -> bool:
@@ -188,7 +188,7 @@ class RepairPolicy:
         if position.offset < damage.source_end or (position.offset > damage.source_end and self._lost is not None):
             why = f"the flow stood at {damage.source_end} then, and stands at {position.offset} now"
             raise self._incident("repair_outdated", why, "stop the flow and reconcile again")
-        log = _known(self._connected.target.log_ends([target])[target])
+        log = answered(self._connected.target.log_ends([target])[target])
         if log.end < damage.target_end:
             why = f"{target} was compared up to offset {damage.target_end}, and ends at {log.end} now"
             raise self._incident("repair_outdated", why, "reconcile again")
@@ -205,13 +205,6 @@ class RepairPolicy:
         if last.stable < log.end:
             raise self._incident("target_transaction_open", f"{target} is stable up to {last.stable} of {log.end}")
 
-    def _check_source(self, first: int) -> None:
-        """Whether the source still has what is read next: the position, by which a lane is judged, stands behind it."""
-        start = _known(self._connected.source.log_ends([self._at])[self._at]).start
-        if first < start:
-            why = f"source offsets {first} to {start - 1} were deleted before they were copied again"
-            raise self._incident("source_records_gone", why)
-
     def _left(self) -> list[Missing]:
         """Missing records that no earlier repair has copied since the reconciliation."""
         route, generation = self._route, self._plan.generation
@@ -227,37 +220,15 @@ class RepairPolicy:
     def _decide(self, window: list[Missing], ledger: Ledger) -> None:
         """Ask both sides about the records of a window, and note what is to be copied of it.
 
-        Raises ReadStopped, Incident (see `read_plans`; `source_truncated`), and what reading raises.
+        Raises as `Sides.decide`.
         """
-        position, to, target = ledger.entries[self._at].position, self._connected, self._route.target
+        position, to = ledger.entries[self._at].position, self._connected
         assert position is not None, "a partition that is copied has one"
-        self._check_source(window[0].first)
-        check_source_end(to.source, self._at, window[-1].end)
-        asked = Asked(compacted=self._damage.compacted or to.target.compacted(target.topic))
-        for span in window:
-            records = [one for some in to.source_records.identities(self._at, [span[:2]]) for one in some]
-            self._seen.add(runs_of(record.offset for record in records))
-            _check_gone(self._seen, span.end, self._at)
-            asked.wanted(span, records)
-        there = _known(to.target.log_ends([target])[target])
-        self._read("target", to.target_records, target, (there.start, there.end), asked.target)
-        if asked.needs_source:
-            start = _known(to.source.log_ends([self._at])[self._at]).start
-            self._read("source", to.source_records, self._at, (start, position.offset), asked.source)
-        self._note_decision(asked.decide())
-
-    def _read(
-        self,
-        side: str,
-        reader: RecordReader,
-        at: Partition,
-        span: Span,
-        take: Callable[[Sequence[RecordIdentity]], None],
-    ) -> None:
-        first, end = span
-        for some in reader.identities(at, [span]):
-            take(some)
-            self.on_read(side, (some[-1].offset + 1 - first) if some else 0, end - first)
+        sides = Sides(to.source, to.target, to.source_records, to.target_records, self._at, self._route.target)
+        compacted = self._damage.compacted
+        self._note_decision(
+            sides.decide(window, position.offset, None, compacted=compacted, seen=self._seen, on_read=self.on_read)
+        )
 
     def _note_decision(self, found: Decision) -> None:
         self.standing += found.standing
@@ -277,20 +248,5 @@ class RepairPolicy:
         return Incident(name, why, topic=self._at.topic, partition=self._at.partition, advice=advice)
 
 
-def _check_gone(tally: Tally, upto: int, at: Partition) -> None:
-    lacking = tally.lacking(upto)
-    if lacking is not None:
-        first, end, records = lacking
-        why = f"{records} of the records at source offsets {first} to {end - 1} aren't there any more"
-        advice = "reconcile again: what the source has lost can't be copied"
-        raise Incident("repair_record_gone", why, topic=at.topic, partition=at.partition, advice=advice)
-
-
 def _records(missing: list[Missing]) -> int:
     return sum(span.records for span in missing)
-
-
-def _known(ends: LogEnds | ReplicatorError) -> LogEnds:
-    if isinstance(ends, ReplicatorError):
-        raise ends
-    return ends

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from replicator.jobs.repair import RepairSummary
+from replicator.jobs.repair_plan import PlannedPartition
 from replicator.jobs.repair_spans import Damage, Missing
 from replicator.model.errors import Incident
 from replicator.model.partition import Partition, Span
@@ -26,9 +27,8 @@ LIMITS = (
     "records that are copied again stand behind all others: a later reconcile calls them reordered, unless only the "
     "end of a partition was missing",
     "extra, doubled, altered and reordered records stay as they are: a Kafka log can only be appended to",
-    "a plan lists what the comparison found; apply asks both sides about each record after its fence, and may copy "
-    "fewer: not what stands on the target by then, nor, in a compacted topic, a record whose key has a later one "
-    "(superseded)",
+    "what stands on the target is not copied, nor, in a compacted topic, a record whose key has a later one "
+    "(superseded); apply asks both sides again after its fence, and goes by that",
 )
 
 
@@ -84,9 +84,16 @@ def unsure(outcome: Outcome) -> set[Partition]:
 
 
 def repair_report(
-    outcome: Outcome, found: Mapping[Partition, tuple[Missing, ...]], summary: RepairSummary | None
+    outcome: Outcome,
+    found: Mapping[Partition, tuple[Missing, ...]],
+    summary: RepairSummary | None,
+    planned: Mapping[Partition, PlannedPartition],
 ) -> dict[str, Any]:
-    """The plan for machines and reports, with what became of it when it was applied."""
+    """The plan for machines and reports, with what became of it when it was applied.
+
+    Args:
+        planned: what a plan was told by both sides; empty when it was applied.
+    """
     guessed = unsure(outcome)
     partitions = []
     for partition in outcome.partitions:
@@ -95,6 +102,7 @@ def repair_report(
         if not spans_here and not stays:
             continue
         done = summary.partitions.get(partition.source) if summary is not None else None
+        asked = done if done is not None else planned.get(partition.source)
         partitions.append(
             {
                 "source": partition.source._asdict(),
@@ -104,12 +112,13 @@ def repair_report(
                 "spans_not_listed": max(0, len(spans_here) - SPANS_TOLD_MAX),
                 "refused": REFUSED if spans_here and partition.source in guessed else None,
                 "stays": stays,
+                "to_copy": asked.copied if asked is not None and done is None else None,
                 "copied": done.copied if done is not None else None,
                 "copied_before": done.done_before if done is not None else None,
-                "standing": done.standing if done is not None else None,
-                "superseded": done.superseded if done is not None else None,
-                "superseded_spans": [_told(span) for span in done.superseded_at] if done is not None else [],
-                "incident": str(done.incident) if done is not None and done.incident is not None else None,
+                "standing": asked.standing if asked is not None else None,
+                "superseded": asked.superseded if asked is not None else None,
+                "superseded_spans": [_told(span) for span in asked.superseded_at] if asked is not None else [],
+                "incident": str(asked.incident) if asked is not None and asked.incident is not None else None,
             }
         )
     generation = summary.generation if summary is not None else None

@@ -241,8 +241,8 @@ def test_what_a_repair_has_done_changes_what_is_to_be_done() -> None:
         return next(step.action for step in next_steps.next_steps(found) if step.kind == "missing")  # type: ignore[arg-type]
 
     row = {"source": {"topic": "t", "partition": 0}, "missing": 2, "stays": {}, "refused": None, "incident": None}
-    none = dict.fromkeys(("copied", "copied_before", "standing", "superseded"))
-    plan = {"applied": False, "partitions": [{**row, **none}], "notes": []}
+    none = dict.fromkeys(("to_copy", "copied", "copied_before", "standing", "superseded"))
+    plan = {"applied": False, "partitions": [{**row, **none, "to_copy": 1, "standing": 1}], "notes": []}
     done = {"applied": True, "partitions": [{**row, **none, "copied": 2}], "notes": []}
     some = {"applied": True, "partitions": [{**row, **none, "copied": 1}], "notes": []}
     rest = {"applied": True, "partitions": [{**row, **none, "standing": 1, "superseded": 1}], "notes": []}
@@ -256,7 +256,10 @@ def test_what_a_repair_has_done_changes_what_is_to_be_done() -> None:
         "Since then 0 of 2 missing records were copied again, 1 stood on the target by then, 1 is superseded by a "
         "later record of the key; none of them is missing any more."
     )
-    assert "Nothing was changed: this is the plan." in page.html(outcome(DAMAGED, repair=plan))
+    planned = page.html(outcome(DAMAGED, repair=plan))
+    assert "Nothing was changed: this is the plan." in planned
+    assert "to be copied again</th>" in planned
+    assert '<td class="n">2</td>\n<td class="n">1</td><td class="n">1</td>' in planned
 
 
 def test_a_note_is_said_once() -> None:

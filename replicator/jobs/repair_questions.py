@@ -1,0 +1,115 @@
+"""Asks both sides about missing records of one partition before they are copied again. Reads only.
+
+Used by `repair_policy` after its fence, whose answer counts, and by `repair_plan`, which has no fence: until a repair
+begins, both sides may change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from replicator.jobs.range_policy import check_source_end
+from replicator.jobs.repair_decision import Asked, Decision
+from replicator.jobs.repair_spans import Missing, Tally, runs_of
+from replicator.model.errors import Incident, ReplicatorError
+from replicator.model.partition import LogEnds, Partition, Span
+from replicator.planes.contract import Cluster, RecordIdentity, RecordReader
+
+OnRead = Callable[[str, int, int], object]
+"""Told how many offsets of a side were read, of how many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """A partition on both clusters, with who answers for its log and who reads its records there."""
+
+    source: Cluster
+    target: Cluster
+    source_records: RecordReader
+    target_records: RecordReader
+    source_at: Partition
+    target_at: Partition
+
+    def decide(
+        self,
+        window: Sequence[Missing],
+        position: int,
+        target_end: int | None,
+        *,
+        compacted: bool,
+        seen: Tally,
+        on_read: OnRead,
+    ) -> Decision:
+        """What to copy of a window.
+
+        Args:
+            position: the source offset up to which the flow has copied.
+            target_end: where the target is read to; None: to the end of its log, as it is once the window was read.
+            compacted: the target's topic was compacted when both sides were compared.
+            seen: told which records of the window the source has.
+
+        Raises ReadStopped, what reading raises, and Incident: `source_records_gone`, `source_truncated`,
+        `repair_record_gone`.
+        """
+        at, there = self.source_at, self.target_at
+        check_source_start(self.source, at, window[0].first)
+        check_source_end(self.source, at, window[-1].end)
+        asked = Asked(compacted=compacted or self.target.compacted(there.topic))
+        for span in window:
+            records = [one for some in self.source_records.identities(at, [span[:2]]) for one in some]
+            seen.add(runs_of(record.offset for record in records))
+            check_gone(seen, span.end, at)
+            asked.wanted(span, records)
+        log = answered(self.target.log_ends([there])[there])
+        end = log.end if target_end is None else target_end
+        _read("target", self.target_records, there, (log.start, end), asked.target, on_read)
+        if asked.needs_source:
+            start = answered(self.source.log_ends([at])[at]).start
+            _read("source", self.source_records, at, (start, position), asked.source, on_read)
+        return asked.decide()
+
+
+def _read(
+    side: str,
+    reader: RecordReader,
+    at: Partition,
+    span: Span,
+    take: Callable[[Sequence[RecordIdentity]], None],
+    on_read: OnRead,
+) -> None:
+    first, end = span
+    for some in reader.identities(at, [span]):
+        take(some)
+        on_read(side, (some[-1].offset + 1 - first) if some else 0, end - first)
+
+
+def check_source_start(source: Cluster, at: Partition, first: int) -> None:
+    """Whether the source still has what is read next: the position, by which a lane is judged, stands after it.
+
+    Raises Incident `source_records_gone`.
+    """
+    start = answered(source.log_ends([at])[at]).start
+    if first < start:
+        why = f"source offsets {first} to {start - 1} were deleted before they were copied again"
+        raise Incident("source_records_gone", why, topic=at.topic, partition=at.partition)
+
+
+def check_gone(tally: Tally, upto: int, at: Partition) -> None:
+    """Whether the spans that end at or before `upto` had all of their records.
+
+    Raises Incident `repair_record_gone`.
+    """
+    lacking = tally.lacking(upto)
+    if lacking is not None:
+        first, end, records = lacking
+        why = f"{records} of the records at source offsets {first} to {end - 1} aren't there any more"
+        advice = "reconcile again: what the source has lost can't be copied"
+        raise Incident("repair_record_gone", why, topic=at.topic, partition=at.partition, advice=advice)
+
+
+def answered(ends: LogEnds | ReplicatorError) -> LogEnds:
+    """Where a log begins and ends. Raises the error that was answered instead."""
+    if isinstance(ends, ReplicatorError):
+        raise ends
+    return ends

@@ -1,0 +1,74 @@
+"""What `reconcile --repair` says on the terminal and in the report."""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from cli.commands.reconcile_repair import Repairing, show
+from cli.stopping import Stopping
+from replicator import config
+from replicator.config import Flow
+from replicator.jobs import repair_plan
+from replicator.jobs.repair_plan import PlannedPartition
+from replicator.jobs.repair_spans import Damage, Missing
+from replicator.model.partition import Partition
+from replicator.spark.reconcile.outcome import Outcome
+from replicator.spark.reconcile.pairs import Pair
+from replicator.spark.reconcile.snapshot import Snapshot
+from tests.cli.test_reconcile import FILE
+from tests.replicator.spark.reconcile.sample_outcomes import outcome, partition
+
+AT = Partition("t", 0)
+FOUND = outcome(partition(verdicts={"same": 5, "missing": 4, "extra": 1}))
+SPANS = (Missing(3, 5, 2), Missing(7, 9, 2))
+TAKEN = Snapshot((Pair(source=AT, target=AT, source_range=(0, 10), target_range=(0, 7)),), (), 0)
+Planned = Callable[..., dict[Partition, PlannedPartition]]
+
+
+def plan(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answer: Planned) -> Outcome:
+    """What a plan makes of the outcome when both sides answer so."""
+    monkeypatch.setattr(repair_plan, "planned", answer)
+    (tmp_path / "flows.yaml").write_text(FILE)
+    loaded = config.load(tmp_path / "flows.yaml")
+    repairing = Repairing(loaded, loaded.flows["f"], "plan", False)
+    repairing._found = {AT: SPANS}
+    with Stopping() as stopping:
+        return repairing.finish(FOUND, TAKEN, stopping, lambda _: None)
+
+
+def test_a_plan_says_what_both_sides_have_answered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: list[Mapping[Partition, Damage]] = []
+
+    def answer(flow: Flow, damage: Mapping[Partition, Damage], *_: object) -> dict[Partition, PlannedPartition]:
+        asked.append(damage)
+        return {AT: PlannedPartition(1, 2, 1, ((8, 9),))}
+
+    found = plan(monkeypatch, tmp_path, answer)
+    assert asked == [{AT: Damage(SPANS, 10, 7)}]
+    assert found.repair is not None
+    (row,) = found.repair["partitions"]
+    assert (row["to_copy"], row["standing"], row["superseded"], row["copied"]) == (1, 2, 1, None)
+    assert row["superseded_spans"] == [{"first": 8, "end": 9}]
+    said = io.StringIO()
+    show(Console(file=said, width=300), found.repair)
+    assert said.getvalue().splitlines()[:4] == [
+        "repair: t[0]: 4 records missing, 1 to be copied again (source offsets 3-4, 7-8)",
+        "repair: t[0]: 2 not to be copied, they are on the target by now",
+        "repair: t[0]: 1 not to be copied, superseded by a later record of their key (source offsets 8-8)",
+        "repair: t[0]: 1 extra: can't be repaired",
+    ]
+
+
+def test_a_plan_that_was_stopped_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def stopped(_: Flow, damage: object, asked: threading.Event, say: object) -> dict[Partition, PlannedPartition]:
+        asked.set()
+        return {}
+
+    with pytest.raises(KeyboardInterrupt):
+        plan(monkeypatch, tmp_path, stopped)
