@@ -1,7 +1,7 @@
 """Signals of a command that copies: the first asks for a clean stop, a second one exits at once.
 
-While there is nothing to stop yet, a signal raises KeyboardInterrupt. The handlers only put into a SimpleQueue, which
-is reentrant and so safe in a handler; a thread reads the queue and calls `stop`.
+While there is nothing to stop yet, a signal raises KeyboardInterrupt. From then on a thread hears it (`flow.signals`),
+and another one calls `stop`, which may take its time: a second signal is heard meanwhile.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import FrameType, TracebackType
 from typing import Any
 
 from replicator.flow.daemon import SAME_SIGNAL_S
+from replicator.flow.signals import heard
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -28,18 +29,21 @@ class Stopping:
         """`leave` is called before the process ends at once; it must not wait for anything."""
         self._leave = leave
         self._before: dict[signal.Signals, Any] = {}
-        self._ask: Callable[[], object] | None = None
+        self._asks = False
+        self._hearing = ExitStack()
         self._asked_s: float | None = None
         self._requests: queue.SimpleQueue[bool] = queue.SimpleQueue()
 
     def __enter__(self) -> Stopping:
         self._before = {number: signal.getsignal(number) for number in SIGNALS}
+        self._hearing.enter_context(heard(self._heard))
         self._install()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        self._hearing.close()
 
     @contextmanager
     def asks(self, stop: Callable[[], object]) -> Iterator[None]:
@@ -47,7 +51,7 @@ class Stopping:
         self._install()  # again: creating a SparkContext in between replaces the SIGINT handler
         asker = threading.Thread(target=self._wait, args=(stop,), name="stopping", daemon=True)
         asker.start()
-        self._ask = stop
+        self._asks = True
         try:
             yield
         finally:
@@ -64,8 +68,12 @@ class Stopping:
             stop()
 
     def _signalled(self, number: int, frame: FrameType | None) -> None:
-        if self._ask is None:
+        if not self._asks:
             raise KeyboardInterrupt
+
+    def _heard(self, number: int) -> None:
+        if not self._asks:
+            return
         now = time.monotonic()
         if self._asked_s is None:
             self._asked_s = now

@@ -42,3 +42,11 @@ def test_the_start_is_quick_to_stop_too(copying: Copying) -> None:
     assert worker.stop() == 0
     copying.load.mixed(50)
     copying.finish(copying.running())
+
+
+def test_a_signal_is_heard_whichever_thread_it_is_delivered_to(copying: Copying) -> None:
+    """The main thread waits for flows to end, and isn't woken by what another thread is sent."""
+    worker = copying.running()
+    worker.signal_another_thread(signal.SIGTERM)
+    assert worker.wait_exit() == 0
+    assert worker.seen("stopped")[-1]["exit_code"] == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import signal
@@ -12,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from signal import Signals
 from typing import Any
 
 import yaml
@@ -93,6 +95,12 @@ def _without_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in settings.items()
         if value is not DEFAULT
     }
+
+
+def _blocks(status: Path, number: Signals) -> bool:
+    """Whether a thread blocks a signal, by its file under /proc."""
+    blocked = next(line for line in status.read_text().splitlines() if line.startswith("SigBlk:"))
+    return bool(int(blocked.split()[1], 16) >> (number - 1) & 1)
 
 
 class Replicator:
@@ -223,14 +231,26 @@ class Replicator:
         self._reader.join(10)
         return code
 
-    def signal(self, number: signal.Signals) -> None:
+    def signal(self, number: Signals) -> None:
         """Send a signal."""
         self._process.send_signal(number)
+
+    def signal_another_thread(self, number: Signals) -> None:
+        """Send a signal to a thread that isn't the main one, as the system may do with what the process is sent."""
+        pid = self._process.pid
+        others = [int(path.name) for path in Path(f"/proc/{pid}/task").iterdir() if path.name != str(pid)]
+        hearing = [thread for thread in others if not _blocks(Path(f"/proc/{pid}/task/{thread}/status"), number)]
+        assert ctypes.CDLL(None).tgkill(pid, hearing[0], number) == 0
 
     def memory_bytes(self) -> int:
         """Its resident memory, as Linux tells."""
         pages = Path(f"/proc/{self._process.pid}/statm").read_text().split()[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+    def cpu_s(self) -> float:
+        """CPU time that it has used, of all its threads."""
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def runs_on(self, for_s: float) -> bool:
         """Whether it is still there after `for_s`."""

@@ -4,7 +4,7 @@ Called by `eos-replicate run`. A first SIGTERM, SIGINT or SIGHUP finishes open t
 `limits.stop_timeout_ms`, whatever hangs. A second one leaves at once, which is safe by design: the next start fences,
 reads and rewinds. A SIGHUP that was ignored when the process began (nohup) stays ignored.
 
-The main thread owns everything here. Flows, which have threads, and signal handlers only put into its queue.
+The main thread owns everything here. Flows and the thread that hears signals only put into its queue.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import structlog
 
 from replicator.config import Config, Flow
 from replicator.flow.restarts import BUG, Restarts, Stage, worst
+from replicator.flow.signals import heard
 from replicator.flow.worker import FlowWorker, Parts, margin_s
 from replicator.incidents import tell_incident
 from replicator.model.errors import Incident, ReplicatorError, Unreachable
@@ -80,9 +81,16 @@ class Daemon:
         """Run until every flow has ended; the exit code of the worst of them."""
         gc.freeze()
         gc.set_threshold(GC_YOUNG_OBJECTS_MAX)
-        for number in SIGNALS:
-            if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
-                signal.signal(number, self._on_signal)
+        with heard(self._on_signal):
+            for number in SIGNALS:
+                if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+                    signal.signal(number, _nothing)
+            code = self._run_flows()
+            for number in SIGNALS:  # Python's own end would restore the default, which kills instead of this exit code
+                signal.signal(number, signal.SIG_IGN)
+        return code
+
+    def _run_flows(self) -> int:
         for name in self._flows:
             self._start(name)
         while (code := self._restarts.exit_code()) is None:
@@ -91,8 +99,6 @@ class Daemon:
             except queue.Empty:
                 self._on_time()
         self._log.info("stopped", exit_code=code, flows=self._restarts.codes)
-        for number in SIGNALS:  # Python's own end would restore the default, which kills instead of this exit code
-            signal.signal(number, signal.SIG_IGN)
         return code
 
     def _start(self, name: str) -> None:
@@ -125,7 +131,8 @@ class Daemon:
             tell_incident(log, error)
         log.error("flow_ended", kind=type(error).__name__, detail=str(error), exit_code=error.exit_code)
 
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+    def _on_signal(self, number: int) -> None:
+        """In the thread that hears signals."""
         now_s = time.monotonic()
         if self._signalled_s is None:
             self._signalled_s = now_s
@@ -185,3 +192,7 @@ class Daemon:
         code = worst(codes.values())
         self._log.info("stopped", exit_code=code, flows=codes)
         self._leave(code)
+
+
+def _nothing(number: int, frame: FrameType | None) -> None:
+    """Python's handler of signals, which are heard by a thread; without one they would end the process."""

@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, NoReturn, cast
 
 import pytest
@@ -22,8 +23,8 @@ from replicator.model.errors import Incident, TakenOver, Unreachable
 Attempt = Callable[["Script"], int]
 
 
-class Left(BaseException):
-    """The process has left with this code."""
+class Left(SystemExit):
+    """The process has left."""
 
 
 class Script:
@@ -115,15 +116,17 @@ flows:
     )
     Script.attempts = {name: list(each) for name, each in attempts.items()}
 
+    left = list[int]()
+
     def leave(code: int) -> NoReturn:
-        raise Left(code)
+        left.append(code)
+        raise Left  # in the main thread, or in the one that hears signals
 
     with capture_logs() as logs:
         made = Daemon(config, list(config.flows.values()), lambda log: cast(Parts, None), leave=leave)
-        try:
-            return made.run(), cast(list[dict[str, Any]], logs)
-        except Left as left:
-            return left.args[0], cast(list[dict[str, Any]], logs)
+        with suppress(Left):
+            left.append(made.run())
+    return left[0], cast(list[dict[str, Any]], logs)
 
 
 @pytest.mark.parametrize("number", SIGNALS)
