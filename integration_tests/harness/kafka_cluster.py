@@ -11,14 +11,14 @@ from testcontainers.core.container import DockerContainer
 
 from integration_tests.harness import raw
 from integration_tests.harness.broker import POLL_S, READY_S_MAX, free_port, wait_leaders, wait_ready
-from integration_tests.harness.kafka_container import CONTROLLER, CONTROLLER_PORT, IMAGE, SETTINGS
+from integration_tests.harness.kafka_container import CONTROLLER, CONTROLLER_PORT, IMAGE, SETTINGS, START
 
 HEAP_MIB = 224
 CLIENT_PORTS, INNER_PORTS = 9200, 9300  # plus the broker's id: they share one network
 
 
 class KafkaCluster:
-    """`brokers` brokers that copy every internal topic to each other. `start`, `kill` some, `stop`.
+    """`brokers` brokers that copy every internal topic to each other. `start`, `kill` and `restart` some, `stop`.
 
     The controller is no broker, because it must outlive them: of controllers a majority must live, not one.
     """
@@ -49,7 +49,7 @@ class KafkaCluster:
         self._controller.start()
         network = f"container:{self._controller.get_wrapped_container().id}"
         for container in self._brokers.values():
-            container.with_kwargs(network_mode=network)
+            container.with_kwargs(network_mode=network, entrypoint=["sh", "-c", START])
         with ThreadPoolExecutor() as pool:
             list(pool.map(DockerContainer.start, self._brokers.values()))
         try:
@@ -70,11 +70,24 @@ class KafkaCluster:
             time.sleep(POLL_S)
 
     def kill(self, broker: int) -> None:
-        """SIGKILL, for good. The controller is told: it would wait for the end of the broker's session."""
+        """SIGKILL. The controller is told: it would wait for the end of the broker's session."""
         container = self._brokers[broker].get_wrapped_container()
         container.kill()
         container.wait()
         raw.unregister_broker(self._controller_address, broker)
+
+    def restart(self, broker: int) -> None:
+        """Start one that was killed, and return once all of them know each other."""
+        self._brokers[broker].get_wrapped_container().start()
+        self._wait_registered()
+
+    def suspend(self, broker: int) -> None:
+        """Freeze its processes."""
+        self._brokers[broker].get_wrapped_container().pause()
+
+    def resume(self, broker: int) -> None:
+        """Let them go on."""
+        self._brokers[broker].get_wrapped_container().unpause()
 
     def stop(self) -> None:
         """Remove all of them."""

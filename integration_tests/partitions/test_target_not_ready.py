@@ -96,7 +96,9 @@ def test_it_waits_and_the_others_go_on(source: EmbeddedBroker, target: KafkaClus
         put("second", SHORT, WHOLE, LEADERLESS)
         arrived("second", WHOLE)
         assert not worker.seen("aborted", after=mark)
-        assert not worker.seen("restarted", after=mark)
+        # The broker that died may have coordinated the group: that is found when positions are committed.
+        restarts = worker.seen("restarted", after=mark)
+        assert all("its coordinator" in restart["reason"] for restart in restarts), restarts
         clients.set_topic_config(target.bootstrap, f"{SHORT}.copy", MIN_ISR, "1")
         worker.wait_event("copying", topic=SHORT, after=mark)
         arrived("second", SHORT)

@@ -24,6 +24,7 @@ from replicator.flow.shared_origins import SharedOrigins
 from replicator.flow.topics import ControlPlane, topics_of
 from replicator.flow.worker import Parts
 from replicator.kafka.clusters import KafkaCluster
+from replicator.kafka.coordinator_patience import CoordinatorPatience
 from replicator.kafka.topic_reader import TopicReader
 from replicator.lane.driver import LaneDriver, Services
 from replicator.lane.plan import LanePlan
@@ -48,6 +49,7 @@ class KafkaConnections:
         digests: Mapping[Partition, str],
         asked: threading.Event,
         origins: SharedOrigins,
+        patience: CoordinatorPatience,
         log: structlog.stdlib.BoundLogger,
     ) -> None:
         """`digests`: what the next block of each source partition chains to; shared with the lane. `asked` is set when
@@ -62,6 +64,7 @@ class KafkaConnections:
             record_bytes_max=plan.record_bytes_max,
             bulk=not policy.copies_live,
             compress=plan.compress,
+            patience=patience,
             timestamps={route.source: route.timestamps for route in plan.routes},
         )
         self._open = ExitStack()
@@ -103,12 +106,15 @@ def services(
     of `Services`."""
 
     origins: dict[str, SharedOrigins] = {}  # by flow
+    patience: dict[str, CoordinatorPatience] = {}  # by flow
 
     def connect(
         plan: LanePlan, policy: Policy, digests: Mapping[Partition, str], asked: threading.Event
     ) -> KafkaConnections:
-        shared = origins.setdefault(plan.flow.name, SharedOrigins(plan.flow))
-        return KafkaConnections(plan, policy, digests, asked, shared, log)
+        flow = plan.flow
+        shared = origins.setdefault(flow.name, SharedOrigins(flow))
+        of_flow = patience.setdefault(flow.name, CoordinatorPatience(flow.limits.transaction_timeout_ms / 1000))
+        return KafkaConnections(plan, policy, digests, asked, shared, of_flow, log)
 
     return Services(
         connect=connect,

@@ -7,6 +7,8 @@ Invariants
 - Only `abort_transaction` purges the queue: a purge by itself would leave a gap in the producer's sequence numbers.
 - A transaction that has failed is found out by asking librdkafka for its state, never by waiting for a message
   timeout: see `failure`.
+- No call holds up its caller for longer than the time that it is given: `send_positions` is made in a thread of its
+  own, because librdkafka keeps no time-out there (`coordinator_patience`).
 """
 
 from __future__ import annotations
@@ -15,12 +17,15 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from replicator.config import Flow
 from replicator.kafka import failures, properties
 from replicator.kafka.client_log import line_logger
+from replicator.kafka.coordinator_patience import CoordinatorPatience
+from replicator.kafka.own_thread import OwnThread
 from replicator.model import names
 from replicator.model.errors import ReplicatorError, UnknownOutcome
 from replicator.model.partition import Committed, Partition
@@ -63,14 +68,20 @@ class Transactions:
         props: properties.Properties,
         on_client_error: Callable[[str], None],
         explain: Explain = lambda error: None,
+        patience: CoordinatorPatience | None = None,
     ) -> None:
-        """`props` as of `properties.lane_producer`; `on_client_error` takes what librdkafka tells by the way."""
+        """`props` as of `properties.lane_producer`; `on_client_error` takes what librdkafka tells by the way.
+
+        `patience`: what is known of the coordinator from earlier producers.
+        """
         self._cluster, self._flow = flow.target.name, flow
         self._on_client_error, self._explain = on_client_error, explain
         self._id_right = f"Write and Describe on transactional id {props['transactional.id']!r}"
         self._request_s = flow.limits.request_timeout_ms / 1000
         self._init_s = flow.limits.connect_timeout_ms / 1000
         self._transaction_s = flow.limits.transaction_timeout_ms / 1000
+        self._patience = patience or CoordinatorPatience(self._transaction_s)
+        self._coordinator_calls = OwnThread(f"positions.{flow.name}")
         self._begun_s = 0.0
         self._broken: str | None = None
         self._ended = 0
@@ -222,18 +233,32 @@ class Transactions:
 
     def send_positions(self, group: str, offsets: Mapping[Partition, Committed], member: object) -> None:
         """AddOffsetsToTxn and TxnOffsetCommit for the memberless `group`, in requests of at most
-        `TXN_OFFSETS_BYTES_MAX`. Raises as `flush`."""
-        right = f"Read on group {group!r}"
+        `TXN_OFFSETS_BYTES_MAX`.
+
+        Raises as `flush`, and UnknownOutcome when the coordinators haven't answered in time: then this producer may
+        be in that call for ever, and only `close` may follow.
+        """
         for chunk in _chunks(offsets):
             self.written = True
             self._guard(
-                lambda chunk=chunk: self.producer.send_offsets_to_transaction(  # type: ignore[misc]
-                    chunk, member, self._request_s
-                ),
+                partial(self._send_chunk, group, chunk, member),
                 failures.classify_open,
                 f"commit positions in group {group!r}",
-                right,
+                f"Read on group {group!r}",
             )
+
+    def _send_chunk(self, group: str, chunk: list[TopicPartition], member: object) -> None:
+        send = partial(self.producer.send_offsets_to_transaction, chunk, member, self._request_s)
+        limit_s = self._patience.limit_s
+        try:
+            self._coordinator_calls.call(send, limit_s)
+        except TimeoutError as error:
+            self._patience.timed_out(limit_s)
+            raise UnknownOutcome(
+                f"cluster {self._cluster!r}: cannot commit positions in group {group!r}: its coordinator, or that of "
+                f"the transaction, has not answered for {limit_s:g} s"
+            ) from error
+        self._patience.answered()
 
     def end(self) -> None:
         """EndTxn(commit). Invariant 6: whatever is not certainly committed starts over, nothing is sent again."""
@@ -266,6 +291,7 @@ class Transactions:
         self.producer.purge(True, True, False)
         with suppress(*failures.SERVING):  # a fatal error, which the call that met it has reported
             self.producer.flush(0)
+        self._coordinator_calls.close()
         del self.producer
 
     def _guard(

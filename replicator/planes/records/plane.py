@@ -15,6 +15,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from replicator.config import Delivery, Flow
 from replicator.kafka import failures, properties
+from replicator.kafka.coordinator_patience import CoordinatorPatience
 from replicator.kafka.offset_reader import OffsetReader
 from replicator.kafka.producer import Transactions
 from replicator.model import names
@@ -38,7 +39,8 @@ class PlaneSettings:
 
     `claim_partition` is the one of the claims topic that this lane writes, `routes` maps source to target partitions.
     `batch_bytes_max` and `record_bytes_max` are as of `LanePlan`, `compress` too, `timestamps` by source partition as
-    of `Route`.     `bulk`: single partitions are copied in large transactions, where latency does not matter.
+    of `Route`. `bulk`: single partitions are copied in large transactions, where latency does not matter. `patience` is
+    what the flow knows of its coordinator, None: nothing.
     """
 
     flow: Flow
@@ -49,6 +51,7 @@ class PlaneSettings:
     record_bytes_max: int
     bulk: bool = False
     compress: bool = False
+    patience: CoordinatorPatience | None = None
     timestamps: Mapping[Partition, TimestampBounds] = field(default_factory=dict)
 
 
@@ -87,6 +90,7 @@ class RecordsPlane:
             ),
             on_client_error,
             self._explain,
+            settings.patience,
         )
         self._positions = OffsetReader(flow)
         self._source = Source(flow, on_client_error, record_bytes_max=limits[1], bulk=settings.bulk)

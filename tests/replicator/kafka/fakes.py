@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -48,6 +49,7 @@ class FakeProducer:
     room: int = 1_000_000
     next_offset: int = 0
     on_poll: list[Callable[[], None]] = field(default_factory=list)
+    held_up: threading.Event | None = None
 
     def fail(self, code: int, text: str = "", **flags: bool) -> None:
         """The open transaction has failed: its queue is purged, as librdkafka does."""
@@ -94,6 +96,8 @@ class FakeProducer:
 
     def send_offsets_to_transaction(self, offsets: list[Any], member: object, timeout: float) -> None:
         self.calls.append("offsets")
+        if self.held_up is not None:
+            self.held_up.wait(60)
         if self.failure is not None:
             raise KafkaException(self.failure)
         self.offsets.append(offsets)

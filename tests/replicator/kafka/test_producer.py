@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import pytest
@@ -9,6 +10,7 @@ from confluent_kafka import KafkaError
 
 from replicator.config import Cluster, Flow, Properties
 from replicator.kafka import producer, properties
+from replicator.kafka.coordinator_patience import CoordinatorPatience
 from replicator.kafka.producer import OFFSET_OVERHEAD_BYTES, TXN_OFFSETS_BYTES_MAX, Transactions
 from replicator.model.errors import Abortable, Fenced, NotAllowed, UnknownOutcome
 from replicator.model.partition import Committed, Partition
@@ -164,3 +166,18 @@ def test_an_abort_is_not_preceded_by_a_flush(transactions: Transactions, client:
     transactions.abort()
     assert client.calls == ["abort"]
     assert not transactions.open
+
+
+def test_positions_without_answer_end_the_session_and_hold_nobody_up(factory: Factory) -> None:
+    """librdkafka keeps no time-out while it waits for a coordinator that has left the cluster."""
+    flow, patience = make_flow(), CoordinatorPatience(60.0, late_s=0.05)
+    transactions = Transactions(flow, properties.lane_producer(flow, "eos.f.1.0"), print, patience=patience)
+    factory.made[0].held_up = over = threading.Event()
+    transactions.begin()
+    began = time.monotonic()
+    with pytest.raises(UnknownOutcome, match=r"group 'eos-replicate.f': its coordinator, .* for 0.05 s"):
+        transactions.send_positions("eos-replicate.f", {Partition("t", 0): Committed(1, "")}, object())
+    transactions.close()
+    assert time.monotonic() - began < SOON_S
+    assert patience.limit_s == 0.1
+    over.set()
