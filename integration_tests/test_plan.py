@@ -153,8 +153,10 @@ def test_status_shows_position_and_lag(world: World) -> None:
     produce(world, topic, 4, partition=0, timestamp_ms=now_ms - 90_000)
     produce(world, topic, 2, partition=1)
     known = topics_of(flow, topic)
-    commit_position(world, flow, f"a.{topic}", 0, 1, committed_ms=now_ms - 1000, **known)
-    commit_position(world, flow, f"a.{topic}", 1, 2, committed_ms=now_ms - 1000, **known)
+    for partition, copied in ((0, 1), (1, 2)):
+        produce(world, f"a.{topic}", copied, partition)
+        noted = {"generation": 0, "next_target_offset": copied, "committed_ms": now_ms - 1000, **known}
+        commit_position(world, flow, f"a.{topic}", partition, copied, **noted)
     shown = status.status(flow, world.config(), now_ms=now_ms, connect_timeout_ms=10_000)
     rows = [(row.partition, row.position, row.source_end, row.lag_records, row.state) for row in shown.partitions]
     assert rows == [(0, 1, 4, 3, "behind"), (1, 2, 2, 0, "in_sync"), (2, None, 0, 0, "not_started")]

@@ -77,7 +77,7 @@ def test_every_kind_of_finding_is_shown_as_what_it_is(plant: Plant, command: Com
     }
     assert found["headline"] == (
         "The sides differ: 250 missing, 3 altered, 1 extra, 10 doubled, 1 reordered. No evidence decides on "
-        "1 partition that can't be compared. The flow has not begun to copy 1 partition. 1 source offset behind the "
+        "1 partition that can't be compared. The flow has not begun to copy 1 partition. 1 source offset after the "
         "positions is not copied yet."
     )
     first, expired, same = found["partitions"]

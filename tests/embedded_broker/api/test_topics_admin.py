@@ -230,6 +230,6 @@ def test_others_have_their_turn_while_many_partitions_are_made(tmp_path: Path) -
                 await other.call("api_versions", 0)
                 answered += 1
             assert (await creating).topics[0].error_code == 0
-            assert answered > 10
+            assert answered > 2, "made in one step, it would let one or two be answered before and after"
 
     asyncio.run(main())
