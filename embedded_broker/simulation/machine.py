@@ -22,7 +22,7 @@ from embedded_broker.simulation.disk import Disk
 from embedded_broker.simulation.history import History, Kind
 from embedded_broker.simulation.loop import Process, SimulatedLoop, SimulatedThreads
 from embedded_broker.simulation.network import Network
-from embedded_broker.simulation.schedule import KILL, STOP, DiskFullPeriod, FailedSync, Schedule
+from embedded_broker.simulation.schedule import FAIL_SYNC, KILL, STOP, DiskFullPeriod, FailedSync, Schedule
 from embedded_broker.simulation.trace import Trace
 from embedded_broker.simulation.wire import PORT
 
@@ -129,11 +129,13 @@ class Machine:
             self._end_process(power_lost=False)
 
     def crash(self, operations: int) -> None:
-        """As a schedule says it: after so many operations of the disk, or KILL, or STOP."""
+        """As a schedule says it: after so many operations of the disk, or KILL, STOP, or FAIL_SYNC."""
         if operations == KILL:
             self.kill()
         elif operations == STOP:
             self.stop()
+        elif operations == FAIL_SYNC:
+            self.disk.fail("sync_data", errno.EIO)
         else:
             self.cut_power(operations)
 

@@ -12,8 +12,9 @@ from embedded_broker.config.settings import Fsync
 from embedded_broker.simulation import settings
 from embedded_broker.simulation.network import NetworkConditions
 
-KILL, STOP = -1, -2
-"""Instead of a number of operations until the power fails: the process is killed, or stopped cleanly."""
+KILL, STOP, FAIL_SYNC = -1, -2, -3
+"""Instead of a number of operations until the power fails: the process is killed, or stopped cleanly, or the next fsync
+of data fails."""
 CRASH_TARGETS = (
     *("end_txn",) * 4,
     "produce",
@@ -64,7 +65,7 @@ class TargetedCrash:
     count: int
     on_request: bool
     operations: int
-    """Of the disk until the power goes, or KILL."""
+    """Of the disk until the power goes, or KILL, STOP or FAIL_SYNC."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +144,11 @@ class Schedule:
         if workloads == (WorkloadKind.PRODUCERS,):
             targeted_crashes += _power_cuts_at_fetches(Random(f"{seed} power cuts at fetches"))
             targeted_crashes += _power_cuts_at_commits(Random(f"{seed} power cuts at commits"))
+            targeted_crashes += _power_cuts_at_acks(Random(f"{seed} power cuts at acknowledgements"))
+            targeted_crashes += _failed_syncs_of_records(Random(f"{seed} failed syncs of records"))
         if WorkloadKind.DURABILITY in workloads:
             crashes += _kills_and_power_cuts(Random(f"{seed} kills and power cuts"))
+            targeted_crashes += _failed_syncs_of_records(Random(f"{seed} failed syncs of records"))
         client_timeout_s, disk_delay_s_max = random.choice((1.0, 5.0)), random.choice((0.005, 0.05, 0.2))
         numbers = random.randint(10, 40), random.randint(5, 20)
         takeover_s, sync_s_max = random.uniform(0.1, 2.0), random.choice((0.0, 0.01, 0.05, 0.2))
@@ -176,6 +180,19 @@ def _power_cuts_at_commits(random: Random) -> Iterator[TargetedCrash]:
     """Between the first and the last that a commit writes are few operations of the disk."""
     for _ in range(3):
         yield TargetedCrash("end_txn", random.randint(1, 15), True, random.randint(1, 6))
+
+
+def _power_cuts_at_acks(random: Random) -> Iterator[TargetedCrash]:
+    """What was just acknowledged, perhaps appended during the fsync before, must have had an fsync of its own."""
+    for _ in range(random.randint(1, 4)):
+        yield TargetedCrash("produce", random.randint(1, 60), False, 0)
+
+
+def _failed_syncs_of_records(random: Random) -> Iterator[TargetedCrash]:
+    """The fsync after a request that writes records. What it was to secure can be read after the restart, and producers
+    send it again; a later power cut takes it unless it was written again before."""
+    for _ in range(random.randint(1, 3)):
+        yield TargetedCrash("produce", random.randint(1, 60), True, FAIL_SYNC)
 
 
 def _kills_and_power_cuts(random: Random) -> Iterator[tuple[float, int]]:
