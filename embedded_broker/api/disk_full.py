@@ -108,6 +108,9 @@ REFUSALS_WITHOUT_RESERVE: Mapping[str, Refusal] = {
     "delete_groups": _groups,
     "offset_delete": _whole(),
     "consumer_group_heartbeat": _whole(),
+    "join_group": _whole(),
     "leave_group": _whole(),
+    "sync_group": _whole(),
 }
-"""API → its response once the reserve is used up, too. JoinGroup and SyncGroup wait until there is disk space."""
+"""API → its response once the reserve is used up, too. JoinGroup and SyncGroup wait until there is disk space, unless
+too many records of groups do already (`GroupRegistry.refuse_if_full`)."""

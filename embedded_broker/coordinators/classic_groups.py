@@ -59,13 +59,14 @@ class ClassicGroups:
     async def join(
         self, group_id: str, make: Callable[[object, str], JoinRequest], owner: Owner = SOMEBODY
     ) -> JoinAnswer:
-        """JoinGroup; returns when the rebalance is over.
+        """JoinGroup; returns when the rebalance is over. Raises NoSpace, see `GroupRegistry.refuse_if_full`.
 
         Args:
             group_id: which group.
             make: the request, given a ticket and a suffix that makes a new member id unique.
             owner: the client's connection.
         """
+        self._registry.refuse_if_full()
         ticket: asyncio.Future[JoinAnswer] = asyncio.get_running_loop().create_future()
         request = make(ticket, str(self._host.new_uuid()))
         if not group_id:
@@ -102,7 +103,7 @@ class ClassicGroups:
         self._run_changed(group, effects)
 
     async def sync(self, group_id: str, make: Callable[[object], SyncRequest]) -> SyncAnswer:
-        """SyncGroup; returns when the leader has brought the assignment.
+        """SyncGroup; returns when the leader has brought the assignment. Raises NoSpace, as `join`.
 
         Args:
             group_id: which group.
@@ -113,6 +114,7 @@ class ClassicGroups:
         group = self._registry.classic(group_id)
         if group is None:
             return SyncAnswer(ErrorCode.unknown_member_id)
+        self._registry.refuse_if_full()
         ticket: asyncio.Future[SyncAnswer] = asyncio.get_running_loop().create_future()
         request = make(ticket)
         if sum(map(len, request.assignment.values())) > MEMBER_BYTES_MAX:
@@ -133,12 +135,14 @@ class ClassicGroups:
         return error_code
 
     def leave(self, group_id: str, members: list[tuple[str, str | None]]) -> tuple[ErrorCode, list[ErrorCode]]:
-        """LeaveGroup by (member id, instance id): an error for the request, and one for each member."""
+        """LeaveGroup by (member id, instance id): an error for the request, and one for each member. Raises NoSpace,
+        as `join`."""
         if not group_id:
             return ErrorCode.invalid_group_id, []
         group = self._registry.classic(group_id)
         if group is None:
             return ErrorCode.none, [ErrorCode.unknown_member_id for _ in members]
+        self._registry.refuse_if_full()
         results, effects = group.leave(members)
         self._run_changed(group, effects)
         return ErrorCode.none, results

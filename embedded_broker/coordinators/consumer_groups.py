@@ -103,6 +103,7 @@ class ConsumerGroups:
         owner: Owner = SOMEBODY,
     ) -> ConsumerAnswer:
         """ConsumerGroupHeartbeat. Must not return before what it changed, and what was changed before, is on disk.
+        Raises NoSpace.
 
         Args:
             group_id: which group.
@@ -117,6 +118,8 @@ class ConsumerGroups:
             group, is_new = self._find(group_id, request)
         except HeartbeatRejected as refused:
             return ConsumerAnswer(refused.error_code, str(refused))
+        if request.member_epoch <= JOIN_EPOCH or request.says_something:
+            self._registry.refuse_if_full()
         if not request.member_id:
             request = replace(request, member_id=str(self._host.new_uuid()))
         if not self._admits(group_id, request, owner):
@@ -146,7 +149,9 @@ class ConsumerGroups:
         self.memory.note(group.group_id, sizes)
 
     async def remove(self, group: ConsumerGroup, leaving: list[tuple[str, str | None]]) -> list[ErrorCode]:
-        """LeaveGroup by (member id, instance id), for an admin client. Must not return before it is on disk."""
+        """LeaveGroup by (member id, instance id), for an admin client. Must not return before it is on disk.
+        Raises NoSpace."""
+        self._registry.refuse_if_full()
         results, effects = group.remove(leaving)
         self._carry_out(group, effects)
         await self._registry.durable()

@@ -24,6 +24,9 @@ from kafka_records.records import encode
 
 AnyGroup = Group | ConsumerGroup
 Record = tuple[bytes, bytes | None]
+OWED_BYTES_MAX = 4 * 1024 * 1024
+"""Of records that wait for disk space. Above it requests that would lead to more of them are refused; what follows from
+timers, as when the session of a member ends, is bounded by the number of members."""
 
 
 class GroupRegistry:
@@ -41,8 +44,10 @@ class GroupRegistry:
         # The value of each classic group's last record, and when it was written: since when a group is empty.
         self._stored: dict[str, tuple[bytes, int]] = {}
         # Records of changes that hold in memory, but could not be written while the disk was full.
-        # Invariant: they are written before any others.
+        # Invariant: they are written before any others, and together.
         self._owed: list[Record] = []
+        self.owed_bytes = 0
+        """Of keys and values that wait for disk space."""
         self._new = 0  # groups since `on_many_new`
 
     def get(self, group_id: str) -> AnyGroup | None:
@@ -109,14 +114,30 @@ class GroupRegistry:
             self._write(records)
         except NoSpace:
             self._owed += records
-            self._background.schedule("owed", NO_SPACE_RETRY_MS, lambda: self.append([]))
+            self.owed_bytes += sum(len(key) + len(value or b"") for key, value in records)
+            self._background.schedule("owed", NO_SPACE_RETRY_MS, self._write_owed)
 
     def _write(self, records: list[Record]) -> None:
         """Raises NoSpace, and none of them are written."""
-        due = self._owed + records
-        if due:
-            self._host.internal_log(OFFSETS_TOPIC).append(encode(due, self._host.clock.now_ms()))
-            self._owed = []
+        if self._owed:  # to try again for each request would encode all of them each time
+            raise NoSpace(errno.ENOSPC, "records of groups wait for disk space")
+        if records:
+            self._host.internal_log(OFFSETS_TOPIC).append(encode(records, self._host.clock.now_ms()))
+
+    def _write_owed(self) -> None:
+        due, due_bytes = self._owed, self.owed_bytes
+        self._owed, self.owed_bytes = [], 0
+        try:
+            self._write(due)
+        except NoSpace:
+            self._owed, self.owed_bytes = due, due_bytes
+            self._background.schedule("owed", NO_SPACE_RETRY_MS, self._write_owed)
+
+    def refuse_if_full(self) -> None:
+        """To be called before a request changes a group. Raises NoSpace while as many records wait for disk space as
+        may: the request is refused with NOT_COORDINATOR, as Kafka refuses all whose records it can't write."""
+        if self.owed_bytes >= OWED_BYTES_MAX:
+            raise NoSpace(errno.ENOSPC, "too many records of groups wait for disk space")
 
     def delete(self, group: AnyGroup) -> None:
         """Forget an empty group, and write so. Raises NoSpace with nothing changed."""

@@ -16,6 +16,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.config.thresholds import DEFAULTS
+from embedded_broker.coordinators import group_registry
 from embedded_broker.storage import disk_space
 from embedded_broker.storage.disk_space import DiskSpace, NoSpace
 from embedded_broker.storage.log.fs import RealFileSystem
@@ -289,3 +290,45 @@ def test_other_errors_are_not_taken_for_a_full_disk(tmp_path: Path) -> None:
         await disk.stop()
 
     asyncio.run(main())
+
+
+def _beat(member_id: str, member_epoch: int) -> dict[str, Any]:
+    member = {"group_id": "g", "member_id": member_id, "member_epoch": member_epoch, "rebalance_timeout": 1_000}
+    return {**member, "subscribed_topic_names": ["t"], "topic_partitions": []}
+
+
+def test_records_of_groups_that_wait_for_disk_space_are_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Members that come and go while not even the reserve has space: at first what they change is written later; then
+    nothing more is taken on."""
+    monkeypatch.setattr(group_registry, "OWED_BYTES_MAX", 5_000)
+    monkeypatch.setattr(group_registry, "NO_SPACE_RETRY_MS", 5)
+
+    async def run() -> None:
+        async with _scene(tmp_path) as scene:
+            registry, refused = scene.served.broker.groups._registry, set()
+            asked = {"group_id": "classic", "session_timeout": 60_000, "rebalance_timeout": 60_000, "member_id": ""}
+            asked |= {"protocol_type": "consumer", "protocols": [{"name": "range", "metadata": b""}]}
+            leader = await scene.client.call("join_group", 3, **asked)
+            scene.fs.size_bytes_max = 0
+            for number in range(100):
+                for member_epoch in (0, -1):
+                    beat = _beat(f"member {number}", member_epoch)
+                    refused.add((await scene.client.call("consumer_group_heartbeat", 1, **beat)).error_code)
+            assert refused == {COORDINATOR}
+            assert 5_000 <= registry.owed_bytes < 6_000
+            for version in (0, 9):
+                assert (await scene.client.call("join_group", version, **asked)).error_code is COORDINATOR
+            synced = {"group_id": "classic", "generation_id": 1, "member_id": leader.member_id, "assignments": []}
+            assert (await scene.client.call("sync_group", 3, **synced)).error_code is COORDINATOR
+            members = [{"member_id": leader.member_id}]
+            left = await scene.client.call("leave_group", 3, group_id="classic", members=members)
+            assert left.error_code is COORDINATOR
+            scene.fs.size_bytes_max = None
+            await _until(lambda: registry.is_settled)
+            beat = _beat("later", 0)
+            assert (await scene.client.call("consumer_group_heartbeat", 1, **beat)).error_code is NONE
+            assert (await scene.client.call("sync_group", 3, **synced)).error_code is NONE
+
+    asyncio.run(run())
