@@ -12,14 +12,12 @@ from collections.abc import Callable
 from typing import cast
 
 from embedded_broker.api.fetch_sessions import FetchSessions
-from embedded_broker.clock import Clock, SystemClock
 from embedded_broker.config.listeners import Endpoint
 from embedded_broker.config.settings import BrokerConfig, Fsync
 from embedded_broker.coordinators.compose import compose
 from embedded_broker.coordinators.groups import GroupCoordinator
 from embedded_broker.coordinators.ports import GroupConfig, Host, TransactionConfig
 from embedded_broker.coordinators.transactions import TransactionCoordinator
-from embedded_broker.fair_share import FairShare
 from embedded_broker.metadata.changes import Changes
 from embedded_broker.metadata.client_quotas import ClientQuotas
 from embedded_broker.metadata.dynamic_configs import DynamicConfigs
@@ -30,6 +28,9 @@ from embedded_broker.metadata.topics import Topics
 from embedded_broker.net.coding import Coding
 from embedded_broker.net.server import Faults, Server
 from embedded_broker.produce.batch_checks import BatchChecks
+from embedded_broker.runtime.clock import Clock, SystemClock
+from embedded_broker.runtime.fair_share import FairShare
+from embedded_broker.runtime.workers import Threads, Workers
 from embedded_broker.security.compose import Security
 from embedded_broker.state.consumer_types import ConsumerGroupConfig
 from embedded_broker.storage.cleaner import Compaction
@@ -41,7 +42,6 @@ from embedded_broker.storage.log.open_files import OpenFiles
 from embedded_broker.storage.log.open_files import for_logs as open_files_for_logs
 from embedded_broker.storage.partition import Partition
 from embedded_broker.storage.retention import Retention
-from embedded_broker.storage.workers import Threads, Workers
 from kafka_records.batch import BatchHeader
 from kafka_records.records import decode
 

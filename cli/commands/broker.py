@@ -299,7 +299,7 @@ if __name__ == "__main__":
 
 def _log_beside() -> None:
     """Write warnings and errors to stderr without ever waiting for it."""
-    from embedded_broker.log_writer import LogHandler, LogWriter
+    from embedded_broker.runtime.log_writer import LogHandler, LogWriter
 
     handler = LogHandler(LogWriter())
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))

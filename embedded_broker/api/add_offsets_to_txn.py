@@ -10,14 +10,14 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.ports import Client, HasTransactions
+from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.metadata.topic_names import OFFSETS_PARTITION
 from embedded_broker.wire.responses import Answer
 
 
 @api(25, "add_offsets_to_txn", range(5))
-async def handle(broker: HasTransactions, conn: Client, request: Any, version: int) -> Answer:
+async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
     """Handle AddOffsetsToTxn: see the behaviour and version notes above."""
     error_code = await broker.transactions.add_partitions(
         request.transactional_id, request.producer_id, request.producer_epoch, [OFFSETS_PARTITION]

@@ -8,11 +8,11 @@ transaction's client supports transaction version 2 (`TransactionVersion.transac
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.ports import Client, HasTopics, HasTransactions
+from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.metadata.topic_names import INTERNAL
 from embedded_broker.state.transactions import TopicPartition
@@ -22,12 +22,8 @@ BATCHED_SINCE = 4
 TRANSACTION_VERSION_2_SINCE = 5
 
 
-class Needs(HasTopics, HasTransactions, Protocol):
-    """The parts of the broker that are used here."""
-
-
 @api(24, "add_partitions_to_txn", range(6))
-async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
+async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
     """Handle AddPartitionsToTxn: see the behaviour and version notes above."""
     if version >= BATCHED_SINCE:
         return {"results_by_transaction": [await _batched(broker, each, version) for each in request.transactions]}
@@ -50,7 +46,7 @@ async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Ans
     return {"results_by_topic_v3_and_below": _by_topic(request.v3_and_below_topics, errors)}
 
 
-async def _batched(broker: Needs, each: Any, version: int) -> dict[str, Any]:
+async def _batched(broker: Parts, each: Any, version: int) -> dict[str, Any]:
     """The answer for one of several transactions."""
     claim = each.transactional_id, each.producer_id, each.producer_epoch
     wanted = _wanted(each.topics)
@@ -63,7 +59,7 @@ async def _batched(broker: Needs, each: Any, version: int) -> dict[str, Any]:
 
 
 async def _add(
-    broker: Needs, claim: tuple[str, int, int], wanted: list[TopicPartition], client_version: int
+    broker: Parts, claim: tuple[str, int, int], wanted: list[TopicPartition], client_version: int
 ) -> dict[TopicPartition, ErrorCode]:
     missing = _missing(broker, wanted)
     if missing:
@@ -82,7 +78,7 @@ def _wanted(topics: Any) -> list[TopicPartition]:
     return [(topic.name, index) for topic in topics for index in topic.partitions]
 
 
-def _missing(broker: Needs, wanted: list[TopicPartition]) -> set[TopicPartition]:
+def _missing(broker: Parts, wanted: list[TopicPartition]) -> set[TopicPartition]:
     return {partition for partition in wanted if broker.topics.partition(*partition) is None}
 
 

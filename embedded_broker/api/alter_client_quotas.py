@@ -12,7 +12,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.disk_full import MESSAGE, STORAGE
-from embedded_broker.api.ports import Client, HasClientQuotas
+from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.metadata.client_quotas import QuotaRejected, check
 from embedded_broker.storage.disk_space import NoSpace
@@ -20,12 +20,12 @@ from embedded_broker.wire.responses import Answer
 
 
 @api(49, "alter_client_quotas", range(2), changes=True)
-async def handle(broker: HasClientQuotas, conn: Client, request: Any, version: int) -> Answer:
+async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
     """Handle AlterClientQuotas: see the behaviour and version notes above."""
     return {"entries": [await _change(broker, entry, request.validate_only) for entry in request.entries]}
 
 
-async def _change(broker: HasClientQuotas, entry: Any, validate_only: bool) -> dict[str, Any]:
+async def _change(broker: Parts, entry: Any, validate_only: bool) -> dict[str, Any]:
     error_code, message = ErrorCode.none, None
     entity = {each.entity_type: each.entity_name for each in entry.entity}
     changes = {op.key: None if op.remove else op.value for op in entry.ops}

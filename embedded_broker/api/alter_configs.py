@@ -10,14 +10,14 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from embedded_broker.api.config_changes import ConfigRejected, Configurable, change, check_request, refusal
-from embedded_broker.api.ports import Client
+from embedded_broker.api.config_changes import ConfigRejected, change, check_request, refusal
+from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.wire.responses import Answer
 
 
 @api(33, "alter_configs", range(3), changes=True)
-async def handle(broker: Configurable, conn: Client, request: Any, version: int) -> Answer:
+async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
     """Handle AlterConfigs: see the behaviour and version notes above."""
     answers = []
     refused_before = check_request(request.resources)

@@ -14,7 +14,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.disk_full import REFUSAL
-from embedded_broker.api.ports import Client, HasSecurity
+from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.security.credentials import (
     ITERATIONS_MAX,
@@ -36,7 +36,7 @@ class ScramChangeRejected(Exception):
 
 
 @api(51, "alter_user_scram_credentials", range(1), changes=True)
-async def handle(broker: HasSecurity, conn: Client, request: Any, version: int) -> Answer:
+async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
     """Handle AlterUserScramCredentials: see the behaviour and version notes above."""
     credentials = broker.security.credentials
     times = Counter(each.name for each in (*request.deletions, *request.upsertions))

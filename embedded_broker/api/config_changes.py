@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.disk_full import MESSAGE, STORAGE
-from embedded_broker.api.ports import HasDynamicConfigs, HasGroupConfigs, HasMetadata, HasTopics
+from embedded_broker.api.ports import Parts
 from embedded_broker.metadata import topic_configs
 from embedded_broker.metadata.dynamic_configs import ALL_BROKERS, NotDynamic
 from embedded_broker.metadata.topic_names import name_problem
@@ -19,10 +19,6 @@ TOPIC, BROKER, GROUP = 2, 4, 32
 DELETE = 1
 
 Change = Callable[[dict[str, str]], dict[str, str]]
-
-
-class Configurable(HasTopics, HasGroupConfigs, HasDynamicConfigs, HasMetadata, Protocol):
-    """The parts of the broker that are used here."""
 
 
 class ConfigRejected(Exception):
@@ -38,7 +34,7 @@ class ConfigRejected(Exception):
         return cls(ErrorCode.invalid_config, detail)
 
 
-async def change(broker: Configurable, wanted: Any, make: Change, validate_only: bool) -> None:
+async def change(broker: Parts, wanted: Any, make: Change, validate_only: bool) -> None:
     """Make the own configs of a topic, group or broker what `make` makes of them, durably.
 
     Raises ConfigRejected with nothing changed, or OSError.
@@ -56,7 +52,7 @@ async def change(broker: Configurable, wanted: Any, make: Change, validate_only:
         raise ConfigRejected(STORAGE, MESSAGE) from error
 
 
-async def _change_group(broker: Configurable, wanted: Any, make: Change, validate_only: bool) -> None:
+async def _change_group(broker: Parts, wanted: Any, make: Change, validate_only: bool) -> None:
     if not wanted.resource_name:
         raise ConfigRejected(ErrorCode.invalid_request, "Default group resources are not allowed.")
     async with broker.metadata.changes.one():
@@ -69,7 +65,7 @@ async def _change_group(broker: Configurable, wanted: Any, make: Change, validat
             await broker.group_configs.save(wanted.resource_name, changed)
 
 
-async def _change_broker(broker: Configurable, wanted: Any, make: Change, validate_only: bool) -> None:
+async def _change_broker(broker: Parts, wanted: Any, make: Change, validate_only: bool) -> None:
     dynamic = broker.dynamic_configs
     if wanted.resource_name not in (ALL_BROKERS, dynamic.this_broker):
         raise ConfigRejected(
@@ -85,7 +81,7 @@ async def _change_broker(broker: Configurable, wanted: Any, make: Change, valida
             await dynamic.save(wanted.resource_name, changed)
 
 
-async def _change_topic(broker: Configurable, wanted: Any, make: Change, validate_only: bool) -> None:
+async def _change_topic(broker: Parts, wanted: Any, make: Change, validate_only: bool) -> None:
     if not wanted.resource_name:
         raise ConfigRejected(ErrorCode.invalid_request, "Default topic resources are not allowed.")
     if (problem := name_problem(wanted.resource_name)) is not None:

@@ -8,12 +8,12 @@ Version notes: v1 adds the member type, which is always consumer.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.describe_groups import tell_rights
-from embedded_broker.api.ports import Client, HasGroups, HasSecurity, HasTopics
+from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.state.consumer_groups import ConsumerGroup
 from embedded_broker.state.consumer_members import ConsumerMember
@@ -23,12 +23,8 @@ from embedded_broker.wire.responses import ENTRY_BYTES, Answer
 CONSUMER_MEMBER = 1
 
 
-class Needs(HasTopics, HasGroups, HasSecurity, Protocol):
-    """The parts of the broker that are used here."""
-
-
 @api(69, "consumer_group_describe", range(2))
-async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
+async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
     """Handle ConsumerGroupDescribe: see the behaviour and version notes above."""
     groups, share = [], conn.share()
     for group_id in request.group_ids:
@@ -43,7 +39,7 @@ async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Ans
     return {"groups": groups}
 
 
-def _describe(broker: Needs, group_id: str) -> dict[str, Any]:
+def _describe(broker: Parts, group_id: str) -> dict[str, Any]:
     if not group_id:
         return {"group_id": group_id, "error_code": ErrorCode.invalid_group_id}
     group = broker.groups.get(group_id)
@@ -61,7 +57,7 @@ def _describe(broker: Needs, group_id: str) -> dict[str, Any]:
     }
 
 
-def _member(broker: Needs, member: ConsumerMember, target: Partitions) -> dict[str, Any]:
+def _member(broker: Parts, member: ConsumerMember, target: Partitions) -> dict[str, Any]:
     return {
         "member_id": member.member_id,
         "instance_id": member.instance_id,
@@ -77,7 +73,7 @@ def _member(broker: Needs, member: ConsumerMember, target: Partitions) -> dict[s
     }
 
 
-def _assignment(broker: Needs, partitions: Partitions) -> dict[str, Any]:
+def _assignment(broker: Parts, partitions: Partitions) -> dict[str, Any]:
     named = [(broker.topics.by_id(topic_id), indexes) for topic_id, indexes in by_topic(partitions).items()]
     return {
         "topic_partitions": [

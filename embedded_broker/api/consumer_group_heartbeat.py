@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any
 
 from embedded_broker.api.owner import owner_of
-from embedded_broker.api.ports import Client, HasGroups, HasSecurity
+from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.security.acls import Operation, Resource
 from embedded_broker.state.consumer_types import ConsumerHeartbeat, Partitions, by_topic
@@ -24,12 +24,8 @@ from embedded_broker.wire.responses import Answer
 MILLISECOND = timedelta(milliseconds=1)
 
 
-class Needs(HasGroups, HasSecurity, Protocol):
-    """The parts of the broker that are used here."""
-
-
 @api(68, "consumer_group_heartbeat", range(2))
-async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
+async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
     """Handle ConsumerGroupHeartbeat: see the behaviour and version notes above."""
     rebalance_timeout_ms = request.rebalance_timeout // MILLISECOND
     names = request.subscribed_topic_names
@@ -60,7 +56,7 @@ async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Ans
     }
 
 
-def _sees(broker: Needs, conn: Client) -> Callable[[str], bool] | None:
+def _sees(broker: Parts, conn: Client) -> Callable[[str], bool] | None:
     """Whether a pattern may find a topic; None: all of them."""
     authorizer, session = broker.security.authorizer, conn.session
     if authorizer is None:

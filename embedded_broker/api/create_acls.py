@@ -13,7 +13,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.disk_full import REFUSAL
-from embedded_broker.api.ports import Client, HasSecurity
+from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.security.acls import CLUSTER_NAME, Acl, Operation, Pattern, Permission, Resource
 from embedded_broker.storage.disk_space import NoSpace
@@ -25,7 +25,7 @@ KINDS = frozenset(map(int, Resource))
 
 
 @api(30, "create_acls", range(1, 4), changes=True)
-async def handle(broker: HasSecurity, conn: Client, request: Any, version: int) -> Answer:
+async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
     """Handle CreateAcls: see the behaviour and version notes above."""
     authorizer = broker.security.authorizer
     if authorizer is None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.disk_full import MESSAGE, STORAGE
-from embedded_broker.api.ports import Client, HasConfig, HasMetadata, HasTopics
+from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.metadata.topics import Topic
 from embedded_broker.storage.disk_space import NoSpace
@@ -22,12 +22,8 @@ from embedded_broker.wire.responses import Answer
 DUPLICATE: Mapping[str, Any] = {"error_code": ErrorCode.invalid_request, "error_message": "Duplicate topic name."}
 
 
-class Needs(HasConfig, HasMetadata, HasTopics, Protocol):
-    """The parts of the broker that are used here."""
-
-
 @api(37, "create_partitions", range(4), changes=True)
-async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
+async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
     """Handle CreatePartitions: see the behaviour and version notes above."""
     times = Counter(wanted.name for wanted in request.topics)
     twice = [{"name": name, **DUPLICATE} for name, count in times.items() if count > 1]
@@ -35,7 +31,7 @@ async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Ans
     return {"results": [*twice, *[await _grow(broker, wanted, request.validate_only) for wanted in once]]}
 
 
-async def _grow(broker: Needs, wanted: Any, validate_only: bool) -> dict[str, Any]:
+async def _grow(broker: Parts, wanted: Any, validate_only: bool) -> dict[str, Any]:
     async with broker.metadata.changes.one():
         topic = broker.topics.get(wanted.name)
         if topic is None:
@@ -51,7 +47,7 @@ async def _grow(broker: Needs, wanted: Any, validate_only: bool) -> dict[str, An
     return {"name": wanted.name, "error_message": None}
 
 
-def _problem(broker: Needs, topic: Topic, wanted: Any) -> tuple[ErrorCode, str] | None:
+def _problem(broker: Parts, topic: Topic, wanted: Any) -> tuple[ErrorCode, str] | None:
     more = wanted.count - len(topic.partitions)
     if topic.is_internal:
         return ErrorCode.invalid_request, "an internal topic"

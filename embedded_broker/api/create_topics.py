@@ -8,12 +8,12 @@ Version notes: v5+ answer with the configs that hold; v7+ with the topic id.
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, Protocol
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.disk_full import MESSAGE, STORAGE
-from embedded_broker.api.ports import Client, HasConfig, HasDynamicConfigs, HasMetadata, HasNewUuid, HasTopics
+from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.api.topic_configs_shown import TopicConfigs
 from embedded_broker.metadata import topic_configs
@@ -34,12 +34,8 @@ class TopicRejected(Exception):
         self.error_code = error_code
 
 
-class Needs(HasConfig, HasDynamicConfigs, HasMetadata, HasNewUuid, HasTopics, Protocol):
-    """The parts of the broker that are used here."""
-
-
 @api(19, "create_topics", range(2, 8), changes=True)
-async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
+async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
     """Handle CreateTopics: see the behaviour and version notes above."""
     if (problem := _too_many(broker, request.topics)) is not None:
         policy = {"error_code": ErrorCode.policy_violation, "error_message": problem}
@@ -62,7 +58,7 @@ async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Ans
     return {"topics": answers}
 
 
-def _too_many(broker: Needs, topics: Any) -> str | None:
+def _too_many(broker: Parts, topics: Any) -> str | None:
     """Why none of them can be made: what one operation may do is bounded, as in Kafka's ReplicationControlManager."""
     default = broker.config.partitions_default
     partitions = 0
@@ -76,7 +72,7 @@ def _too_many(broker: Needs, topics: Any) -> str | None:
     return None
 
 
-async def _create(broker: Needs, wanted: Any, validate_only: bool, shown: TopicConfigs) -> dict[str, Any]:
+async def _create(broker: Parts, wanted: Any, validate_only: bool, shown: TopicConfigs) -> dict[str, Any]:
     """Create one topic. Raises TopicRejected."""
     if empty := [config.name for config in wanted.configs if config.value is None]:
         raise TopicRejected(ErrorCode.invalid_config, f"Null value not supported for topic configs: {','.join(empty)}")
@@ -101,7 +97,7 @@ async def _create(broker: Needs, wanted: Any, validate_only: bool, shown: TopicC
     return answer
 
 
-def _check_name(broker: Needs, name: str) -> None:
+def _check_name(broker: Parts, name: str) -> None:
     problem = name_problem(name)
     if problem is not None:
         raise TopicRejected(ErrorCode.invalid_topic_exception, problem)
@@ -111,7 +107,7 @@ def _check_name(broker: Needs, name: str) -> None:
         raise TopicRejected(ErrorCode.invalid_topic_exception, f"Topic '{name}' collides with '{other}'")
 
 
-def _count_partitions(broker: Needs, wanted: Any) -> int:
+def _count_partitions(broker: Parts, wanted: Any) -> int:
     """How many partitions. Raises TopicRejected."""
     count = int(wanted.num_partitions)
     if wanted.assignments:

@@ -15,14 +15,14 @@ from kio.schema.errors import ErrorCode
 from embedded_broker.api.create_acls import DISABLED
 from embedded_broker.api.describe_acls import entry, filter_of
 from embedded_broker.api.disk_full import REFUSAL
-from embedded_broker.api.ports import Client, HasSecurity
+from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.storage.disk_space import NoSpace
 from embedded_broker.wire.responses import Answer
 
 
 @api(31, "delete_acls", range(1, 4), changes=True)
-async def handle(broker: HasSecurity, conn: Client, request: Any, version: int) -> Answer:
+async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
     """Handle DeleteAcls: see the behaviour and version notes above."""
     authorizer = broker.security.authorizer
     results: list[dict[str, Any]] = []

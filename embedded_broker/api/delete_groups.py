@@ -6,19 +6,15 @@ Version notes: all versions are alike.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
-from embedded_broker.api.ports import Client, HasGroups, HasMetadata
+from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.wire.responses import Answer
 
 
-class Needs(HasGroups, HasMetadata, Protocol):
-    """The parts of the broker that are used here."""
-
-
 @api(42, "delete_groups", range(3), changes=True)
-async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
+async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
     """Handle DeleteGroups: see the behaviour and version notes above."""
     results = []
     for group_id in dict.fromkeys(request.groups_names):

@@ -6,22 +6,18 @@ Version notes: none that matter here.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.ports import Client, HasFlushScheduler, HasMetadata, HasTopics
+from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.storage.disk_space import NoSpace
 from embedded_broker.wire.responses import Answer
 
 
-class Needs(HasTopics, HasFlushScheduler, HasMetadata, Protocol):
-    """The parts of the broker that are used here."""
-
-
 @api(21, "delete_records", range(3), changes=True)
-async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
+async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
     """Handle DeleteRecords: see the behaviour and version notes above."""
     return {
         "topics": [
@@ -31,7 +27,7 @@ async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Ans
     }
 
 
-async def _delete(broker: Needs, name: str, wanted: Any) -> dict[str, Any]:
+async def _delete(broker: Parts, name: str, wanted: Any) -> dict[str, Any]:
     answer: dict[str, Any] = {"partition_index": wanted.partition_index, "low_watermark": -1}
     broker.metadata.changes.go_on()
     topic = broker.topics.get(name)

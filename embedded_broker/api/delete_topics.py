@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.disk_full import REFUSAL
-from embedded_broker.api.ports import Client, HasGroups, HasMetadata, HasTopics
+from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.storage.disk_space import NoSpace
 from embedded_broker.wire.responses import Answer
@@ -24,12 +24,8 @@ from embedded_broker.wire.responses import Answer
 NAMED_TWICE = "The provided topic name maps to an ID that was already supplied."
 
 
-class Needs(HasTopics, HasGroups, HasMetadata, Protocol):
-    """The parts of the broker that are used here."""
-
-
 @api(20, "delete_topics", range(1, 7), changes=True)
-async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
+async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
     """Handle DeleteTopics: see the behaviour and version notes above."""
     if version < 6:
         wanted = [(name, None) for name in request.topic_names]
@@ -53,7 +49,7 @@ async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Ans
     return {"responses": answers}
 
 
-def _named_by_id_too(broker: Needs, wanted: Iterable[tuple[str | None, UUID | None]]) -> dict[str | None, UUID]:
+def _named_by_id_too(broker: Parts, wanted: Iterable[tuple[str | None, UUID | None]]) -> dict[str | None, UUID]:
     """Names and ids of topics that are named by both: they are refused, as in Kafka's ControllerApis."""
     ids = {topic_id for name, topic_id in wanted if name is None and topic_id is not None}
     found: dict[str | None, UUID] = {}
@@ -75,7 +71,7 @@ def _problem(name: str | None, topic_id: UUID | None, count: int) -> str | None:
     return None
 
 
-async def _delete(broker: Needs, name: str | None, topic_id: UUID | None) -> dict[str, Any]:
+async def _delete(broker: Parts, name: str | None, topic_id: UUID | None) -> dict[str, Any]:
     async with broker.metadata.changes.one():
         topic = broker.topics.get(name) if name is not None else broker.topics.by_id(topic_id)
         if topic is None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.ports import Client, HasSecurity
+from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.security.acls import Acl, Filter, Operation, Pattern, Permission, Resource
 from embedded_broker.wire.responses import Answer
@@ -20,7 +20,7 @@ DISABLED = "No Authorizer is configured on the broker"
 
 
 @api(29, "describe_acls", range(1, 4))
-async def handle(broker: HasSecurity, conn: Client, request: Any, version: int) -> Answer:
+async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
     """Handle DescribeAcls: see the behaviour and version notes above."""
     if broker.security.authorizer is None:
         return {"error_code": ErrorCode.security_disabled, "error_message": DISABLED, "resources": []}

@@ -10,14 +10,14 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.ports import Client, HasClientQuotas
+from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.metadata.client_quotas import Component, QuotaRejected, UnknownEntityType, check_filter, meets
 from embedded_broker.wire.responses import Answer
 
 
 @api(48, "describe_client_quotas", range(2))
-async def handle(broker: HasClientQuotas, conn: Client, request: Any, version: int) -> Answer:
+async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
     """Handle DescribeClientQuotas: see the behaviour and version notes above."""
     components = [Component(each.entity_type, each.match_type, each.match) for each in request.components]
     try:

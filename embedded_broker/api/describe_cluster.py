@@ -6,11 +6,11 @@ Version notes: v1 and later can request the endpoints of controllers, which are 
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.ports import Client, HasConfig, HasMetadata, HasSecurity
+from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.security.operations import authorized_on_cluster
 from embedded_broker.wire.responses import Answer
@@ -18,12 +18,8 @@ from embedded_broker.wire.responses import Answer
 BROKERS = 1
 
 
-class Needs(HasConfig, HasMetadata, HasSecurity, Protocol):
-    """The parts of the broker that are used here."""
-
-
 @api(60, "describe_cluster", range(3))
-async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
+async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
     """Handle DescribeCluster: see the behaviour and version notes above."""
     endpoint_type = getattr(request, "endpoint_type", BROKERS)
     if endpoint_type != BROKERS:

@@ -7,18 +7,11 @@ Version notes: v1+ synonyms; v3+ types and documentation (always empty).
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.ports import (
-    Client,
-    HasConfig,
-    HasDynamicConfigs,
-    HasEndpoints,
-    HasGroupConfigs,
-    HasTopics,
-)
+from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.api.topic_configs_shown import TopicConfigs, config, set_for_brokers, synonym
 from embedded_broker.metadata.broker_configs import KERBEROS, TOPIC_DEFAULTS, broker_configs
@@ -33,12 +26,8 @@ RESOURCE_BYTES = 5_000
 """Most configs are the same for all topics, see `topic_configs_shown`."""
 
 
-class Needs(HasConfig, HasEndpoints, HasTopics, HasGroupConfigs, HasDynamicConfigs, Protocol):
-    """The parts of the broker that are used here."""
-
-
 @api(32, "describe_configs", range(1, 5))
-async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
+async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
     """Handle DescribeConfigs: see the behaviour and version notes above."""
     results, share, topics = (
         [],
@@ -51,7 +40,7 @@ async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Ans
     return {"results": results}
 
 
-def _resource(broker: Needs, wanted: Any, request: Any, topics: TopicConfigs) -> dict[str, Any]:
+def _resource(broker: Parts, wanted: Any, request: Any, topics: TopicConfigs) -> dict[str, Any]:
     answer: dict[str, Any] = {"resource_type": wanted.resource_type, "resource_name": wanted.resource_name}
     answer.update(error_message="", configs=[])
     if wanted.resource_type == TOPIC:
@@ -75,7 +64,7 @@ def _resource(broker: Needs, wanted: Any, request: Any, topics: TopicConfigs) ->
     return {**answer, "configs": [each for each in configs if not asked or each["name"] in asked]}
 
 
-def _of_broker(broker: Needs, name: str, request: Any) -> list[Same]:
+def _of_broker(broker: Parts, name: str, request: Any) -> list[Same]:
     """The configs of this broker, or of ALL_BROKERS only what is set for them."""
     dynamic = broker.dynamic_configs
     static = broker_configs(broker.config, broker.endpoints)
@@ -106,7 +95,7 @@ def _kerberos(dynamic: DynamicConfigs, request: Any) -> list[Same]:
     return found
 
 
-def _group_configs(broker: Needs, group_id: str) -> list[Same]:
+def _group_configs(broker: Parts, group_id: str) -> list[Same]:
     own, defaults = broker.group_configs.own(group_id), broker.group_configs.defaults
     return [
         config(name, Kind.INT, own.get(name, text), Source.GROUP if name in own else Source.STATIC, [])

@@ -8,11 +8,11 @@ Version notes: a group that doesn't exist, or isn't a classic one, is Dead; from
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.ports import Client, HasGroups, HasSecurity
+from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.security.acls import Resource
 from embedded_broker.security.operations import authorized
@@ -26,12 +26,8 @@ if TYPE_CHECKING:
 MISSING = "Dead"
 
 
-class Needs(HasGroups, HasSecurity, Protocol):
-    """The parts of the broker that are used here."""
-
-
 @api(15, "describe_groups", range(7))
-async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
+async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
     """Handle DescribeGroups: see the behaviour and version notes above."""
     groups, share = [], conn.share()
     for group_id in request.groups:
@@ -44,7 +40,7 @@ async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Ans
     return {"groups": groups}
 
 
-def tell_rights(broker: Needs, conn: Client, groups: list[dict[str, Any]]) -> None:
+def tell_rights(broker: Parts, conn: Client, groups: list[dict[str, Any]]) -> None:
     """Add to the groups that are described without an error what the client may do with them."""
     for group in groups:
         if group.get("error_code", ErrorCode.none) is ErrorCode.none:

@@ -8,11 +8,11 @@ is cordoned (it never is).
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.ports import Client, HasConfig, HasTopics
+from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.wire.responses import ENTRY_BYTES, Answer
 
@@ -23,12 +23,8 @@ if TYPE_CHECKING:
 STORAGE = ErrorCode.kafka_storage_error
 
 
-class Needs(HasConfig, HasTopics, Protocol):
-    """The parts of the broker that are used here."""
-
-
 @api(35, "describe_log_dirs", range(1, 6))
-async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
+async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
     """Handle DescribeLogDirs: see the behaviour and version notes above."""
     if request.topics is None:
         wanted = {topic.name: list(range(len(topic.partitions))) for topic in broker.topics.all()}

@@ -11,14 +11,14 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.ports import Client, HasTopics
+from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.metadata.topic_names import name_problem
 from embedded_broker.wire.responses import ENTRY_BYTES, Answer
 
 
 @api(61, "describe_producers", range(1))
-async def handle(broker: HasTopics, conn: Client, request: Any, version: int) -> Answer:
+async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
     """Handle DescribeProducers: see the behaviour and version notes above."""
     topics, share = [], conn.share()
     for topic in request.topics:
@@ -31,7 +31,7 @@ async def handle(broker: HasTopics, conn: Client, request: Any, version: int) ->
     return {"topics": topics}
 
 
-def _describe(broker: HasTopics, name: str, index: int) -> dict[str, Any]:
+def _describe(broker: Parts, name: str, index: int) -> dict[str, Any]:
     partition = broker.topics.partition(name, index)
     if partition is None:
         problem = name_problem(name)

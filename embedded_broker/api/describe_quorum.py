@@ -6,12 +6,12 @@ Version notes: v1 adds when a replica was heard of; v2 directory ids, error mess
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.ports import Client, HasClock, HasConfig, HasEndpoints, HasMetadata
+from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.wire.responses import Answer
 
@@ -19,12 +19,8 @@ METADATA = "__cluster_metadata"
 NO_DIRECTORY = UUID(int=0)
 
 
-class Needs(HasConfig, HasClock, HasEndpoints, HasMetadata, Protocol):
-    """The parts of the broker that are used here."""
-
-
 @api(55, "describe_quorum", range(3))
-async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
+async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
     """Handle DescribeQuorum: see the behaviour and version notes above."""
     asked = [(topic.topic_name, [each.partition_index for each in topic.partitions]) for topic in request.topics]
     if asked != [(METADATA, [0])]:

@@ -9,11 +9,11 @@ Version notes: only v0 exists.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.ports import Client, HasConfig, HasSecurity, HasTopics
+from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.metadata.topic_names import name_problem
 from embedded_broker.security.acls import Operation, Resource
@@ -26,12 +26,8 @@ if TYPE_CHECKING:
 PARTITIONS_MAX = 2_000
 
 
-class Needs(HasConfig, HasTopics, HasSecurity, Protocol):
-    """The parts of the broker that are used here."""
-
-
 @api(75, "describe_topic_partitions", range(1))
-async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
+async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
     """Handle DescribeTopicPartitions: see the behaviour and version notes above."""
     authorizer = broker.security.authorizer
 
@@ -46,7 +42,7 @@ async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Ans
     return answer
 
 
-def _describe(broker: Needs, request: Any, sees: Callable[[str], bool]) -> dict[str, Any]:
+def _describe(broker: Parts, request: Any, sees: Callable[[str], bool]) -> dict[str, Any]:
     named = {topic.name for topic in request.topics}
     # What may not be seen is left out at first: it counts for no limit, and no cursor names it.
     names = sorted(named or filter(sees, broker.topics.names()))

@@ -12,7 +12,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.ports import Client, HasTransactions
+from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.wire.responses import Answer
 
@@ -22,7 +22,7 @@ EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 @api(65, "describe_transactions", range(1))
-async def handle(broker: HasTransactions, conn: Client, request: Any, version: int) -> Answer:
+async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
     """Handle DescribeTransactions: see the behaviour and version notes above."""
     found, share = [], conn.share()
     for name in request.transactional_ids:
@@ -32,7 +32,7 @@ async def handle(broker: HasTransactions, conn: Client, request: Any, version: i
     return {"transaction_states": found}
 
 
-def _describe(broker: HasTransactions, transactional_id: str) -> dict[str, Any]:
+def _describe(broker: Parts, transactional_id: str) -> dict[str, Any]:
     found = broker.transactions.get(transactional_id)
     if found is None:
         error_code = ErrorCode.transactional_id_not_found if transactional_id else ErrorCode.invalid_request

@@ -12,7 +12,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.ports import Client, HasSecurity
+from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.security.credentials import TYPES
 from embedded_broker.wire.responses import Answer
@@ -21,7 +21,7 @@ NUMBERS = {name: number for number, name in TYPES.items()}
 
 
 @api(50, "describe_user_scram_credentials", range(1))
-async def handle(broker: HasSecurity, conn: Client, request: Any, version: int) -> Answer:
+async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
     """Handle DescribeUserScramCredentials: see the behaviour and version notes above."""
     stored = broker.security.credentials.stored()
     times = Counter(each.name for each in request.users or ()) or Counter(stored.keys())

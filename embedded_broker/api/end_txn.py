@@ -13,7 +13,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.ports import Client, HasTransactions
+from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.wire.responses import Answer
 
@@ -21,7 +21,7 @@ BUMP_SINCE = 5
 
 
 @api(26, "end_txn", range(6))
-async def handle(broker: HasTransactions, conn: Client, request: Any, version: int) -> Answer:
+async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
     """Handle EndTxn: see the behaviour and version notes above."""
     identity = await broker.transactions.end(
         request.transactional_id,

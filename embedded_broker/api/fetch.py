@@ -14,15 +14,15 @@ only.
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Protocol
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.fetch_partitions import FetchedPartition
 from embedded_broker.api.fetch_sessions import Answers, Asked, Fetching, SessionError, TopicKey, named
-from embedded_broker.api.ports import Client, HasConfig, HasFetchSessions, HasSecurity, HasTopics
+from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
-from embedded_broker.fair_share import Share
+from embedded_broker.runtime.fair_share import Share
 from embedded_broker.security.acls import Operation, Resource
 from embedded_broker.wire.responses import Answer
 
@@ -30,12 +30,8 @@ READ_COMMITTED = 1
 FIND_STEPS, COUNT_STEPS, READ_STEPS, BYTES_A_STEP = 3, 10, 30, 2_000
 
 
-class Needs(HasConfig, HasTopics, HasFetchSessions, HasSecurity, Protocol):
-    """The parts of the broker that are used here."""
-
-
 @api(1, "fetch", range(4, 19))
-async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
+async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
     """Handle Fetch: see the behaviour and version notes above."""
     loop, share = asyncio.get_running_loop(), conn.share()
     try:
@@ -140,7 +136,7 @@ class _Watch:
         self._waiting.note(self._fetched)
 
 
-def _find(broker: Needs, conn: Client, each: Asked, version: int, committed: bool) -> FetchedPartition:
+def _find(broker: Parts, conn: Client, each: Asked, version: int, committed: bool) -> FetchedPartition:
     """The partition that is meant, or why it can't be read. Leader epochs as in KIP-320."""
     data = each.data
     topic = broker.topics.get(each.topic) if isinstance(each.topic, str) else broker.topics.by_id(each.topic)

@@ -14,7 +14,7 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.config.thresholds import DEFAULTS
-from embedded_broker.fair_share import Share
+from embedded_broker.runtime.fair_share import Share
 
 INITIAL, FINAL = 0, -1
 """Epochs of whole requests: the first wants a session, the last none."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.ports import Client, HasConfig
+from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.wire.responses import Answer
 
@@ -18,7 +18,7 @@ GROUP, TRANSACTION = 0, 1
 
 
 @api(10, "find_coordinator", range(7))
-async def handle(broker: HasConfig, conn: Client, request: Any, version: int) -> Answer:
+async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
     """Handle FindCoordinator: see the behaviour and version notes above."""
     key_type = request.key_type if version >= 1 else GROUP
     keys = request.coordinator_keys if version >= 4 else (request.key,)

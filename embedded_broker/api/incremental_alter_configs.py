@@ -13,8 +13,8 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.config_changes import ConfigRejected, Configurable, change, check_request, refusal
-from embedded_broker.api.ports import Client
+from embedded_broker.api.config_changes import ConfigRejected, change, check_request, refusal
+from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.metadata.broker_configs import TOPIC_DEFAULTS
 from embedded_broker.metadata.topic_configs import CONFIGS, Kind, parts_of
@@ -24,7 +24,7 @@ SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
 @api(44, "incremental_alter_configs", range(2), changes=True)
-async def handle(broker: Configurable, conn: Client, request: Any, version: int) -> Answer:
+async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
     """Handle IncrementalAlterConfigs: see the behaviour and version notes above."""
     answers = []
     refused_before = check_request(request.resources)

@@ -15,7 +15,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.owner import owner_of
-from embedded_broker.api.ports import Client, HasTransactions
+from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.wire.responses import Answer
 
@@ -23,7 +23,7 @@ NOBODY = (-1, -1)
 
 
 @api(22, "init_producer_id", range(6))
-async def handle(broker: HasTransactions, conn: Client, request: Any, version: int) -> Answer:
+async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
     """Handle InitProducerId: see the behaviour and version notes above."""
     claimed = (request.producer_id, request.producer_epoch) if version >= 3 else NOBODY
     if claimed != NOBODY and -1 in claimed:

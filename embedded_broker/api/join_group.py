@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 from embedded_broker.api.owner import owner_of
-from embedded_broker.api.ports import Client, HasGroups
+from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.state.group_types import JoinRequest
 from embedded_broker.wire.responses import Answer
@@ -23,7 +23,7 @@ PREFIX_MAX = 250
 
 
 @api(11, "join_group", range(10))
-async def handle(broker: HasGroups, conn: Client, request: Any, version: int) -> Answer:
+async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
     """Handle JoinGroup: see the behaviour and version notes above."""
     rebalance_timeout = request.rebalance_timeout if version >= 1 else request.session_timeout
     instance_id = request.group_instance_id if version >= 5 else None

@@ -10,7 +10,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.ports import Client, HasGroups
+from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.state.consumer_groups import ConsumerGroup
 from embedded_broker.wire.responses import Answer
@@ -19,7 +19,7 @@ Leaving = list[tuple[str, str | None]]
 
 
 @api(13, "leave_group", range(6))
-async def handle(broker: HasGroups, conn: Client, request: Any, version: int) -> Answer:
+async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
     """Handle LeaveGroup: see the behaviour and version notes above."""
     if version < 3:
         error_code, results = await _leave(broker, request.group_id, [(request.member_id, None)])
@@ -35,7 +35,7 @@ async def handle(broker: HasGroups, conn: Client, request: Any, version: int) ->
     }
 
 
-async def _leave(broker: HasGroups, group_id: str, leaving: Leaving) -> tuple[ErrorCode, list[ErrorCode]]:
+async def _leave(broker: Parts, group_id: str, leaving: Leaving) -> tuple[ErrorCode, list[ErrorCode]]:
     group = broker.groups.get(group_id)
     if isinstance(group, ConsumerGroup):
         return ErrorCode.none, await broker.groups.consumer.remove(group, leaving)

@@ -6,11 +6,11 @@ Version notes: v0 lists client metrics only; v1 accepts the types to list; none 
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.ports import Client, HasConfig, HasGroupConfigs, HasTopics
+from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.wire.responses import ENTRY_BYTES, Answer
 
@@ -18,12 +18,8 @@ TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 KINDS = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
 
 
-class Needs(HasConfig, HasTopics, HasGroupConfigs, Protocol):
-    """The parts of the broker that are used here."""
-
-
 @api(74, "list_config_resources", range(2))
-async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
+async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
     """Handle ListConfigResources: see the behaviour and version notes above."""
     kinds = (tuple(request.resource_types) or KINDS) if version >= 1 else (CLIENT_METRICS,)
     if not set(kinds) <= set(KINDS):

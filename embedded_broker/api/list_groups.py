@@ -10,7 +10,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.ports import Client, HasGroups
+from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.coordinators.group_registry import AnyGroup
 from embedded_broker.state.consumer_groups import ConsumerGroup
@@ -18,7 +18,7 @@ from embedded_broker.wire.responses import ENTRY_BYTES, Answer
 
 
 @api(16, "list_groups", range(6))
-async def handle(broker: HasGroups, conn: Client, request: Any, version: int) -> Answer:
+async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
     """Handle ListGroups: see the behaviour and version notes above."""
     states = {state.lower() for state in request.states_filter} if version >= 4 else set()
     types = {kind.lower() for kind in request.types_filter} if version >= 5 else set()

@@ -12,11 +12,11 @@ Version notes: v4+ check the leader epoch and return that of the record.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.ports import Client, HasBatchChecks, HasTopics
+from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.api.time_search import TimeSearch
 from embedded_broker.storage.partition import PartitionStopped
@@ -24,7 +24,7 @@ from embedded_broker.wire.responses import Answer
 from kafka_records.batch import CorruptBatch
 
 if TYPE_CHECKING:
-    from embedded_broker.fair_share import Share
+    from embedded_broker.runtime.fair_share import Share
     from embedded_broker.storage.partition import Partition
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING = -1, -2, -3, -4, -5, -6
@@ -34,12 +34,8 @@ NONE = (-1, -1)
 PARTITION_STEPS = 3
 
 
-class Needs(HasTopics, HasBatchChecks, Protocol):
-    """The parts of the broker that are used here."""
-
-
 @api(2, "list_offsets", range(1, 12))
-async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
+async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
     """Handle ListOffsets: see the behaviour and version notes above."""
     search = _Search(broker, conn.share(), getattr(request, "isolation_level", 0) == 1, version)
     times = Counter((topic.name, each.partition_index) for topic in request.topics for each in topic.partitions)
@@ -63,7 +59,7 @@ def _refusal(index: int, error_code: ErrorCode) -> dict[str, Any]:
 class _Search:
     """Finds offsets for one request."""
 
-    def __init__(self, broker: Needs, share: Share, committed: bool, version: int) -> None:
+    def __init__(self, broker: Parts, share: Share, committed: bool, version: int) -> None:
         """`committed`: for a read_committed reader."""
         self._committed, self._version, self.share = committed, version, share
         self._times = TimeSearch(broker.batch_checks, self.share)

@@ -8,11 +8,11 @@ whether or not it is complete; v2 adds the pattern for transactional ids, in RE2
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.ports import Client, HasClock, HasSecurity, HasTransactions
+from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.security.acls import Operation, Resource
 from embedded_broker.state.patterns import BadPattern, Pattern
@@ -24,12 +24,8 @@ INSTRUCTIONS_A_STEP = 50
 """Of a pattern, each with one character."""
 
 
-class Needs(HasClock, HasTransactions, HasSecurity, Protocol):
-    """The parts of the broker that are used here."""
-
-
 @api(66, "list_transactions", range(3))
-async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
+async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
     """Handle ListTransactions: see the behaviour and version notes above."""
     text = request.transactional_id_pattern if version >= 2 else None
     try:

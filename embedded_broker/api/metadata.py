@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.ports import Client, HasConfig, HasDiskSpace, HasMetadata, HasSecurity, HasTopics
+from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.metadata.topic_names import INTERNAL, METADATA_BY_ID_SINCE, NO_ID, id_in, is_by_id, name_problem
 from embedded_broker.metadata.topics import Topic
@@ -25,18 +25,14 @@ from embedded_broker.storage.disk_space import NoSpace
 from embedded_broker.wire.responses import ENTRY_BYTES, Answer
 
 if TYPE_CHECKING:
-    from embedded_broker.fair_share import Share
+    from embedded_broker.runtime.fair_share import Share
     from embedded_broker.storage.partition import Partition
 
 TOPIC_STEPS, PARTITION_STEPS = 2, 2
 
 
-class Needs(HasConfig, HasDiskSpace, HasTopics, HasMetadata, HasSecurity, Protocol):
-    """The parts of the broker that are used here."""
-
-
 @api(3, "metadata", range(14))
-async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
+async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
     """Handle Metadata: see the behaviour and version notes above."""
     node = broker.config.node_id
     allowed = {}
@@ -58,7 +54,7 @@ async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Ans
     }
 
 
-async def _topics(broker: Needs, share: Share, request: Any, version: int) -> list[dict[str, Any]]:
+async def _topics(broker: Parts, share: Share, request: Any, version: int) -> list[dict[str, Any]]:
     every = request.topics is None or (version == 0 and not request.topics)
     if not every and version < METADATA_BY_ID_SINCE and any(is_by_id(topic) for topic in request.topics):
         return [{"error_code": ErrorCode.invalid_request, "name": topic.name or ""} for topic in request.topics]
@@ -80,14 +76,14 @@ def _distinct(topics: Any) -> Iterable[str | UUID]:
     return dict.fromkeys(topic_id if name is None or topic_id != NO_ID else name for name, topic_id in named)
 
 
-def _by_id(broker: Needs, topic_id: UUID) -> dict[str, Any]:
+def _by_id(broker: Parts, topic_id: UUID) -> dict[str, Any]:
     topic = broker.topics.by_id(topic_id)
     if topic is not None:
         return _known(broker, topic)
     return {"error_code": ErrorCode.unknown_topic_id, "topic_id": topic_id, "name": None}
 
 
-async def _by_name(broker: Needs, name: str, may_create: bool) -> dict[str, Any]:
+async def _by_name(broker: Parts, name: str, may_create: bool) -> dict[str, Any]:
     topic = broker.topics.get(name)
     if topic is not None:
         return _known(broker, topic)
@@ -103,7 +99,7 @@ async def _by_name(broker: Needs, name: str, may_create: bool) -> dict[str, Any]
     return _known(broker, topic)
 
 
-async def _create(broker: Needs, name: str) -> Topic | None:
+async def _create(broker: Parts, name: str) -> Topic | None:
     """The topic, which somebody else may have created meanwhile; None if there is no disk space for it."""
     async with broker.metadata.changes.one():
         try:
@@ -112,7 +108,7 @@ async def _create(broker: Needs, name: str) -> Topic | None:
             return None
 
 
-def _known(broker: Needs, topic: Topic) -> dict[str, Any]:
+def _known(broker: Parts, topic: Topic) -> dict[str, Any]:
     node = broker.config.node_id
     return {
         "name": topic.name,

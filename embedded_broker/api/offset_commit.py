@@ -10,12 +10,12 @@ group; v10 names topics by id.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.owner import owner_of
-from embedded_broker.api.ports import Client, HasGroups, HasTopics
+from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.coordinators.offsets import Commit, Committer, Results
 from embedded_broker.wire.responses import Answer
@@ -23,12 +23,8 @@ from embedded_broker.wire.responses import Answer
 FIRST_WITH_IDS = 10
 
 
-class Needs(HasTopics, HasGroups, Protocol):
-    """The parts of the broker that are used here."""
-
-
 @api(8, "offset_commit", range(2, 11))
-async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
+async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
     """Handle OffsetCommit: see the behaviour and version notes above."""
     names = [_name(broker, topic, version) for topic in request.topics]
     results: Results = {}
@@ -61,7 +57,7 @@ async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Ans
     return {"topics": topics}
 
 
-def _name(broker: Needs, topic: Any, version: int) -> str | None:
+def _name(broker: Parts, topic: Any, version: int) -> str | None:
     """The topic's name; None if there is no topic with its id."""
     if version < FIRST_WITH_IDS:
         return str(topic.name)
@@ -69,7 +65,7 @@ def _name(broker: Needs, topic: Any, version: int) -> str | None:
     return None if found is None else found.name
 
 
-async def _commit(broker: Needs, conn: Client, request: Any, version: int, commits: list[Commit]) -> Results:
+async def _commit(broker: Parts, conn: Client, request: Any, version: int, commits: list[Commit]) -> Results:
     generation = request.generation_id_or_member_epoch
     group = broker.groups.get(request.group_id)
     if version >= 9 and group is None and generation >= 0:

@@ -7,11 +7,11 @@ Version notes: only v0 exists.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.ports import Client, HasGroups, HasTopics
+from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.state.group_types import GroupState
 from embedded_broker.state.groups import Group
@@ -22,12 +22,8 @@ if TYPE_CHECKING:
     from embedded_broker.coordinators.group_registry import AnyGroup
 
 
-class Needs(HasTopics, HasGroups, Protocol):
-    """The parts of the broker that are used here."""
-
-
 @api(47, "offset_delete", range(1), changes=True)
-async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
+async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
     """Handle OffsetDelete: see the behaviour and version notes above."""
     if not request.group_id:
         return {"error_code": ErrorCode.invalid_group_id}
@@ -55,7 +51,7 @@ async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Ans
     }
 
 
-def _refusal(broker: Needs, group: AnyGroup, partition: TopicPartition) -> ErrorCode:
+def _refusal(broker: Parts, group: AnyGroup, partition: TopicPartition) -> ErrorCode:
     if broker.topics.partition(*partition) is None:
         return ErrorCode.unknown_topic_or_partition
     return ErrorCode.group_subscribed_to_topic if broker.groups.is_subscribed(group, partition[0]) else ErrorCode.none

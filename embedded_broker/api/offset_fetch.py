@@ -10,26 +10,22 @@ STALE_MEMBER_EPOCH); v10 names topics by id.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.ports import Client, HasGroups, HasTopics
+from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.coordinators.offsets import FetchedOffset
-from embedded_broker.fair_share import Share
+from embedded_broker.runtime.fair_share import Share
 from embedded_broker.state.consumer_groups import ConsumerGroup
 from embedded_broker.wire.responses import ENTRY_BYTES, Answer
 
 FIRST_WITH_IDS = 10
 
 
-class Needs(HasTopics, HasGroups, Protocol):
-    """The parts of the broker that are used here."""
-
-
 @api(9, "offset_fetch", range(1, 11))
-async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
+async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
     """Handle OffsetFetch: see the behaviour and version notes above."""
     require_stable = request.require_stable if version >= 7 else False
     share = conn.share()
@@ -54,14 +50,14 @@ async def _pay(share: Share, topics: Iterable[dict[str, Any]]) -> None:
     await share.spent(1 + len(partitions), sum(ENTRY_BYTES + len(each["metadata"]) for each in partitions))
 
 
-def _refusal(broker: Needs, wanted: Any, version: int) -> ErrorCode:
+def _refusal(broker: Parts, wanted: Any, version: int) -> ErrorCode:
     group = broker.groups.get(wanted.group_id)
     if version < 9 or not isinstance(group, ConsumerGroup):
         return ErrorCode.none
     return group.validate_fetch(wanted.member_id, wanted.member_epoch)
 
 
-def _by_name(broker: Needs, group_id: str, topics: Any, require_stable: bool) -> list[dict[str, Any]]:
+def _by_name(broker: Parts, group_id: str, topics: Any, require_stable: bool) -> list[dict[str, Any]]:
     by_topic: dict[str, list[dict[str, Any]]] = {topic.name: [] for topic in topics or ()}
     wanted = [(topic.name, index) for topic in topics or () for index in topic.partition_indexes]
     fetched = broker.groups.offsets.fetch(group_id, None if topics is None else wanted, require_stable)
@@ -70,7 +66,7 @@ def _by_name(broker: Needs, group_id: str, topics: Any, require_stable: bool) ->
     return [{"name": name, "partitions": partitions} for name, partitions in by_topic.items()]
 
 
-def _by_id(broker: Needs, group_id: str, topics: Any, require_stable: bool) -> list[dict[str, Any]]:
+def _by_id(broker: Parts, group_id: str, topics: Any, require_stable: bool) -> list[dict[str, Any]]:
     if topics is None:
         every = _by_name(broker, group_id, None, require_stable)
         known = [(broker.topics.get(each["name"]), each["partitions"]) for each in every]

@@ -10,13 +10,13 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.ports import Client, HasTopics
+from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.wire.responses import Answer
 
 
 @api(23, "offset_for_leader_epoch", range(2, 5))
-async def handle(broker: HasTopics, conn: Client, request: Any, version: int) -> Answer:
+async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
     """Handle OffsetForLeaderEpoch: see the behaviour and version notes above."""
     return {
         "topics": [
@@ -26,7 +26,7 @@ async def handle(broker: HasTopics, conn: Client, request: Any, version: int) ->
     }
 
 
-def _one(broker: HasTopics, name: str, wanted: Any) -> dict[str, Any]:
+def _one(broker: Parts, name: str, wanted: Any) -> dict[str, Any]:
     partition = broker.topics.partition(name, wanted.partition)
     error_code = ErrorCode.unknown_topic_or_partition
     if partition is not None:

@@ -1,8 +1,4 @@
-"""What handlers are given: the client that asks, and those parts of the broker that a handler names.
-
-A handler's first parameter has the type of what it needs: one of the protocols here, or its own `Needs` of several.
-`Broker` has all of them (`Parts`); a test can give a handler less. The second is the client, a `net.Connection`.
-"""
+"""What every handler is given: the parts of the broker, and the client that asks, which is a `net.Connection`."""
 
 from __future__ import annotations
 
@@ -12,18 +8,18 @@ from uuid import UUID
 
 if TYPE_CHECKING:
     from embedded_broker.api.fetch_sessions import FetchSessions
-    from embedded_broker.clock import Clock
     from embedded_broker.config.listeners import Endpoint
     from embedded_broker.config.settings import BrokerConfig
     from embedded_broker.coordinators.groups import GroupCoordinator
     from embedded_broker.coordinators.transactions import TransactionCoordinator
-    from embedded_broker.fair_share import Share
     from embedded_broker.metadata.client_quotas import ClientQuotas
     from embedded_broker.metadata.dynamic_configs import DynamicConfigs
     from embedded_broker.metadata.group_configs import GroupConfigs
     from embedded_broker.metadata.metadata_log import MetadataLog
     from embedded_broker.metadata.topics import Topics
     from embedded_broker.produce.batch_checks import BatchChecks
+    from embedded_broker.runtime.clock import Clock
+    from embedded_broker.runtime.fair_share import Share
     from embedded_broker.security.compose import Security
     from embedded_broker.security.session import Session
     from embedded_broker.storage.flush_scheduler import FlushScheduler
@@ -65,134 +61,84 @@ class Client(Protocol):
         ...
 
 
-class HasConfig(Protocol):
-    """The settings of the broker."""
+class Parts(Protocol):
+    """The parts of the broker. `Broker` has them; a test may give a handler an object with those that it uses."""
 
     @property
-    def config(self) -> BrokerConfig: ...
-
-
-class HasEndpoints(Protocol):
-    """The listeners with their real ports."""
+    def config(self) -> BrokerConfig:
+        """The settings of the broker."""
+        ...
 
     @property
-    def endpoints(self) -> Sequence[Endpoint]: ...
-
-
-class HasClock(Protocol):
-    """Wall time."""
+    def endpoints(self) -> Sequence[Endpoint]:
+        """The listeners with their real ports."""
+        ...
 
     @property
-    def clock(self) -> Clock: ...
+    def clock(self) -> Clock:
+        """Wall time."""
+        ...
 
-
-class HasNewUuid(Protocol):
-    """Random ids."""
-
-    def new_uuid(self) -> UUID: ...
-
-
-class HasDiskSpace(Protocol):
-    """Whether the disk isn't full."""
+    def new_uuid(self) -> UUID:
+        """A random id."""
+        ...
 
     @property
-    def has_disk_space(self) -> bool: ...
-
-
-class HasTopics(Protocol):
-    """Topics and their partitions."""
+    def has_disk_space(self) -> bool:
+        """Whether the disk isn't full."""
+        ...
 
     @property
-    def topics(self) -> Topics: ...
-
-
-class HasGroupConfigs(Protocol):
-    """Configs of groups."""
+    def topics(self) -> Topics:
+        """Topics and their partitions."""
+        ...
 
     @property
-    def group_configs(self) -> GroupConfigs: ...
-
-
-class HasDynamicConfigs(Protocol):
-    """Configs of brokers that are set while they run."""
+    def group_configs(self) -> GroupConfigs:
+        """Configs of groups."""
+        ...
 
     @property
-    def dynamic_configs(self) -> DynamicConfigs: ...
-
-
-class HasClientQuotas(Protocol):
-    """Client quotas that are set."""
+    def dynamic_configs(self) -> DynamicConfigs:
+        """Configs of brokers that are set while they run."""
+        ...
 
     @property
-    def client_quotas(self) -> ClientQuotas: ...
-
-
-class HasMetadata(Protocol):
-    """The metadata log: the cluster's id, and its own length."""
+    def client_quotas(self) -> ClientQuotas:
+        """Client quotas that are set."""
+        ...
 
     @property
-    def metadata(self) -> MetadataLog: ...
-
-
-class HasFlushScheduler(Protocol):
-    """Makes partitions durable."""
+    def metadata(self) -> MetadataLog:
+        """The metadata log: the cluster's id, and its own length."""
+        ...
 
     @property
-    def flush_scheduler(self) -> FlushScheduler: ...
-
-
-class HasFetchSessions(Protocol):
-    """Fetch sessions of all clients."""
+    def flush_scheduler(self) -> FlushScheduler:
+        """Makes partitions durable."""
+        ...
 
     @property
-    def fetch_sessions(self) -> FetchSessions: ...
-
-
-class HasGroups(Protocol):
-    """The group coordinator."""
+    def fetch_sessions(self) -> FetchSessions:
+        """Fetch sessions of all clients."""
+        ...
 
     @property
-    def groups(self) -> GroupCoordinator: ...
-
-
-class HasTransactions(Protocol):
-    """The transaction coordinator."""
+    def groups(self) -> GroupCoordinator:
+        """The group coordinator."""
+        ...
 
     @property
-    def transactions(self) -> TransactionCoordinator: ...
-
-
-class HasSecurity(Protocol):
-    """Logins, credentials and ACLs."""
+    def transactions(self) -> TransactionCoordinator:
+        """The transaction coordinator."""
+        ...
 
     @property
-    def security(self) -> Security: ...
-
-
-class HasBatchChecks(Protocol):
-    """Checks of clients' batches."""
+    def security(self) -> Security:
+        """Logins, credentials and ACLs."""
+        ...
 
     @property
-    def batch_checks(self) -> BatchChecks: ...
-
-
-class Parts(
-    HasConfig,
-    HasEndpoints,
-    HasClock,
-    HasNewUuid,
-    HasDiskSpace,
-    HasTopics,
-    HasGroupConfigs,
-    HasDynamicConfigs,
-    HasClientQuotas,
-    HasMetadata,
-    HasFlushScheduler,
-    HasFetchSessions,
-    HasGroups,
-    HasTransactions,
-    HasSecurity,
-    HasBatchChecks,
-    Protocol,
-):
-    """All that handlers may ask for."""
+    def batch_checks(self) -> BatchChecks:
+        """Checks of clients' batches."""
+        ...

@@ -11,19 +11,11 @@ names topics by id.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.ports import (
-    Client,
-    HasBatchChecks,
-    HasClock,
-    HasDiskSpace,
-    HasFlushScheduler,
-    HasTopics,
-    HasTransactions,
-)
+from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.produce.append_validation import Verify, append
 from embedded_broker.produce.batch_checks import BatchRejected, whole
@@ -40,12 +32,8 @@ ACKS = frozenset({-1, 0, 1})
 ZSTD_SINCE, ID_SINCE = 7, 13
 
 
-class Needs(HasClock, HasDiskSpace, HasTopics, HasFlushScheduler, HasTransactions, HasBatchChecks, Protocol):
-    """The parts of the broker that are used here."""
-
-
 @api(0, "produce", range(3, 14))
-async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
+async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
     """Handle Produce: see the behaviour and version notes above."""
     appends = _Appends(broker, conn, request, version)
     try:
@@ -73,7 +61,7 @@ class _Data(NamedTuple):
 class _Appends:
     """Appends the batches of one request; `dirty` are the partitions that have got one."""
 
-    def __init__(self, broker: Needs, conn: Client, request: Any, version: int) -> None:
+    def __init__(self, broker: Parts, conn: Client, request: Any, version: int) -> None:
         self._broker, self._request, self._version = broker, request, version
         self._share, self._now_ms = conn.share(), broker.clock.now_ms()
         self._verify: Verify | None = None
@@ -165,12 +153,12 @@ def _rejected(index: int, refused: BatchRejected) -> dict[str, Any]:
     return {**_refusal(index, refused.error_code, str(refused)), "record_errors": errors}
 
 
-async def _when_durable(broker: Needs, answer: Fields, dirty: list[Partition]) -> Fields:
+async def _when_durable(broker: Parts, answer: Fields, dirty: list[Partition]) -> Fields:
     await broker.flush_scheduler.durable(*dirty)
     return answer
 
 
-def _flush_unanswered(broker: Needs, dirty: list[Partition]) -> None:
+def _flush_unanswered(broker: Parts, dirty: list[Partition]) -> None:
     """Fsync behind the client's back."""
     background = asyncio.ensure_future(broker.flush_scheduler.durable(*dirty))
     background.add_done_callback(lambda done: done.cancelled() or done.exception())

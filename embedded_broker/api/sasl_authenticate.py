@@ -14,14 +14,14 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.ports import Client, HasConfig
+from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.security.session import LoginFailed
 from embedded_broker.wire.responses import Answer
 
 
 @api(36, "sasl_authenticate", range(3))
-async def handle(broker: HasConfig, conn: Client, request: Any, version: int) -> Answer:
+async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
     """Handle SaslAuthenticate: see the behaviour and version notes above."""
     if conn.session.is_ready:
         message = "SaslAuthenticate request received after successful authentication"

@@ -14,13 +14,13 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.ports import Client, HasSecurity
+from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.wire.responses import Answer
 
 
 @api(17, "sasl_handshake", range(2))
-async def handle(broker: HasSecurity, conn: Client, request: Any, version: int) -> Answer:
+async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
     """Handle SaslHandshake: see the behaviour and version notes above."""
     mechanisms = list(broker.security.mechanisms)
     session, now_s = conn.session, asyncio.get_running_loop().time()

@@ -8,24 +8,19 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.ports import Client, HasConfig, HasTopics
+from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import Handler, api
 from embedded_broker.wire.responses import Answer, Fields
 
-
-class Needs(HasConfig, HasTopics, Protocol):
-    """The parts of the broker that are used here."""
-
-
-Stub = Callable[[Needs, Any], Fields]
+Stub = Callable[[Parts, Any], Fields]
 """Given the request, the response."""
 
 
-def _elect_leaders(broker: Needs, request: Any) -> Fields:
+def _elect_leaders(broker: Parts, request: Any) -> Fields:
     """Behaviour: this broker leads every partition already: ELECTION_NOT_NEEDED for each that exists.
     Version notes: v1 adds the kind of election and an error for all; without partitions it means all, and those that
     need no election aren't listed.
@@ -45,7 +40,7 @@ def _elect_leaders(broker: Needs, request: Any) -> Fields:
     }
 
 
-def _alter_partition_reassignments(broker: Needs, request: Any) -> Fields:
+def _alter_partition_reassignments(broker: Parts, request: Any) -> Fields:
     """Behaviour: a partition may be "moved" to this broker, where it is. Other replicas are refused, since those
     brokers don't exist (INVALID_REPLICA_ASSIGNMENT); there is never a reassignment to cancel
     (NO_REASSIGNMENT_IN_PROGRESS).
@@ -71,14 +66,14 @@ def _alter_partition_reassignments(broker: Needs, request: Any) -> Fields:
     }
 
 
-def _list_partition_reassignments(broker: Needs, request: Any) -> Fields:
+def _list_partition_reassignments(broker: Parts, request: Any) -> Fields:
     """Behaviour: there is one broker, so there are no reassignments: an empty list.
     Version notes: only v0 exists.
     """
     return {"error_message": None, "topics": []}
 
 
-def _alter_replica_log_dirs(broker: Needs, request: Any) -> Fields:
+def _alter_replica_log_dirs(broker: Parts, request: Any) -> Fields:
     """Behaviour: there is one data directory, and every replica is in it; any other is answered LOG_DIR_NOT_FOUND.
     Version notes: v2 is flexible.
     """
@@ -110,7 +105,7 @@ STUBS: tuple[tuple[int, str, range, Stub], ...] = (
 
 
 def _handler(stub: Stub) -> Handler:
-    async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
+    async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
         return stub(broker, request)
 
     return handle

@@ -10,14 +10,14 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.ports import Client, HasGroups
+from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.state.group_types import SyncRequest
 from embedded_broker.wire.responses import Answer
 
 
 @api(14, "sync_group", range(6))
-async def handle(broker: HasGroups, conn: Client, request: Any, version: int) -> Answer:
+async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
     """Handle SyncGroup: see the behaviour and version notes above."""
     if version >= 5 and (request.protocol_type is None or request.protocol_name is None):
         return {"error_code": ErrorCode.inconsistent_group_protocol}

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from embedded_broker.fair_share import Share
 from embedded_broker.produce.batch_checks import BatchChecks
+from embedded_broker.runtime.fair_share import Share
 from kafka_records.batch import BatchHeader
 from kafka_records.lengths import first_at
 

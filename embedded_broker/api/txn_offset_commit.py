@@ -10,12 +10,12 @@ the offsets to the transaction implicitly.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.owner import owner_of
-from embedded_broker.api.ports import Client, HasGroups, HasTopics, HasTransactions
+from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.coordinators.offsets import Commit, Committer, Results
 from embedded_broker.metadata.topic_names import OFFSETS_PARTITION
@@ -26,12 +26,8 @@ ABORTABLE_SINCE = 4
 IMPLICIT_SINCE = 5
 
 
-class Needs(HasTopics, HasGroups, HasTransactions, Protocol):
-    """The parts of the broker that are used here."""
-
-
 @api(28, "txn_offset_commit", range(6))
-async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
+async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
     """Handle TxnOffsetCommit: see the behaviour and version notes above."""
     results: Results = {}
     commits: list[Commit] = []
@@ -61,7 +57,7 @@ async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Ans
     }
 
 
-async def _commit(broker: Needs, conn: Client, request: Any, version: int, commits: list[Commit]) -> Results:
+async def _commit(broker: Parts, conn: Client, request: Any, version: int, commits: list[Commit]) -> Results:
     if not commits:
         return {}
     offsets = broker.topics.partition(*OFFSETS_PARTITION)

@@ -9,27 +9,23 @@ ends.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.api.ports import Client, HasMetadata, HasTransactions
+from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.storage.disk_space import NoSpace
 from embedded_broker.wire.responses import Answer
 
 
-class Needs(HasMetadata, HasTransactions, Protocol):
-    """The parts of the broker that are used here."""
-
-
 @api(27, "write_txn_markers", range(1, 3), changes=True)
-async def handle(broker: Needs, conn: Client, request: Any, version: int) -> Answer:
+async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
     """Handle WriteTxnMarkers: see the behaviour and version notes above."""
     return {"markers": [await _write(broker, marker, version) for marker in request.markers]}
 
 
-async def _write(broker: Needs, marker: Any, version: int) -> dict[str, Any]:
+async def _write(broker: Parts, marker: Any, version: int) -> dict[str, Any]:
     bumped = version >= 2 and marker.transaction_version >= 2
     topics = []
     for topic in marker.topics:

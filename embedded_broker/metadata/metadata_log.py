@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from embedded_broker.clock import Clock
 from embedded_broker.metadata.changes import Changes
+from embedded_broker.runtime.clock import Clock
 from embedded_broker.storage.disk_space import suppress_disk_full
 from embedded_broker.storage.flush_scheduler import FlushScheduler
 from embedded_broker.storage.partition import Partition

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
+from embedded_broker.runtime.workers import OneByOne, Threads, Workers
 from embedded_broker.storage.memory import give_back
-from embedded_broker.storage.workers import OneByOne, Threads, Workers
 from embedded_broker.wire.framing import read_header
 from embedded_broker.wire.responses import Encoded, Same
 

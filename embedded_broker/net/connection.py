@@ -21,9 +21,9 @@ from typing import Any, cast
 
 from embedded_broker.config.listeners import Endpoint
 from embedded_broker.config.listeners import Protocol as SecurityProtocol
-from embedded_broker.fair_share import Share
 from embedded_broker.net.deadline import Deadline
 from embedded_broker.net.host import Host
+from embedded_broker.runtime.fair_share import Share
 from embedded_broker.security.session import Session
 from embedded_broker.security.subject import principal_name
 from embedded_broker.security.tls import TlsStream

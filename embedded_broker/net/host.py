@@ -6,8 +6,8 @@ from collections.abc import Awaitable
 from typing import Protocol, TypeVar
 
 from embedded_broker.config.settings import BrokerConfig
-from embedded_broker.fair_share import FairShare
 from embedded_broker.net.budget import Budget, Holder
+from embedded_broker.runtime.fair_share import FairShare
 from embedded_broker.wire.responses import Encoded
 
 C = TypeVar("C", bound=Holder)

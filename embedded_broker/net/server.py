@@ -18,11 +18,11 @@ from typing import Any, Protocol, TextIO
 from embedded_broker.api.ports import Parts
 from embedded_broker.api.registry import Api, load_all
 from embedded_broker.config.listeners import Endpoint, refuse_open
-from embedded_broker.fair_share import FairShare
-from embedded_broker.log_writer import LogWriter
 from embedded_broker.net.budget import Budget, TooLarge
 from embedded_broker.net.coding import Coding, encode
 from embedded_broker.net.connection import Connection
+from embedded_broker.runtime.fair_share import FairShare
+from embedded_broker.runtime.log_writer import LogWriter
 from embedded_broker.security.compose import tls_context
 from embedded_broker.security.session import API_VERSIONS, LOGIN, SASL_HANDSHAKE, LoginFailed
 from embedded_broker.storage.failures import is_disk_failure

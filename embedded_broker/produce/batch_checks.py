@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.fair_share import Share
+from embedded_broker.runtime.fair_share import Share
+from embedded_broker.runtime.workers import OneByOne, Threads, Workers
 from embedded_broker.storage.log_config import UNBOUNDED_MS, LogConfig
-from embedded_broker.storage.workers import OneByOne, Threads, Workers
 from embedded_broker.wire.checked_batch import CheckedBatch
 from kafka_records.batch import (
     HEADER_BYTES,

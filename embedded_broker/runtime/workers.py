@@ -1,4 +1,4 @@
-"""A pool of threads for blocking calls on files, used by `FlushScheduler`.
+"""A pool of threads for blocking calls, and for large computations: used by storage, produce and net.
 
 Invariant: the event loop is woken once per batch of calls, by the one that ends last: each wake-up costs a system call
 and an iteration of the loop.

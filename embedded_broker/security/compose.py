@@ -5,9 +5,9 @@ from __future__ import annotations
 import ssl
 from typing import TYPE_CHECKING
 
-from embedded_broker.clock import Clock
 from embedded_broker.config.settings import BrokerConfig
 from embedded_broker.metadata.metadata_log import MetadataLog
+from embedded_broker.runtime.clock import Clock
 from embedded_broker.security.authorizer import Authorizer
 from embedded_broker.security.credentials import Credentials
 from embedded_broker.security.sasl import PLAIN, PlainExchange, ScramExchange

@@ -184,7 +184,7 @@ class SimulatedLoop(base_events.BaseEventLoop):
 
 
 class SimulatedThreads:
-    """See `embedded_broker.storage.workers.Workers`: as many threads as there is work for."""
+    """See `embedded_broker.runtime.workers.Workers`: as many threads as there is work for."""
 
     def __init__(self, count: int, name: str) -> None:
         self._loop = cast(SimulatedLoop, asyncio.get_running_loop())

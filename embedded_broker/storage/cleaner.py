@@ -12,8 +12,8 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from embedded_broker.clock import Clock
 from embedded_broker.config.thresholds import DEFAULTS, Thresholds
+from embedded_broker.runtime.clock import Clock
 from embedded_broker.storage.disk_space import DiskSpace, suppress_disk_full
 from embedded_broker.storage.flush_scheduler import FlushScheduler
 from embedded_broker.storage.log.cleaning import Aborted, Cleaner, Last, Transactions, latest_offsets

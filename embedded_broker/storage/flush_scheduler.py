@@ -19,11 +19,11 @@ from collections.abc import Callable
 
 from embedded_broker.config.settings import Fsync
 from embedded_broker.config.thresholds import DEFAULTS, Thresholds
+from embedded_broker.runtime.workers import NoThread, Threads, Workers
 from embedded_broker.storage.checkpoints import Checkpoints
 from embedded_broker.storage.disk_space import suppress_disk_full
 from embedded_broker.storage.failures import is_disk_failure
 from embedded_broker.storage.partition import Partition
-from embedded_broker.storage.workers import NoThread, Threads, Workers
 
 THREADS = 4
 NO_THREAD_RETRY_S = 1.0

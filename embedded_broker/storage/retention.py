@@ -9,9 +9,9 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
-from embedded_broker.clock import Clock
 from embedded_broker.config.settings import BrokerConfig
-from embedded_broker.fair_share import FairShare, Share
+from embedded_broker.runtime.clock import Clock
+from embedded_broker.runtime.fair_share import FairShare, Share
 from embedded_broker.storage.cleaner import Compaction
 from embedded_broker.storage.disk_space import suppress_disk_full
 from embedded_broker.storage.flush_scheduler import FlushScheduler

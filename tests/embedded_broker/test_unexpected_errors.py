@@ -52,7 +52,7 @@ SCHEDULED = {
     "storage/disk_space.py": "disk space",
     "storage/flush_scheduler.py": "round, checkpoint",
     "storage/retention.py": "retention",
-    "storage/workers.py": "the end of calls in threads: sets a result",
+    "runtime/workers.py": "the end of calls in threads: sets a result",
 }
 
 

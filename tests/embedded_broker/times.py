@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from embedded_broker.api.time_search import Found, Log, TimeSearch
-from embedded_broker.fair_share import FairShare
 from embedded_broker.produce.batch_checks import BatchChecks
+from embedded_broker.runtime.fair_share import FairShare
 
 AT_ONCE_BYTES_MAX = 1 << 20
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from embedded_broker.clock import Clock, SystemClock
+from embedded_broker.runtime.clock import Clock, SystemClock
 from embedded_broker.storage.log.fs import Data, File, Lock, SyncFailed
 
 

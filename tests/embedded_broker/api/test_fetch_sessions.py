@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.fetch_sessions import EPOCH_MAX, Fetching, FetchSessions, SessionError, named
 from embedded_broker.config.thresholds import DEFAULTS
-from embedded_broker.fair_share import FairShare
+from embedded_broker.runtime.fair_share import FairShare
 
 VERSION = 12
 

@@ -15,11 +15,11 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker.broker import Broker
 from embedded_broker.metadata.changes import REQUESTS_AT_ONCE_MAX, Changes
+from embedded_broker.runtime.workers import NoThread
 from embedded_broker.security.acls import Filter, Operation, Pattern, Permission, Resource
 from embedded_broker.storage import flush_scheduler
 from embedded_broker.storage.disk_space import NoSpace
 from embedded_broker.storage.partition import Partition
-from embedded_broker.storage.workers import NoThread
 from tests.embedded_broker.security.denials import creation
 from tests.embedded_broker.security.guarded import allow, guarded, login
 from tests.embedded_broker.served import TIMEOUT_S, Client, Served

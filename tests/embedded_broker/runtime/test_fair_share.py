@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from embedded_broker.fair_share import REST_ITERATIONS, FairShare
+from embedded_broker.runtime.fair_share import REST_ITERATIONS, FairShare
 
 
 @pytest.mark.parametrize("requests", [1, 7])

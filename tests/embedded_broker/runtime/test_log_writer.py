@@ -11,7 +11,7 @@ import threading
 from pathlib import Path
 from typing import IO
 
-from embedded_broker.log_writer import LINE_CHARS_MAX, LINES_MAX, LogWriter
+from embedded_broker.runtime.log_writer import LINE_CHARS_MAX, LINES_MAX, LogWriter
 from tests.embedded_broker.process import BrokerProcess
 
 METADATA_V1 = b"\0\0\0\x16" + b"\0\x03\0\1" + b"\0\0\0\1" + b"\0\x08somebody" + b"\xff\xff\xff\xff"
@@ -101,7 +101,7 @@ def test_a_stream_that_has_been_closed_or_has_no_descriptor() -> None:
 
 def test_its_thread_keeps_no_process_from_its_end() -> None:
     script = (
-        "import os, sys; from embedded_broker.log_writer import LogWriter; w = LogWriter(sys.stderr)\n"
+        "import os, sys; from embedded_broker.runtime.log_writer import LogWriter; w = LogWriter(sys.stderr)\n"
         "for _ in range(1000): w.write('x' * 2000)\n"
         "w.close()"
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from embedded_broker.storage.workers import OneByOne, Threads
+from embedded_broker.runtime.workers import OneByOne, Threads
 
 PATIENCE_S = 20
 
