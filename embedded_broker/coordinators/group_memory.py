@@ -88,7 +88,7 @@ class GroupMemory:
         sizes = {member_id: size + len(group_id) for member_id, size in sizes.items()}
         if sizes:
             self._sizes[group_id] = sizes
-        for member_id in before.keys() - sizes.keys():
+        for member_id in [each for each in before if each not in sizes]:
             place = Place(group_id, member_id)
             self._count(place, -before[member_id])
             self._owners.pop(place, None)

@@ -157,7 +157,9 @@ class Members:
     def common_protocols(self) -> frozenset[str]:
         """Protocols that all members know."""
         if self._common is None:
-            known = Counter(name for member in self._by_id.values() for name in _names(member.protocols))
+            known: Counter[str] = Counter()
+            for member in self._by_id.values():
+                known.update(list(dict.fromkeys(name for name, _ in member.protocols)))
             self._common = frozenset(name for name, count in known.items() if count == len(self._by_id))
         return self._common
 
