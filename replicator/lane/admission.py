@@ -35,7 +35,7 @@ from replicator.model import checkpoint
 from replicator.model.checkpoint import Unreadable
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError, Retriable, Unreachable
 from replicator.model.partition import Committed, LogEnds, Partition
-from replicator.state.claims import Claim, Claims
+from replicator.state.claims import Claims
 from replicator.state.generation import Control
 
 
@@ -72,15 +72,12 @@ class Admission:
         self._start = LaneStart(plan, policy, to, memory.owners, clock)
         self.origins = OriginCheck(plan, to.origins, clock)
         self._control = Control()
-        self._claims: dict[Partition, Claim] = {}
-        self._written: list[Claim] = []  # in the transaction under way
         self._unread = False  # positions without a route that the target could not tell
 
     def begin(self) -> Ledger:
         """After the fence: all partitions of the lane, judged."""
         self._control = self._start.check_generation()
         claims = self._to.state.claims()
-        self._claims = dict(claims.claims)
         self._reports.begin(claims.reports)
         self.origins.claimed(claims.claims.values())
         verdicts = self._start.admit(self._plan.routes, self._control, claims)
@@ -98,7 +95,7 @@ class Admission:
         Invariant 7: whatever kept a position out must not keep it out for the rest of the session.
         """
         if self._unread:
-            unrouted = self._start.unrouted(Claims(self._claims, ()))
+            unrouted = self._start.unrouted(Claims(self.origins.claims, ()))
             self._unread = unrouted.unread
             ledger.kept |= unrouted.kept
             found = {at: each for at, each in unrouted.deleted.items() if at not in self._partitions}
@@ -130,7 +127,7 @@ class Admission:
         if not asked:
             return False
         routes = [self._partitions[at].route for at in asked]
-        return self._apply(self._start.admit(routes, self._control, Claims(self._claims, ())))
+        return self._apply(self._start.admit(routes, self._control, Claims(self.origins.claims, ())))
 
     def _without_denied(self, partitions: Collection[Partition]) -> list[Partition]:
         """Those that don't wait for a right, or whose right is back: other questions don't show whether it is."""
@@ -273,29 +270,8 @@ class Admission:
             self._partitions.apply(at, Stop(unreadable(at, strays[at])))
         return bool(overwritten)
 
-    def to_commit(
-        self, ledger: Ledger, *, everything: bool
-    ) -> tuple[dict[Partition, Committed], list[tuple[bytes, bytes]]]:
-        """Positions (by target partition) and claims of the partitions that were admitted since the last commit; or
-        all positions of the lane, and these claims."""
-        admitted, offsets = self._partitions.admitted.values(), ledger.recommits(self._clock.now_ms())
-        if not everything:
-            wanted = {partition.route.target for partition in admitted}
-            offsets = {target: committed for target, committed in offsets.items() if target in wanted}
-        claims = [partition.claim or self.origins.renewed(partition) for partition in admitted]
-        self._written = [claim for claim in claims if claim is not None]
-        reports = self._reports.entries(self._plan, admitted, self._clock.now_ms())
-        return offsets, [*(claim.encode() for claim in self._written), *reports]
-
-    def committed(self) -> None:
-        """What `to_commit` returned last is certainly committed. Only now are the admitted partitions said to be
-        copied: a right of the whole lane that is missing shows no earlier. Those of which nothing was copied yet are
-        looked at once more, now that their claims can be seen."""
-        self._claims |= {claim.target: claim for claim in self._written}
-        self.origins.claimed(self._written)
-        self._written = []
-        self._reports.committed()
-        self._partitions.committed()
+    def check_origins(self) -> None:
+        """Look once more at partitions of which nothing was copied yet, now that their claims were committed."""
         for at, wrong in self.origins.before_reading(self._partitions, self._start.source_ends).items():
             if isinstance(wrong, Incident):
                 self._partitions.apply(at, Stop(wrong))

@@ -216,7 +216,9 @@ class LaneDriver:
             read = {at: owner_of(found) for at, found in before.items()}
             self._memory.owners.update({at: owner for at, owner in read.items() if owner is not None})
             self._owners_read = True
-        context = SessionContext(self._pause, self._clock, self._services.failpoint, self._log, self._committed)
+        context = SessionContext(
+            self._pause, self._clock, self._services.failpoint, self._log, self._committed, self._services.jitter
+        )
         self.session = session = Session(plan, self._policy, to, self._memory, context)
         session.open()
         self._opened, self._opened_s = True, self._clock.now_s()

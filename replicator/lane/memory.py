@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from replicator.backoff import Jitter
 from replicator.failpoints import Failpoint
 from replicator.lane.partitions import Partitions
 from replicator.lane.ports import Clock
@@ -42,3 +43,4 @@ class SessionContext:
     failpoint: Failpoint
     log: structlog.stdlib.BoundLogger
     on_commit: Callable[[int, int], None]  # records, bytes
+    jitter: Jitter

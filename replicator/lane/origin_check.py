@@ -33,7 +33,7 @@ class OriginCheck:
 
     def __init__(self, plan: LanePlan, reader: OriginsReader, clock: Clock) -> None:
         self._plan, self._reader, self._clock = plan, reader, clock
-        self._claims: dict[Partition, Claim] = {}  # by target partition
+        self.claims: dict[Partition, Claim] = {}  # that stand on the target, by target partition
         self._passed: set[Partition] = set()
         self._empty: set[Partition] = set()  # the source had no record yet when they passed
         self._learned: dict[Partition, Origins] = {}
@@ -41,14 +41,14 @@ class OriginCheck:
     def claimed(self, claims: Iterable[Claim]) -> None:
         """These claims stand on the target."""
         for claim in claims:
-            self._claims[claim.target] = claim
+            self.claims[claim.target] = claim
             if self._learned.get(claim.source, NONE) <= claim.origins:
                 self._learned.pop(claim.source, None)
 
     def renewed(self, partition: LanePartition) -> Claim | None:
         """The claim of a partition that has a position, if it doesn't say all that is known of where it comes from."""
         plan, source = self._plan, partition.route.source
-        claim = self._claims.get(partition.route.target)
+        claim = self.claims.get(partition.route.target)
         if claim is None or claim.source != source or partition.position is None:
             return None
         origins = partition.route.origins | self._learned.get(source, NONE)

@@ -89,9 +89,8 @@ class Refusals:
         return found
 
     def passed(self, partitions: Iterable[Partition]) -> bool:
-        """Records of these were committed: single acknowledgements are needed no more where no bound is left.
-
-        Returns whether the source has to be read anew for that.
+        """Records were committed, with positions of these: single acknowledgements are needed no more where no bound is
+        left. Returns whether the source has to be read anew for that.
         """
         before = self._all or bool(self._every_ack)
         self._all = False

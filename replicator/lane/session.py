@@ -12,14 +12,15 @@ or an incident stops it. What concerns the producer, the generation or a whole c
 Invariants
 - What is learned of a partition is noted before the transaction is aborted: an abort whose outcome is unknown ends the
   session.
-- The source is read anew whenever other partitions are copied than before: nothing is read of a partition whose
-  position doesn't move with it.
+- Invariant 5. The source is sought to the committed positions before the next record is read, after any abort and
+  whenever other partitions are copied than before: nothing is read of a partition whose position doesn't move with it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
+from replicator.backoff import Backoff
 from replicator.lane.admission import Admission
 from replicator.lane.ledger import Ledger
 from replicator.lane.memory import Memory, SessionContext
@@ -31,8 +32,8 @@ from replicator.lane.readiness import TargetNotReady, TargetReadiness
 from replicator.lane.silence import Silence
 from replicator.lane.size import TOLD_AFTER, slowness
 from replicator.lane.start import owner_of
-from replicator.lane.transaction import Collected, IdsInDoubt, TimestampsReplaced, Transactions
-from replicator.model.checkpoint import NOBODY, Position
+from replicator.lane.transaction import Collected, Done, IdsInDoubt, Kind, TimestampsReplaced, Transactions
+from replicator.model.checkpoint import NOBODY
 from replicator.model.errors import (
     Abortable,
     Fenced,
@@ -44,7 +45,7 @@ from replicator.model.errors import (
     Unreachable,
 )
 from replicator.model.partition import Partition
-from replicator.planes.contract import Copied, RecordsRefused
+from replicator.planes.contract import RecordsRefused
 
 STANDING_STILL_S = 0.25  # between two judgements of waiting partitions when none is copied
 ABORT_PAUSE_S, ABORT_PAUSE_S_MAX = 0.01, 5.0
@@ -68,13 +69,10 @@ class Session:
         self._plane.on_stall(lambda: self._readiness.stalled(self._plane.written()))
         self._admission = Admission(plan, policy, to, memory, self._readiness, context.clock)
         origins = self._admission.origins
-        self._transactions = Transactions(
-            plan, policy, to, origins, memory.size, context.clock, context.stop, context.failpoint
-        )
-        self._aborts = 0  # in a row
+        self._transactions = Transactions(plan, policy, to, origins, self._readiness, memory, context)
+        self._aborts = Backoff(ABORT_PAUSE_S, ABORT_PAUSE_S_MAX, context.jitter)  # since the last commit
         self._silence = Silence(context.clock.now_s())
-        self._touched: set[Partition] = set()  # heard since the last commit or seek
-        self._read: set[Partition] = set()  # what the plane was asked to read
+        self._read: set[Partition] | None = None  # what the plane was asked to read; None: it has to be asked anew
         self._last_commit_s = self._last_recommit_s = self._owned_s = context.clock.now_s()
         self.well_s = context.clock.now_s()  # when it last committed, or found nothing to copy
         self.ledger = Ledger(memory.partitions, plan.owner, plan.generation, plan.flow.delivery.value)
@@ -86,7 +84,7 @@ class Session:
             self._plane.fence()
         self._failpoint("fenced")
         self.ledger = ledger = self._admission.begin()
-        self._commit_admitted(everything=True)
+        self._commit_positions(Kind.START)
         self._failpoint("claimed")
         self._memory.owners.update(
             {
@@ -124,7 +122,6 @@ class Session:
                 compressed, routes = self._plan.compressed_as_it_can_be, self._plan.routes
                 self._refusals.note(refused.refusals, compressed=compressed, routes=routes)
                 self._abort(refused)
-                self._rewind()
             except NotAllowed as denied:
                 self._denied(denied)
             except Incident as incident:
@@ -133,21 +130,23 @@ class Session:
                 self._stopped_by(found, found.incidents)
             except TargetNotReady as missing:
                 self._abort(missing)
-                self._rewind()
             except Abortable as error:
                 self._abort_and_wait(error)
-                self._rewind()
             if self._memory.reports.pending:  # before anybody stops the lane because nothing of it can go on
-                self._commit_admitted()
+                self._commit_positions(Kind.ADMITTED)
             self._partitions.publish()
         return self._policy.done(self.ledger, {})
 
     def release(self) -> None:
-        """After a clean stop: commit the positions once more without an owner, so that others see nobody runs them."""
-        positions = self.ledger.recommits(self._clock.now_ms(), NOBODY)
-        if positions:
-            self._plane.send_positions(positions, ())
-            self._plane.end()
+        """After a clean stop: commit the positions once more without an owner, so that others see nobody runs them.
+
+        A partition whose topic is another one now is stopped first; its position stays as it stands.
+        """
+        try:
+            self._transactions.commit(Kind.RELEASE, self.ledger)
+        except IdsInDoubt as doubt:
+            self._doubt(doubt.answers, doubt.at_target)
+            self._transactions.commit(Kind.RELEASE, self.ledger)
 
     def _step(self) -> None:
         if self._clock.now_s() >= self._last_recommit_s + self._plan.flow.limits.recommit_interval_ms / 1000:
@@ -155,14 +154,14 @@ class Session:
         self._look_at_owners()
         self._judge_waiting()
         self._readiness.look(self.ledger.copying)
+        if self._read is None or self.ledger.copying.keys() != self._read:
+            self._rewind()
         if self.ledger.entries and not self.ledger.copying:
             self._plane.serve()
             self._clock.wait(self._stop, STANDING_STILL_S)
             return
         if self._clock.wait(self._stop, self._transactions.pause_s()):
             return
-        if self._read != self.ledger.copying.keys():
-            self._rewind()
         try:
             self._copy()
         except (IdsInDoubt, RecordsRefused, TimestampsReplaced, TargetNotReady):
@@ -174,14 +173,20 @@ class Session:
 
     def _copy(self) -> None:
         collected = self._transactions.collect(self.ledger)
-        self._hear(collected.heard)
+        self._silence.hear(collected.heard, self._clock.now_s())
         if collected.failed:
             self._abort(next(iter(collected.failed.values())))
             self._doubt(collected.failed)
         elif self._plane.pending():
-            self._commit(collected)
-        else:
-            self._idle()
+            self._commit(Kind.RECORDS, collected)
+        elif self._ends_due():
+            self._commit(Kind.ENDS)
+
+    def _ends_due(self) -> bool:
+        """Whether positions shall move now although nothing is there to be copied."""
+        ends = self._plane.ends()
+        due = self._clock.now_s() - self._last_commit_s >= self._plan.flow.commit.interval_ms / 1000
+        return due or self._policy.done(self.ledger, ends) or any(self._refusals.until(at) is not None for at in ends)
 
     def _note_timeout(self) -> None:
         """After a transaction has failed, before it is aborted: if that was for its time, the next one is smaller."""
@@ -192,31 +197,22 @@ class Session:
             if size.timeouts >= TOLD_AFTER:
                 self._partitions.hold_up(HoldUp(Reason.TARGET_SLOW, slowness(size.timeouts, written)))
 
-    def _commit(self, collected: Collected) -> None:
-        done = self._transactions.commit(self.ledger, collected, self._touched & self.ledger.copying.keys())
-        self._touched = set()
-        self._readiness.committed(done.copied.keys())
-        self._memory.digests.update(self.ledger.digests())
-        self._report_commit(collected.since_s, done.copied, done.progress.positions)
-        blocked = {at: part.blocked for at, part in done.copied.items() if part.blocked is not None}
-        for at, incident in blocked.items():
-            self._stop_partition(at, incident)
-        anew = self._policy.committed(done.copied, self._plane.ends())
-        anew = self._refusals.passed(done.progress.positions) or anew  # before bounds go that were reached now
-        if self._reach_bounds() or anew or blocked:
-            self._rewind()
-
-    def _idle(self) -> None:
-        now_s, ends = self._clock.now_s(), self._plane.ends()
-        due = now_s - self._last_commit_s >= self._plan.flow.commit.interval_ms / 1000
-        if due or self._policy.done(self.ledger, ends) or any(self._refusals.until(at) is not None for at in ends):
-            progress = self._transactions.commit_without_records(self.ledger, ())
-            if progress.positions:
-                self._report_commit(0.0, {}, progress.positions)
-            self._last_commit_s = now_s
-            anew = self._policy.committed({}, ends)
-            if self._reach_bounds() or anew:
-                self._rewind()
+    def _commit(self, kind: Kind, collected: Collected | None = None) -> None:
+        """Commit what was copied, or positions alone, and find out how the source is read from then on."""
+        done = self._transactions.commit(kind, self.ledger, collected)
+        self._last_commit_s = self._clock.now_s()
+        if collected is not None or done.positions:
+            self._report_commit(done, collected.since_s if collected is not None else 0.0)
+        for at, part in done.copied.items():
+            if part.blocked is not None:
+                self._stop_partition(at, part.blocked)
+        anew = [
+            self._policy.committed(done.copied, self._plane.ends()),
+            bool(done.copied) and self._refusals.passed(done.positions),  # before bounds go that were reached now
+            self._reach_bounds(),
+        ]
+        if any(anew):
+            self._read = None
 
     def _reach_bounds(self) -> bool:
         """Partitions that stand before a refused record are stopped there; whether the source must be read anew."""
@@ -226,30 +222,23 @@ class Session:
                 self._stop_partition(at, incident, lasting=True)
         return bool(reached)
 
-    def _report_commit(
-        self, since_s: float, copied: Mapping[Partition, Copied], positions: Mapping[Partition, Position]
-    ) -> None:
-        self._last_commit_s = self._clock.now_s()
-        self._aborts = 0
-        records = sum(done.records for done in copied.values())
-        self._on_commit(records, sum(done.bytes for done in copied.values()))
+    def _report_commit(self, done: Done, since_s: float) -> None:
+        self._aborts.reset()
+        records = sum(part.records for part in done.copied.values())
+        self._on_commit(records, sum(part.bytes for part in done.copied.values()))
         self._log.info(
             "committed",
             records=records,
-            positions={str(at): position.offset for at, position in positions.items()},
+            positions={str(at): position.offset for at, position in done.positions.items()},
             ms=round((self._last_commit_s - since_s) * 1000) if since_s else 0,
         )
         if records:
             self._partitions.records_committed()
 
-    def _hear(self, heard: set[Partition]) -> None:
-        self._silence.hear(heard, self._clock.now_s())
-        self._touched |= heard
-
     def _check_silent(self) -> None:
         silent = self._silence.found(self.ledger.copying, self._clock.now_s())
         if silent:
-            self._transactions.ask_ids(self.ledger, silent)()
+            self._transactions.check_ids(self.ledger, silent)
             self._silence.hear(silent, self._clock.now_s())
 
     def _look_at_owners(self) -> None:
@@ -265,55 +254,54 @@ class Session:
             self._log.warning("owner_unknown", reason=str(error))
             return
         if again:
-            self._commit_admitted()
+            self._commit_positions(Kind.ADMITTED)
 
     def _rewind(self) -> None:
-        self._touched, self._read = set(), set(self.ledger.copying)
         self._memory.digests.clear()
         self._memory.digests.update(self.ledger.digests())
-        self._plane.seek(self._policy.read_plans(self.ledger, self._refusals))
+        self._transactions.seek(self._policy.read_plans(self.ledger, self._refusals))
+        self._read = set(self.ledger.copying)
 
     def _recommit(self) -> None:
         """Invariant 7: every position again, waiting, stopped and idle ones too, before it could expire."""
-        self._transactions.ask_ids(self.ledger, self.ledger.copying)()
-        self._last_recommit_s = self._clock.now_s()
+        before, self._last_recommit_s = self._last_recommit_s, self._clock.now_s()
         self._admission.before_all(self.ledger)
-        self._commit_admitted(everything=True)
+        try:
+            self._commit_positions(Kind.KEEP_ALIVE)
+        except IdsInDoubt:
+            self._last_recommit_s = before  # at once again, without the partitions that it names
+            raise
         self._last_commit_s = self._clock.now_s()
         self._log.info("recommitted", partitions=len(self.ledger.entries))
 
-    def _commit_admitted(self, *, everything: bool = False) -> None:
-        """Step 3: positions and claims of the partitions that were admitted last, or all positions of the lane.
+    def _commit_positions(self, kind: Kind) -> None:
+        """Step 3: commit positions and claims without records.
 
         A right that is missing for one topic keeps out that topic's partitions and no others. Where the transaction is
         aborted for any other reason the session ends: going on, the next one would commit positions without claims.
         """
         while True:
-            offsets, entries = self._admission.to_commit(self.ledger, everything=everything)
-            if not offsets and not entries:  # librdkafka would end a transaction without either and ask nobody
-                self._admission.committed()
-                return
             try:
-                self._plane.send_positions(offsets, entries)
-                self._plane.end()
+                self._transactions.commit(kind, self.ledger)
             except NotAllowed as denied:
                 kept_out = self._keep_out(denied)
                 self._plane.abort()
                 if not kept_out:
                     raise
                 continue
+            except IdsInDoubt:
+                raise  # nothing was sent yet
             except Abortable as error:
                 raise UnknownOutcome(str(error)) from error
-            self._readiness.committed()
-            self._admission.committed()
+            self._admission.check_origins()
             return
 
     def _judge_waiting(self) -> None:
         """Waiting partitions whose time has come are judged again; those that can go on do."""
         due = self._partitions.due()
         if due and self._admission.judge_again(due):
-            self._commit_admitted()
-            self._rewind()
+            self._commit_positions(Kind.ADMITTED)
+            self._read = None
 
     def _doubt(self, answers: Mapping[Partition, str | ReplicatorError], at_target: Collection[Partition] = ()) -> None:
         """Partitions that failed or whose ids are others: each is judged anew, by itself.
@@ -338,8 +326,8 @@ class Session:
             for at, incident in truncated.items():
                 if not isinstance(self._partitions[at].state, Stopped):  # it can't be found out a second time
                     self._stop_partition(at, incident)
-            self._commit_admitted()
-        self._rewind()
+            self._commit_positions(Kind.ADMITTED)
+        self._read = None
 
     def _wait(self, at: Partition, error: ReplicatorError, missing: Reason = Reason.SOURCE_MISSING) -> None:
         """`missing`: whose topic a TopicMissing means."""
@@ -352,7 +340,6 @@ class Session:
             for at in self.ledger.copying:  # a right of the whole lane: its transactional id, its group, its claims
                 self._wait(at, denied)
         self._abort(denied)
-        self._rewind()
 
     def _keep_out(self, denied: NotAllowed) -> bool:
         """Make the partitions wait that a missing right stops; whether any was found that didn't wait before."""
@@ -368,7 +355,6 @@ class Session:
                 raise incident
             self._stop_partition(at, incident, lasting=lasting)
         self._abort(error)
-        self._rewind()
 
     def _stop_partition(self, at: Partition, incident: Incident, *, lasting: bool = False) -> None:
         position = self._partitions[at].position
@@ -378,16 +364,16 @@ class Session:
         self._admission.report(at, placed)
 
     def _abort_and_wait(self, error: ReplicatorError) -> None:
-        """What may come again at once: the more aborts there were in a row, the longer the wait."""
-        self._aborts += 1
+        """Abort what may come again at once: the more aborts there were in a row, the longer the wait."""
         self._abort(error)
-        if self._aborts > 1:
-            pause_s = min(ABORT_PAUSE_S_MAX, ABORT_PAUSE_S * 2 ** min(self._aborts, 16))
+        pause_s = self._aborts.next_s()
+        if self._aborts.failures > 1:
             self._clock.wait(self._stop, pause_s)
 
     def _abort(self, error: ReplicatorError) -> None:
-        """Invariant 5: abort; whoever calls this rewinds. Then the target is compared with the positions, before the
-        same producer's next commit could make records visible whose marker was lost."""
+        """Abort; the source is read anew after that (invariant 5). Then compare the target with the positions, before
+        the same producer's next commit could make records visible whose marker was lost."""
+        self._read = None
         wrote = self._plane.pending()
         self._readiness.ended(self._plane.written().partitions)
         self._plane.abort()

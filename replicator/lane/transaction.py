@@ -6,6 +6,8 @@
     7 positions  into the same transaction
     8 end        EndTxn(commit)
 
+All that a lane commits goes through `Transactions.commit`, and `Kind` says what is asked before it.
+
 Invariants
 - Invariant 8: nothing of a partition is committed unless its source topic had the same id after the last fetch as when
   the position was written. Ids never come back and a broker's metadata is never older than the data it serves, so an
@@ -19,25 +21,28 @@ Invariants
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum, auto
+from types import MappingProxyType
 
-from replicator.failpoints import Failpoint
 from replicator.lane.ledger import Ledger
+from replicator.lane.memory import Memory, SessionContext
 from replicator.lane.origin_check import OriginCheck
 from replicator.lane.pace import Pace, Rate
 from replicator.lane.partition import LanePartition
 from replicator.lane.plan import LanePlan
 from replicator.lane.policy import Policy, Progress
-from replicator.lane.ports import Clock, Connections
-from replicator.lane.size import TransactionSize
+from replicator.lane.ports import Connections
+from replicator.lane.readiness import TargetReadiness
 from replicator.lane.target_check import check_between
+from replicator.model.checkpoint import NOBODY, Position
 from replicator.model.delivery import Delivery
 from replicator.model.errors import Abortable, Fatal, Incident, ReplicatorError
-from replicator.model.partition import Partition, Seek
+from replicator.model.partition import Committed, Partition, Seek
 from replicator.model.timestamps import TIMESTAMP_TYPE, target_rewrites_timestamps
-from replicator.planes.contract import Copied
+from replicator.planes.contract import Copied, ReadPlan
+from replicator.state.claims import Claim
 
 IDLE_POLL_S = 0.1
 LINGER_S = 0.003  # how long a transaction waits for more once the source is drained: a commit costs ten times that
@@ -79,13 +84,42 @@ class Collected:
     heard: set[Partition] = field(default_factory=set)
 
 
+class Kind(Enum):
+    """What a transaction is committed for, and with it what is asked before (docs/guarantees.md)."""
+
+    RECORDS = auto()
+    """Records and the positions behind them. Asked: all that the module's invariants say."""
+    ENDS = auto()
+    """Positions past markers and aborted records: otherwise retention there would look like loss. Asked: the ids of
+    both topics of each position that moves."""
+    ADMITTED = auto()
+    """Positions and claims of the partitions that were admitted last, and reports of incidents. Asks for no ids: those
+    by which the partitions were admitted have been read after their positions."""
+    START = auto()
+    """The same, and all other positions of the lane with it as owner. Asks for no ids, for the same reason."""
+    KEEP_ALIVE = auto()
+    """As `START`, before a position could expire (invariant 7). Asked: the ids of both topics of each partition that
+    is copied; that of any other one was another before, or is asked for before it is copied."""
+    RELEASE = auto()
+    """All positions without an owner, at a clean stop. Asked: as `KEEP_ALIVE`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A committed transaction."""
+    """A committed transaction: what became of the records in it, and the positions that moved."""
 
-    collected: Collected
-    copied: Mapping[Partition, Copied]
-    progress: Progress
+    copied: Mapping[Partition, Copied] = field(default_factory=dict)
+    positions: Mapping[Partition, Position] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Contents:
+    """What goes into a transaction besides records."""
+
+    offsets: Mapping[Partition, Committed]
+    entries: Sequence[tuple[bytes, bytes]] = ()
+    claims: Collection[Claim] = ()
+    done: Done = field(default_factory=Done)
 
 
 class Transactions:
@@ -97,23 +131,29 @@ class Transactions:
         policy: Policy,
         to: Connections,
         origins: OriginCheck,
-        size: TransactionSize,
-        clock: Clock,
-        stop: threading.Event,
-        failpoint: Failpoint,
+        readiness: TargetReadiness,
+        memory: Memory,
+        context: SessionContext,
     ) -> None:
-        """`stop` ends the copying into an open transaction, which is then finished."""
         self._plan, self._policy, self._to, self._plane = plan, policy, to, to.plane
-        self._origins, self._clock, self._stop, self._failpoint = origins, clock, stop, failpoint
-        commit = plan.flow.commit
-        self._interval_s, self._size = commit.interval_ms / 1000, size
+        self._partitions, self._reports, self._size = memory.partitions, memory.reports, memory.size
+        self._origins, self._readiness, self._failpoint = origins, readiness, context.failpoint
+        self._clock, self._stop = context.clock, context.stop
+        self._interval_s = plan.flow.commit.interval_ms / 1000
         self._rate = Rate(policy.rate_max)
         self._pace = Pace()
+        self._digests = memory.digests
+        self._heard: set[Partition] = set()  # since the last commit of records or seek
 
     def pause_s(self) -> float:
         """Seconds until the next record should be written."""
         now_s = self._clock.now_s()
         return max(self._pace.left_s(now_s), self._rate.left_s(now_s))
+
+    def seek(self, read_plans: Mapping[Partition, ReadPlan]) -> None:
+        """Have the source read by these plans from now on, and forget what was read."""
+        self._heard.clear()
+        self._plane.seek(read_plans)
 
     def collect(self, ledger: Ledger) -> Collected:
         """Step 5. Returns when the source is drained, a limit is reached, or nothing came in one idle poll."""
@@ -128,6 +168,7 @@ class Transactions:
             open_.bytes += polled.bytes
             open_.failed |= polled.failed
             open_.heard |= polled.heard
+            self._heard |= polled.heard
             if open_.failed or self._stop.is_set() or not plane.pending():
                 return open_
             if self._size.left(open_.records, open_.bytes) <= 0:
@@ -139,11 +180,37 @@ class Transactions:
             if open_.drained or open_s >= self._interval_s:
                 return open_
 
-    def commit(self, ledger: Ledger, collected: Collected, concerned: Collection[Partition]) -> Done:
-        """Steps 6 to 8. `concerned`: the source partitions of which anything may be committed."""
+    def commit(self, kind: Kind, ledger: Ledger, collected: Collected | None = None) -> Done:
+        """Steps 6 to 8, of `collected` records or of what else `kind` says. What is in it is certainly committed then.
+
+        Raises IdsInDoubt, TimestampsReplaced, Incident of one partition, RecordsRefused, NotAllowed, Abortable: the
+        transaction has to be aborted then. UnknownOutcome, Fenced.
+        """
+        if collected is not None:
+            return self._commit_records(ledger, collected)
+        held = self._progress(ledger) if kind is Kind.ENDS else self._every(ledger, kind)
+        asked = held.done.positions if kind is Kind.ENDS else ledger.copying
+        if kind in (Kind.ENDS, Kind.KEEP_ALIVE, Kind.RELEASE):
+            self.check_ids(ledger, asked)
+        if held.offsets or held.entries:  # librdkafka would end a transaction without either and ask nobody
+            self._plane.send_positions(held.offsets, held.entries)
+            self._plane.end()
+            self._readiness.committed()
+        if kind in (Kind.ADMITTED, Kind.START, Kind.KEEP_ALIVE):
+            self._reports.committed()
+            self._partitions.committed()
+        return self._committed(ledger, held)
+
+    def _committed(self, ledger: Ledger, held: _Contents) -> Done:
+        ledger.committed(held.done.positions)
+        self._digests.update({at: position.evidence.digest for at, position in held.done.positions.items()})
+        self._origins.claimed(held.claims)
+        return held.done
+
+    def _commit_records(self, ledger: Ledger, collected: Collected) -> Done:
         self._failpoint("before_flush")
         exact = self._plan.flow.delivery is Delivery.EXACTLY_ONCE
-        entries = _with_position(ledger, concerned)
+        entries = _with_position(ledger, self._heard & ledger.copying.keys())
         source = self._to.source.topic_ids({at.topic for at in entries})
         copied = self._plane.flush()
         sent = self._plane.written()
@@ -152,36 +219,45 @@ class Transactions:
         _check_ids(entries, source.wait(), self._target_ids(entries, copied))
         if exact:
             check_between(entries, copied, self._to.target)
-        written = {at for at, done in copied.items() if done.records}
-        wrong, renewed = self._origins.before_commit(ledger.entries, written)
+        held = self._progress(ledger, copied)
+        self._failpoint("before_offsets")
+        self._plane.send_positions(held.offsets, held.entries)
+        self._failpoint("before_end_txn")
+        self._plane.end()
+        self._failpoint("after_end_txn")
+        self._heard.clear()
+        self._readiness.committed(copied)
+        self._size.committed(sent)
+        self._pace.committed(self._clock.now_s(), writing_s, collected.drained)
+        self._committed(ledger, held)
+        # May fail, or turn out to have been altered; the positions are committed all the same.
+        self._check_timestamps(ledger, self._plane.deliver(), undone=False)
+        self._rate.spent(collected.since_s, sum(done.records for done in copied.values()))
+        return held.done
+
+    def _progress(self, ledger: Ledger, copied: Mapping[Partition, Copied] = MappingProxyType({})) -> _Contents:
+        """Positions behind what was copied, or past markers, with claims that now say more of where it comes from."""
+        wrong, claims = self._origins.before_commit(ledger.entries, {at for at, done in copied.items() if done.records})
         if wrong:
             raise OriginsInDoubt(wrong)
         progress = self._policy.progress(ledger, copied, self._plane.ends(), self._clock.now_ms())
         _check_covered(copied, progress)
-        self._failpoint("before_offsets")
-        claims = [claim.encode() for claim in renewed]
-        self._plane.send_positions(ledger.offsets(progress.positions), [*progress.entries, *claims])
-        self._failpoint("before_end_txn")
-        self._plane.end()
-        self._failpoint("after_end_txn")
-        self._size.committed(sent)
-        self._pace.committed(self._clock.now_s(), writing_s, collected.drained)
-        ledger.committed(progress.positions)
-        self._origins.claimed(renewed)
-        # May fail, or turn out to have been altered; the positions are committed all the same.
-        self._check_timestamps(ledger, self._plane.deliver(), undone=False)
-        self._rate.spent(collected.since_s, sum(done.records for done in copied.values()))
-        return Done(collected, copied, progress)
+        offsets = ledger.offsets(progress.positions)
+        entries = [*progress.entries, *(claim.encode() for claim in claims)]
+        return _Contents(offsets, entries, claims, Done(copied, progress.positions))
 
-    def commit_without_records(self, ledger: Ledger, concerned: Collection[Partition]) -> Progress:
-        """Positions past markers and aborted records: otherwise retention there would look like loss."""
-        progress = self._policy.progress(ledger, {}, self._plane.ends(), self._clock.now_ms())
-        if progress.positions:
-            self.ask_ids(ledger, {*concerned, *progress.positions})()
-            self._plane.send_positions(ledger.offsets(progress.positions), progress.entries)
-            self._plane.end()
-            ledger.committed(progress.positions)
-        return progress
+    def _every(self, ledger: Ledger, kind: Kind) -> _Contents:
+        """All positions of the lane, or those of admitted partitions; with their claims, and reports of incidents."""
+        now_ms = self._clock.now_ms()
+        if kind is Kind.RELEASE:
+            return _Contents(ledger.recommits(now_ms, NOBODY))
+        admitted, offsets = self._partitions.admitted.values(), ledger.recommits(now_ms)
+        if kind is Kind.ADMITTED:
+            wanted = {partition.route.target for partition in admitted}
+            offsets = {target: committed for target, committed in offsets.items() if target in wanted}
+        claims = [claim for it in admitted if (claim := it.claim or self._origins.renewed(it)) is not None]
+        reports = self._reports.entries(self._plan, admitted, now_ms)
+        return _Contents(offsets, [*(claim.encode() for claim in claims), *reports], claims)
 
     def _check_timestamps(self, ledger: Ledger, restamped: Collection[Partition], *, undone: bool) -> None:
         """Raises TimestampsReplaced where the target's topic stamps records itself, unless the flow wants that.
@@ -205,16 +281,13 @@ class Transactions:
         if undone:
             raise Abortable(f"batches of {', '.join(map(str, targets))} were acknowledged with other timestamps")
 
-    def ask_ids(self, ledger: Ledger, concerned: Collection[Partition]) -> Callable[[], None]:
-        """Ask both clusters for the ids of the topics of these source partitions.
-
-        Returns at once; the function that it returns waits for the answers and raises IdsInDoubt unless all ids are
-        those in the positions.
-        """
+    def check_ids(self, ledger: Ledger, concerned: Collection[Partition]) -> None:
+        """Ask both clusters for the ids of the topics of these source partitions. Raises IdsInDoubt."""
         entries = _with_position(ledger, concerned)
-        source = self._to.source.topic_ids({at.topic for at in entries})
-        target = self._to.target.topic_ids({entry.route.target.topic for entry in entries.values()})
-        return lambda: _check_ids(entries, source.wait(), target.wait())
+        if entries:
+            source = self._to.source.topic_ids({at.topic for at in entries})
+            target = self._to.target.topic_ids({entry.route.target.topic for entry in entries.values()})
+            _check_ids(entries, source.wait(), target.wait())
 
     def _target_ids(
         self, entries: Mapping[Partition, LanePartition], copied: Mapping[Partition, Copied]

@@ -1,0 +1,129 @@
+"""What a lane asks before it commits, for each kind of transaction, and what follows the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from replicator.lane.partition import Stopped, Waiting
+from replicator.model.errors import Unreachable
+from tests.replicator.lane.fakes.loads import A, B, U, filled
+from tests.replicator.lane.fakes.world import World
+
+IDS = ("west.topic_ids", "east.topic_ids")
+STEPS = ("plane.poll", "plane.seek", "plane.flush", "plane.send_positions", "plane.end", "plane.abort", *IDS)
+
+
+def steps_before_each_end(world: World) -> list[list[str]]:
+    """The lane's calls, transaction by transaction, without those that don't matter here."""
+    found: list[list[str]] = [[]]
+    for call in world.trace:
+        if call in STEPS:
+            found[-1].append(call)
+        if call == "plane.end":
+            found.append([])
+    return found
+
+
+def recreate(world: World) -> None:
+    world.source.delete("t")
+    world.source.create("t", 2)
+
+
+def at_release(world: World, then: Callable[[], None]) -> None:
+    """Let `then` happen once everything is copied and the lane was asked to stop."""
+
+    def stop() -> None:
+        assert world.driver is not None
+        world.on.append(("plane.abort", then))
+        world.driver.stop()
+
+    world.on.append(("step.after_end_txn", lambda: world.on.append(("plane.poll", stop))))
+
+
+def test_each_transaction_asks_for_ids_after_its_last_fetch_and_before_its_end() -> None:
+    world = World()
+    filled(world, 3)
+    world.run()
+    claims, records, *_, release = [each for each in steps_before_each_end(world) if "plane.end" in each]
+    assert claims == ["plane.send_positions", "plane.end"]
+    assert records[-2:] == ["plane.send_positions", "plane.end"]
+    fetched = max(index for index, step in enumerate(records) if step == "plane.poll")
+    assert records.index("west.topic_ids") > fetched
+    assert set(IDS) <= set(release[: release.index("plane.send_positions")])
+
+
+def test_positions_that_move_past_markers_ask_for_ids_first() -> None:
+    world = World()
+    filled(world, 3)
+    world.run()
+    world.source.log(A).marker()
+    world.trace.clear()
+    world.run()
+    assert world.position(A) == 4
+    moved = steps_before_each_end(world)[1]
+    assert set(IDS) <= set(moved[: moved.index("plane.send_positions")])
+
+
+def test_a_topic_that_is_another_one_at_a_clean_stop_is_an_incident_and_its_position_is_released_as_it_stands() -> None:
+    world = World()
+    filled(world, 3)
+    at_release(world, lambda: recreate(world))
+    assert world.run() is None
+    assert world.incidents() == dict.fromkeys((A, B), "source_topic_recreated")
+    assert [world.position(at) for at in (A, B, U)] == [3, 3, 3]
+    assert [world.owner(at) for at in (A, B, U)] == ["", "", ""]
+
+
+def test_a_cluster_that_does_not_answer_at_a_clean_stop_keeps_no_position_from_being_released() -> None:
+    world = World()
+    filled(world, 3)
+
+    def fail() -> None:
+        raise Unreachable("cluster 'west' doesn't answer")
+
+    at_release(world, lambda: world.on.append(("west.topic_ids", fail)))
+    assert world.run() is None
+    assert [world.owner(at) for at in (A, B, U)] == ["", "", ""]
+    assert not world.told("not_released")
+
+
+def test_a_keep_alive_commits_nothing_of_a_topic_that_is_another_one_and_everything_else() -> None:
+    world = World(recommit_ms=1_000)
+    filled(world, 3)
+    kept: list[dict[str, int]] = []
+
+    def later() -> None:
+        world.advance(2.0)
+        recreate(world)
+        world.on.append(("plane.send_positions", lambda: kept.append({"incidents": len(world.incidents())})))
+
+    world.on.append(("step.after_end_txn", lambda: world.on.append(("plane.poll", later))))
+    assert world.run() is None
+    assert kept[0] == {"incidents": 2}
+    assert isinstance(world.states()[A], Stopped)
+    assert world.told("recommitted")
+
+
+@pytest.mark.parametrize("names_refused", [True, False])
+def test_the_source_is_sought_again_after_an_abort_and_before_the_next_record(names_refused: bool) -> None:
+    world = World()
+    filled(world, 12)
+    world.target.topics["t.copy"].refuses = frozenset({"t[0]-7"})
+    world.target.topics["t.copy"].names_refused = names_refused
+    assert world.run() is None
+    steps = [call for call in world.trace if call in ("plane.poll", "plane.seek", "plane.abort")]
+    after = [steps[index + 1] for index, step in enumerate(steps[:-1]) if step == "plane.abort"]
+    assert len(after) > 1
+    assert set(after) == {"plane.seek"}
+
+
+def test_a_waiting_partition_is_not_read() -> None:
+    world = World()
+    filled(world, 3)
+    world.source.denied["u"] = {"Read"}
+    world.run()
+    assert isinstance(world.states()[U], Waiting)
+    assert world.position(U) <= 0
+    assert world.position(A) == 3
