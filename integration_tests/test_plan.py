@@ -17,9 +17,10 @@ from replicator.config import Flow
 from replicator.flow.topics import ControlPlane
 from replicator.inspect import planning, status
 from replicator.kafka import offset_reader
-from replicator.model import checkpoint, names
+from replicator.model import names
+from replicator.model.checkpoint import Position
 from replicator.model.errors import NotAllowed
-from replicator.model.partition import Committed, Partition
+from replicator.model.partition import Partition
 
 pytestmark = pytest.mark.kafka
 
@@ -195,9 +196,8 @@ def test_positions_are_none_only_when_the_broker_says_so(world: World) -> None:
     found = offset_reader.positions(flow, [Partition(topic, 0), Partition(topic, 1)])
     assert found[Partition(topic, 0)] is None
     position = found[Partition(topic, 1)]
-    assert isinstance(position, Committed)
-    assert position.offset == 7
-    assert checkpoint.decode(position.metadata).owner == "me"
+    assert isinstance(position, Position)
+    assert (position.offset, position.evidence.owner) == (7, "me")
 
 
 def test_status_names_the_missing_right_on_the_group(world: World) -> None:

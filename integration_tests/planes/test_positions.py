@@ -12,6 +12,7 @@ from integration_tests.harness.broker import BrokerHandle
 from integration_tests.harness.proxy import Action, Proxy, Side
 from integration_tests.planes.conftest import SOON_S, MakePlane, make_flow
 from replicator.kafka.producer import OFFSET_OVERHEAD_BYTES, TXN_OFFSETS_BYTES_MAX
+from replicator.model import checkpoint
 from replicator.model.errors import UnknownOutcome
 from replicator.model.partition import Committed, Partition
 
@@ -37,14 +38,14 @@ def test_a_thousand_positions_of_the_longest_names_are_committed_in_one_transact
         driven.plane.end()
         assert proxy.count("TxnOffsetCommit", Side.REQUEST) >= 4
         assert proxy.count("EndTxn", Side.REQUEST) == 1
-        found = driven.plane.committed(at)
-    assert found == {one: Committed(number, METADATA) for number, one in enumerate(at)}
+        found = driven.plane.positions(at)
+    assert found == {one: checkpoint.read(Committed(number, METADATA)) for number, one in enumerate(at)}
 
 
 def test_no_position_is_none_and_nothing_else_is(pair: MakePair, make_plane: MakePlane) -> None:
     name, copy = pair(1)
     driven = make_plane({name: (1, copy)})
-    assert driven.plane.committed([Partition(copy, 0)]) == {Partition(copy, 0): None}
+    assert driven.plane.positions([Partition(copy, 0)]) == {Partition(copy, 0): None}
 
 
 def test_an_abort_purges_what_is_queued_and_takes_no_time(

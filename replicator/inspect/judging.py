@@ -26,11 +26,10 @@ from replicator.lane.partition import LanePartition, Reason, reason_of
 from replicator.lane.plan import LanePlan
 from replicator.lane.start import first_offsets
 from replicator.lane.target_check import check_target
-from replicator.model import checkpoint
-from replicator.model.checkpoint import NOBODY, Position
+from replicator.model.checkpoint import NOBODY, Position, Stored
 from replicator.model.errors import Incident, ReplicatorError, Retriable, Unreachable
 from replicator.model.origins import NONE
-from replicator.model.partition import Committed, LogEnds, Partition
+from replicator.model.partition import LogEnds, Partition
 from replicator.model.route import Route
 from replicator.planes.contract import LogEndsByPartition
 from replicator.state.claims import Claims
@@ -48,7 +47,7 @@ class Judged:
     can't be read or understood."""
 
     route: Route
-    stored: Committed | ReplicatorError | None
+    stored: Stored | ReplicatorError | None
     source: LogEnds | ReplicatorError
     target: LogEnds | ReplicatorError
     verdict: Verdict
@@ -56,8 +55,12 @@ class Judged:
     @property
     def position(self) -> Position | None:
         """What the target has committed."""
-        found = checkpoint.read(self.stored) if isinstance(self.stored, Committed) else None
-        return found if isinstance(found, Position) else None
+        return self.stored if isinstance(self.stored, Position) else None
+
+    @property
+    def stored_offset(self) -> int | None:
+        """The offset that is committed, also where it can't be understood."""
+        return self.stored.offset if isinstance(self.stored, Stored) else None
 
     @property
     def to_be_made(self) -> bool:
@@ -146,7 +149,7 @@ class Judging:
         return found
 
     def _look(self, positions: OffsetReader, routes: Sequence[Route], claims: Claims) -> JudgedPartitions:
-        stored = positions.committed([route.target for route in routes])
+        stored = positions.positions([route.target for route in routes])
         listed = [route for route in routes if route.source_topic_id]
         asked = (
             self._clusters.source_logs.ask_log_ends([route.source for route in listed]),
@@ -176,7 +179,7 @@ class Judging:
     def _moved(self, positions: OffsetReader, found: JudgedPartitions) -> list[Route]:
         """Partitions with an incident whose positions are others now than those that were judged."""
         stopped = [it for it in found.values() if it.verdict.stopped is not None and it.route.source_topic_id]
-        now = positions.committed([it.route.target for it in stopped])
+        now = positions.positions([it.route.target for it in stopped])
         return [it.route for it in stopped if now[it.route.target] != it.stored]
 
     def _deleted(self, positions: OffsetReader, routed: Collection[Partition], claims: Claims) -> JudgedPartitions:
@@ -189,8 +192,8 @@ class Judging:
             and target_topic(self._flow, claim.source.topic) == target.topic
         }
         found: JudgedPartitions = {}
-        for target, stored in positions.committed(sorted(gone)).items():
-            if isinstance(stored, Committed):
+        for target, stored in positions.positions(sorted(gone)).items():
+            if isinstance(stored, Stored):
                 source = gone[target]
                 route, verdict = Route(source, target, "", ""), source_deleted(source, target, stored)
                 found[source] = Judged(route, stored, unlisted(source), unlisted(target), verdict)
@@ -212,7 +215,7 @@ class Judging:
         if not wrong:
             return judged
         with closing(OffsetReader(self._flow)) as positions:
-            now = positions.committed([judged[at].route.target for at in wrong])
+            now = positions.positions([judged[at].route.target for at in wrong])
         found = dict(judged)
         for at, error in wrong.items():
             it = judged[at]

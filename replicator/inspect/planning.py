@@ -23,7 +23,7 @@ from replicator.kafka.admin import ClusterInfo, TopicSpec
 from replicator.kafka.topic_questions import TopicInfo
 from replicator.model import names
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError
-from replicator.model.partition import Committed, LogEnds, Partition
+from replicator.model.partition import LogEnds, Partition
 from replicator.state.claims import Claims
 from replicator.state.generation import Control
 
@@ -240,7 +240,7 @@ class _Planner:
         routes = routes_of(flow, listing, targets, claims)
         judging = Judging(flow, self._clusters, source.cluster_id, self._control, _now_ms)
         judged = self._judged = judging.judge(routes, claims)
-        have = Counter(it.route.source.topic for it in judged.values() if isinstance(it.stored, Committed))
+        have = Counter(it.route.source.topic for it in judged.values() if it.stored_offset is not None)
         self._result.topics = [
             replace(item, partitions_with_position=have[item.source]) for item in self._result.topics
         ]
@@ -277,8 +277,7 @@ class _Planner:
         for source, (_, taken) in bounds.items():
             for number in range(listing.topics[source].partitions if taken.bounded else 0):
                 at = Partition(source, number)
-                stands = self._judged[at].stored if at in self._judged else None
-                offsets[at] = stands.offset if isinstance(stands, Committed) else None
+                offsets[at] = self._judged[at].stored_offset if at in self._judged else None
         logs = {at: it.source for at, it in self._judged.items() if isinstance(it.source, LogEnds)}
         for incident in refused_timestamps(self._flow, self._clusters.source, offsets, logs, bounds, _now_ms()):
             self._found(incident, "topic")

@@ -21,7 +21,7 @@ from replicator.inspect.judging import Judged, JudgedPartitions, Judging, list_t
 from replicator.kafka import offset_reader
 from replicator.model import names
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError
-from replicator.model.partition import Committed, LogEnds, Partition
+from replicator.model.partition import LogEnds, Partition
 from replicator.state.claims import Claims
 from replicator.state.generation import Control
 
@@ -142,7 +142,7 @@ def status(flow: Flow, config: Config, *, now_ms: int, connect_timeout_ms: int) 
     rows = [describe(flow, it, times.get(at, Times()), now_ms) for at, it in judged.items()]
     rows += _unlisted(flow, listing, judged)
     rows.sort(key=lambda row: (row.source_topic, row.partition))
-    has_run = bool(known.claims) or any(isinstance(it.stored, Committed) for it in judged.values())
+    has_run = bool(known.claims) or any(it.stored_offset is not None for it in judged.values())
     shown = incident if has_run else ""
     notes = () if rows else (no_topic(flow),)
     return FlowStatus(flow.name, flow.source.name, flow.target.name, flow.delivery.value, tuple(rows), shown, notes)
@@ -191,7 +191,7 @@ def describe(flow: Flow, it: Judged, times: Times, now_ms: int) -> PartitionStat
         source_topic=it.route.source.topic,
         partition=it.route.source.partition,
         target_topic=it.route.target.topic,
-        position=it.stored.offset if isinstance(it.stored, Committed) else None,
+        position=it.stored_offset,
         source_end=end,
         lag_records=lag_records,
         lag_seconds=0.0 if nothing_left else _age_s(times, now_ms) if position is not None else None,

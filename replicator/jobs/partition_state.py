@@ -13,10 +13,9 @@ from replicator.config.routing import target_topic
 from replicator.kafka import offset_reader
 from replicator.kafka.topic_questions import TopicInfo
 from replicator.lane import start as lane_start
-from replicator.model import checkpoint
-from replicator.model.checkpoint import NOBODY, Evidence, Position
+from replicator.model.checkpoint import NOBODY, Evidence, Position, Stored
 from replicator.model.errors import ReplicatorError
-from replicator.model.partition import Committed, LogEnds, Partition
+from replicator.model.partition import LogEnds, Partition
 from replicator.planes.contract import Cluster
 from replicator.state.claims import Claims
 from replicator.state.generation import Control
@@ -41,11 +40,11 @@ class PartitionOffsets:
         """Records that the flow has committed there so far."""
         return self.evidence.count if self.evidence else 0
 
-    def at(self, committed: Committed | None) -> PartitionOffsets:
+    def at(self, found: Stored | None) -> PartitionOffsets:
         """The same partition with the position that stands there now."""
-        if committed is None:
+        if found is None:
             return self
-        return replace(self, position=committed.offset, evidence=evidence_of(committed))
+        return replace(self, position=found.offset, evidence=found.evidence if isinstance(found, Position) else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +99,6 @@ def read_offsets(
         else:
             errors[at] = log
     return ReadOffsets(found, errors)
-
-
-def evidence_of(committed: Committed) -> Evidence | None:
-    """What stands beside a position; None when this program didn't write it."""
-    found = checkpoint.read(committed)
-    return found.evidence if isinstance(found, Position) else None
 
 
 def owners(offsets: Mapping[Partition, PartitionOffsets], generation: int) -> dict[str, list[Partition]]:

@@ -159,7 +159,7 @@ class _Attempt:
         """Where the position stands under the same generation; -1 when it can't be known now."""
         try:
             check_generation(state.control(), self._plan.generation, self._plan.assignment)
-            found = positions.committed([target])[target]
+            found = positions.positions([target])[target]
             if isinstance(found, ReplicatorError):
                 raise found
         except (Retriable, Unreachable) as error:  # an open transaction in the way: that one is being worked on

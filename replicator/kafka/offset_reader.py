@@ -16,7 +16,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from replicator.config import Cluster, Flow
 from replicator.kafka import failures, metadata, properties
-from replicator.model import names
+from replicator.model import checkpoint, names
+from replicator.model.checkpoint import Stored
 from replicator.model.errors import Fatal, ReplicatorError, Retriable
 from replicator.model.partition import Committed, Partition
 
@@ -54,22 +55,23 @@ class OffsetReader:
         """Connect before the first question, see `metadata.connect`."""
         metadata.connect(self._consumer, names.control_topic(self._flow.name))
 
-    def committed(self, partitions: Sequence[Partition]) -> dict[Partition, Committed | ReplicatorError | None]:
-        """Committed offsets by *target* partition: None only for an explicit -1, a partition's own error is its value.
+    def positions(self, partitions: Sequence[Partition]) -> dict[Partition, Stored | ReplicatorError | None]:
+        """Read positions by *target* partition: None only for an explicit -1, a partition's own error is its value.
 
         Raises Retriable, Unreachable or NotAllowed when the whole question failed: an error never reads as "no
         position".
         """
         if not partitions:
             return {}
-        found: dict[Partition, Committed | ReplicatorError | None] = {}
+        found: dict[Partition, Stored | ReplicatorError | None] = {}
         for answer in self._ask([TopicPartition(*at) for at in partitions]):
             at = Partition(answer.topic, answer.partition)
             if answer.error is not None:
                 right = f"Describe on topic {at.topic!r}"
                 found[at] = self._error(answer.error, f"read the position of {at}", right)
             else:
-                found[at] = Committed(answer.offset, answer.metadata or "") if answer.offset >= 0 else None
+                raw = Committed(answer.offset, answer.metadata or "")
+                found[at] = checkpoint.read(raw) if answer.offset >= 0 else None
         if found.keys() != set(partitions):
             raise Fatal(f"{self._doing}: asked for {len(partitions)} partitions, {len(found)} answered")
         return found
@@ -113,7 +115,7 @@ class OffsetReader:
         self._consumer.close()
 
 
-def positions(flow: Flow, partitions: Iterable[Partition], *, stable: bool = True) -> dict[Partition, Committed | None]:
+def positions(flow: Flow, partitions: Iterable[Partition], *, stable: bool = True) -> dict[Partition, Stored | None]:
     """The flow's committed positions by *target* partition; None for an explicit "no offset". `stable` as above.
 
     Raises NotAllowed, Unreachable, Retriable: of single partitions too.
@@ -122,8 +124,8 @@ def positions(flow: Flow, partitions: Iterable[Partition], *, stable: bool = Tru
     if not asked:
         return {}
     with closing(OffsetReader(flow, stable=stable)) as reader:
-        answers = reader.committed(asked)
-    found: dict[Partition, Committed | None] = {}
+        answers = reader.positions(asked)
+    found: dict[Partition, Stored | None] = {}
     for at, answer in answers.items():
         if isinstance(answer, ReplicatorError):
             raise answer

@@ -31,10 +31,9 @@ from replicator.lane.ports import Clock, Connections
 from replicator.lane.readiness import TargetReadiness
 from replicator.lane.start import LaneStart
 from replicator.lane.target_check import check_target
-from replicator.model import checkpoint
-from replicator.model.checkpoint import Unreadable
+from replicator.model.checkpoint import Stored, Unreadable
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError, Retriable, Unreachable
-from replicator.model.partition import Committed, LogEnds, Partition
+from replicator.model.partition import LogEnds, Partition
 from replicator.state.claims import Claims
 from replicator.state.generation import Control
 
@@ -181,7 +180,7 @@ class Admission:
         if verdict.position is not None or verdict.waits is None:
             partition.position = verdict.position
         # Otherwise it couldn't be read now: what this session has read is still so, since it fenced all others.
-        partition.verbatim = verdict.verbatim
+        partition.unreadable = verdict.unreadable
         partition.commits = Commits.YES if verdict.committable else Commits.NO
         stopped = verdict.stopped or self._partitions.lasting(at)
         if stopped is not None and not self._policy.repairs(stopped):
@@ -256,13 +255,12 @@ class Admission:
         """
         sources = {it.route.target: at for at, it in self._partitions.items() if it.position is not None}
         strays: dict[Partition, Unreadable] = {}
-        for target, found in self._to.plane.committed([*sources, *ledger.kept]).items():
-            if not isinstance(found, Committed):
+        for target, found in self._to.plane.positions([*sources, *ledger.kept]).items():
+            if not isinstance(found, Stored):
                 continue
             self._start.check_owner(target, found)
-            read = checkpoint.read(found)
-            if isinstance(read, Unreadable) and target in sources:
-                strays[sources[target]] = read
+            if isinstance(found, Unreadable) and target in sources:
+                strays[sources[target]] = found
         overwritten = [at for at, it in self._partitions.items() if it.overwritten]
         for at in overwritten:
             self._partitions.apply(at, Admit())

@@ -36,7 +36,7 @@ from replicator.lane.refusals import Refusals
 from replicator.lane.session import Session
 from replicator.lane.size import TransactionSize
 from replicator.lane.start import owner_of, targets_of
-from replicator.model.checkpoint import NOBODY
+from replicator.model.checkpoint import NOBODY, Stored
 from replicator.model.errors import (
     Abortable,
     Fenced,
@@ -47,7 +47,7 @@ from replicator.model.errors import (
     UnknownOutcome,
     Unreachable,
 )
-from replicator.model.partition import Committed, Partition
+from replicator.model.partition import Partition
 from replicator.state.generation import check_generation
 
 BACKOFF_S, BACKOFF_S_MAX = 0.05, 5.0
@@ -280,12 +280,12 @@ class LaneDriver:
                 control = to.state.control()
                 check_generation(control, self.plan.generation, self.plan.assignment)
                 # Of all of them: another process of this flow's name may have a file with other topics.
-                owners = to.plane.committed(targets_of(self.plan, to.state.claims()))
+                owners = to.plane.positions(targets_of(self.plan, to.state.claims()))
             except (Retriable, Unreachable) as unread:
                 self._log.warning("owner_unknown", reason=str(unread))
                 owners = {}
             for at, found in owners.items():
-                if not isinstance(found, Committed):
+                if not isinstance(found, Stored):
                     continue
                 owner = owner_of(found)
                 if owner not in (None, NOBODY, self.plan.owner, self._memory.owners.get(at)):

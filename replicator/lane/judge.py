@@ -13,11 +13,10 @@ from dataclasses import dataclass
 
 from replicator.lane.partition import Reason, reason_of
 from replicator.lane.plan import LanePlan
-from replicator.model import checkpoint
-from replicator.model.checkpoint import Evidence, Position, Unreadable
+from replicator.model.checkpoint import Evidence, Position, Stored, Unreadable
 from replicator.model.contradictions import compare
 from replicator.model.errors import Incident, ReplicatorError, TopicMissing
-from replicator.model.partition import Committed, LogEnds, Partition
+from replicator.model.partition import LogEnds, Partition
 from replicator.model.route import Route
 from replicator.state.claims import Claim
 
@@ -31,7 +30,7 @@ class Facts:
     the control topic.
     """
 
-    stored: Committed | ReplicatorError | None
+    stored: Stored | ReplicatorError | None
     claim: Claim | None
     source: LogEnds | ReplicatorError
     target: LogEnds | ReplicatorError
@@ -43,12 +42,12 @@ class Facts:
 class Verdict:
     """What becomes of a partition. Without `stopped` and `waits` it is copied from `position` on.
 
-    `claim`: it has no position yet, and this one goes into its first transaction. `verbatim`: see `LanePartition`.
+    `claim`: it has no position yet, and this one goes into its first transaction. `unreadable`: see `LanePartition`.
     """
 
     position: Position | None = None
     claim: Claim | None = None
-    verbatim: Committed | None = None
+    unreadable: Unreadable | None = None
     stopped: Incident | None = None
     waits: tuple[Reason, str] | None = None
     committable: bool = True
@@ -82,10 +81,10 @@ def _hindrance(route: Route, facts: Facts, position: Position | None) -> Verdict
     return None
 
 
-def _with_position(plan: LanePlan, route: Route, facts: Facts, stored: Committed) -> Verdict:
-    source, position = route.source, checkpoint.read(stored)
+def _with_position(plan: LanePlan, route: Route, facts: Facts, position: Stored) -> Verdict:
+    source = route.source
     if isinstance(position, Unreadable):
-        return Verdict(verbatim=stored, stopped=unreadable(source, position))
+        return Verdict(unreadable=position, stopped=unreadable(source, position))
     hindered = _hindrance(route, facts, position)
     if hindered is not None:
         return hindered
@@ -101,21 +100,18 @@ def _with_position(plan: LanePlan, route: Route, facts: Facts, stored: Committed
 
 def unreadable(source: Partition, found: Unreadable) -> Incident:
     """The incident that somebody else's commit in place of a source partition's position is."""
-    return Incident(
-        found.incident, found.why, topic=source.topic, partition=source.partition, offset=found.committed.offset
-    )
+    return Incident(found.incident, found.why, topic=source.topic, partition=source.partition, offset=found.offset)
 
 
-def source_deleted(source: Partition, target: Partition, stored: Committed) -> Verdict:
+def source_deleted(source: Partition, target: Partition, stored: Stored) -> Verdict:
     """The verdict over a position whose source topic the flow selects, and which isn't listed any more."""
     why = f"{target} has its position, but the source topic isn't there any more"
     incident = Incident(
         "source_topic_deleted", why, topic=source.topic, partition=source.partition, offset=stored.offset
     )
-    position = checkpoint.read(stored)
-    if isinstance(position, Position):
-        return Verdict(position=position, stopped=incident)
-    return Verdict(verbatim=stored, stopped=incident)
+    if isinstance(stored, Position):
+        return Verdict(position=stored, stopped=incident)
+    return Verdict(unreadable=stored, stopped=incident)
 
 
 def unlisted(at: Partition) -> ReplicatorError:

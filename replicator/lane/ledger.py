@@ -15,7 +15,7 @@ from dataclasses import replace
 from replicator.lane.partition import Commits, LanePartition
 from replicator.lane.partitions import Partitions
 from replicator.model import checkpoint
-from replicator.model.checkpoint import Evidence, Position
+from replicator.model.checkpoint import Evidence, Position, Stored
 from replicator.model.delivery import Delivery
 from replicator.model.errors import Incident
 from replicator.model.partition import Committed, Partition, Seek
@@ -31,7 +31,7 @@ class Ledger:
         owner: str,
         generation: int,
         delivery: str,
-        kept: Mapping[Partition, Committed] | None = None,
+        kept: Mapping[Partition, Stored] | None = None,
     ) -> None:
         """`kept` are positions by target partition that the flow has, but doesn't copy to now."""
         self.entries, self.kept = partitions, dict(kept or {})
@@ -121,25 +121,22 @@ class Ledger:
         )
 
     def recommits(self, now_ms: int, owner: str | None = None) -> dict[Partition, Committed]:
-        """Every position again with oneself as owner (or `owner`), by target partition; verbatim and kept ones as they
-        stand."""
-        offsets = dict(self.kept)
+        """Every position again with oneself as owner (or `owner`), by target partition; what can't be read, and what
+        nothing is copied to, as it stands."""
+        offsets = {target: checkpoint.written(found) for target, found in self.kept.items()}
         for entry in self.entries.values():
             if entry.commits is not Commits.YES:
                 continue
-            if entry.verbatim is not None:
-                offsets[entry.route.target] = entry.verbatim
+            if entry.unreadable is not None:
+                offsets[entry.route.target] = checkpoint.written(entry.unreadable)
             elif entry.position is not None:
-                text = checkpoint.encode(self._stamp(entry.position.evidence, now_ms, owner))
-                offsets[entry.route.target] = Committed(entry.position.offset, text)
+                again = replace(entry.position, evidence=self._stamp(entry.position.evidence, now_ms, owner))
+                offsets[entry.route.target] = checkpoint.written(again)
         return offsets
 
     def offsets(self, positions: Mapping[Partition, Position]) -> dict[Partition, Committed]:
         """What TxnOffsetCommit takes, by target partition."""
-        return {
-            self.entries[at].route.target: Committed(position.offset, checkpoint.encode(position.evidence))
-            for at, position in positions.items()
-        }
+        return {self.entries[at].route.target: checkpoint.written(position) for at, position in positions.items()}
 
     def committed(self, positions: Mapping[Partition, Position]) -> None:
         """The transaction that carried `positions` is certainly committed."""

@@ -16,9 +16,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum, auto
 
-from replicator.model.checkpoint import STRAY, Position
+from replicator.model.checkpoint import STRAY, Position, Unreadable
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError, TopicMissing
-from replicator.model.partition import Committed
 from replicator.model.route import Route
 from replicator.state.claims import Claim
 
@@ -231,12 +230,12 @@ class LanePartition:
     """One partition of a lane.
 
     `position` is what the target has committed, or what is committed with the claim of an admitted partition.
-    `verbatim` is a position that is committed again as it stands, never understood.
+    `unreadable` is what stands in place of a position, and is committed again as it stands.
     """
 
     route: Route
     position: Position | None = None
-    verbatim: Committed | None = None
+    unreadable: Unreadable | None = None
     commits: Commits = Commits.YES
     state: State = field(default_factory=Judging)
 
@@ -253,7 +252,7 @@ class LanePartition:
     @property
     def overwritten(self) -> bool:
         """Whether a stray commit stopped it, while this session knew its position: that can be committed again."""
-        known = self.position is not None and self.verbatim is None
+        known = self.position is not None and self.unreadable is None
         return known and isinstance(self.state, Stopped) and self.state.incident.name == STRAY
 
     @property
@@ -270,7 +269,7 @@ class LanePartition:
         if unclaimed:
             self.position = None
         if Effect.FORGET_POSITION in effects:
-            self.verbatim, self.commits = None, Commits.YES
+            self.unreadable, self.commits = None, Commits.YES
         return Effect.TELL in effects
 
 

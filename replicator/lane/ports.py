@@ -9,7 +9,8 @@ import threading
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
-from replicator.model.partition import Committed, Partition
+from replicator.model.checkpoint import Stored
+from replicator.model.partition import Partition
 from replicator.planes.contract import Cluster, Plane, RecordReader
 from replicator.state.claims import Claims
 from replicator.state.generation import Control
@@ -33,8 +34,8 @@ class StateReader(Protocol):
         NotAllowed.
         """
 
-    def last_positions(self, partitions: Collection[Partition]) -> dict[Partition, Committed | None]:
-        """Committed positions by target partition as they are, whatever transaction is open over them.
+    def last_positions(self, partitions: Collection[Partition]) -> dict[Partition, Stored | None]:
+        """Read positions by target partition as they are, whatever transaction is open over them.
 
         Tells who owned them; nothing is ever copied from these. Raises Retriable, Unreachable, NotAllowed.
         """

@@ -19,10 +19,9 @@ from replicator.lane.judge import Facts, Verdict, judge, source_deleted, unliste
 from replicator.lane.plan import LanePlan
 from replicator.lane.policy import Policy
 from replicator.lane.ports import Clock, Connections
-from replicator.model import checkpoint
-from replicator.model.checkpoint import NOBODY, Position
+from replicator.model.checkpoint import NOBODY, Position, Stored
 from replicator.model.errors import ReplicatorError, Retriable, TakenOver, TopicMissing, Unreachable
-from replicator.model.partition import Committed, LogEnds, Partition
+from replicator.model.partition import LogEnds, Partition
 from replicator.model.route import Route
 from replicator.planes.contract import Cluster, LogEndsByPartition
 from replicator.state.claims import Claims
@@ -43,7 +42,7 @@ class Unrouted:
 
     unread: bool = False
     deleted: dict[Partition, tuple[Route, Verdict]] = field(default_factory=dict)
-    kept: dict[Partition, Committed] = field(default_factory=dict)
+    kept: dict[Partition, Stored] = field(default_factory=dict)
 
 
 class LaneStart:
@@ -67,10 +66,10 @@ class LaneStart:
 
     def admit(self, routes: Sequence[Route], control: Control, claims: Claims) -> dict[Partition, Verdict]:
         """The verdict over each of these partitions, by source partition. Positions are read first."""
-        stored = self._to.plane.committed([route.target for route in routes])
+        stored = self._to.plane.positions([route.target for route in routes])
         for route in routes:
             found = stored[route.target]
-            if isinstance(found, Committed):
+            if isinstance(found, Stored):
                 self.check_owner(route.target, found)
         source_ends = self._source_ends([r.source for r in routes if r.source_topic_id])
         target_ends = self._to.target.ask_log_ends([r.target for r in routes if r.target_topic_id])
@@ -131,7 +130,7 @@ class LaneStart:
 
         return answer
 
-    def check_owner(self, target: Partition, found: Committed) -> None:
+    def check_owner(self, target: Partition, found: Stored) -> None:
         """Raises TakenOver for a position that somebody has written who wasn't known to own it."""
         owner = owner_of(found)
         if owner not in (None, NOBODY, self._plan.owner, self._owners.get(target, owner)):
@@ -163,8 +162,8 @@ class LaneStart:
         found.unread = any(
             isinstance(end, ReplicatorError) and not isinstance(end, TopicMissing) for end in ends.values()
         )
-        for target, stored in self._to.plane.committed(there).items():
-            if not isinstance(stored, Committed):
+        for target, stored in self._to.plane.positions(there).items():
+            if not isinstance(stored, Stored):
                 found.unread = found.unread or stored is not None
                 continue
             source = mine[target].source
@@ -221,11 +220,10 @@ def offsets_of_time(
     return {at: ends[at] if offset == -1 else offset for at, offset in found.items()}
 
 
-def owner_of(committed: Committed | None) -> str | None:
+def owner_of(found: Stored | None) -> str | None:
     """Who wrote a position; None where this program didn't: a stray commit is no successor's."""
-    if committed is None:
+    if found is None:
         return NOBODY
-    found = checkpoint.read(committed)
     return found.evidence.owner if isinstance(found, Position) else None
 
 

@@ -120,13 +120,29 @@ class Unreadable:
     incident: str
     why: str
 
+    @property
+    def offset(self) -> int:
+        """The offset, whatever it means."""
+        return self.committed.offset
 
-def read(committed: Committed) -> Position | Unreadable:
-    """What a committed offset of the position group says. The only place where its metadata is decoded."""
+
+Stored = Position | Unreadable
+"""What stands in a committed offset of the position group."""
+
+
+def read(committed: Committed) -> Stored:
+    """Decode a committed offset. Called only where offsets of the position group are read (`kafka.offset_reader`)."""
     try:
         return Position(committed.offset, decode(committed.metadata))
     except BadMetadata as error:
         return Unreadable(committed, error.incident, str(error))
+
+
+def written(found: Stored) -> Committed:
+    """The committed offset that a position is written as; one that can't be read stays as it stands."""
+    if isinstance(found, Unreadable):
+        return found.committed
+    return Committed(found.offset, encode(found.evidence))
 
 
 def decode(metadata: str) -> Evidence:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from replicator.model.checkpoint import Stored
 from replicator.model.errors import Abortable, Incident, ReplicatorError
 from replicator.model.partition import Committed, EndRecords, LogEnds, Partition, Seek, Span
 from replicator.model.rights import MissingRights
@@ -134,8 +135,8 @@ class Plane(Protocol):
         """While the target's acknowledgements are late, `call` is made now and then; what it raises is raised by
         `poll`, `flush` or `send_positions`."""
 
-    def committed(self, partitions: Sequence[Partition]) -> dict[Partition, Committed | ReplicatorError | None]:
-        """Stable committed offsets of the position group by *target* partition.
+    def positions(self, partitions: Sequence[Partition]) -> dict[Partition, Stored | ReplicatorError | None]:
+        """Read the stable positions by *target* partition.
 
         None only for an explicit -1. A partition's own error (NotAllowed, Retriable) is its value; errors of the whole
         request are raised: Retriable, Unreachable, NotAllowed.

@@ -13,8 +13,9 @@ from replicator.config import Flow
 from replicator.kafka import offset_reader
 from replicator.kafka.topic_reader import Record, TopicReader
 from replicator.model import names
+from replicator.model.checkpoint import Stored
 from replicator.model.errors import Incident, Retriable
-from replicator.model.partition import Committed, Partition
+from replicator.model.partition import Partition
 from replicator.state.claims import Claims, read_claims
 from replicator.state.envelope import NewerFormat, NotOurs
 from replicator.state.generation import BadControl, Control, fold
@@ -99,8 +100,8 @@ class FlowState:
         except NotOurs as error:
             raise Incident("claims_topic_unreadable", str(error), topic=self._claims) from error
 
-    def last_positions(self, partitions: Collection[Partition]) -> dict[Partition, Committed | None]:
-        """Committed positions by target partition as they are, whatever transaction is open over them.
+    def last_positions(self, partitions: Collection[Partition]) -> dict[Partition, Stored | None]:
+        """Read positions by target partition as they are, whatever transaction is open over them.
 
         Tells who owned them; nothing is ever copied from these. Raises Retriable, Unreachable, NotAllowed.
         """

@@ -19,6 +19,7 @@ from replicator.kafka.coordinator_patience import CoordinatorPatience
 from replicator.kafka.offset_reader import OffsetReader
 from replicator.kafka.producer import Transactions
 from replicator.model import names
+from replicator.model.checkpoint import Stored
 from replicator.model.errors import Abortable, NotAllowed, ReplicatorError, UnknownOutcome
 from replicator.model.partition import Committed, Partition, Seek
 from replicator.model.timestamps import UNBOUNDED, TimestampBounds
@@ -122,9 +123,9 @@ class RecordsPlane:
         if self._plain is not None:
             self._plain.stalled = call
 
-    def committed(self, partitions: Sequence[Partition]) -> dict[Partition, Committed | ReplicatorError | None]:
-        """Stable committed offsets of the position group by *target* partition; each has its own error as its value."""
-        return self._positions.committed(partitions)
+    def positions(self, partitions: Sequence[Partition]) -> dict[Partition, Stored | ReplicatorError | None]:
+        """Read the stable positions by *target* partition; each has its own error as its value."""
+        return self._positions.positions(partitions)
 
     def seek(self, read_plans: Mapping[Partition, ReadPlan]) -> None:
         """Read exactly these source partitions; forgets everything of the transaction that was open."""

@@ -8,11 +8,10 @@ from typing import NamedTuple
 
 from replicator.config import Delivery, Flow
 from replicator.kafka.topic_questions import TopicInfo
-from replicator.model import checkpoint
-from replicator.model.checkpoint import Position
+from replicator.model.checkpoint import Position, Stored
 from replicator.model.contradictions import compare
 from replicator.model.errors import Incident
-from replicator.model.partition import Committed, LogEnds, Partition
+from replicator.model.partition import LogEnds, Partition
 from replicator.spark.reconcile import copied_again
 from replicator.spark.reconcile.copied_again import Run
 from replicator.state.claims import Claim, Repair
@@ -96,7 +95,7 @@ class PairFacts:
     source_topic: TopicInfo
     target_topic: TopicInfo
     source_cluster: str
-    committed: Committed
+    position: Stored
     claimed: Claim | None
     source_bounds: Offsets
     source_stable: int
@@ -123,7 +122,7 @@ def pairs_of(flow: Flow, facts: Sequence[PairFacts]) -> tuple[tuple[Pair, ...], 
 
 def pair_of(flow: Flow, facts: PairFacts) -> Pair:
     """What to compare of one partition. Pure. Raises Incident when the position was written for other topics."""
-    position = position_of(facts.source, facts.committed)
+    position = readable(facts.source, facts.position)
     evidence = position.evidence
     here = LogEnds(facts.source_topic.topic_id, facts.source_bounds[0], facts.source_bounds[1], facts.source_bounds[1])
     there = LogEnds(facts.target_topic.topic_id, facts.target_bounds[0], facts.target_bounds[1], facts.target_bounds[1])
@@ -177,12 +176,11 @@ def pair_of(flow: Flow, facts: PairFacts) -> Pair:
     )
 
 
-def position_of(at: Partition, committed: Committed) -> Position:
-    """A position with its evidence. Raises Incident when its metadata can't be read."""
-    found = checkpoint.read(committed)
+def readable(at: Partition, found: Stored) -> Position:
+    """The position with its evidence. Raises Incident when its metadata can't be read."""
     if isinstance(found, Position):
         return found
-    raise Incident(found.incident, found.why, topic=at.topic, partition=at.partition, offset=committed.offset)
+    raise Incident(found.incident, found.why, topic=at.topic, partition=at.partition, offset=found.offset)
 
 
 def without_position(

@@ -19,10 +19,11 @@ from replicator.kafka import offset_reader
 from replicator.kafka.topic_questions import TopicInfo
 from replicator.kafka.topic_reader import TopicReader
 from replicator.model import names
+from replicator.model.checkpoint import Stored
 from replicator.model.errors import ConfigError, Incident, Retriable, TopicMissing
-from replicator.model.partition import Committed, Partition
+from replicator.model.partition import Partition
 from replicator.spark.reconcile import known_partitions
-from replicator.spark.reconcile.pairs import Pair, PairFacts, Waiting, pairs_of, position_of
+from replicator.spark.reconcile.pairs import Pair, PairFacts, Waiting, pairs_of, readable
 
 TIME_MS_MAX = (1 << 63) // 1000 - 1
 AGAIN_S = 0.1  # between the first two tries, where a cluster doesn't answer for a moment
@@ -118,7 +119,8 @@ def _taken(
     ]
     far = _beyond_time(clusters, copied)
     copied = {at: to for at, to in copied.items() if at not in far}
-    _await_applied(clusters, {to: _next_offset(flow, at, positions[to]) for at, to in copied.items()})
+    readables = {to: readable(at, _known(positions[to])) for at, to in copied.items()}
+    _await_applied(clusters, {to: position.evidence.next_target_offset for to, position in readables.items()})
     bounds = {
         "source": (clusters.source.offsets(copied, end=False), clusters.source.offsets(copied, end=True)),
         "target": (starts, clusters.target.offsets(copied.values(), end=True, committed_only=True)),
@@ -131,7 +133,7 @@ def _taken(
             source_topic=sources[at.topic],
             target_topic=targets[to.topic],
             source_cluster=source_cluster,
-            committed=_known(positions[to]),
+            position=_known(positions[to]),
             claimed=claims.get(to),
             source_bounds=(bounds["source"][0][at], bounds["source"][1][at]),
             source_stable=stable[at],
@@ -253,13 +255,9 @@ def _partitions(topics: Mapping[str, TopicInfo], name: str) -> int:
     return topics[name].partitions if name in topics else 0
 
 
-def _known(committed: Committed | None) -> Committed:
-    assert committed is not None, "partitions without a position are left out before"
-    return committed
-
-
-def _next_offset(flow: Flow, at: Partition, committed: Committed | None) -> int:
-    return position_of(at, _known(committed)).evidence.next_target_offset
+def _known(found: Stored | None) -> Stored:
+    assert found is not None, "partitions without a position are left out before"
+    return found
 
 
 def _await_applied(clusters: ControlPlane, ends: Mapping[Partition, int]) -> None:

@@ -10,7 +10,7 @@ from replicator.inspect.status import PartitionStatus, Times, describe
 from replicator.lane.judge import Facts, judge
 from replicator.lane.plan import LanePlan
 from replicator.model import checkpoint
-from replicator.model.checkpoint import Evidence
+from replicator.model.checkpoint import Evidence, Position, Stored
 from replicator.model.errors import Incident, ReplicatorError, TopicMissing, Unreachable
 from replicator.model.partition import Committed, LogEnds, Partition
 from replicator.model.route import Route
@@ -34,7 +34,7 @@ flows:
     return load_text(text, env={}).flows["f"]
 
 
-def committed(offset: int, *, age_ms: int = 500, moved_ms: int = 0, topic_id: str = "id-1") -> Committed:
+def committed(offset: int, *, age_ms: int = 500, moved_ms: int = 0, topic_id: str = "id-1") -> Position:
     evidence = Evidence(
         generation=3,
         owner="me",
@@ -46,12 +46,12 @@ def committed(offset: int, *, age_ms: int = 500, moved_ms: int = 0, topic_id: st
         committed_ms=NOW_MS - age_ms,
         moved_ms=moved_ms,
     )
-    return Committed(offset, checkpoint.encode(evidence))
+    return Position(offset, evidence)
 
 
 def described(
     flow: Flow,
-    position: Committed | ReplicatorError | None,
+    position: Stored | ReplicatorError | None,
     *,
     start: int = 0,
     end: int = 100,
@@ -169,7 +169,7 @@ def test_what_needs_a_decision_shows_what_is_not_copied(flow: Flow) -> None:
     ):
         assert (status.state, status.incident, status.lag_records) == (state, incident, lag)
     assert "offsets 5 to 9 were deleted" in described(flow, committed(5), start=10).detail
-    foreign = described(flow, Committed(7, "something else"))
+    foreign = described(flow, checkpoint.read(Committed(7, "something else")))
     assert (foreign.state, foreign.position, foreign.lag_records) == ("foreign_position", 7, None)
 
 

@@ -119,7 +119,8 @@ class Flows:
         return Control({found.number: found for found in self.generations})
 
     def read_positions(self, flow: Flow, partitions: Iterable[Partition], *, stable: bool) -> dict[Partition, Any]:
-        return {at: self.positions.get(Partition(at.topic.removesuffix(".copy"), at.partition)) for at in partitions}
+        found = {at: self.positions.get(Partition(at.topic.removesuffix(".copy"), at.partition)) for at in partitions}
+        return {at: None if stored is None else checkpoint.read(stored) for at, stored in found.items()}
 
     # engine
 

@@ -45,7 +45,7 @@ STARTS = ("earliest", "latest", "1970-01-01T00:00:00.050Z")
 DENIALS = (("source", "t", "Read"), ("target", "t.copy", "Write"), ("target", "t.copy", "Read"))
 ERRORS: dict[str, tuple[type[ReplicatorError], ...]] = {
     "plane.fence": (Retriable, Unreachable, NotAllowed),
-    "plane.committed": (Retriable, Unreachable),
+    "plane.positions": (Retriable, Unreachable),
     "plane.poll": (Abortable, UnknownOutcome, NotAllowed),
     "plane.flush": (Abortable, UnknownOutcome, NotAllowed),
     "plane.send_positions": (Abortable, UnknownOutcome, NotAllowed),

@@ -11,7 +11,7 @@ from replicator.lane.judge import Facts, Verdict, judge
 from replicator.lane.partition import Reason
 from replicator.lane.plan import LanePlan
 from replicator.model import checkpoint
-from replicator.model.checkpoint import Evidence
+from replicator.model.checkpoint import Evidence, Position
 from replicator.model.errors import Incident, NotAllowed, TopicMissing, Unreachable
 from replicator.model.partition import Committed, LogEnds, Partition
 from replicator.model.route import Route
@@ -38,7 +38,7 @@ EVIDENCE = Evidence(
     next_target_offset=1000,
 )
 SOURCE, TARGET = LogEnds("source-id", 100, 600, 650), LogEnds("target-id", 0, 1001, 1001)
-FACTS = Facts(Committed(500, checkpoint.encode(EVIDENCE)), None, SOURCE, TARGET, None, 3)
+FACTS = Facts(Position(500, EVIDENCE), None, SOURCE, TARGET, None, 3)
 CLAIM = Claim(THERE, AT, "source-id", "target-id", 0, 7, 1, "before", 0)
 FRESH = replace(FACTS, stored=None, target=LogEnds("target-id", 0, 0, 0))
 
@@ -97,13 +97,14 @@ def test_every_contradiction_is_named_with_its_range(change: dict[str, object], 
     [({"source_cluster": "other"}, "source_cluster_changed"), ({"source_topic": "payments"}, "source_topic_changed")],
 )
 def test_a_position_of_something_else_is_named(change: dict[str, str], name: str) -> None:
-    other = checkpoint.encode(replace(EVIDENCE, **change))  # type: ignore[arg-type]
-    assert stopped(replace(FACTS, stored=Committed(500, other))).name == name
+    other = replace(EVIDENCE, **change)  # type: ignore[arg-type]
+    assert stopped(replace(FACTS, stored=Position(500, other))).name == name
 
 
 def test_an_unreadable_position_is_committed_again_as_it_stands() -> None:
-    found = verdict(replace(FACTS, stored=Committed(500, "theirs")))
-    assert found.verbatim == Committed(500, "theirs")
+    theirs = checkpoint.read(Committed(500, "theirs"))
+    found = verdict(replace(FACTS, stored=theirs))
+    assert found.unreadable == theirs
     assert found.stopped is not None
     assert found.stopped.name == "position_unreadable"
 

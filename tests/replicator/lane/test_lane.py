@@ -22,7 +22,7 @@ def test_steps_come_in_the_one_safe_order() -> None:
     world = World()
     filled(world)
     world.run()
-    steps = ["plane.fence", "state.control", "plane.committed", "plane.send_positions", "plane.end", "plane.seek"]
+    steps = ["plane.fence", "state.control", "plane.positions", "plane.send_positions", "plane.end", "plane.seek"]
     positions = [world.trace.index(step) for step in steps]
     assert positions == sorted(positions)
 

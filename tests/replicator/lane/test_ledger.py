@@ -96,7 +96,7 @@ def test_exactly_once_is_claimed_only_with_the_first_records_written_so() -> Non
 
 def test_positions_that_nothing_is_copied_to_are_kept_as_they_stand() -> None:
     left = Partition("a.left", 3)
-    book = Ledger(book_of().entries, "me", 2, "exactly_once", {left: Committed(7, "theirs")})
+    book = Ledger(book_of().entries, "me", 2, "exactly_once", {left: checkpoint.read(Committed(7, "theirs"))})
     assert book.recommits(77) == {left: Committed(7, "theirs")}
 
 
@@ -140,7 +140,7 @@ def test_a_record_of_a_lower_leader_epoch_than_the_position_is_an_incident() -> 
 
 def test_unreadable_metadata_is_committed_again_as_it_stands() -> None:
     book = book_of((SOURCE, None), copied=False)
-    book.entries[SOURCE].verbatim = Committed(7, "theirs")
+    book.entries[SOURCE].unreadable = checkpoint.read(Committed(7, "theirs"))  # type: ignore[assignment]
     assert book.recommits(1) == {TARGET: Committed(7, "theirs")}
 
 

@@ -35,7 +35,7 @@ from replicator.lane.partition import (
     Waiting,
 )
 from replicator.lane.partitions import Counts, Partitions
-from replicator.model.checkpoint import Evidence, Position
+from replicator.model.checkpoint import STRAY, Evidence, Position, Unreadable
 from replicator.model.errors import Incident
 from replicator.model.partition import Committed, Partition
 from replicator.model.route import Route
@@ -127,9 +127,9 @@ def test_a_position_that_was_never_committed_goes_with_its_claim() -> None:
 
 def test_a_new_session_forgets_what_the_last_one_has_read() -> None:
     made = after(Admit(), PositionCommitted())
-    made.verbatim, made.commits = Committed(7, "theirs"), Commits.NO
+    made.unreadable, made.commits = Unreadable(Committed(7, "theirs"), STRAY, ""), Commits.NO
     made.apply(SessionBegan(), 0.0)
-    assert (made.position, made.verbatim, made.commits) == (None, None, Commits.YES)
+    assert (made.position, made.unreadable, made.commits) == (None, None, Commits.YES)
     assert (made.state, made.copied) == (Judging(Copying()), False)
 
 

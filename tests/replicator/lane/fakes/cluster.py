@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
+from replicator.model import checkpoint
+from replicator.model.checkpoint import Stored
 from replicator.model.errors import Abortable, NotAllowed, ReplicatorError, Retriable, TopicMissing, Unreachable
 from replicator.model.partition import Committed, EndRecords, LogEnds, Partition
 from replicator.model.rights import MissingRights
@@ -69,6 +71,11 @@ class FakeCluster:
     def log(self, at: Partition) -> FakeLog:
         """A partition's log."""
         return self.topics[at.topic].logs[at.partition]
+
+    def position(self, at: Partition) -> Stored | None:
+        """The committed position of a target partition, decoded."""
+        found = self.offsets.get(at)
+        return None if found is None else checkpoint.read(found)
 
     # Transactions, as the broker's coordinator does them
 

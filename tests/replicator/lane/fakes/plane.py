@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from replicator.model.checkpoint import Stored
 from replicator.model.errors import (
     Abortable,
     Fenced,
@@ -81,10 +82,10 @@ class FakePlane:
         self._call("fence")
         self._epoch = self._target.init(self._id)
 
-    def committed(self, partitions: Sequence[Partition]) -> dict[Partition, Committed | ReplicatorError | None]:
+    def positions(self, partitions: Sequence[Partition]) -> dict[Partition, Stored | ReplicatorError | None]:
         """Stable positions."""
-        self._call("committed")
-        return {at: self._target.offsets.get(at) for at in partitions}
+        self._call("positions")
+        return {at: self._target.position(at) for at in partitions}
 
     def seek(self, read_plans: Mapping[Partition, ReadPlan]) -> None:
         """Forget what was read."""

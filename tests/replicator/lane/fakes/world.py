@@ -18,9 +18,10 @@ from replicator.lane.partition import PartitionState
 from replicator.lane.plan import LanePlan
 from replicator.lane.policy import LivePolicy, Policy
 from replicator.model import checkpoint
+from replicator.model.checkpoint import Stored
 from replicator.model.errors import Fatal, Incident, ReplicatorError
 from replicator.model.origins import Origins
-from replicator.model.partition import Committed, Partition
+from replicator.model.partition import Partition
 from replicator.model.route import Route
 from replicator.state import starts
 from replicator.state.claims import Claims, read_claims
@@ -72,9 +73,9 @@ class FakeState:
         self.target.fault("state.claims")
         return read_claims(self.target.claims)
 
-    def last_positions(self, partitions: Collection[Partition]) -> dict[Partition, Committed | None]:
+    def last_positions(self, partitions: Collection[Partition]) -> dict[Partition, Stored | None]:
         """Positions as they are."""
-        return {at: self.target.offsets.get(at) for at in partitions}
+        return {at: self.target.position(at) for at in partitions}
 
 
 @dataclass

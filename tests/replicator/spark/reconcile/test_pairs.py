@@ -9,7 +9,7 @@ import pytest
 from replicator import config
 from replicator.kafka.topic_questions import TopicInfo
 from replicator.model import checkpoint
-from replicator.model.checkpoint import Evidence
+from replicator.model.checkpoint import Evidence, Position
 from replicator.model.errors import Incident
 from replicator.model.partition import Committed, Partition
 from replicator.spark.reconcile.pairs import PairFacts, pair_of, pairs_of, without_position
@@ -40,7 +40,7 @@ FACTS = PairFacts(
     source_topic=TopicInfo("t", "S", 1, {"cleanup.policy": "delete"}),
     target_topic=TopicInfo("a.t", "T", 1, {"cleanup.policy": "compact,delete"}),
     source_cluster="cluster",
-    committed=Committed(100, checkpoint.encode(EVIDENCE)),
+    position=Position(100, EVIDENCE),
     claimed=CLAIM,
     source_bounds=(0, 130),
     source_stable=130,
@@ -49,8 +49,8 @@ FACTS = PairFacts(
 )
 
 
-def committed(offset: int = 100, **changes: object) -> Committed:
-    return Committed(offset, checkpoint.encode(replace(EVIDENCE, **changes)))  # type: ignore[arg-type]
+def committed(offset: int = 100, **changes: object) -> Position:
+    return Position(offset, replace(EVIDENCE, **changes))  # type: ignore[arg-type]
 
 
 def test_positions_bound_both_sides() -> None:
@@ -88,7 +88,7 @@ def test_contradictions_are_noted_and_the_rest_is_compared() -> None:
 
 def test_a_topic_that_was_created_again_hides_no_other() -> None:
     again = replace(
-        FACTS, source=Partition("again", 0), committed=committed(source_topic="again", source_topic_id="old")
+        FACTS, source=Partition("again", 0), position=committed(source_topic="again", source_topic_id="old")
     )
     pairs, incidents = pairs_of(FLOW, [again, FACTS])
     assert [pair.source for pair in pairs] == [FACTS.source]
@@ -106,11 +106,11 @@ def test_without_a_claim_the_start_is_taken_from_the_position() -> None:
 
 
 def test_a_weaker_delivery_is_noted() -> None:
-    assert "at_most_once" in pair_of(FLOW, replace(FACTS, committed=committed(delivery="at_most_once"))).notes[0]
+    assert "at_most_once" in pair_of(FLOW, replace(FACTS, position=committed(delivery="at_most_once"))).notes[0]
 
 
 def test_at_least_once_has_records_in_flight_behind_its_position() -> None:
-    assert pair_of(FLOW, replace(FACTS, committed=committed(delivery="at_least_once"))).target_range == (0, 80)
+    assert pair_of(FLOW, replace(FACTS, position=committed(delivery="at_least_once"))).target_range == (0, 80)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_at_least_once_has_records_in_flight_behind_its_position() -> None:
         (replace(FACTS, source_cluster="x"), "source_cluster_changed"),
         (replace(FACTS, source_topic=TopicInfo("t", "X", 1)), "source_topic_recreated"),
         (replace(FACTS, target_topic=TopicInfo("a.t", "X", 1)), "target_topic_recreated"),
-        (replace(FACTS, committed=Committed(3, "{}")), "position_unreadable"),
+        (replace(FACTS, position=checkpoint.read(Committed(3, "{}"))), "position_unreadable"),
     ],
 )
 def test_other_topics_than_the_positions_are_not_compared(facts: PairFacts, name: str) -> None:
