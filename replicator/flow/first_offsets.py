@@ -16,7 +16,7 @@ import structlog
 
 from replicator.backoff import Backoff
 from replicator.config import Flow
-from replicator.lane.start import offsets_of_time
+from replicator.lane.facts import offsets_of_time
 from replicator.model.errors import NotAllowed, ReplicatorError, Retriable
 from replicator.model.partition import LogEnds, Partition
 from replicator.planes.contract import Cluster

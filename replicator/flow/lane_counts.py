@@ -3,16 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """Partitions of one lane: copied, waiting for something that may pass, stopped by incidents."""
-
-    running: int
-    waiting: int
-    stopped: int
+from replicator.lane.partitions import StateCounts
 
 
 class LaneCounts:
@@ -24,10 +16,10 @@ class LaneCounts:
 
     def __init__(self, lanes: Iterable[int]) -> None:
         """`lanes` that have partitions: only those have something to report."""
-        self._by_lane: dict[int, Counts] = {}
+        self._by_lane: dict[int, StateCounts] = {}
         self._unsettled = set(lanes)
 
-    def update(self, lane: int, counts: Counts) -> None:
+    def update(self, lane: int, counts: StateCounts) -> None:
         """A lane has reported its counts."""
         self._by_lane[lane] = counts
         self._unsettled.discard(lane)
@@ -50,5 +42,5 @@ class LaneCounts:
         """Whether incidents stop everything: at least one partition is stopped, none is copied and none waits."""
         if self._unsettled:
             return False
-        going_on = any(counts.running or counts.waiting for counts in self._by_lane.values())
+        going_on = any(counts.copying or counts.waiting for counts in self._by_lane.values())
         return not going_on and self.stopped > 0

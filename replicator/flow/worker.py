@@ -20,7 +20,7 @@ import structlog
 
 from replicator.config import Config, Flow
 from replicator.flow.discovery import Discovered, Discovery, DiscoveryEnded, FlowNotes
-from replicator.flow.lane_counts import Counts, LaneCounts
+from replicator.flow.lane_counts import LaneCounts
 from replicator.flow.listing import Routing
 from replicator.flow.restarts import worst
 from replicator.flow.setup import Setup, occupied
@@ -184,7 +184,7 @@ class FlowWorker:
             self._log.info("stopping")
             self._stop_lanes()
         elif isinstance(event, LaneStates):
-            self._counts.update(event.lane, Counts(event.running, event.waiting, event.stopped))
+            self._counts.update(event.lane, event.counts)
             self._stop_if_all_stopped()
         elif isinstance(event, LaneEnded):
             self._lane_ended(event)

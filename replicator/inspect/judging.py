@@ -1,6 +1,6 @@
 """Judges all partitions of a flow as its lanes would, from outside and without changing anything.
 
-Called by `planning` and `status`. The verdicts are those of `lane.judge` and `lane.target_check`, on the routes of
+Called by `planning` and `status`. The verdicts are those of `lane.start_decision` and `lane.target_check`, on the routes of
 `flow.topic_rules`: what `run` would stop is stopped here. What only a lane can find is what lanes have reported.
 
 The flow may run meanwhile. So claims are read before the positions, and positions before the ends of the logs, as each
@@ -21,10 +21,10 @@ from replicator.flow.listing import Listing, judge_topics, unknown_source_topic
 from replicator.flow.topic_rules import Listed, topic_routes
 from replicator.flow.topics import ControlPlane
 from replicator.kafka.offset_reader import OffsetReader
-from replicator.lane.judge import Facts, Verdict, judge, source_deleted, unlisted
+from replicator.lane.facts import first_offsets
 from replicator.lane.partition import LanePartition, Reason, reason_of
 from replicator.lane.plan import LanePlan
-from replicator.lane.start import first_offsets
+from replicator.lane.start_decision import Facts, StartDecision, decide, source_deleted, unlisted
 from replicator.lane.target_check import check_target
 from replicator.model.checkpoint import NOBODY, Position, Stored
 from replicator.model.errors import Incident, ReplicatorError, Retriable, Unreachable
@@ -50,7 +50,7 @@ class Judged:
     stored: Stored | ReplicatorError | None
     source: LogEnds | ReplicatorError
     target: LogEnds | ReplicatorError
-    verdict: Verdict
+    verdict: StartDecision
 
     @property
     def position(self) -> Position | None:
@@ -145,7 +145,7 @@ class Judging:
                 again = self._clusters.state.claims_if_any() or Claims({}, ())
                 found |= self._look(positions, moved, again)
             for route in self._moved(positions, found):  # it is being copied
-                found[route.source] = replace(found[route.source], verdict=Verdict())
+                found[route.source] = replace(found[route.source], verdict=StartDecision())
         return found
 
     def _look(self, positions: OffsetReader, routes: Sequence[Route], claims: Claims) -> JudgedPartitions:
@@ -164,9 +164,9 @@ class Judging:
             there = target.get(route.target, unlisted(route.target))
             at, claim = stored[route.target], claims.claims.get(route.target)
             facts = Facts(at, claim, here, there, starts.get(route.source), self._newest)
-            verdict = judge(self._plan, route, facts, self._now_ms())
+            verdict = decide(self._plan, route, facts, self._now_ms())
             if verdict.stopped is None and route.target in claims.reports:
-                verdict = Verdict(position=verdict.position, stopped=claims.reports[route.target].incident)
+                verdict = StartDecision(position=verdict.position, stopped=claims.reports[route.target].incident)
             found[route.source] = Judged(route, at, here, there, verdict)
         return found
 
@@ -231,10 +231,10 @@ def _counts(error: ReplicatorError, position: Position | None) -> bool:
     return position is not None and position.evidence.owner == NOBODY
 
 
-def _verdict(error: ReplicatorError, position: Position | None) -> Verdict:
+def _verdict(error: ReplicatorError, position: Position | None) -> StartDecision:
     if isinstance(error, Incident):
-        return Verdict(position=position, stopped=error)
-    return Verdict(position=position, waits=(reason_of(error, Reason.TARGET_MISSING), str(error)))
+        return StartDecision(position=position, stopped=error)
+    return StartDecision(position=position, waits=(reason_of(error, Reason.TARGET_MISSING), str(error)))
 
 
 def _answered(asked: Callable[[], LogEndsByPartition], partitions: Iterable[Partition]) -> LogEndsByPartition:

@@ -56,7 +56,7 @@ class BoundedLane:
     def position(self) -> int:
         """The source offset that the partition has reached; -1 when none is known."""
         session = self._driver.session
-        entry = session.ledger.entries.get(self._at) if session is not None else None
+        entry = session.positions.entries.get(self._at) if session is not None else None
         return -1 if entry is None or entry.position is None else entry.position.offset
 
     def progressed(self) -> None:

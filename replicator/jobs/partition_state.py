@@ -12,7 +12,7 @@ from replicator.config import Flow
 from replicator.config.routing import target_topic
 from replicator.kafka import offset_reader
 from replicator.kafka.topic_questions import TopicInfo
-from replicator.lane import start as lane_start
+from replicator.lane import facts as lane_facts
 from replicator.model.checkpoint import NOBODY, Evidence, Position, Stored
 from replicator.model.errors import ReplicatorError
 from replicator.model.partition import LogEnds, Partition
@@ -123,7 +123,7 @@ def first_offsets(
     found = {at: read.log_start for at, read in fresh.items()}
     if control.generations:
         logs = {at: LogEnds(read.topic_id, read.log_start, read.end, read.end) for at, read in fresh.items()}
-        found |= raise_errors(lane_start.first_offsets(flow, source, logs, control))
+        found |= raise_errors(lane_facts.first_offsets(flow, source, logs, control))
     elif flow.start.kind == "latest":
         found |= {at: read.end for at, read in fresh.items()}
     elif flow.start.kind == "timestamp" and fresh:
@@ -138,7 +138,7 @@ def offsets_at(
 
     Raises NotAllowed, Unreachable, Retriable.
     """
-    return raise_errors(lane_start.offsets_of_time(source, {at: offsets[at].end for at in partitions}, timestamp_ms))
+    return raise_errors(lane_facts.offsets_of_time(source, {at: offsets[at].end for at in partitions}, timestamp_ms))
 
 
 def raise_errors(answers: Mapping[Partition, int | ReplicatorError]) -> dict[Partition, int]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from replicator.lane.ledger import Ledger
 from replicator.lane.policy import Progress, read_plan
 from replicator.lane.ports import Connections
-from replicator.lane.refusals import Refusals
+from replicator.lane.positions import LanePositions
+from replicator.lane.refused_records import RefusedRecords
 from replicator.model.errors import Incident
 from replicator.model.partition import LogEnds, Partition, Seek
 from replicator.planes.contract import Cluster, Copied, ReadPlan
@@ -44,27 +44,29 @@ class RangePolicy:
         """Never: incidents are decided by people."""
         return False
 
-    def opened(self, to: Connections, ledger: Ledger) -> None:
+    def opened(self, to: Connections, positions: LanePositions) -> None:
         """Nothing else has to be known."""
         self._to = to
 
-    def read_plans(self, ledger: Ledger, refusals: Refusals) -> dict[Partition, ReadPlan]:
+    def read_plans(self, positions: LanePositions, refusals: RefusedRecords) -> dict[Partition, ReadPlan]:
         """From the committed positions to the ranges' ends, or to a refused record before that."""
         found = {
-            at: read_plan(at, seek, refusals, self._ends[at]) for at, seek in ledger.seeks().items() if at in self._ends
+            at: read_plan(at, seek, refusals, self._ends[at])
+            for at, seek in positions.seeks().items()
+            if at in self._ends
         }
         self._until = {at: one.until for at, one in found.items() if one.until is not None}
         return found
 
-    def reached(self, ledger: Ledger) -> dict[Partition, int]:
+    def reached(self, positions: LanePositions) -> dict[Partition, int]:
         """The committed positions."""
-        return {at: seek.offset for at, seek in ledger.seeks().items()}
+        return {at: seek.offset for at, seek in positions.seeks().items()}
 
     def progress(
-        self, ledger: Ledger, copied: Mapping[Partition, Copied], ends: Mapping[Partition, Seek], now_ms: int
+        self, positions: LanePositions, copied: Mapping[Partition, Copied], ends: Mapping[Partition, Seek], now_ms: int
     ) -> Progress:
         """The positions behind what was copied, and past markers and aborted records."""
-        return Progress(ledger.next_positions(copied, ends, now_ms))
+        return Progress(positions.next_positions(copied, ends, now_ms))
 
     def committed(self, copied: Mapping[Partition, Copied], ends: Mapping[Partition, Seek]) -> bool:
         """The source is read on. Raises Incident `source_truncated` where it ends before the range."""
@@ -73,12 +75,12 @@ class RangePolicy:
                 check_source_end(self._to.source, at, self._ends[at])
         return False
 
-    def done(self, ledger: Ledger, ends: Mapping[Partition, Seek]) -> bool:
+    def done(self, positions: LanePositions, ends: Mapping[Partition, Seek]) -> bool:
         """Whether every partition that has an end is copied and has reached it.
 
         A partition that waits, or that an incident stopped, is never done, wherever its position stands.
         """
-        stands = self.reached(ledger)
+        stands = self.reached(positions)
         return all(
             at in stands and max(stands[at], ends[at].offset if at in ends else 0) >= end
             for at, end in self._ends.items()

@@ -33,11 +33,11 @@ from replicator.jobs.repair_spans import (
     left,
     windows,
 )
-from replicator.lane.ledger import Ledger, check_acks
 from replicator.lane.plan import LanePlan
 from replicator.lane.policy import Progress, read_plan
 from replicator.lane.ports import Connections
-from replicator.lane.refusals import Refusals
+from replicator.lane.positions import LanePositions, check_acks
+from replicator.lane.refused_records import RefusedRecords
 from replicator.model.errors import Abortable, Incident, ReplicatorError
 from replicator.model.partition import LogEnds, Partition, Seek, Span
 from replicator.planes.contract import Copied, ReadPlan, ReadStopped
@@ -89,26 +89,26 @@ class RepairPolicy:
             self._lost = incident
         return True
 
-    def opened(self, to: Connections, ledger: Ledger) -> None:
+    def opened(self, to: Connections, positions: LanePositions) -> None:
         """A new session knows nothing of the last one's progress: it stands in the claims topic."""
         self._to, self._windows, self._batches = to, None, []
         self.standing = self.superseded = 0
         self.superseded_at = []
 
-    def read_plans(self, ledger: Ledger, refusals: Refusals) -> dict[Partition, ReadPlan]:
+    def read_plans(self, positions: LanePositions, refusals: RefusedRecords) -> dict[Partition, ReadPlan]:
         """The rest of the current batch, or nothing once all are copied, or when the lane was asked to stop.
 
         Raises Incident: `repair_outdated`, `target_transaction_open`, `source_records_gone`, `repair_record_gone`.
         """
         at = self._at
-        if at not in ledger.copying:
+        if at not in positions.copying:
             return {}
         if self._windows is None:
-            self._check(ledger)
+            self._check(positions)
             self._windows = windows(self._left(), WINDOW_OFFSETS_MAX)
         try:
             while not self._batches and self._windows:
-                self._decide(self._windows[0], ledger)
+                self._decide(self._windows[0], positions)
                 del self._windows[0]
         except ReadStopped:
             return {}
@@ -120,16 +120,16 @@ class RepairPolicy:
         self._until = asked.until or 0
         return {at: asked}
 
-    def reached(self, ledger: Ledger) -> dict[Partition, int]:
+    def reached(self, positions: LanePositions) -> dict[Partition, int]:
         """Where the rest of the current batch begins."""
         return {self._at: self._batches[0][0][0]} if self._batches else {}
 
     def progress(
-        self, ledger: Ledger, copied: Mapping[Partition, Copied], ends: Mapping[Partition, Seek], now_ms: int
+        self, positions: LanePositions, copied: Mapping[Partition, Copied], ends: Mapping[Partition, Seek], now_ms: int
     ) -> Progress:
         """The position with its new evidence, and the entry that says what was copied again."""
         at, done = self._at, copied.get(self._at)
-        position = ledger.entries[at].position
+        position = positions.entries[at].position
         if done is None or position is None:
             return Progress()
         if not done.records:  # the first one can't be carried; a transaction without positions would be none
@@ -141,7 +141,7 @@ class RepairPolicy:
         target, generation = self._route.target, self._plan.generation
         ids = position.evidence.source_topic_id, position.evidence.target_topic_id
         entry = Repair(target, at, tuple(done.runs), done.first_target, generation, now_ms, *ids)
-        return Progress({at: ledger.repaired(at, done, now_ms)}, [entry.encode()])
+        return Progress({at: positions.repaired(at, done, now_ms)}, [entry.encode()])
 
     def committed(self, copied: Mapping[Partition, Copied], ends: Mapping[Partition, Seek]) -> bool:
         """Cut off what was copied; whether the next batch is to be read.
@@ -167,9 +167,9 @@ class RepairPolicy:
         check_gone(self._tally, batch_end, self._at)
         return bool(self._batches or self._windows)
 
-    def done(self, ledger: Ledger, ends: Mapping[Partition, Seek]) -> bool:
+    def done(self, positions: LanePositions, ends: Mapping[Partition, Seek]) -> bool:
         """Whether nothing is left to be copied, or the plane has read as far as it was asked to."""
-        if self._at not in ledger.copying or self._windows is None:
+        if self._at not in positions.copying or self._windows is None:
             return False
         if not self._batches:
             return not self._windows
@@ -181,9 +181,9 @@ class RepairPolicy:
         self._lost = None  # the position covers what the target has
         self._log.info("copied_again", records=done.records, first_target=done.first_target)
 
-    def _check(self, ledger: Ledger) -> None:
+    def _check(self, positions: LanePositions) -> None:
         """Whether what the reconciliation found is still so."""
-        damage, position, target = self._damage, ledger.entries[self._at].position, self._route.target
+        damage, position, target = self._damage, positions.entries[self._at].position, self._route.target
         assert position is not None, "a partition that is copied has one"
         if position.offset < damage.source_end or (position.offset > damage.source_end and self._lost is not None):
             why = f"the flow stood at {damage.source_end} then, and stands at {position.offset} now"
@@ -217,12 +217,12 @@ class RepairPolicy:
         self._seen = Tally(missing)
         return missing
 
-    def _decide(self, window: list[Missing], ledger: Ledger) -> None:
+    def _decide(self, window: list[Missing], positions: LanePositions) -> None:
         """Ask both sides about the records of a window, and note what is to be copied of it.
 
         Raises as `Sides.decide`.
         """
-        position, to = ledger.entries[self._at].position, self._connected
+        position, to = positions.entries[self._at].position, self._connected
         assert position is not None, "a partition that is copied has one"
         sides = Sides(to.source, to.target, to.source_records, to.target_records, self._at, self._route.target)
         compacted = self._damage.compacted

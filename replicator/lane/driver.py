@@ -26,17 +26,17 @@ import structlog
 from replicator.backoff import Backoff
 from replicator.failpoints import Failpoint
 from replicator.lane.memory import Memory, SessionContext
+from replicator.lane.owners import check_owners, owner_of, targets_of
 from replicator.lane.pace import Rate
 from replicator.lane.partition import PartitionState, Reason, Wait, reason_of
-from replicator.lane.partitions import Counts, Partitions
+from replicator.lane.partitions import Partitions, StateCounts
 from replicator.lane.plan import LanePlan
 from replicator.lane.policy import Policy
 from replicator.lane.ports import Clock, Connections
-from replicator.lane.refusals import Refusals
-from replicator.lane.session import Session
+from replicator.lane.refused_records import RefusedRecords
+from replicator.lane.session import ProducerSession
 from replicator.lane.size import TransactionSize
-from replicator.lane.start import owner_of, targets_of
-from replicator.model.checkpoint import NOBODY, Stored
+from replicator.model.checkpoint import Stored
 from replicator.model.errors import (
     Abortable,
     Fenced,
@@ -97,9 +97,7 @@ class LaneStates:
     """How many of a lane's partitions are in which state, under this plan; reported whenever these numbers change."""
 
     lane: int
-    running: int
-    waiting: int
-    stopped: int
+    counts: StateCounts
     plan: LanePlan
 
 
@@ -133,7 +131,7 @@ class LaneDriver:
         self._log = services.log.bind(lane=plan.lane, generation=plan.generation)
         self._stopping, self._pause = threading.Event(), threading.Event()
         self._backoff = Backoff(BACKOFF_S, BACKOFF_S_MAX, services.jitter)
-        refusals = Refusals()
+        refusals = RefusedRecords()
         partitions = Partitions(self._log, self._clock.now_s, self._changed, refusals.forget, services.cluster_away)
         commit = plan.flow.commit
         records_max = Rate(policy.rate_max).records(commit.records_max, commit.interval_ms / 1000)
@@ -143,8 +141,8 @@ class LaneDriver:
         self._opened, self._began_s = False, 0.0
         self._opened_s: float | None = None  # since when the session has copied; None before
         self._owners_read = False
-        self._doubt: ReplicatorError | None = None  # how the last session ended, if badly
-        self.session: Session | None = None
+        self._ended_by: ReplicatorError | None = None  # how the last session ended, if badly
+        self.session: ProducerSession | None = None
         self._thread = threading.Thread(target=self._main, name=f"{plan.flow.name}.{plan.lane}", daemon=True)
 
     @property
@@ -171,9 +169,9 @@ class LaneDriver:
         self.plan = plan
         self._pause.set()
 
-    def _changed(self, counts: Counts) -> None:
+    def _changed(self, counts: StateCounts) -> None:
         plan = self.plan
-        self._events.put(LaneStates(plan.lane, counts.copying, counts.waiting, counts.stopped, plan))
+        self._events.put(LaneStates(plan.lane, counts, plan))
 
     def _main(self) -> None:
         try:
@@ -181,7 +179,7 @@ class LaneDriver:
         except BaseException as error:  # noqa: BLE001 - the owner judges every error, bugs too
             self._events.put(LaneEnded(self.plan.lane, error))
             return
-        self._events.put(LaneEnded(self.plan.lane, self._doubt))
+        self._events.put(LaneEnded(self.plan.lane, self._ended_by))
 
     def drive(self) -> None:
         """Producer sessions, until the lane ends. Runs in the calling thread; raises what must leave."""
@@ -202,9 +200,9 @@ class LaneDriver:
         with closing(to):
             try:
                 self._session(plan, to)
-                self._doubt = None
+                self._ended_by = None
             except ReplicatorError as error:
-                self._doubt = error
+                self._ended_by = error
                 if self._stopping.is_set() and isinstance(error, Retriable | Unreachable):
                     self._release(to)
                 self._failed(error, to)
@@ -219,7 +217,7 @@ class LaneDriver:
         context = SessionContext(
             self._pause, self._clock, self._services.failpoint, self._log, self._committed, self._services.jitter
         )
-        self.session = session = Session(plan, self._policy, to, self._memory, context)
+        self.session = session = ProducerSession(plan, self._policy, to, self._memory, context)
         session.open()
         self._opened, self._opened_s = True, self._clock.now_s()
         if session.run():
@@ -274,7 +272,7 @@ class LaneDriver:
         self._log.warning("fenced", reason=str(error))
         soon = to.plane.overdue() or not self._opened
         deadline = self._clock.now_s() + (OWNER_SETTLES_S if soon else OWNER_SETTLES_S_MAX)
-        owners: Mapping[Partition, object]
+        owners: Mapping[Partition, Stored | ReplicatorError | None]
         while not self._stopping.is_set():
             try:
                 control = to.state.control()
@@ -284,14 +282,7 @@ class LaneDriver:
             except (Retriable, Unreachable) as unread:
                 self._log.warning("owner_unknown", reason=str(unread))
                 owners = {}
-            for at, found in owners.items():
-                if not isinstance(found, Stored):
-                    continue
-                owner = owner_of(found)
-                if owner not in (None, NOBODY, self.plan.owner, self._memory.owners.get(at)):
-                    raise TakenOver(
-                        f"flow {self.plan.flow.name}: {owner} has taken over {at}; this process was fenced off"
-                    ) from error
+            check_owners(self.plan, self._memory.owners, owners, fenced=True)
             if self._clock.now_s() >= deadline:
                 return  # no successor, or it died before it committed its name
             self._clock.wait(self._stopping, OWNER_POLL_S)

@@ -12,7 +12,7 @@ from replicator.backoff import Jitter
 from replicator.failpoints import Failpoint
 from replicator.lane.partitions import Partitions
 from replicator.lane.ports import Clock
-from replicator.lane.refusals import Refusals
+from replicator.lane.refused_records import RefusedRecords
 from replicator.lane.reports import Reports
 from replicator.lane.size import TransactionSize
 from replicator.model.partition import Partition
@@ -27,7 +27,7 @@ class Memory:
     """
 
     partitions: Partitions
-    refusals: Refusals
+    refusals: RefusedRecords
     size: TransactionSize
     reports: Reports = field(default_factory=Reports)
     digests: dict[Partition, str] = field(default_factory=dict)

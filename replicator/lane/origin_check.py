@@ -1,5 +1,5 @@
 """Whether partitions of which nothing was copied yet come from the cluster to which they would be copied. For
-`lane.admission`, before their first record is read, and for `lane.transaction`, before the first ones are committed.
+`lane.start`, before their first record is read, and for `lane.transaction`, before the first ones are committed.
 
 Invariants
 - Claim, then look, then copy. Two flows that would copy each other's copies and start at the same time each commit a

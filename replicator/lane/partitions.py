@@ -1,6 +1,6 @@
 """All partitions of one lane, over all its producer sessions: the one owner of their states, which tells of them.
 
-Made by `lane.driver`; `lane.session` and `lane.admission` apply events to single partitions here. A state is logged
+Made by `lane.driver`; `lane.session` and `lane.start` apply events to single partitions here. A state is logged
 when it changes, not when it is found again.
 """
 
@@ -37,8 +37,8 @@ DELETED_AFTER_S = 5.0  # a broker that has just started may not know of a topic 
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
-    """How many partitions are in which state."""
+class StateCounts:
+    """How many partitions of a lane are copied, wait for something that may pass, or are stopped by incidents."""
 
     copying: int = 0
     waiting: int = 0
@@ -57,7 +57,7 @@ class Partitions(Mapping[Partition, LanePartition]):
         self,
         log: structlog.stdlib.BoundLogger,
         now_s: Callable[[], float],
-        changed: Callable[[Counts], None] = lambda counts: None,
+        changed: Callable[[StateCounts], None] = lambda counts: None,
         on_stop: Callable[[Partition], None] = lambda at: None,
         cluster_away: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -76,7 +76,7 @@ class Partitions(Mapping[Partition, LanePartition]):
         self._all: dict[Partition, LanePartition] = {}
         self._copied: dict[Partition, LanePartition] | None = None
         self._held_up: HoldUp | None = None  # the lane as a whole, over its producer sessions
-        self._counts = Counts()
+        self._counts = StateCounts()
 
     def __getitem__(self, at: Partition) -> LanePartition:
         return self._all[at]
@@ -191,10 +191,10 @@ class Partitions(Mapping[Partition, LanePartition]):
             return False
         return self._now_s() - told.since_s >= DELETED_AFTER_S
 
-    def publish(self) -> Counts:
+    def publish(self) -> StateCounts:
         """How many partitions are in which state; `changed` is called if these are other numbers than before."""
         found = Counter(type(state) for state in self.told().values())
-        counts = Counts(found[Copying], found[Waiting], found[Stopped])
+        counts = StateCounts(found[Copying], found[Waiting], found[Stopped])
         if counts != self._counts:
             self._counts = counts
             self._changed(counts)

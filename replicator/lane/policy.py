@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from replicator.lane.ledger import Ledger
 from replicator.lane.ports import Connections
-from replicator.lane.refusals import Refusals
+from replicator.lane.positions import LanePositions
+from replicator.lane.refused_records import RefusedRecords
 from replicator.model.checkpoint import Position
 from replicator.model.errors import Incident
 from replicator.model.partition import Partition, Seek, Span
@@ -42,31 +42,31 @@ class Policy(Protocol):
     def repairs(self, incident: Incident) -> bool:
         """Whether this lane is the decision that the incident waits for."""
 
-    def opened(self, to: Connections, ledger: Ledger) -> None:
+    def opened(self, to: Connections, positions: LanePositions) -> None:
         """After the positions were committed again: what this session works with, read here what else it has to know.
 
         Raises Incident, Retriable, Unreachable, NotAllowed.
         """
 
-    def read_plans(self, ledger: Ledger, refusals: Refusals) -> dict[Partition, ReadPlan]:
+    def read_plans(self, positions: LanePositions, refusals: RefusedRecords) -> dict[Partition, ReadPlan]:
         """How the source is read from now on, of the partitions that are copied. Raises as `opened`."""
 
-    def reached(self, ledger: Ledger) -> dict[Partition, int]:
+    def reached(self, positions: LanePositions) -> dict[Partition, int]:
         """Up to which source offset (exclusive) each partition that is copied has been read and committed."""
 
     def progress(
-        self, ledger: Ledger, copied: Mapping[Partition, Copied], ends: Mapping[Partition, Seek], now_ms: int
+        self, positions: LanePositions, copied: Mapping[Partition, Copied], ends: Mapping[Partition, Seek], now_ms: int
     ) -> Progress:
         """What to commit after what was copied, or after what `ends` say without records.
 
-        Raises Incident (see `Ledger.next_positions`), Abortable.
+        Raises Incident (see `LanePositions.next_positions`), Abortable.
         """
 
     def committed(self, copied: Mapping[Partition, Copied], ends: Mapping[Partition, Seek]) -> bool:
         """A transaction was committed, or nothing was there to commit. Whether the source must be read anew. Raises
         Incident."""
 
-    def done(self, ledger: Ledger, ends: Mapping[Partition, Seek]) -> bool:
+    def done(self, positions: LanePositions, ends: Mapping[Partition, Seek]) -> bool:
         """Whether the source is read to the end of `read_plans` once `ends` are committed.
 
         Without `ends`: whether the lane is at its end.
@@ -74,7 +74,7 @@ class Policy(Protocol):
 
 
 def read_plan(
-    at: Partition, start: Seek, refusals: Refusals, end: int | None = None, spans: Sequence[Span] = ()
+    at: Partition, start: Seek, refusals: RefusedRecords, end: int | None = None, spans: Sequence[Span] = ()
 ) -> ReadPlan:
     """How a partition is read: to `end` (None: on and on), or to a refused record before that; of `spans`, where there
     are any, nothing else."""
@@ -99,27 +99,27 @@ class LivePolicy:
         """Never: incidents are decided by people."""
         return False
 
-    def opened(self, to: Connections, ledger: Ledger) -> None:
+    def opened(self, to: Connections, positions: LanePositions) -> None:
         """Nothing else has to be known."""
 
-    def read_plans(self, ledger: Ledger, refusals: Refusals) -> dict[Partition, ReadPlan]:
+    def read_plans(self, positions: LanePositions, refusals: RefusedRecords) -> dict[Partition, ReadPlan]:
         """From the committed positions on, up to a refused record."""
-        return {at: read_plan(at, seek, refusals) for at, seek in ledger.seeks().items()}
+        return {at: read_plan(at, seek, refusals) for at, seek in positions.seeks().items()}
 
-    def reached(self, ledger: Ledger) -> dict[Partition, int]:
+    def reached(self, positions: LanePositions) -> dict[Partition, int]:
         """The committed positions."""
-        return {at: seek.offset for at, seek in ledger.seeks().items()}
+        return {at: seek.offset for at, seek in positions.seeks().items()}
 
     def progress(
-        self, ledger: Ledger, copied: Mapping[Partition, Copied], ends: Mapping[Partition, Seek], now_ms: int
+        self, positions: LanePositions, copied: Mapping[Partition, Copied], ends: Mapping[Partition, Seek], now_ms: int
     ) -> Progress:
         """The positions behind what was copied, and past markers and aborted records."""
-        return Progress(ledger.next_positions(copied, ends, now_ms))
+        return Progress(positions.next_positions(copied, ends, now_ms))
 
     def committed(self, copied: Mapping[Partition, Copied], ends: Mapping[Partition, Seek]) -> bool:
         """The source is read on."""
         return False
 
-    def done(self, ledger: Ledger, ends: Mapping[Partition, Seek]) -> bool:
+    def done(self, positions: LanePositions, ends: Mapping[Partition, Seek]) -> bool:
         """Never."""
         return False

@@ -1,5 +1,5 @@
 """Keeps partitions out of transactions that the target can't write now, and says what holds up the lane. Used by
-`lane.session` and `lane.admission`.
+`lane.session` and `lane.start`.
 
 Invariants
 - A partition without a leader, or with too few replicas in sync, gets no record: it would hold up the commit and the

@@ -1,7 +1,7 @@
 """Incidents that only a lane can find, written into the flow's claims topic, where `status` and `plan` read them.
 
 A refused record, a foreign one, a transaction of somebody else: none of these can be judged from outside. Kept by
-`lane.memory` over all producer sessions; `lane.admission` and `lane.session` note what they find.
+`lane.memory` over all producer sessions; `lane.start` and `lane.session` note what they find.
 
 Invariants
 - A report is written in a transaction of its lane, and is tried once for each incident: the flow goes on without it.

@@ -1,10 +1,10 @@
-"""One producer session of a lane: the life of one producer, until its outcome is in doubt. Runs in the lane's thread.
+"""One producer session of a lane: the life of one producer, until an outcome is unknown. Runs in the lane's thread.
 
     1 fence      InitProducerId under flow.generation.lane
-    2 start      check the generation, read the positions stable, judge each partition   (admission, start, judge)
-    3 claim      commit all positions again with oneself as owner, and claims for new ones
+    2 start      check the generation, read claims and stable positions, decide over each partition         (start)
+    3 claim      commit all positions again with oneself as owner, and claims for new ones          (transaction)
     4 seek       the source to the committed positions
-    5-8          transactions, one after the other                                                        (transaction)
+    5-8          transactions, one after the other                                                  (transaction)
 
 What concerns one partition is decided here and leaves the others alone: it waits and is judged again from time to time,
 or an incident stops it. What concerns the producer, the generation or a whole cluster goes to `lane.driver`.
@@ -21,18 +21,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from replicator.backoff import Backoff
-from replicator.lane.admission import Admission
-from replicator.lane.ledger import Ledger
 from replicator.lane.memory import Memory, SessionContext
-from replicator.lane.partition import Commits, HoldUp, Reason, Stop, Stopped, Wait, reason_of
+from replicator.lane.owners import owner_of
+from replicator.lane.partition import Commits, HoldUp, Reason, Stopped
 from replicator.lane.plan import LanePlan
 from replicator.lane.policy import Policy
 from replicator.lane.ports import Connections
+from replicator.lane.positions import LanePositions
 from replicator.lane.readiness import TargetNotReady, TargetReadiness
 from replicator.lane.silence import Silence
 from replicator.lane.size import TOLD_AFTER, slowness
-from replicator.lane.start import owner_of
-from replicator.lane.transaction import Collected, Done, IdsInDoubt, Kind, TimestampsReplaced, Transactions
+from replicator.lane.start import LaneStart
+from replicator.lane.transaction import Collected, Done, IdMismatch, Kind, LaneTransactions, TimestampsReplaced
 from replicator.model.checkpoint import NOBODY
 from replicator.model.errors import (
     Abortable,
@@ -55,7 +55,7 @@ TRUNCATED = "source_truncated"
 """By a leader epoch, which the lower one of a topic that was created again shows, too: so it is judged first."""
 
 
-class Session:
+class ProducerSession:
     """Steps 1 to 8. Every error that it raises ends the producer session; `lane.driver` says what follows."""
 
     def __init__(
@@ -67,15 +67,15 @@ class Session:
         self._failpoint, self._on_commit = context.failpoint, context.on_commit
         self._readiness = TargetReadiness(memory.partitions, to.target, context.clock)
         self._plane.on_stall(lambda: self._readiness.stalled(self._plane.written()))
-        self._admission = Admission(plan, policy, to, memory, self._readiness, context.clock)
-        origins = self._admission.origins
-        self._transactions = Transactions(plan, policy, to, origins, self._readiness, memory, context)
+        self._start = LaneStart(plan, policy, to, memory, self._readiness, context.clock)
+        origins = self._start.origins
+        self._transactions = LaneTransactions(plan, policy, to, origins, self._readiness, memory, context)
         self._aborts = Backoff(ABORT_PAUSE_S, ABORT_PAUSE_S_MAX, context.jitter)  # since the last commit
         self._silence = Silence(context.clock.now_s())
         self._read: set[Partition] | None = None  # what the plane was asked to read; None: it has to be asked anew
         self._last_commit_s = self._last_recommit_s = self._owned_s = context.clock.now_s()
         self.well_s = context.clock.now_s()  # when it last committed, or found nothing to copy
-        self.ledger = Ledger(memory.partitions, plan.owner, plan.generation, plan.flow.delivery.value)
+        self.positions = LanePositions(memory.partitions, plan.owner, plan.generation, plan.flow.delivery.value)
 
     def open(self) -> None:
         """Steps 1 to 4."""
@@ -83,41 +83,41 @@ class Session:
         with self._readiness.fencing(self._plan.routes):
             self._plane.fence()
         self._failpoint("fenced")
-        self.ledger = ledger = self._admission.begin()
+        self.positions = positions = self._start.begin()
         self._commit_positions(Kind.START)
         self._failpoint("claimed")
         self._memory.owners.update(
             {
                 entry.route.target: self._plan.owner
-                for entry in ledger.entries.values()
+                for entry in positions.entries.values()
                 if entry.position is not None and entry.commits is Commits.YES  # others still name the predecessor
             }
         )
-        for target, committed in ledger.kept.items():
+        for target, committed in positions.kept.items():
             self._memory.owners.setdefault(target, owner_of(committed) or NOBODY)
-        self._policy.opened(self._to, ledger)
+        self._policy.opened(self._to, positions)
         self._rewind()
         counts = self._partitions.publish()
         self._log.info(
             "lane_started",
-            partitions=len(ledger.copying),
+            partitions=len(positions.copying),
             waiting=counts.waiting,
             stopped=counts.stopped,
-            kept=len(ledger.kept),
+            kept=len(positions.kept),
         )
 
     def run(self) -> bool:
         """Steps 5 to 8 until asked to stop. Whether a lane with an end has reached it."""
         while not self._stop.is_set():
-            if self._policy.done(self.ledger, {}):
+            if self._policy.done(self.positions, {}):
                 self._clock.wait(self._stop, self._transactions.pause_s())  # the next range begins without this debt
                 return True
             try:
                 self._step()
                 self.well_s = self._clock.now_s()
-            except IdsInDoubt as doubt:
-                self._abort_and_wait(doubt)
-                self._doubt(doubt.answers, doubt.at_target)
+            except IdMismatch as mismatch:
+                self._abort_and_wait(mismatch)
+                self._judge_failed(mismatch.answers, mismatch.at_target)
             except RecordsRefused as refused:
                 compressed, routes = self._plan.compressed_as_it_can_be, self._plan.routes
                 self._refusals.note(refused.refusals, compressed=compressed, routes=routes)
@@ -135,7 +135,7 @@ class Session:
             if self._memory.reports.pending:  # before anybody stops the lane because nothing of it can go on
                 self._commit_positions(Kind.ADMITTED)
             self._partitions.publish()
-        return self._policy.done(self.ledger, {})
+        return self._policy.done(self.positions, {})
 
     def release(self) -> None:
         """After a clean stop: commit the positions once more without an owner, so that others see nobody runs them.
@@ -143,20 +143,20 @@ class Session:
         A partition whose topic is another one now is stopped first; its position stays as it stands.
         """
         try:
-            self._transactions.commit(Kind.RELEASE, self.ledger)
-        except IdsInDoubt as doubt:
-            self._doubt(doubt.answers, doubt.at_target)
-            self._transactions.commit(Kind.RELEASE, self.ledger)
+            self._transactions.commit(Kind.RELEASE, self.positions)
+        except IdMismatch as mismatch:
+            self._judge_failed(mismatch.answers, mismatch.at_target)
+            self._transactions.commit(Kind.RELEASE, self.positions)
 
     def _step(self) -> None:
         if self._clock.now_s() >= self._last_recommit_s + self._plan.flow.limits.recommit_interval_ms / 1000:
             self._recommit()
         self._look_at_owners()
         self._judge_waiting()
-        self._readiness.look(self.ledger.copying)
-        if self._read is None or self.ledger.copying.keys() != self._read:
+        self._readiness.look(self.positions.copying)
+        if self._read is None or self.positions.copying.keys() != self._read:
             self._rewind()
-        if self.ledger.entries and not self.ledger.copying:
+        if self.positions.entries and not self.positions.copying:
             self._plane.serve()
             self._clock.wait(self._stop, STANDING_STILL_S)
             return
@@ -164,7 +164,7 @@ class Session:
             return
         try:
             self._copy()
-        except (IdsInDoubt, RecordsRefused, TimestampsReplaced, TargetNotReady):
+        except (IdMismatch, RecordsRefused, TimestampsReplaced, TargetNotReady):
             raise  # they have a cause
         except (Abortable, UnknownOutcome, Fenced):
             self._note_timeout()
@@ -172,11 +172,11 @@ class Session:
         self._check_silent()
 
     def _copy(self) -> None:
-        collected = self._transactions.collect(self.ledger)
+        collected = self._transactions.collect(self.positions)
         self._silence.hear(collected.heard, self._clock.now_s())
         if collected.failed:
             self._abort(next(iter(collected.failed.values())))
-            self._doubt(collected.failed)
+            self._judge_failed(collected.failed)
         elif self._plane.pending():
             self._commit(Kind.RECORDS, collected)
         elif self._ends_due():
@@ -186,7 +186,9 @@ class Session:
         """Whether positions shall move now although nothing is there to be copied."""
         ends = self._plane.ends()
         due = self._clock.now_s() - self._last_commit_s >= self._plan.flow.commit.interval_ms / 1000
-        return due or self._policy.done(self.ledger, ends) or any(self._refusals.until(at) is not None for at in ends)
+        return (
+            due or self._policy.done(self.positions, ends) or any(self._refusals.until(at) is not None for at in ends)
+        )
 
     def _note_timeout(self) -> None:
         """After a transaction has failed, before it is aborted: if that was for its time, the next one is smaller."""
@@ -199,13 +201,13 @@ class Session:
 
     def _commit(self, kind: Kind, collected: Collected | None = None) -> None:
         """Commit what was copied, or positions alone, and find out how the source is read from then on."""
-        done = self._transactions.commit(kind, self.ledger, collected)
+        done = self._transactions.commit(kind, self.positions, collected)
         self._last_commit_s = self._clock.now_s()
         if collected is not None or done.positions:
             self._report_commit(done, collected.since_s if collected is not None else 0.0)
         for at, part in done.copied.items():
             if part.blocked is not None:
-                self._stop_partition(at, part.blocked)
+                self._start.stop(at, part.blocked)
         anew = [
             self._policy.committed(done.copied, self._plane.ends()),
             bool(done.copied) and self._refusals.passed(done.positions),  # before bounds go that were reached now
@@ -216,10 +218,10 @@ class Session:
 
     def _reach_bounds(self) -> bool:
         """Partitions that stand before a refused record are stopped there; whether the source must be read anew."""
-        reached = self._refusals.reached(self._policy.reached(self.ledger))
+        reached = self._refusals.reached(self._policy.reached(self.positions))
         for at, incident in reached.items():
             if incident is not None:
-                self._stop_partition(at, incident, lasting=True)
+                self._start.stop(at, incident, lasting=True)
         return bool(reached)
 
     def _report_commit(self, done: Done, since_s: float) -> None:
@@ -236,9 +238,9 @@ class Session:
             self._partitions.records_committed()
 
     def _check_silent(self) -> None:
-        silent = self._silence.found(self.ledger.copying, self._clock.now_s())
+        silent = self._silence.found(self.positions.copying, self._clock.now_s())
         if silent:
-            self._transactions.check_ids(self.ledger, silent)
+            self._transactions.check_ids(self.positions, silent)
             self._silence.hear(silent, self._clock.now_s())
 
     def _look_at_owners(self) -> None:
@@ -249,7 +251,7 @@ class Session:
             return
         self._owned_s = now_s
         try:
-            again = self._admission.check_owners(self.ledger)
+            again = self._start.check_owners(self.positions)
         except (Retriable, Unreachable) as error:
             self._log.warning("owner_unknown", reason=str(error))
             return
@@ -258,21 +260,21 @@ class Session:
 
     def _rewind(self) -> None:
         self._memory.digests.clear()
-        self._memory.digests.update(self.ledger.digests())
-        self._transactions.seek(self._policy.read_plans(self.ledger, self._refusals))
-        self._read = set(self.ledger.copying)
+        self._memory.digests.update(self.positions.digests())
+        self._transactions.seek(self._policy.read_plans(self.positions, self._refusals))
+        self._read = set(self.positions.copying)
 
     def _recommit(self) -> None:
         """Invariant 7: every position again, waiting, stopped and idle ones too, before it could expire."""
         before, self._last_recommit_s = self._last_recommit_s, self._clock.now_s()
-        self._admission.before_all(self.ledger)
+        self._start.before_all(self.positions)
         try:
             self._commit_positions(Kind.KEEP_ALIVE)
-        except IdsInDoubt:
+        except IdMismatch:
             self._last_recommit_s = before  # at once again, without the partitions that it names
             raise
         self._last_commit_s = self._clock.now_s()
-        self._log.info("recommitted", partitions=len(self.ledger.entries))
+        self._log.info("recommitted", partitions=len(self.positions.entries))
 
     def _commit_positions(self, kind: Kind) -> None:
         """Step 3: commit positions and claims without records.
@@ -282,28 +284,30 @@ class Session:
         """
         while True:
             try:
-                self._transactions.commit(kind, self.ledger)
+                self._transactions.commit(kind, self.positions)
             except NotAllowed as denied:
                 kept_out = self._keep_out(denied)
                 self._plane.abort()
                 if not kept_out:
                     raise
                 continue
-            except IdsInDoubt:
+            except IdMismatch:
                 raise  # nothing was sent yet
             except Abortable as error:
                 raise UnknownOutcome(str(error)) from error
-            self._admission.check_origins()
+            self._start.check_origins()
             return
 
     def _judge_waiting(self) -> None:
         """Waiting partitions whose time has come are judged again; those that can go on do."""
         due = self._partitions.due()
-        if due and self._admission.judge_again(due):
+        if due and self._start.judge_again(due):
             self._commit_positions(Kind.ADMITTED)
             self._read = None
 
-    def _doubt(self, answers: Mapping[Partition, str | ReplicatorError], at_target: Collection[Partition] = ()) -> None:
+    def _judge_failed(
+        self, answers: Mapping[Partition, str | ReplicatorError], at_target: Collection[Partition] = ()
+    ) -> None:
         """Partitions that failed or whose ids are others: each is judged anew, by itself.
 
         `at_target`: those whose answers are of the target.
@@ -312,7 +316,7 @@ class Session:
         truncated: dict[Partition, Incident] = {}
         for at, answer in answers.items():
             if isinstance(answer, Incident) and answer.name in AT_ONCE:
-                self._stop_partition(at, answer)
+                self._start.stop(at, answer)
             elif isinstance(answer, Incident) and answer.name == TRUNCATED:
                 truncated[at] = answer
             elif isinstance(answer, Incident) and answer.name == "record_too_large":
@@ -320,48 +324,35 @@ class Session:
             elif isinstance(answer, Incident | str):
                 again.append(at)
             else:
-                self._wait(at, answer, Reason.TARGET_MISSING if at in at_target else Reason.SOURCE_MISSING)
+                self._start.wait(at, answer, Reason.TARGET_MISSING if at in at_target else Reason.SOURCE_MISSING)
         if again or truncated:
-            self._admission.judge_again([*again, *truncated])
+            self._start.judge_again([*again, *truncated])
             for at, incident in truncated.items():
                 if not isinstance(self._partitions[at].state, Stopped):  # it can't be found out a second time
-                    self._stop_partition(at, incident)
+                    self._start.stop(at, incident)
             self._commit_positions(Kind.ADMITTED)
         self._read = None
 
-    def _wait(self, at: Partition, error: ReplicatorError, missing: Reason = Reason.SOURCE_MISSING) -> None:
-        """`missing`: whose topic a TopicMissing means."""
-        if isinstance(error, NotAllowed) and not self._policy.waits:
-            raise error
-        self._partitions.apply(at, Wait(reason_of(error, missing), str(error)))
-
     def _denied(self, denied: NotAllowed) -> None:
         if not self._keep_out(denied):
-            for at in self.ledger.copying:  # a right of the whole lane: its transactional id, its group, its claims
-                self._wait(at, denied)
+            for at in self.positions.copying:  # a right of the whole lane: its transactional id, its group, its claims
+                self._start.wait(at, denied)
         self._abort(denied)
 
     def _keep_out(self, denied: NotAllowed) -> bool:
         """Make the partitions wait that a missing right stops; whether any was found that didn't wait before."""
         if not self._policy.waits:
             raise denied
-        return self._admission.keep_out(denied)
+        return self._start.keep_out(denied)
 
     def _stopped_by(self, error: ReplicatorError, incidents: Iterable[Incident], *, lasting: bool = False) -> None:
         """Incidents of single partitions that acknowledgements or records showed. Others go to the driver."""
         for incident in incidents:
             at = Partition(incident.topic, incident.partition)
-            if at not in self.ledger.copying:
+            if at not in self.positions.copying:
                 raise incident
-            self._stop_partition(at, incident, lasting=lasting)
+            self._start.stop(at, incident, lasting=lasting)
         self._abort(error)
-
-    def _stop_partition(self, at: Partition, incident: Incident, *, lasting: bool = False) -> None:
-        position = self._partitions[at].position
-        stands = position.offset if position is not None else -1
-        placed = incident.at(at.partition, incident.offset if incident.offset >= 0 else stands)
-        self._partitions.apply(at, Stop(placed, lasting))
-        self._admission.report(at, placed)
 
     def _abort_and_wait(self, error: ReplicatorError) -> None:
         """Abort what may come again at once: the more aborts there were in a row, the longer the wait."""
@@ -381,4 +372,4 @@ class Session:
         reason = f"{error.name}: {error.detail}" if isinstance(error, Incident) else str(error)
         self._log.warning("aborted", reason=reason, kind=type(error).__name__)
         if wrote:
-            self._admission.check_target(self.ledger.copying)
+            self._start.check_target(self.positions.copying)

@@ -75,6 +75,6 @@ def slowness(timeouts: int, written: Written) -> str:
     return (
         f"{timeouts} transactions in a row were not written within {limit_s:g} s. The last one had {written.records} "
         f"records with {written.bytes:,} bytes, of which {seen} was acknowledged; a single one of its records needs "
-        f"{needed:,.0f} bytes a second. Transactions become smaller, down to one record; if that is not enough, "
+        f"{needed:,.0f} bytes a second. LaneTransactions become smaller, down to one record; if that is not enough, "
         "give the line or the quota more, or raise limits.transaction_timeout_ms"
     )

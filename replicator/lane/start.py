@@ -1,233 +1,257 @@
-"""The first steps of a lane, in the one order that is safe: fence, check the generation, read, commit again.
+"""Starts the partitions of a lane: has their facts read, decides over each by itself, and applies the decisions.
 
-Invariant 1: InitProducerId → check the generation → read the positions, stable → commit them again with oneself as
-owner → seek. At every start and every reassignment; EndTxn is answered before markers and offsets are applied, so an
-unstable or earlier read returns an old position, and an old position doubles records.
+    read    everything that has to be known, in the one order that is safe                     (facts)
+    decide  partition by partition: copied, waiting or stopped                                 (start_decision)
+    apply   to the partition's state; what was admitted is committed next, in one transaction  (session, transaction)
 
-Called by `lane.session`, for all partitions of a lane at its start, and later for those that waited or are in doubt:
-what a partition lacks never keeps the others shut.
+Called by `lane.session` after the fence for all partitions, and later for those that waited or failed. All that makes a
+partition wait, or stops it, goes through `LaneStart.wait` and `LaneStart.stop`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 
-from replicator.config import Flow
-from replicator.config.routing import selects, target_topic
-from replicator.lane.judge import Facts, Verdict, judge, source_deleted, unlisted
+from replicator.lane.facts import FactReader
+from replicator.lane.memory import Memory
+from replicator.lane.origin_check import OriginCheck
+from replicator.lane.partition import (
+    MISSING,
+    Admit,
+    Commits,
+    Reason,
+    Stop,
+    Wait,
+    Waiting,
+    reason_of,
+)
 from replicator.lane.plan import LanePlan
 from replicator.lane.policy import Policy
 from replicator.lane.ports import Clock, Connections
-from replicator.model.checkpoint import NOBODY, Position, Stored
-from replicator.model.errors import ReplicatorError, Retriable, TakenOver, TopicMissing, Unreachable
+from replicator.lane.positions import LanePositions
+from replicator.lane.readiness import TargetReadiness
+from replicator.lane.rights import MissingRight, Rights
+from replicator.lane.start_decision import StartDecision, decide, unreadable
+from replicator.lane.target_check import check_target
+from replicator.model.checkpoint import Unreadable
+from replicator.model.errors import Incident, NotAllowed, ReplicatorError
 from replicator.model.partition import LogEnds, Partition
 from replicator.model.route import Route
-from replicator.planes.contract import Cluster, LogEndsByPartition
 from replicator.state.claims import Claims
-from replicator.state.generation import Control, check_generation
-from replicator.state.starts import start_of
 
 BY_OFFSETS = ("source_records_gone", "source_truncated", "target_lost_data")
 """Incidents that offsets show: those of a topic that was created again would, too."""
 
 
-@dataclass(slots=True)
-class Unrouted:
-    """Positions of a lane that nothing is copied to now: they must not expire (invariant 7).
-
-    `deleted`: those whose source topic is not listed any more. `kept`: of topics or names that the flow has no more, by
-    target partition. `unread`: whether the target could not tell some of them now.
-    """
-
-    unread: bool = False
-    deleted: dict[Partition, tuple[Route, Verdict]] = field(default_factory=dict)
-    kept: dict[Partition, Stored] = field(default_factory=dict)
-
-
 class LaneStart:
-    """Reads and judges for one producer session of a lane. Raises TakenOver, Incident of the whole flow, Retriable,
-    Unreachable, NotAllowed; what concerns one partition is in its verdict."""
+    """Starts partitions of one producer session.
+
+    Raises what `FactReader` raises; what concerns one partition is its state.
+    """
 
     def __init__(
-        self, plan: LanePlan, policy: Policy, to: Connections, owners: Mapping[Partition, str], clock: Clock
+        self,
+        plan: LanePlan,
+        policy: Policy,
+        to: Connections,
+        memory: Memory,
+        readiness: TargetReadiness,
+        clock: Clock,
     ) -> None:
-        """`owners`: who owned target partitions when this process last read them; any other owner is newer."""
         self._plan, self._policy, self._to, self._clock = plan, policy, to, clock
-        self._owners = owners
-        self.source_ends: Mapping[Partition, LogEnds | ReplicatorError] = {}  # as `admit` has read them last
-        self.target_ends: Mapping[Partition, LogEnds | ReplicatorError] = {}
+        self._partitions, self._readiness = memory.partitions, readiness
+        self._reports = memory.reports
+        self._facts = FactReader(plan, policy, to, memory.owners)
+        self._rights = Rights(memory.partitions, to)
+        self.origins = OriginCheck(plan, to.origins, clock)
+        self._unread = False  # positions without a route that the target could not tell
 
-    def check_generation(self) -> Control:
-        """After the fence: the control topic's state, if this lane may run under it."""
-        control = self._to.state.control()
-        check_generation(control, self._plan.generation, self._plan.assignment)
-        return control
+    def begin(self) -> LanePositions:
+        """Read, decide and apply for all partitions of the lane, after the fence."""
+        claims = self._facts.begin()
+        self._reports.begin(claims.reports)
+        self.origins.claimed(claims.claims.values())
+        decisions = self._decide(self._plan.routes)
+        unrouted = self._facts.unrouted(claims)
+        self._unread = unrouted.unread
+        self._partitions.begin([*self._plan.routes, *(route for route, _ in unrouted.deleted.values())])
+        decisions |= {at: decision for at, (_, decision) in unrouted.deleted.items()}
+        self._apply(decisions, self._still_denied(decisions))
+        delivery = self._plan.flow.delivery.value
+        return LanePositions(self._partitions, self._plan.owner, self._plan.generation, delivery, unrouted.kept)
 
-    def admit(self, routes: Sequence[Route], control: Control, claims: Claims) -> dict[Partition, Verdict]:
-        """The verdict over each of these partitions, by source partition. Positions are read first."""
-        stored = self._to.plane.positions([route.target for route in routes])
-        for route in routes:
-            found = stored[route.target]
-            if isinstance(found, Stored):
-                self.check_owner(route.target, found)
-        source_ends = self._source_ends([r.source for r in routes if r.source_topic_id])
-        target_ends = self._to.target.ask_log_ends([r.target for r in routes if r.target_topic_id])
-        source, target = source_ends(), target_ends()
-        self.source_ends, self.target_ends = source, target
-        fresh = [route.source for route in routes if stored[route.target] is None]
-        starts = self._starts([at for at in fresh if isinstance(source.get(at), LogEnds)], source, control)
-        facts = {
-            route.source: Facts(
-                stored[route.target],
-                claims.claims.get(route.target),
-                source.get(route.source, unlisted(route.source)),
-                target.get(route.target, unlisted(route.target)),
-                starts.get(route.source),
-                control.newest,
-            )
-            for route in routes
-        }
-        now_ms = self._clock.now_ms()
-        verdicts = {route.source: judge(self._plan, route, facts[route.source], now_ms) for route in routes}
-        doubted = [route for route in routes if _by_offsets(verdicts[route.source])]
-        for at, known in self._asked_last(doubted, facts).items():
-            route = next(route for route in doubted if route.source == at)
-            verdicts[at] = judge(self._plan, route, known, now_ms)
-        return verdicts
-
-    def _asked_last(self, doubted: Sequence[Route], facts: Mapping[Partition, Facts]) -> dict[Partition, Facts]:
-        """The facts of partitions whose offsets contradict their positions, with the ids that their topics have now.
-
-        Ids and ends are asked for at the same time, perhaps of different brokers: the ends may be those of a new topic
-        beside the id of the old one. An id that was asked for after them tells.
-        """
-        if not doubted:
-            return {}
-        here = self._to.source.topic_ids({route.source.topic for route in doubted}).wait()
-        there = self._to.target.topic_ids({route.target.topic for route in doubted}).wait()
-        return {
-            route.source: replace(
-                facts[route.source],
-                source=_with_id(facts[route.source].source, here[route.source.topic]),
-                target=_with_id(facts[route.source].target, there[route.target.topic]),
-            )
-            for route in doubted
-        }
-
-    def _source_ends(self, partitions: Sequence[Partition]) -> Callable[[], LogEndsByPartition]:
-        """Asks; waits when it is called. While the source doesn't answer at all its partitions wait, and their
-        positions are kept alive (invariant 7); a job is told."""
-        asked = self._to.source.ask_log_ends(partitions)
-
-        def answer() -> LogEndsByPartition:
-            try:
-                return asked()
-            except (Unreachable, Retriable) as error:
-                if not self._policy.waits:
-                    raise
-                return dict.fromkeys(partitions, error)
-
-        return answer
-
-    def check_owner(self, target: Partition, found: Stored) -> None:
-        """Raises TakenOver for a position that somebody has written who wasn't known to own it."""
-        owner = owner_of(found)
-        if owner not in (None, NOBODY, self._plan.owner, self._owners.get(target, owner)):
-            raise TakenOver(f"flow {self._plan.flow.name}: {owner} has taken over {target} while this process was away")
-
-    def _starts(
-        self, fresh: Sequence[Partition], source: Mapping[Partition, LogEnds | ReplicatorError], control: Control
-    ) -> dict[Partition, int | ReplicatorError]:
-        """The first offset of partitions without a position, of which the source's ends are known: the job's, or what
-        was resolved when the flow was opened. Those that have none begin at earliest."""
-        given: dict[Partition, int | ReplicatorError] = {
-            at: first for at in fresh if (first := self._policy.first_offset(at)) is not None
-        }
-        logs = {at: log for at in fresh if at not in given and isinstance(log := source[at], LogEnds)}
-        return given | first_offsets(self._plan.flow, self._to.source, logs, control)
-
-    def unrouted(self, claims: Claims) -> Unrouted:
-        """Positions of this lane whose partitions have no route now.
-
-        What the target doesn't have can't be committed and is left out.
-        """
-        plan, routed = self._plan, {route.target for route in self._plan.routes}
-        mine = {target: claims.claims[target] for target in targets_of(plan, claims) if target not in routed}
-        found = Unrouted()
-        if not mine:
-            return found
-        ends = self._to.target.log_ends(sorted(mine))
-        there = [target for target in sorted(mine) if isinstance(ends[target], LogEnds)]
-        found.unread = any(
-            isinstance(end, ReplicatorError) and not isinstance(end, TopicMissing) for end in ends.values()
-        )
-        for target, stored in self._to.plane.positions(there).items():
-            if not isinstance(stored, Stored):
-                found.unread = found.unread or stored is not None
-                continue
-            source = mine[target].source
-            if selects(plan.flow, source.topic) and target_topic(plan.flow, source.topic) == target.topic:
-                found.deleted[source] = (Route(source, target, "", ""), source_deleted(source, target, stored))
-            else:
-                found.kept[target] = stored
+    def _decide(self, routes: Sequence[Route]) -> dict[Partition, StartDecision]:
+        facts, now_ms = self._facts.read(routes, self.origins.claims), self._clock.now_ms()
+        found = {it.source: decide(self._plan, it, facts[it.source], now_ms) for it in routes}
+        doubtful = {it.source: it for it in routes if _by_offsets(found[it.source])}
+        for at, known in self._facts.with_ids(facts, doubtful.values()).items():
+            found[at] = decide(self._plan, doubtful[at], known, now_ms)
         return found
 
+    def before_all(self, positions: LanePositions) -> None:
+        """Before all positions are committed again: those join that could not be read, or not be committed, before.
 
-def _by_offsets(verdict: Verdict) -> bool:
-    return verdict.stopped is not None and verdict.stopped.name in BY_OFFSETS
+        Invariant 7: whatever kept a position out must not keep it out for the rest of the session.
+        """
+        if self._unread:
+            unrouted = self._facts.unrouted(Claims(self.origins.claims, ()))
+            self._unread = unrouted.unread
+            positions.kept |= unrouted.kept
+            found = {at: each for at, each in unrouted.deleted.items() if at not in self._partitions}
+            for route, _ in found.values():
+                self._partitions.add(route)
+            self._apply({at: decision for at, (_, decision) in found.items()})
+        self._rights.restore()
+
+    def _still_denied(self, decisions: Mapping[Partition, StartDecision]) -> dict[Partition, MissingRight]:
+        """Partitions that the last session left waiting for a right that is still missing."""
+        waiting = [at for at in decisions if self._waits_for_right(at)]
+        for at in waiting:
+            self._partitions[at].position = decisions[at].position
+        return self._rights.missing(waiting)
+
+    def _waits_for_right(self, at: Partition) -> bool:
+        told = self._partitions[at].told
+        return isinstance(told, Waiting) and told.reason is Reason.NOT_ALLOWED
+
+    def judge_again(self, partitions: Collection[Partition]) -> bool:
+        """Judge these partitions anew; whether any of them is copied from now on."""
+        asked = self._without_denied(self._readiness.ready(partitions))
+        if not asked:
+            return False
+        routes = [self._partitions[at].route for at in asked]
+        return self._apply(self._decide(routes))
+
+    def _without_denied(self, partitions: Collection[Partition]) -> list[Partition]:
+        """Those that don't wait for a right, or whose right is back: other questions don't show whether it is."""
+        denied = [at for at in partitions if self._waits_for_right(at)]
+        still = self._rights.missing(denied)
+        for at, found in still.items():
+            self._partitions.apply(at, Wait(Reason.NOT_ALLOWED, found.text))
+        return [at for at in partitions if at not in still]
+
+    def _apply(
+        self,
+        decisions: Mapping[Partition, StartDecision],
+        denied: Mapping[Partition, MissingRight] = MappingProxyType({}),
+    ) -> bool:
+        for at, decision in decisions.items():
+            self._enter(at, decision, denied.get(at))
+        self._readiness.keep_out([at for at in decisions if self._partitions[at].copied])
+        self.check_target([at for at in decisions if self._partitions[at].copied], self._facts.target_ends)
+        return any(self._partitions[at].copied for at in decisions)
+
+    def _enter(self, at: Partition, decision: StartDecision, denied: MissingRight | None) -> None:
+        """One partition's position and state, by its decision."""
+        partition = self._partitions[at]
+        if decision.position is not None or decision.waits is None:
+            partition.position = decision.position
+        # Otherwise it couldn't be read now: what this session has read is still so, since it fenced all others.
+        partition.unreadable = decision.unreadable
+        partition.commits = Commits.YES if decision.committable else Commits.NO
+        stopped = decision.stopped or self._partitions.lasting(at)
+        if stopped is not None and not self._policy.repairs(stopped):
+            self._partitions.apply(at, Stop(stopped, lasting=decision.stopped is None))
+        elif decision.waits is not None:
+            self._wait(at, *decision.waits)
+        else:
+            self._partitions.apply(at, Admit(decision.claim))
+            if denied is not None:
+                partition.commits = denied.commits
+                self._partitions.apply(at, Wait(Reason.NOT_ALLOWED, denied.text))
+
+    def wait(self, at: Partition, error: ReplicatorError, missing: Reason = Reason.SOURCE_MISSING) -> None:
+        """Make a partition wait for what `error` says; `missing`: whose topic a TopicMissing means."""
+        if isinstance(error, NotAllowed) and not self._policy.waits:
+            raise error
+        self._wait(at, reason_of(error, missing), str(error))
+
+    def stop(self, at: Partition, incident: Incident, *, lasting: bool = False) -> None:
+        """Stop a partition by an incident that can't be judged from outside: told where `status` reads it, too."""
+        position = self._partitions[at].position
+        stands = position.offset if position is not None else -1
+        placed = incident.at(at.partition, incident.offset if incident.offset >= 0 else stands)
+        self._partitions.apply(at, Stop(placed, lasting))
+        if self._policy.copies_live:
+            self._reports.note(self._partitions[at].route, placed)
+
+    def _wait(self, at: Partition, reason: Reason, detail: str) -> None:
+        if reason is Reason.NOT_ALLOWED and not self._policy.waits:
+            raise NotAllowed(detail, [at])
+        if reason is Reason.NO_ANSWER and self._readiness.keep_out([at]):
+            return  # a partition without a leader gives none
+        if reason in MISSING and self._partitions.missing_for_long(at):
+            name = "source_topic_deleted" if reason is Reason.SOURCE_MISSING else "target_topic_deleted"
+            incident = Incident(name, detail, topic=at.topic, partition=at.partition)
+            self._partitions.apply(at, Stop(incident))
+        else:
+            self._partitions.apply(at, Wait(reason, detail))
+
+    def check_target(
+        self,
+        partitions: Collection[Partition],
+        known: Mapping[Partition, LogEnds | ReplicatorError] = MappingProxyType({}),
+    ) -> None:
+        """Compare the ends of these partitions' targets with their positions: those whose end can't be known wait, and
+        an incident stops those whose end doesn't fit. `known` as in `target_check.check_target`."""
+        found = check_target(self._partitions, partitions, self._to.target, known)
+        unread = [at for at, wrong in found.items() if isinstance(wrong, NotAllowed)]
+        lacking = self._rights.missing(unread)
+        for at, wrong in found.items():
+            if at in lacking:
+                self._partitions[at].commits = lacking[at].commits
+                self._wait(at, Reason.NOT_ALLOWED, lacking[at].text)
+            elif not isinstance(wrong, Incident):
+                self.wait(at, wrong, Reason.TARGET_MISSING)
+            elif not self._policy.repairs(wrong):
+                self.stop(at, wrong)
+
+    def keep_out(self, denied: NotAllowed) -> bool:
+        """Make those partitions wait that lack a right; whether any of them was copied or committed until now."""
+        missing = self._rights.missing([at for at, it in self._partitions.items() if it.route.target_topic_id])
+        if not missing:
+            missing = {at: MissingRight(str(denied), Commits.YES) for at in denied.partitions if at in self._partitions}
+        changed = False
+        for at, found in missing.items():
+            partition = self._partitions[at]
+            changed = (
+                changed or partition.copied or (partition.commits is Commits.YES and found.commits is not Commits.YES)
+            )
+            if partition.copied:
+                self._partitions.apply(at, Wait(Reason.NOT_ALLOWED, found.text))
+            partition.commits = found.commits
+        return changed
+
+    def check_owners(self, positions: LanePositions) -> bool:
+        """Read all positions of the lane again: whether any partition is admitted, and its position to be committed.
+
+        A stray commit stands in place of a position where a consumer has the flow's group id, or somebody has reset its
+        offsets: it stops its partition. This lane still knows the position, which nobody else can move while this
+        producer isn't fenced: at the next look it is committed again.
+
+        Raises TakenOver when another process owns positions of the lane; Retriable, Unreachable, NotAllowed.
+        """
+        sources = {it.route.target: at for at, it in self._partitions.items() if it.position is not None}
+        strays: dict[Partition, Unreadable] = {}
+        for target, found in self._facts.positions([*sources, *positions.kept]).items():
+            if isinstance(found, Unreadable) and target in sources:
+                strays[sources[target]] = found
+        overwritten = [at for at, it in self._partitions.items() if it.overwritten]
+        for at in overwritten:
+            self._partitions.apply(at, Admit())
+        for at in strays.keys() - set(overwritten):
+            self._partitions.apply(at, Stop(unreadable(at, strays[at])))
+        return bool(overwritten)
+
+    def check_origins(self) -> None:
+        """Look once more at partitions of which nothing was copied yet, now that their claims were committed."""
+        for at, wrong in self.origins.before_reading(self._partitions, self._facts.source_ends).items():
+            if isinstance(wrong, Incident):
+                self._partitions.apply(at, Stop(wrong))
+            else:
+                self.wait(at, wrong)
 
 
-def _with_id(log: LogEnds | ReplicatorError, topic_id: str | ReplicatorError) -> LogEnds | ReplicatorError:
-    if isinstance(log, ReplicatorError):
-        return log
-    return log._replace(topic_id=topic_id) if isinstance(topic_id, str) else topic_id
-
-
-def first_offsets(
-    flow: Flow, source: Cluster, logs: Mapping[Partition, LogEnds], control: Control
-) -> dict[Partition, int | ReplicatorError]:
-    """Where partitions without a position begin, given what the source says of their logs; those that are left out
-    begin at earliest. Used by jobs, too.
-
-    Invariant 4: as it was resolved when the flow was opened. A flow that was opened before that was stored resolves it
-    now. Raises as `offsets_at`, and Incident (`Control.starts`).
-    """
-    if not logs:
-        return {}
-    starts = control.starts()
-    if starts is not None:
-        found = {at: start_of(starts, at, log.topic_id) for at, log in logs.items()}
-        return {at: offset for at, offset in found.items() if offset is not None}
-    listing = control.first_listing()
-    ends = {at: log.stable for at, log in logs.items() if at.partition < listing.get(at.topic, 0)}
-    if flow.start.kind == "latest":
-        return dict(ends)
-    if flow.start.kind == "timestamp" and ends:
-        return offsets_of_time(source, ends, flow.start.timestamp_ms)
-    return {}
-
-
-def offsets_of_time(
-    source: Cluster, ends: Mapping[Partition, int], timestamp_ms: int
-) -> dict[Partition, int | ReplicatorError]:
-    """The first offset at or after a time, of partitions with their stable `ends`; the end where there is none.
-
-    Invariant 4: the ends are read before this asks for the time's offset. The other way round a record that is
-    committed in between would never be copied. Used by jobs, too.
-    """
-    found = source.offsets_at(ends, timestamp_ms)
-    return {at: ends[at] if offset == -1 else offset for at, offset in found.items()}
-
-
-def owner_of(found: Stored | None) -> str | None:
-    """Who wrote a position; None where this program didn't: a stray commit is no successor's."""
-    if found is None:
-        return NOBODY
-    return found.evidence.owner if isinstance(found, Position) else None
-
-
-def targets_of(plan: LanePlan, claims: Claims) -> list[Partition]:
-    """Target partitions of all positions that the lane has: also of topics that this process's flow file hasn't."""
-    claimed = {target for target, claim in claims.claims.items() if plan.assignment.lane_of(*claim.source) == plan.lane}
-    return sorted(claimed | {route.target for route in plan.routes})
+def _by_offsets(decision: StartDecision) -> bool:
+    return decision.stopped is not None and decision.stopped.name in BY_OFFSETS

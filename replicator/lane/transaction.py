@@ -6,7 +6,7 @@
     7 positions  into the same transaction
     8 end        EndTxn(commit)
 
-All that a lane commits goes through `Transactions.commit`, and `Kind` says what is asked before it.
+All that a lane commits goes through `LaneTransactions.commit`, and `Kind` says what is asked before it.
 
 Invariants
 - Invariant 8: nothing of a partition is committed unless its source topic had the same id after the last fetch as when
@@ -26,7 +26,6 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from types import MappingProxyType
 
-from replicator.lane.ledger import Ledger
 from replicator.lane.memory import Memory, SessionContext
 from replicator.lane.origin_check import OriginCheck
 from replicator.lane.pace import Pace, Rate
@@ -34,6 +33,7 @@ from replicator.lane.partition import LanePartition
 from replicator.lane.plan import LanePlan
 from replicator.lane.policy import Policy, Progress
 from replicator.lane.ports import Connections
+from replicator.lane.positions import LanePositions
 from replicator.lane.readiness import TargetReadiness
 from replicator.lane.target_check import check_between
 from replicator.model.checkpoint import NOBODY, Position
@@ -48,16 +48,18 @@ IDLE_POLL_S = 0.1
 LINGER_S = 0.003  # how long a transaction waits for more once the source is drained: a commit costs ten times that
 
 
-class IdsInDoubt(Abortable):
+class IdMismatch(Abortable):
     """Topics of these source partitions have another id than their positions say, or their clusters don't say which."""
 
     def __init__(self, answers: Mapping[Partition, str | ReplicatorError], at_target: Collection[Partition]) -> None:
-        """`at_target`: those that the target's topics put in doubt, not the source's."""
+        """`at_target`: those of which the target's answers are meant, not the source's."""
         self.answers, self.at_target = dict(answers), frozenset(at_target)
-        super().__init__("in doubt: " + ", ".join(f"{at}: {answer}" for at, answer in sorted(answers.items())))
+        super().__init__(
+            "not the topics of the positions: " + ", ".join(f"{at}: {answer}" for at, answer in sorted(answers.items()))
+        )
 
 
-class OriginsInDoubt(IdsInDoubt):
+class OriginMismatch(IdMismatch):
     """These source partitions come from where they would go, or that can't be known now."""
 
     def __init__(self, answers: Mapping[Partition, ReplicatorError]) -> None:
@@ -122,7 +124,7 @@ class _Contents:
     done: Done = field(default_factory=Done)
 
 
-class Transactions:
+class LaneTransactions:
     """Makes the transactions of one producer session, one after the other."""
 
     def __init__(
@@ -155,7 +157,7 @@ class Transactions:
         self._heard.clear()
         self._plane.seek(read_plans)
 
-    def collect(self, ledger: Ledger) -> Collected:
+    def collect(self, positions: LanePositions) -> Collected:
         """Step 5. Returns when the source is drained, a limit is reached, or nothing came in one idle poll."""
         plane, open_ = self._plane, Collected()
         while True:
@@ -173,25 +175,25 @@ class Transactions:
                 return open_
             if self._size.left(open_.records, open_.bytes) <= 0:
                 return open_
-            if self._policy.done(ledger, plane.ends()):
+            if self._policy.done(positions, plane.ends()):
                 return open_
             open_s = self._clock.now_s() - open_.since_s
             open_.drained = polled.drained and open_s >= LINGER_S
             if open_.drained or open_s >= self._interval_s:
                 return open_
 
-    def commit(self, kind: Kind, ledger: Ledger, collected: Collected | None = None) -> Done:
+    def commit(self, kind: Kind, positions: LanePositions, collected: Collected | None = None) -> Done:
         """Steps 6 to 8, of `collected` records or of what else `kind` says. What is in it is certainly committed then.
 
-        Raises IdsInDoubt, TimestampsReplaced, Incident of one partition, RecordsRefused, NotAllowed, Abortable: the
+        Raises IdMismatch, TimestampsReplaced, Incident of one partition, RecordsRefused, NotAllowed, Abortable: the
         transaction has to be aborted then. UnknownOutcome, Fenced.
         """
         if collected is not None:
-            return self._commit_records(ledger, collected)
-        held = self._progress(ledger) if kind is Kind.ENDS else self._every(ledger, kind)
-        asked = held.done.positions if kind is Kind.ENDS else ledger.copying
+            return self._commit_records(positions, collected)
+        held = self._progress(positions) if kind is Kind.ENDS else self._every(positions, kind)
+        asked = held.done.positions if kind is Kind.ENDS else positions.copying
         if kind in (Kind.ENDS, Kind.KEEP_ALIVE, Kind.RELEASE):
-            self.check_ids(ledger, asked)
+            self.check_ids(positions, asked)
         if held.offsets or held.entries:  # librdkafka would end a transaction without either and ask nobody
             self._plane.send_positions(held.offsets, held.entries)
             self._plane.end()
@@ -199,27 +201,27 @@ class Transactions:
         if kind in (Kind.ADMITTED, Kind.START, Kind.KEEP_ALIVE):
             self._reports.committed()
             self._partitions.committed()
-        return self._committed(ledger, held)
+        return self._committed(positions, held)
 
-    def _committed(self, ledger: Ledger, held: _Contents) -> Done:
-        ledger.committed(held.done.positions)
+    def _committed(self, positions: LanePositions, held: _Contents) -> Done:
+        positions.committed(held.done.positions)
         self._digests.update({at: position.evidence.digest for at, position in held.done.positions.items()})
         self._origins.claimed(held.claims)
         return held.done
 
-    def _commit_records(self, ledger: Ledger, collected: Collected) -> Done:
+    def _commit_records(self, positions: LanePositions, collected: Collected) -> Done:
         self._failpoint("before_flush")
         exact = self._plan.flow.delivery is Delivery.EXACTLY_ONCE
-        entries = _with_position(ledger, self._heard & ledger.copying.keys())
+        entries = _with_position(positions, self._heard & positions.copying.keys())
         source = self._to.source.topic_ids({at.topic for at in entries})
         copied = self._plane.flush()
         sent = self._plane.written()
         writing_s = self._clock.now_s() - collected.since_s
-        self._check_timestamps(ledger, {at for at, done in copied.items() if done.restamped}, undone=exact)
+        self._check_timestamps(positions, {at for at, done in copied.items() if done.restamped}, undone=exact)
         _check_ids(entries, source.wait(), self._target_ids(entries, copied))
         if exact:
             check_between(entries, copied, self._to.target)
-        held = self._progress(ledger, copied)
+        held = self._progress(positions, copied)
         self._failpoint("before_offsets")
         self._plane.send_positions(held.offsets, held.entries)
         self._failpoint("before_end_txn")
@@ -229,29 +231,33 @@ class Transactions:
         self._readiness.committed(copied)
         self._size.committed(sent)
         self._pace.committed(self._clock.now_s(), writing_s, collected.drained)
-        self._committed(ledger, held)
+        self._committed(positions, held)
         # May fail, or turn out to have been altered; the positions are committed all the same.
-        self._check_timestamps(ledger, self._plane.deliver(), undone=False)
+        self._check_timestamps(positions, self._plane.deliver(), undone=False)
         self._rate.spent(collected.since_s, sum(done.records for done in copied.values()))
         return held.done
 
-    def _progress(self, ledger: Ledger, copied: Mapping[Partition, Copied] = MappingProxyType({})) -> _Contents:
+    def _progress(
+        self, positions: LanePositions, copied: Mapping[Partition, Copied] = MappingProxyType({})
+    ) -> _Contents:
         """Positions behind what was copied, or past markers, with claims that now say more of where it comes from."""
-        wrong, claims = self._origins.before_commit(ledger.entries, {at for at, done in copied.items() if done.records})
+        wrong, claims = self._origins.before_commit(
+            positions.entries, {at for at, done in copied.items() if done.records}
+        )
         if wrong:
-            raise OriginsInDoubt(wrong)
-        progress = self._policy.progress(ledger, copied, self._plane.ends(), self._clock.now_ms())
+            raise OriginMismatch(wrong)
+        progress = self._policy.progress(positions, copied, self._plane.ends(), self._clock.now_ms())
         _check_covered(copied, progress)
-        offsets = ledger.offsets(progress.positions)
+        offsets = positions.offsets(progress.positions)
         entries = [*progress.entries, *(claim.encode() for claim in claims)]
         return _Contents(offsets, entries, claims, Done(copied, progress.positions))
 
-    def _every(self, ledger: Ledger, kind: Kind) -> _Contents:
+    def _every(self, positions: LanePositions, kind: Kind) -> _Contents:
         """All positions of the lane, or those of admitted partitions; with their claims, and reports of incidents."""
         now_ms = self._clock.now_ms()
         if kind is Kind.RELEASE:
-            return _Contents(ledger.recommits(now_ms, NOBODY))
-        admitted, offsets = self._partitions.admitted.values(), ledger.recommits(now_ms)
+            return _Contents(positions.recommits(now_ms, NOBODY))
+        admitted, offsets = self._partitions.admitted.values(), positions.recommits(now_ms)
         if kind is Kind.ADMITTED:
             wanted = {partition.route.target for partition in admitted}
             offsets = {target: committed for target, committed in offsets.items() if target in wanted}
@@ -259,7 +265,7 @@ class Transactions:
         reports = self._reports.entries(self._plan, admitted, now_ms)
         return _Contents(offsets, [*(claim.encode() for claim in claims), *reports], claims)
 
-    def _check_timestamps(self, ledger: Ledger, restamped: Collection[Partition], *, undone: bool) -> None:
+    def _check_timestamps(self, positions: LanePositions, restamped: Collection[Partition], *, undone: bool) -> None:
         """Raises TimestampsReplaced where the target's topic stamps records itself, unless the flow wants that.
 
         An acknowledgement alone doesn't prove it: that of a batch which was sent again, and had been appended before,
@@ -269,7 +275,7 @@ class Transactions:
         flow = self._plan.flow
         if not restamped or TIMESTAMP_TYPE in flow.topic_configs.extra:
             return
-        targets = {at: ledger.entries[at].route.target.topic for at in sorted(restamped)}
+        targets = {at: positions.entries[at].route.target.topic for at in sorted(restamped)}
         found = self._to.target.rewrites_timestamps(set(targets.values()))
         incidents = [
             target_rewrites_timestamps(flow.target.name, target, at.topic).at(at.partition, -1)
@@ -281,9 +287,9 @@ class Transactions:
         if undone:
             raise Abortable(f"batches of {', '.join(map(str, targets))} were acknowledged with other timestamps")
 
-    def check_ids(self, ledger: Ledger, concerned: Collection[Partition]) -> None:
-        """Ask both clusters for the ids of the topics of these source partitions. Raises IdsInDoubt."""
-        entries = _with_position(ledger, concerned)
+    def check_ids(self, positions: LanePositions, concerned: Collection[Partition]) -> None:
+        """Ask both clusters for the ids of the topics of these source partitions. Raises IdMismatch."""
+        entries = _with_position(positions, concerned)
         if entries:
             source = self._to.source.topic_ids({at.topic for at in entries})
             target = self._to.target.topic_ids({entry.route.target.topic for entry in entries.values()})
@@ -303,8 +309,8 @@ class Transactions:
         return self._to.target.topic_ids(topics).wait() if topics else {}
 
 
-def _with_position(ledger: Ledger, partitions: Collection[Partition]) -> dict[Partition, LanePartition]:
-    return {at: ledger.entries[at] for at in partitions if ledger.entries[at].position is not None}
+def _with_position(positions: LanePositions, partitions: Collection[Partition]) -> dict[Partition, LanePartition]:
+    return {at: positions.entries[at] for at in partitions if positions.entries[at].position is not None}
 
 
 def _moves(entry: LanePartition, end: Seek | None) -> bool:
@@ -336,17 +342,17 @@ def _check_ids(
     here: Mapping[str, str | ReplicatorError],
     there: Mapping[str, str | ReplicatorError],
 ) -> None:
-    """Raises IdsInDoubt. `here` are ids of the source's topics, `there` those that the target was asked for."""
-    doubts: dict[Partition, str | ReplicatorError] = {}
+    """Raises IdMismatch. `here` are ids of the source's topics, `there` those that the target was asked for."""
+    others: dict[Partition, str | ReplicatorError] = {}
     at_target: set[Partition] = set()
     for at, entry in entries.items():
         assert entry.position is not None
         was, target = entry.position.evidence, entry.route.target.topic
         answer = here[at.topic]
         if answer != was.source_topic_id:
-            doubts[at] = answer
+            others[at] = answer
         elif target in there and there[target] != was.target_topic_id:
-            doubts[at] = there[target]
+            others[at] = there[target]
             at_target.add(at)
-    if doubts:
-        raise IdsInDoubt(doubts, at_target)
+    if others:
+        raise IdMismatch(others, at_target)

@@ -1,4 +1,4 @@
-"""What of a committed position contradicts what both clusters say now. Pure; used by `lane.judge` and by reconcile."""
+"""What of a committed position contradicts what both clusters say now. Pure; used by `lane.start_decision` and by reconcile."""
 
 from __future__ import annotations
 

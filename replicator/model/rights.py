@@ -1,5 +1,5 @@
 """Which rights (ACL operations) are missing on a topic. Pure values; found by `kafka.clusters`, judged by
-`lane.admission`."""
+`lane.start`."""
 
 from __future__ import annotations
 

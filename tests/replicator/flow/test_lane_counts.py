@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from replicator.flow.lane_counts import Counts, LaneCounts
+from replicator.flow.lane_counts import LaneCounts
+from replicator.lane.partitions import StateCounts
 
-STOPPED, COPIED, WAITING, NONE = Counts(0, 0, 2), Counts(1, 0, 1), Counts(0, 1, 1), Counts(0, 0, 0)
+STOPPED, COPIED, WAITING, NONE = StateCounts(0, 0, 2), StateCounts(1, 0, 1), StateCounts(0, 1, 1), StateCounts(0, 0, 0)
 
 
-def counts(*told: Counts, lanes: int | None = None) -> LaneCounts:
+def counts(*told: StateCounts, lanes: int | None = None) -> LaneCounts:
     made = LaneCounts(range(len(told) if lanes is None else lanes))
     for lane, its in enumerate(told):
         made.update(lane, its)

@@ -7,8 +7,8 @@ import pytest
 from replicator.config import Flow, load_text
 from replicator.inspect.judging import Judged
 from replicator.inspect.status import PartitionStatus, Times, describe
-from replicator.lane.judge import Facts, judge
 from replicator.lane.plan import LanePlan
+from replicator.lane.start_decision import Facts, decide
 from replicator.model import checkpoint
 from replicator.model.checkpoint import Evidence, Position, Stored
 from replicator.model.errors import Incident, ReplicatorError, TopicMissing, Unreachable
@@ -70,7 +70,7 @@ def described(
     there = "" if isinstance(target, TopicMissing) else "x"
     route = Route(SOURCE, COPY, "id-1", there, stopped)
     plan = LanePlan(flow, 3, 0, "", source_cluster, (), 1, LaneAssignment(1))
-    verdict = judge(plan, route, Facts(position, claim, here, target, None, 3), NOW_MS)
+    verdict = decide(plan, route, Facts(position, claim, here, target, None, 3), NOW_MS)
     judged = Judged(route, position, here, target, verdict)
     return describe(flow, judged, Times(oldest_ms, oldest_known, open_ms), NOW_MS)
 

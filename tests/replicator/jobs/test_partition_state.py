@@ -9,7 +9,7 @@ import pytest
 from replicator.jobs.partition_state import PartitionOffsets, existing_targets, first_offsets, offsets_at, owners
 from replicator.jobs.range_copy import RangeTask, in_bulk
 from replicator.kafka.topic_questions import TopicInfo
-from replicator.lane.start import offsets_of_time
+from replicator.lane.facts import offsets_of_time
 from replicator.model.checkpoint import NOBODY, Evidence
 from replicator.model.errors import NotAllowed
 from replicator.model.partition import Partition

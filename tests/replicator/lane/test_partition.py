@@ -34,7 +34,7 @@ from replicator.lane.partition import (
     Wait,
     Waiting,
 )
-from replicator.lane.partitions import Counts, Partitions
+from replicator.lane.partitions import Partitions, StateCounts
 from replicator.model.checkpoint import STRAY, Evidence, Position, Unreadable
 from replicator.model.errors import Incident
 from replicator.model.partition import Committed, Partition
@@ -181,7 +181,7 @@ def test_a_lane_that_commits_no_records_is_said_to_wait_until_it_does(two: Parti
         for _ in range(2):
             two.hold_up(slow)
             assert isinstance(two[AT].state, HeldUp)
-            assert (set(two.copied), two.publish()) == ({AT}, Counts(0, 1, 1))
+            assert (set(two.copied), two.publish()) == ({AT}, StateCounts(0, 1, 1))
             two.begin([ROUTE, OTHER_ROUTE])
             two.apply(AT, Admit())
             two.apply(OTHER, Stop(GONE))
@@ -215,7 +215,7 @@ def test_copied_and_told_follow_each_event(two: Partitions) -> None:
 
 
 def test_what_concerns_the_whole_lane_leaves_alone_what_waits_or_is_stopped() -> None:
-    counted = list[Counts]()
+    counted = list[StateCounts]()
     made = Partitions(get_logger(), lambda: 0.0, counted.append)
     made.begin([ROUTE])
     made.apply(AT, Stop(GONE))
@@ -223,7 +223,7 @@ def test_what_concerns_the_whole_lane_leaves_alone_what_waits_or_is_stopped() ->
     assert [type(state) for state in made.told().values()] == [Stopped, Waiting]
     made.wait_all([ROUTE, OTHER_ROUTE], Wait(Reason.NOT_ALLOWED, "no right"))
     assert isinstance(state := made.told()[OTHER], Waiting)
-    assert (state.reason, counted) == (Reason.NO_ANSWER, [Counts(0, 1, 1)])
+    assert (state.reason, counted) == (Reason.NO_ANSWER, [StateCounts(0, 1, 1)])
 
 
 def test_the_page_has_the_table() -> None:

@@ -81,7 +81,7 @@ def test_it_is_told_while_the_lane_still_tries() -> None:
     seen = list[type]()
 
     def look() -> None:
-        seen.append(type(world.driver.session.ledger.entries[A].state))  # type: ignore[union-attr]
+        seen.append(type(world.driver.session.positions.entries[A].state))  # type: ignore[union-attr]
         if seen.count(HeldUp) == 3:
             world.target.bytes_per_s = None
         else:

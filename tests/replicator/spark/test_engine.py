@@ -23,7 +23,7 @@ from replicator.jobs.engine import Cancelled
 from replicator.jobs.range_copy import RangeDone, RangeTask
 from replicator.lane.plan import LanePlan
 from replicator.lane.readiness import TargetNotReady
-from replicator.lane.transaction import IdsInDoubt, OriginsInDoubt, TimestampsReplaced
+from replicator.lane.transaction import IdMismatch, OriginMismatch, TimestampsReplaced
 from replicator.model.errors import ConfigError, Fatal, Incident, NotAllowed, ReplicatorError, Unreachable
 from replicator.model.partition import Partition
 from replicator.model.route import Route
@@ -46,8 +46,8 @@ FACTS: dict[type[ReplicatorError], Callable[[], ReplicatorError]] = {
     Incident: lambda: Incident("word", "detail", topic="t", partition=1, offset=7, advice="do"),
     FlowFileError: lambda: FlowFileError("file", [Fault(3, "flows.f", "it is wrong")]),
     NotAllowed: lambda: NotAllowed("Write on topic t", [AT]),
-    IdsInDoubt: lambda: IdsInDoubt({AT: "the id of another topic"}, [AT]),
-    OriginsInDoubt: lambda: OriginsInDoubt({AT: Incident("word", "detail", topic="t", partition=1)}),
+    IdMismatch: lambda: IdMismatch({AT: "the id of another topic"}, [AT]),
+    OriginMismatch: lambda: OriginMismatch({AT: Incident("word", "detail", topic="t", partition=1)}),
     TimestampsReplaced: lambda: TimestampsReplaced([Incident("word", "detail", topic="t", partition=1)]),
     TargetNotReady: lambda: TargetNotReady({AT: "no leader"}),
     RecordsRefused: lambda: RecordsRefused("refused", {AT: Refusal((5, 6), "INVALID_RECORD")}),

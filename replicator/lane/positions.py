@@ -22,7 +22,7 @@ from replicator.model.partition import Committed, Partition, Seek
 from replicator.planes.contract import Copied
 
 
-class Ledger:
+class LanePositions:
     """All partitions of one lane, by source partition."""
 
     def __init__(

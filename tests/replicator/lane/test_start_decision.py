@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from replicator.config import load_text
-from replicator.lane.judge import Facts, Verdict, judge
 from replicator.lane.partition import Reason
 from replicator.lane.plan import LanePlan
+from replicator.lane.start_decision import Facts, StartDecision, decide
 from replicator.model import checkpoint
 from replicator.model.checkpoint import Evidence, Position
 from replicator.model.errors import Incident, NotAllowed, TopicMissing, Unreachable
@@ -43,8 +43,8 @@ CLAIM = Claim(THERE, AT, "source-id", "target-id", 0, 7, 1, "before", 0)
 FRESH = replace(FACTS, stored=None, target=LogEnds("target-id", 0, 0, 0))
 
 
-def verdict(facts: Facts, route: Route = ROUTE, plan: LanePlan = PLAN) -> Verdict:
-    return judge(plan, route, facts, 77)
+def verdict(facts: Facts, route: Route = ROUTE, plan: LanePlan = PLAN) -> StartDecision:
+    return decide(plan, route, facts, 77)
 
 
 def stopped(facts: Facts, route: Route = ROUTE, plan: LanePlan = PLAN) -> Incident:

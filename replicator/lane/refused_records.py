@@ -27,7 +27,7 @@ class Bound:
     incident: Incident | None = None
 
 
-class Refusals:
+class RefusedRecords:
     """What is known of refused records, by source partition, over all producer sessions of a lane."""
 
     def __init__(self) -> None:

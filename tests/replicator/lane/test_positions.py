@@ -1,13 +1,13 @@
-"""The ledger: positions move only as far as the evidence goes."""
+"""The positions: positions move only as far as the evidence goes."""
 
 from __future__ import annotations
 
 import pytest
 import structlog
 
-from replicator.lane.ledger import Ledger
 from replicator.lane.partition import Admit, Commits, PositionCommitted, Reason, Wait
 from replicator.lane.partitions import Partitions
+from replicator.lane.positions import LanePositions
 from replicator.model import checkpoint
 from replicator.model.checkpoint import Evidence, Position
 from replicator.model.errors import Incident
@@ -27,24 +27,26 @@ def evidence(**changes: object) -> Evidence:
     return Evidence(**known)  # type: ignore[arg-type]
 
 
-def book_of(*known: tuple[Partition, Position | None], delivery: str = "exactly_once", copied: bool = True) -> Ledger:
-    """The ledger of a lane that copies these partitions."""
+def book_of(
+    *known: tuple[Partition, Position | None], delivery: str = "exactly_once", copied: bool = True
+) -> LanePositions:
+    """The positions of a lane that copies these partitions."""
     partitions = Partitions(structlog.get_logger(), lambda: 0.0)
     partitions.begin([Route(at, Partition("a.orders", at.partition), "s", "t") for at, _ in known])
     for at, position in known:
         partitions[at].position = position
         for event in (Admit(), PositionCommitted()) if copied else ():
             partitions.apply(at, event)
-    return Ledger(partitions, "me", 2, delivery)
+    return LanePositions(partitions, "me", 2, delivery)
 
 
-def ledger(offset: int = 100) -> Ledger:
+def positions(offset: int = 100) -> LanePositions:
     return book_of(*((at, Position(offset, evidence())) for at in (SOURCE, OTHER)))
 
 
 def test_records_move_offset_count_digest_and_target_offset() -> None:
     done = Copied(110, leader_epoch=3, records=9, bytes=1, digest="ff" * 16, first_target=51, next_target=60)
-    moved = ledger().next_positions({SOURCE: done}, {}, 77)
+    moved = positions().next_positions({SOURCE: done}, {}, 77)
     assert moved.keys() == {SOURCE}
     position = moved[SOURCE]
     assert position.offset == 110
@@ -54,7 +56,7 @@ def test_records_move_offset_count_digest_and_target_offset() -> None:
 
 
 def test_a_partition_end_moves_the_position_past_markers_but_claims_no_record() -> None:
-    moved = ledger().next_positions({}, {SOURCE: Seek(103, 4), OTHER: Seek(90, 4)}, 77)
+    moved = positions().next_positions({}, {SOURCE: Seek(103, 4), OTHER: Seek(90, 4)}, 77)
     assert {at: position.offset for at, position in moved.items()} == {SOURCE: 103}
     assert moved[SOURCE].evidence.count == 50
 
@@ -63,9 +65,9 @@ def test_a_partition_end_moves_the_position_past_markers_but_claims_no_record() 
 def test_a_position_past_markers_has_their_epoch_or_none_but_no_older_one(end_epoch: int) -> None:
     """The older epoch ends before these offsets: the source's answer for it would look like truncation."""
     done = Copied(110, leader_epoch=3, records=9, digest="ff", first_target=51, next_target=60)
-    moved = ledger().next_positions({SOURCE: done}, {SOURCE: Seek(112, end_epoch), OTHER: Seek(101, end_epoch)}, 77)
+    moved = positions().next_positions({SOURCE: done}, {SOURCE: Seek(112, end_epoch), OTHER: Seek(101, end_epoch)}, 77)
     assert [moved[at].evidence.leader_epoch for at in (SOURCE, OTHER)] == [end_epoch, end_epoch]
-    moved = ledger().next_positions({SOURCE: done}, {SOURCE: Seek(110, end_epoch)}, 77)
+    moved = positions().next_positions({SOURCE: done}, {SOURCE: Seek(110, end_epoch)}, 77)
     assert moved[SOURCE].evidence.leader_epoch == 3
 
 
@@ -73,7 +75,7 @@ def test_a_position_before_a_record_that_stops_it_has_that_record_s_epoch() -> N
     """Markers of a newer epoch may stand between the last copied record and this one."""
     stopped = Incident("record_too_large", "", topic="orders", partition=0, offset=105)
     done = Copied(105, leader_epoch=4, blocked=stopped)
-    position = ledger().next_positions({SOURCE: done}, {}, 77)[SOURCE]
+    position = positions().next_positions({SOURCE: done}, {}, 77)[SOURCE]
     assert (position.offset, position.evidence.leader_epoch, position.evidence.count) == (105, 4, 50)
 
 
@@ -96,25 +98,25 @@ def test_exactly_once_is_claimed_only_with_the_first_records_written_so() -> Non
 
 def test_positions_that_nothing_is_copied_to_are_kept_as_they_stand() -> None:
     left = Partition("a.left", 3)
-    book = Ledger(book_of().entries, "me", 2, "exactly_once", {left: checkpoint.read(Committed(7, "theirs"))})
+    book = LanePositions(book_of().entries, "me", 2, "exactly_once", {left: checkpoint.read(Committed(7, "theirs"))})
     assert book.recommits(77) == {left: Committed(7, "theirs")}
 
 
 def test_a_blocked_partition_never_moves_past_its_record() -> None:
     blocked = Incident("header_not_carriable", "x", topic="orders", partition=0, offset=105)
     done = Copied(105, records=5, digest="ff", first_target=50, next_target=55, blocked=blocked)
-    moved = ledger().next_positions({SOURCE: done}, {SOURCE: Seek(120, 2)}, 77)
+    moved = positions().next_positions({SOURCE: done}, {SOURCE: Seek(120, 2)}, 77)
     assert moved[SOURCE].offset == 105
 
 
 def test_an_ack_below_the_promised_target_offset_is_an_incident() -> None:
     done = Copied(110, records=9, first_target=49, next_target=58)
     with pytest.raises(Incident, match="target_lost_data"):
-        ledger().next_positions({SOURCE: done}, {}, 77)
+        positions().next_positions({SOURCE: done}, {}, 77)
 
 
 def test_a_partition_that_is_not_copied_is_not_read_but_committed_again_with_its_evidence() -> None:
-    book = ledger()
+    book = positions()
     book.entries.apply(SOURCE, Wait(Reason.NO_ANSWER, "the source is away"))
     assert book.seeks() == {OTHER: Seek(100, 2)}
     assert book.next_positions({}, {SOURCE: Seek(200, 2)}, 77) == {}
@@ -127,7 +129,7 @@ def test_a_partition_that_is_not_copied_is_not_read_but_committed_again_with_its
 
 def test_a_position_that_the_target_does_not_take_is_left_out() -> None:
     """One of them would make the whole TxnOffsetCommit fail, and all others expire."""
-    book = ledger()
+    book = positions()
     book.entries[SOURCE].commits = Commits.NO
     assert book.recommits(77).keys() == {Partition("a.orders", 1)}
 
@@ -135,7 +137,7 @@ def test_a_position_that_the_target_does_not_take_is_left_out() -> None:
 def test_a_record_of_a_lower_leader_epoch_than_the_position_is_an_incident() -> None:
     done = Copied(110, leader_epoch=1, records=9, digest="ff", first_target=51, next_target=60)
     with pytest.raises(Incident, match="source_truncated"):
-        ledger().next_positions({SOURCE: done}, {}, 77)
+        positions().next_positions({SOURCE: done}, {}, 77)
 
 
 def test_unreadable_metadata_is_committed_again_as_it_stands() -> None:
@@ -145,7 +147,7 @@ def test_unreadable_metadata_is_committed_again_as_it_stands() -> None:
 
 
 def test_positions_count_only_once_they_are_committed() -> None:
-    book = ledger()
+    book = positions()
     moved = book.next_positions({}, {SOURCE: Seek(103, 2)}, 77)
     assert book.seeks()[SOURCE].offset == 100
     book.committed(moved)

@@ -3,7 +3,7 @@
 Invariant 9: what contradicts the evidence in the position is an incident. Invariant 11: offsets of the source have
 gaps, so only a log start above the position means that records are gone.
 
-Pure. Called by `lane.start` at every start of a lane, for partitions that waited, and for any partition in doubt; and
+Pure. Called by `lane.start` at every start of a lane, for partitions that waited, and for those that failed; and
 by `inspect.judging` for `plan` and `status`, so that all three say the same.
 """
 
@@ -39,7 +39,7 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class StartDecision:
     """What becomes of a partition. Without `stopped` and `waits` it is copied from `position` on.
 
     `claim`: it has no position yet, and this one goes into its first transaction. `unreadable`: see `LanePartition`.
@@ -53,10 +53,10 @@ class Verdict:
     committable: bool = True
 
 
-def judge(plan: LanePlan, route: Route, facts: Facts, now_ms: int) -> Verdict:
+def decide(plan: LanePlan, route: Route, facts: Facts, now_ms: int) -> StartDecision:
     """The verdict over one partition; `plan.owner` is who would copy it."""
     if isinstance(facts.stored, ReplicatorError):
-        return Verdict(waits=_waits(facts.stored, Reason.TARGET_MISSING), committable=False)
+        return StartDecision(waits=_waits(facts.stored, Reason.TARGET_MISSING), committable=False)
     if facts.stored is None:
         return _without_position(plan, route, facts, now_ms)
     return _with_position(plan, route, facts, facts.stored)
@@ -66,25 +66,25 @@ def _waits(error: ReplicatorError, missing: Reason) -> tuple[Reason, str]:
     return reason_of(error, missing), str(error)
 
 
-def _hindrance(route: Route, facts: Facts, position: Position | None) -> Verdict | None:
+def _hindrance(route: Route, facts: Facts, position: Position | None) -> StartDecision | None:
     """What its topic's listing showed, or a cluster that can't say what has to be known."""
     if route.stopped is not None:
         offset = -1 if position is None else position.offset
-        return Verdict(position=position, stopped=route.stopped.at(route.source.partition, offset))
+        return StartDecision(position=position, stopped=route.stopped.at(route.source.partition, offset))
     if route.waiting:
-        return Verdict(position=position, waits=(Reason.LISTED_SO, route.waiting))
+        return StartDecision(position=position, waits=(Reason.LISTED_SO, route.waiting))
     if isinstance(facts.target, ReplicatorError):
         reason, text = _waits(facts.target, Reason.TARGET_MISSING)
-        return Verdict(position=position, waits=(reason, text), committable=reason is not Reason.TARGET_MISSING)
+        return StartDecision(position=position, waits=(reason, text), committable=reason is not Reason.TARGET_MISSING)
     if isinstance(facts.source, ReplicatorError):
-        return Verdict(position=position, waits=_waits(facts.source, Reason.SOURCE_MISSING))
+        return StartDecision(position=position, waits=_waits(facts.source, Reason.SOURCE_MISSING))
     return None
 
 
-def _with_position(plan: LanePlan, route: Route, facts: Facts, position: Stored) -> Verdict:
+def _with_position(plan: LanePlan, route: Route, facts: Facts, position: Stored) -> StartDecision:
     source = route.source
     if isinstance(position, Unreadable):
-        return Verdict(unreadable=position, stopped=unreadable(source, position))
+        return StartDecision(unreadable=position, stopped=unreadable(source, position))
     hindered = _hindrance(route, facts, position)
     if hindered is not None:
         return hindered
@@ -92,10 +92,10 @@ def _with_position(plan: LanePlan, route: Route, facts: Facts, position: Stored)
     assert isinstance(facts.target, LogEnds)
     wrong = compare(position, plan.source_cluster, source.topic, facts.source, facts.target, facts.newest)
     if wrong is None:
-        return Verdict(position=position)
+        return StartDecision(position=position)
     name, detail = wrong
     found = Incident(name, detail, topic=source.topic, partition=source.partition, offset=position.offset)
-    return Verdict(position=position, stopped=found)
+    return StartDecision(position=position, stopped=found)
 
 
 def unreadable(source: Partition, found: Unreadable) -> Incident:
@@ -103,15 +103,15 @@ def unreadable(source: Partition, found: Unreadable) -> Incident:
     return Incident(found.incident, found.why, topic=source.topic, partition=source.partition, offset=found.offset)
 
 
-def source_deleted(source: Partition, target: Partition, stored: Stored) -> Verdict:
+def source_deleted(source: Partition, target: Partition, stored: Stored) -> StartDecision:
     """The verdict over a position whose source topic the flow selects, and which isn't listed any more."""
     why = f"{target} has its position, but the source topic isn't there any more"
     incident = Incident(
         "source_topic_deleted", why, topic=source.topic, partition=source.partition, offset=stored.offset
     )
     if isinstance(stored, Position):
-        return Verdict(position=stored, stopped=incident)
-    return Verdict(unreadable=stored, stopped=incident)
+        return StartDecision(position=stored, stopped=incident)
+    return StartDecision(unreadable=stored, stopped=incident)
 
 
 def unlisted(at: Partition) -> ReplicatorError:
@@ -119,7 +119,7 @@ def unlisted(at: Partition) -> ReplicatorError:
     return TopicMissing(f"{at} was not listed")
 
 
-def _without_position(plan: LanePlan, route: Route, facts: Facts, now_ms: int) -> Verdict:
+def _without_position(plan: LanePlan, route: Route, facts: Facts, now_ms: int) -> StartDecision:
     source = route.source
     if facts.claim is not None:
         return _claimed_before(route, facts, facts.claim)
@@ -130,18 +130,18 @@ def _without_position(plan: LanePlan, route: Route, facts: Facts, now_ms: int) -
     assert isinstance(facts.target, LogEnds)
     if facts.target.end > 0:
         why = f"{route.target} has data up to offset {facts.target.end}, but this flow has no position for it"
-        return Verdict(stopped=Incident("target_not_empty", why, topic=source.topic, partition=source.partition))
+        return StartDecision(stopped=Incident("target_not_empty", why, topic=source.topic, partition=source.partition))
     if isinstance(facts.start, ReplicatorError):
-        return Verdict(waits=_waits(facts.start, Reason.SOURCE_MISSING))
+        return StartDecision(waits=_waits(facts.start, Reason.SOURCE_MISSING))
     start = facts.source.start if facts.start is None else facts.start
     if start < facts.source.start:  # a job was told to begin there, or it was resolved when the flow was opened
         why = f"source offsets {start} to {facts.source.start - 1} were deleted before they were copied"
         gone = Incident("source_records_gone", why, topic=source.topic, partition=source.partition, offset=start)
-        return Verdict(stopped=gone)
+        return StartDecision(stopped=gone)
     if start > facts.source.end:  # what is written up to there would never be copied
         why = f"the copy is to begin at offset {start}, but the source ends at {facts.source.end} now: its log was cut"
         cut = Incident("source_truncated", why, topic=source.topic, partition=source.partition, offset=start)
-        return Verdict(stopped=cut)
+        return StartDecision(stopped=cut)
     evidence = Evidence(
         generation=plan.generation,
         owner=plan.owner,
@@ -167,21 +167,21 @@ def _without_position(plan: LanePlan, route: Route, facts: Facts, now_ms: int) -
         source_cluster=plan.source_cluster,
         origins=route.origins,
     )
-    return Verdict(position=Position(start, evidence), claim=claim)
+    return StartDecision(position=Position(start, evidence), claim=claim)
 
 
-def _claimed_before(route: Route, facts: Facts, claim: Claim) -> Verdict:
+def _claimed_before(route: Route, facts: Facts, claim: Claim) -> StartDecision:
     """A claim without a position. Kafka removes a deleted topic's committed offsets, so only the claim can tell."""
     source, target = route.source, facts.target
     claimed = f"{route.target} was claimed at source offset {claim.offset}"
     if isinstance(target, ReplicatorError):
         reason, text = _waits(target, Reason.TARGET_MISSING)
         if route.target_topic_id:  # it was listed: a broker that has just started may not know of it yet
-            return Verdict(waits=(reason, text), committable=False)
+            return StartDecision(waits=(reason, text), committable=False)
         name, why = claim.without_position(None), f"{claimed}, and the target doesn't have this topic any more"
     elif (name := claim.without_position(target.topic_id)) == "target_topic_recreated":
         why = f"{claimed}; the target topic's id was {claim.target_topic_id}, is {target.topic_id}"
     else:
         why = f"{claimed}, but has no position any more: it expired (offsets.retention.minutes) or was deleted"
     found = Incident(name, why, topic=source.topic, partition=source.partition)
-    return Verdict(stopped=found, committable=False)
+    return StartDecision(stopped=found, committable=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from replicator.lane.refusals import Refusals
+from replicator.lane.refused_records import RefusedRecords
 from replicator.model.errors import Retriable
 from replicator.model.partition import Partition
 from replicator.model.route import Route
@@ -14,7 +14,7 @@ A, B = Partition("t", 0), Partition("t", 1)
 
 
 def test_a_refusal_without_names_asks_for_every_acknowledgement_once() -> None:
-    found = Refusals()
+    found = RefusedRecords()
     found.note({})
     assert found.every_ack(A)
     assert found.every_ack(B)
@@ -23,7 +23,7 @@ def test_a_refusal_without_names_asks_for_every_acknowledgement_once() -> None:
 
 
 def test_a_named_record_bounds_its_partition_and_stops_it_there() -> None:
-    found = Refusals()
+    found = RefusedRecords()
     found.note({A: Refusal((7,), "why")})
     assert (found.until(A), found.until(B)) == (7, None)
     assert found.reached({A: 6, B: 9}) == {}
@@ -35,7 +35,7 @@ def test_a_named_record_bounds_its_partition_and_stops_it_there() -> None:
 
 def test_suspects_become_fewer_until_one_is_left() -> None:
     """The bad record is at 4,711 of 20,000; what is written together is what is suspected next."""
-    found, position, rounds = Refusals(), 0, 0
+    found, position, rounds = RefusedRecords(), 0, 0
     while True:
         rounds += 1
         until, size = found.until(A), found.flush_every(A) or 5_000
@@ -52,14 +52,14 @@ def test_suspects_become_fewer_until_one_is_left() -> None:
 
 
 def test_a_partition_that_still_has_a_bound_keeps_its_acknowledgements() -> None:
-    found = Refusals()
+    found = RefusedRecords()
     found.note({A: Refusal((3, 4), "why"), B: Refusal((), "why")})
     found.passed([A, B])
     assert (found.every_ack(A), found.every_ack(B)) == (True, False)
 
 
 def test_a_record_that_is_too_large_is_sent_compressed_before_it_stops_anything() -> None:
-    found = Refusals()
+    found = RefusedRecords()
     large = {A: Refusal((7,), "why", too_large=True)}
     with pytest.raises(Retriable, match="compressed from now on"):
         found.note(large, compressed=False)
