@@ -8,7 +8,7 @@ import pytest
 
 from replicator.lane.partition import Stopped, Waiting
 from replicator.model.errors import Unreachable
-from tests.replicator.lane.fakes.loads import A, B, U, filled
+from tests.replicator.lane.fakes.loads import A, B, U, filled, numbered
 from tests.replicator.lane.fakes.world import World
 
 IDS = ("west.topic_ids", "east.topic_ids")
@@ -27,8 +27,11 @@ def steps_before_each_end(world: World) -> list[list[str]]:
 
 
 def recreate(world: World) -> None:
+    """The new topic has as many records as the old one had: only its id tells."""
     world.source.delete("t")
     world.source.create("t", 2)
+    for at in (A, B):
+        world.source.log(at).put(*numbered("new", 3))
 
 
 def at_release(world: World, then: Callable[[], None]) -> None:
@@ -46,7 +49,9 @@ def test_each_transaction_asks_for_ids_after_its_last_fetch_and_before_its_end()
     world = World()
     filled(world, 3)
     world.run()
-    claims, records, *_, release = [each for each in steps_before_each_end(world) if "plane.end" in each]
+    ended = [each for each in steps_before_each_end(world) if "plane.end" in each]
+    assert len(ended) > 2
+    claims, records, *_, release = ended
     assert claims == ["plane.send_positions", "plane.end"]
     assert records[-2:] == ["plane.send_positions", "plane.end"]
     fetched = max(index for index, step in enumerate(records) if step == "plane.poll")
