@@ -17,9 +17,9 @@ import structlog
 from replicator.backoff import Backoff
 from replicator.config import Flow
 from replicator.lane.facts import offsets_of_time
+from replicator.lane.ports import Cluster
 from replicator.model.errors import NotAllowed, ReplicatorError, Retriable
 from replicator.model.partition import LogEnds, Partition
-from replicator.planes.contract import Cluster
 from replicator.state.starts import Starts, TopicStarts
 
 PAUSE_S, PAUSE_S_MAX = 0.05, 1.0

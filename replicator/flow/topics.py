@@ -21,10 +21,10 @@ from replicator.kafka.admin import ClusterAdmin, ClusterInfo, TopicSpec
 from replicator.kafka.clusters import KafkaCluster
 from replicator.kafka.topic_questions import TopicInfo, TopicQuestions
 from replicator.kafka.topic_reader import TopicReader
+from replicator.lane.ports import Cluster
 from replicator.model import names
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError, Retriable, Unreachable
 from replicator.model.partition import Partition
-from replicator.planes.contract import Cluster
 from replicator.state.flow_state import FlowState
 from replicator.state.source_claims import SourceClaims
 from replicator.wire.topics import topic_questions

@@ -1,7 +1,8 @@
 """Judges all partitions of a flow as its lanes would, from outside and without changing anything.
 
-Called by `planning` and `status`. The verdicts are those of `lane.start_decision` and `lane.target_check`, on the routes of
-`flow.topic_rules`: what `run` would stop is stopped here. What only a lane can find is what lanes have reported.
+Called by `planning` and `status`. What becomes of a partition is decided by `lane.start_decision` and
+`lane.target_check`, on the routes of `flow.topic_rules`: what `run` would stop is stopped here. What only a lane can
+find is what lanes have reported.
 
 The flow may run meanwhile. So claims are read before the positions, and positions before the ends of the logs, as each
 lane does; and an incident counts only if the position was still the same after everything had been read: a lane that
@@ -24,6 +25,7 @@ from replicator.kafka.offset_reader import OffsetReader
 from replicator.lane.facts import first_offsets
 from replicator.lane.partition import LanePartition, Reason, reason_of
 from replicator.lane.plan import LanePlan
+from replicator.lane.ports import LogEndsByPartition
 from replicator.lane.start_decision import Facts, StartDecision, decide, source_deleted, unlisted
 from replicator.lane.target_check import check_target
 from replicator.model.checkpoint import NOBODY, Position, Stored
@@ -31,7 +33,6 @@ from replicator.model.errors import Incident, ReplicatorError, Retriable, Unreac
 from replicator.model.origins import NONE
 from replicator.model.partition import LogEnds, Partition
 from replicator.model.route import Route
-from replicator.planes.contract import LogEndsByPartition
 from replicator.state.claims import Claims
 from replicator.state.generation import Control, LaneAssignment
 from replicator.state.origins import FoundOrigins, loops

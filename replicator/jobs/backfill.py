@@ -34,10 +34,10 @@ from replicator.jobs.progress import progress_of
 from replicator.jobs.range_job import RangeJob
 from replicator.jobs.ranges import Given, Plan, Range
 from replicator.kafka.topic_questions import TopicInfo
+from replicator.lane.ports import Cluster
 from replicator.model.errors import ConfigError, Incident, NotAllowed, ReplicatorError, TakenOver, TopicMissing
 from replicator.model.names import process_name
 from replicator.model.partition import Partition
-from replicator.planes.contract import Cluster
 from replicator.state.generation import Control, Generation, Kind
 
 OFFSETS_MAX = 2_000_000

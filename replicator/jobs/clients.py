@@ -7,7 +7,7 @@ from types import TracebackType
 from replicator.config import Flow
 from replicator.flow.topics import ControlPlane, topics_of
 from replicator.kafka.clusters import KafkaCluster
-from replicator.planes.contract import Cluster
+from replicator.lane.ports import Cluster
 from replicator.state.flow_state import FlowState
 
 

@@ -13,10 +13,10 @@ from replicator.config.routing import target_topic
 from replicator.kafka import offset_reader
 from replicator.kafka.topic_questions import TopicInfo
 from replicator.lane import facts as lane_facts
+from replicator.lane.ports import Cluster
 from replicator.model.checkpoint import NOBODY, Evidence, Position, Stored
 from replicator.model.errors import ReplicatorError
 from replicator.model.partition import LogEnds, Partition
-from replicator.planes.contract import Cluster
 from replicator.state.claims import Claims
 from replicator.state.generation import Control
 

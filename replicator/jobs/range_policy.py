@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from replicator.lane.policy import Progress, read_plan
-from replicator.lane.ports import Connections
+from replicator.lane.ports import Cluster, Connections
 from replicator.lane.positions import LanePositions
 from replicator.lane.refused_records import RefusedRecords
 from replicator.model.errors import Incident
 from replicator.model.partition import LogEnds, Partition, Seek
-from replicator.planes.contract import Cluster, Copied, ReadPlan
+from replicator.planes.contract import Copied, ReadPlan
 
 
 class RangePolicy:

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from replicator.jobs.range_policy import check_source_end
 from replicator.jobs.repair_decision import Asked, Decision
 from replicator.jobs.repair_spans import Missing, Tally, runs_of
+from replicator.lane.ports import Cluster
 from replicator.model.errors import Incident, ReplicatorError
 from replicator.model.partition import LogEnds, Partition, Span
-from replicator.planes.contract import Cluster, RecordIdentity, RecordReader
+from replicator.planes.contract import RecordIdentity, RecordReader
 
 OnRead = Callable[[str, int, int], object]
 """Told how many offsets of a side were read, of how many."""

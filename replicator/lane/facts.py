@@ -26,13 +26,12 @@ from replicator.config.routing import selects, target_topic
 from replicator.lane.owners import check_owners, targets_of
 from replicator.lane.plan import LanePlan
 from replicator.lane.policy import Policy
-from replicator.lane.ports import Connections
+from replicator.lane.ports import Cluster, Connections, LogEndsByPartition
 from replicator.lane.start_decision import Facts, StartDecision, source_deleted, unlisted
 from replicator.model.checkpoint import Stored
 from replicator.model.errors import ReplicatorError, Retriable, TopicMissing, Unreachable
 from replicator.model.partition import LogEnds, Partition
 from replicator.model.route import Route
-from replicator.planes.contract import Cluster, LogEndsByPartition
 from replicator.state.claims import Claim, Claims
 from replicator.state.generation import Control, check_generation
 from replicator.state.starts import start_of

@@ -6,12 +6,14 @@ Implemented by `kafka.clusters`, `state.flow_state` and `clock`; the unit tests 
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from replicator.model.checkpoint import Stored
-from replicator.model.partition import Partition
-from replicator.planes.contract import Cluster, Plane, RecordReader
+from replicator.model.errors import ReplicatorError
+from replicator.model.partition import EndRecords, LogEnds, Partition
+from replicator.model.rights import MissingRights
+from replicator.planes.contract import Plane, RecordReader
 from replicator.state.claims import Claims
 from replicator.state.generation import Control
 from replicator.state.origins import FoundOrigins
@@ -59,6 +61,73 @@ class Clock(Protocol):
 
     def wait(self, event: threading.Event, timeout_s: float) -> bool:
         """Wait until `event` is set, at most so long; whether it is set."""
+
+
+LogEndsByPartition = dict[Partition, LogEnds | ReplicatorError]
+
+
+class IdAnswer(Protocol):
+    """Topic ids that were asked for and may still be under way."""
+
+    def wait(self) -> dict[str, str | ReplicatorError]:
+        """The id of each topic, or why it is not known: TopicMissing, NotAllowed, Unreachable, Retriable."""
+
+
+class Cluster(Protocol):
+    """What a lane asks of one cluster beside its plane, read-only. A few requests for any number of partitions.
+
+    Errors of single topics or partitions are values, those of the whole question are raised: NotAllowed, Unreachable,
+    Retriable. Every wait is bounded by the flow's request timeout.
+    """
+
+    def topic_ids(self, topics: Collection[str]) -> IdAnswer:
+        """Ask for the ids of topics as the cluster has them now. Returns at once."""
+
+    def log_ends(self, partitions: Collection[Partition]) -> LogEndsByPartition:
+        """Topic ids and both ends of logs; a partition's error is its value."""
+
+    def ask_log_ends(self, partitions: Collection[Partition]) -> Callable[[], LogEndsByPartition]:
+        """As `log_ends`, but returns at once; the function that it returns waits for the answers."""
+
+    def offsets_at(
+        self, partitions: Collection[Partition], timestamp_ms: int
+    ) -> dict[Partition, int | ReplicatorError]:
+        """First committed offset at or after a time; -1 where there is none."""
+
+    def end_records(
+        self, starts: Mapping[Partition, int], ends: Mapping[Partition, int]
+    ) -> dict[Partition, EndRecords | ReplicatorError]:
+        """Read each partition, read_committed, from its start until the last stable offset has reached its end.
+
+        Waits at most the request timeout for open transactions: where `stable` is below the end then, one stays open.
+        Stops at the second record of a partition.
+        """
+
+    def not_ready(self, partitions: Collection[Partition], *, now: bool = False) -> dict[Partition, str]:
+        """Those that can't be written, each with the reason: no leader, or too few replicas in sync.
+
+        By what the cluster said a moment ago, without waiting for an answer, where `now` doesn't ask for more. What
+        isn't known counts as ready. Raises nothing.
+        """
+
+    def holds(self, at: Partition, offset: int) -> bool:
+        """Whether there is a record at this offset, of an aborted transaction too."""
+
+    def compacted(self, topic: str) -> bool:
+        """Whether the topic's cleanup.policy has compact."""
+
+    def rewrites_timestamps(self, topics: Collection[str]) -> dict[str, bool | ReplicatorError]:
+        """Whether each topic stamps records with the time of their append, as it is configured now."""
+
+    def missing_rights(self, topics: Collection[str]) -> dict[str, MissingRights]:
+        """What the user may not do with topics of this side of the flow; topics without fault and those of which the
+        broker tells nothing are left out."""
+
+    def offsets_retention_ms(self) -> int | None:
+        """How long the cluster keeps committed offsets of a group without members; None where it doesn't say."""
+
+    def close(self) -> None:
+        """Let go of connections; a later question connects again."""
 
 
 class Connections(Protocol):

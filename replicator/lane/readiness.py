@@ -16,11 +16,11 @@ from contextlib import contextmanager
 
 from replicator.lane.partition import HoldUp, Reason, Wait, Waiting
 from replicator.lane.partitions import Partitions
-from replicator.lane.ports import Clock
+from replicator.lane.ports import Clock, Cluster
 from replicator.model.errors import Abortable, Retriable, Unreachable
 from replicator.model.partition import Partition
 from replicator.model.route import Route
-from replicator.planes.contract import Cluster, Written
+from replicator.planes.contract import Written
 
 LOOK_S = 0.5  # between two looks at what is known
 STALL_LOOK_S = 1.0  # between two questions while acknowledgements are late

@@ -18,10 +18,11 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from replicator.lane.partition import LanePartition
+from replicator.lane.ports import Cluster
 from replicator.model.delivery import Delivery
 from replicator.model.errors import Abortable, Incident, NotAllowed, ReplicatorError
 from replicator.model.partition import EndRecords, LogEnds, Partition
-from replicator.planes.contract import Cluster, Copied
+from replicator.planes.contract import Copied
 
 Answer = TypeVar("Answer")
 

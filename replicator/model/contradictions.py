@@ -1,4 +1,7 @@
-"""What of a committed position contradicts what both clusters say now. Pure; used by `lane.start_decision` and by reconcile."""
+"""What of a committed position contradicts what both clusters say now.
+
+Pure; used by `lane.start_decision` and by reconcile.
+"""
 
 from __future__ import annotations
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from replicator.lane.ports import LogEndsByPartition
 from replicator.model.errors import Incident, Retriable, TopicMissing
 from replicator.model.partition import Partition
-from replicator.planes.contract import LogEndsByPartition, PollResult
+from replicator.planes.contract import PollResult
 from tests.replicator.lane.fakes.loads import A, filled, numbered
 from tests.replicator.lane.fakes.plane import FakePlane
 from tests.replicator.lane.fakes.world import World

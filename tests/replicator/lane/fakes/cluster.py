@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
+from replicator.lane.ports import IdAnswer, LogEndsByPartition
 from replicator.model import checkpoint
 from replicator.model.checkpoint import Stored
 from replicator.model.errors import Abortable, NotAllowed, ReplicatorError, Retriable, TopicMissing, Unreachable
 from replicator.model.partition import Committed, EndRecords, LogEnds, Partition
 from replicator.model.rights import MissingRights
-from replicator.planes.contract import IdAnswer, LogEndsByPartition
 from tests.replicator.lane.fakes.log import FakeEntry, FakeLog, FakeTopic, Fate
 
 Fault = Callable[[str], None]  # is told of each call before it happens; may raise
