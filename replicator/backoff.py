@@ -9,6 +9,11 @@ Jitter = Callable[[], float]
 """A number in [0, 1): `random.random`, or a fixed one in tests."""
 
 
+def longer(delay_s: float, max_s: float) -> float:
+    """Return the next delay of a series, without jitter: twice as long, at most `max_s`."""
+    return min(max_s, delay_s * 2)
+
+
 class Backoff:
     """Delays of one series of failures. Each is between half and all of `first_s`, 2 x `first_s`, ... `max_s`."""
 
@@ -22,7 +27,7 @@ class Backoff:
 
     def next_s(self) -> float:
         """Seconds to wait after one more failure."""
-        whole_s, self._whole_s = self._whole_s, min(self._max_s, self._whole_s * 2)
+        whole_s, self._whole_s = self._whole_s, longer(self._whole_s, self._max_s)
         self.failures += 1
         return whole_s * (0.5 + 0.5 * self._jitter())
 

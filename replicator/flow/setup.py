@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import structlog
 
+from replicator.backoff import Backoff
 from replicator.config import Config, Flow, routing
 from replicator.flow.first_offsets import resolve_starts
 from replicator.flow.first_start import is_first_start
@@ -207,16 +208,15 @@ class Setup:
 
         A cluster that comes up has no leaders at first, and a broker that goes down takes requests with it.
         """
-        attempt, give_up = 0, time.monotonic() + self._flow.limits.connect_timeout_ms / 1000
+        backoff, give_up = Backoff(PAUSE_S, PAUSE_S_MAX), time.monotonic() + self._flow.limits.connect_timeout_ms / 1000
         while True:
             try:
                 return step()
             except (UnknownOutcome, Retriable, Unreachable) as error:
-                attempt += 1
-                if attempt >= attempts_min and time.monotonic() >= give_up:
+                pause_s = backoff.next_s()
+                if backoff.failures >= attempts_min and time.monotonic() >= give_up:
                     raise
                 self._log.warning("setup_tried_again", reason=str(error))
-                pause_s = min(PAUSE_S_MAX, PAUSE_S * 2 ** min(attempt, 10))
                 if self._asked.wait(pause_s):
                     if not whatever_is_asked:
                         raise

@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum, auto
 
+from replicator.backoff import longer
 from replicator.model.checkpoint import STRAY, Position, Unreadable
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError, TopicMissing
 from replicator.model.route import Route
@@ -291,6 +292,6 @@ def _entered(kind: type[State], event: Event, before: State, told: PartitionStat
 def _waiting(event: Wait | HoldUp, told: PartitionState | None, now_s: float) -> Waiting:
     """The same reason again waits longer until it is asked about, up to RETRY_S_MAX."""
     if isinstance(told, Waiting) and told.reason is event.reason:
-        pause_s = min(RETRY_S_MAX, told.pause_s * 2)
+        pause_s = longer(told.pause_s, RETRY_S_MAX)
         return Waiting(event.reason, event.detail, told.since_s, now_s + pause_s, pause_s)
     return Waiting(event.reason, event.detail, now_s, now_s + RETRY_S)
