@@ -80,7 +80,7 @@ AFTER: tuple[tuple[type[ReplicatorError], Next], ...] = (
 
 
 def after(error: ReplicatorError) -> Next:
-    """The row of `AFTER` for `error`: the first class that fits."""
+    """Return the row of `AFTER` for `error`: the first class that fits."""
     return next(step for kind, step in AFTER if isinstance(error, kind))
 
 
@@ -160,12 +160,12 @@ class LaneDriver:
         self._pause.set()
 
     def join(self, timeout_s: float) -> bool:
-        """Wait for the thread; whether it has ended."""
+        """Wait for the thread; return whether it has ended."""
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
     def reassign(self, plan: LanePlan) -> None:
-        """New routes: the lane finishes its transaction and starts over at the fence with them."""
+        """Give the lane new routes: it finishes its transaction and starts over at the fence with them."""
         self.plan = plan
         self._pause.set()
 
@@ -182,7 +182,7 @@ class LaneDriver:
         self._events.put(LaneEnded(self.plan.lane, self._ended_by))
 
     def drive(self) -> None:
-        """Producer sessions, until the lane ends. Runs in the calling thread; raises what must leave."""
+        """Run producer sessions in the calling thread until the lane ends. Raises what must leave."""
         self._began_s = self._clock.now_s()
         while not self._stopping.is_set():
             self._pause.clear()
@@ -240,7 +240,7 @@ class LaneDriver:
             self._log.warning("not_released", reason=str(error), kind=type(error).__name__)
 
     def _failed(self, error: ReplicatorError, to: Connections | None = None) -> None:
-        """What follows the end of a session. Raises what must leave."""
+        """Do what follows the end of a session. Raises what must leave."""
         step = after(error)
         if step is Next.LEAVE or self._gives_up(error):
             raise error

@@ -94,7 +94,7 @@ class FactReader:
         return found
 
     def with_ids(self, facts: Mapping[Partition, Facts], routes: Collection[Route]) -> dict[Partition, Facts]:
-        """The facts of partitions whose offsets contradict their positions, with the ids that their topics have now.
+        """Complete facts whose offsets contradict their positions by the ids that their topics have now.
 
         Ids and ends are asked for at the same time, perhaps of different brokers: the ends may be those of a new topic
         beside the id of the old one. An id that was asked for after them tells.
@@ -130,8 +130,10 @@ class FactReader:
     def _starts(
         self, fresh: Sequence[Partition], source: Mapping[Partition, LogEnds | ReplicatorError]
     ) -> dict[Partition, int | ReplicatorError]:
-        """The first offset of partitions without a position, of which the source's ends are known: the job's, or what
-        was resolved when the flow was opened. Those that have none begin at earliest."""
+        """Find the first offset of partitions without a position, of which the source's ends are known.
+
+        It is the job's, or what was resolved when the flow was opened. Those that have none begin at earliest.
+        """
         given: dict[Partition, int | ReplicatorError] = {
             at: first for at in fresh if (first := self._policy.first_offset(at)) is not None
         }
@@ -139,7 +141,7 @@ class FactReader:
         return given | first_offsets(self._plan.flow, self._to.source, logs, self._control)
 
     def unrouted(self, claims: Claims) -> Unrouted:
-        """Positions of this lane whose partitions have no route now.
+        """Read the positions of this lane whose partitions have no route now.
 
         What the target doesn't have can't be committed and is left out.
         """
@@ -174,7 +176,7 @@ def _with_id(log: LogEnds | ReplicatorError, topic_id: str | ReplicatorError) ->
 def first_offsets(
     flow: Flow, source: Cluster, logs: Mapping[Partition, LogEnds], control: Control
 ) -> dict[Partition, int | ReplicatorError]:
-    """Where partitions without a position begin, given what the source says of their logs; those that are left out
+    """Find where partitions without a position begin, given what the source says of their logs; those that are left out
     begin at earliest. Used by jobs, too.
 
     Invariant 4: as it was resolved when the flow was opened. A flow that was opened before that was stored resolves it
@@ -198,7 +200,7 @@ def first_offsets(
 def offsets_of_time(
     source: Cluster, ends: Mapping[Partition, int], timestamp_ms: int
 ) -> dict[Partition, int | ReplicatorError]:
-    """The first offset at or after a time, of partitions with their stable `ends`; the end where there is none.
+    """Find the first offset at or after a time, of partitions with their stable `ends`; the end where there is none.
 
     Invariant 4: the ends are read before this asks for the time's offset. The other way round a record that is
     committed in between would never be copied. Used by jobs, too.

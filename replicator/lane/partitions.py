@@ -88,7 +88,7 @@ class Partitions(Mapping[Partition, LanePartition]):
         return len(self._all)
 
     def begin(self, routes: Collection[Route]) -> None:
-        """A producer session has begun, with these partitions and no others."""
+        """Begin a producer session, with these partitions and no others."""
         found = {route.source: self._all.get(route.source) or LanePartition(route) for route in routes}
         for route in routes:
             found[route.source].route = route
@@ -96,7 +96,7 @@ class Partitions(Mapping[Partition, LanePartition]):
         self._all, self._copied = found, None
 
     def add(self, route: Route) -> None:
-        """One more partition of this session, which has to be judged."""
+        """Add a partition to this session, which has to be judged."""
         self._all[route.source] = LanePartition(route)
 
     def apply(self, at: Partition, event: Event) -> None:
@@ -138,7 +138,7 @@ class Partitions(Mapping[Partition, LanePartition]):
         return {at: partition for at, partition in self._all.items() if isinstance(partition.state, Admitted)}
 
     def committed(self) -> None:
-        """The positions and claims of all admitted partitions are certainly committed."""
+        """Note that the positions and claims of all admitted partitions are certainly committed."""
         if self._held_up is not None and self._held_up.reason is not Reason.TARGET_SLOW:
             self.records_committed()  # what kept one transaction from being committed keeps all
         event = self._held_up or PositionCommitted()
@@ -153,7 +153,7 @@ class Partitions(Mapping[Partition, LanePartition]):
         self.publish()
 
     def records_committed(self) -> None:
-        """The lane has committed a transaction with records."""
+        """Note that the lane has committed a transaction with records."""
         if self._held_up is not None:
             self._held_up = None
             for at in list(self.copied):
@@ -169,30 +169,30 @@ class Partitions(Mapping[Partition, LanePartition]):
         self.publish()
 
     def told(self) -> dict[Partition, PartitionState]:
-        """What each partition is doing. From any thread."""
+        """Say what each partition is doing. From any thread."""
         found = [(at, partition.told) for at, partition in list(self._all.items())]
         return {at: state for at, state in found if state is not None}
 
     def lasting(self, at: Partition) -> Incident | None:
-        """The incident that stopped a partition and that can't be found out again."""
+        """Return the incident that stopped a partition and that can't be found out again."""
         told = self._all[at].told
         return told.incident if isinstance(told, Stopped) and told.lasting else None
 
     def due(self) -> list[Partition]:
-        """Waiting partitions whose cause should be asked about now."""
+        """List waiting partitions whose cause should be asked about now."""
         now_s = self._now_s()
         states = [(at, partition.state) for at, partition in self._all.items()]
         return [at for at, state in states if isinstance(state, Waiting) and state.retry_s <= now_s]
 
     def missing_for_long(self, at: Partition) -> bool:
-        """Whether the topic of a waiting partition has been missing for longer than a starting broker takes."""
+        """Tell whether the topic of a waiting partition has been missing for longer than a starting broker takes."""
         told = self._all[at].told
         if not isinstance(told, Waiting) or told.reason not in MISSING:
             return False
         return self._now_s() - told.since_s >= DELETED_AFTER_S
 
     def publish(self) -> StateCounts:
-        """How many partitions are in which state; `changed` is called if these are other numbers than before."""
+        """Count how many partitions are in which state; `changed` is called if these are other numbers than before."""
         found = Counter(type(state) for state in self.told().values())
         counts = StateCounts(found[Copying], found[Waiting], found[Stopped])
         if counts != self._counts:

@@ -37,27 +37,27 @@ class Policy(Protocol):
     """Records a second; None: as fast as it goes."""
 
     def first_offset(self, at: Partition) -> int | None:
-        """Where a partition without a position begins; None: as the flow's `start` says."""
+        """Say where a partition without a position begins; None: as the flow's `start` says."""
 
     def repairs(self, incident: Incident) -> bool:
-        """Whether this lane is the decision that the incident waits for."""
+        """Tell whether this lane is the decision that the incident waits for."""
 
     def opened(self, to: Connections, positions: LanePositions) -> None:
-        """After the positions were committed again: what this session works with, read here what else it has to know.
+        """Take what this session works with, and read what else has to be known, after positions were committed again.
 
         Raises Incident, Retriable, Unreachable, NotAllowed.
         """
 
     def read_plans(self, positions: LanePositions, refusals: RefusedRecords) -> dict[Partition, ReadPlan]:
-        """How the source is read from now on, of the partitions that are copied. Raises as `opened`."""
+        """Say how the partitions that are copied are read from now on. Raises as `opened`."""
 
     def reached(self, positions: LanePositions) -> dict[Partition, int]:
-        """Up to which source offset (exclusive) each partition that is copied has been read and committed."""
+        """Say up to which source offset (exclusive) each partition that is copied was read and committed."""
 
     def progress(
         self, positions: LanePositions, copied: Mapping[Partition, Copied], ends: Mapping[Partition, Seek], now_ms: int
     ) -> Progress:
-        """What to commit after what was copied, or after what `ends` say without records.
+        """Say what to commit after what was copied, or after what `ends` say without records.
 
         Raises Incident (see `LanePositions.next_positions`), Abortable.
         """
@@ -67,7 +67,7 @@ class Policy(Protocol):
         Incident."""
 
     def done(self, positions: LanePositions, ends: Mapping[Partition, Seek]) -> bool:
-        """Whether the source is read to the end of `read_plans` once `ends` are committed.
+        """Tell whether the source is read to the end of `read_plans` once `ends` are committed.
 
         Without `ends`: whether the lane is at its end.
         """
@@ -76,8 +76,10 @@ class Policy(Protocol):
 def read_plan(
     at: Partition, start: Seek, refusals: RefusedRecords, end: int | None = None, spans: Sequence[Span] = ()
 ) -> ReadPlan:
-    """How a partition is read: to `end` (None: on and on), or to a refused record before that; of `spans`, where there
-    are any, nothing else."""
+    """Say how a partition is read: to `end` (None: on and on), or to a refused record before that.
+
+    Of `spans`, where there are any, nothing else is read.
+    """
     refused = refusals.until(at)
     until = min((offset for offset in (end, refused) if offset is not None), default=None)
     inside = tuple((first, min(last, until)) for first, last in spans if first < until) if until is not None else spans
@@ -92,34 +94,34 @@ class LivePolicy:
     rate_max: float | None = None
 
     def first_offset(self, at: Partition) -> int | None:
-        """None: the flow's `start` decides."""
+        """Leave it to the flow's `start`."""
         return None
 
     def repairs(self, incident: Incident) -> bool:
-        """Never: incidents are decided by people."""
+        """Leave incidents to people."""
         return False
 
     def opened(self, to: Connections, positions: LanePositions) -> None:
-        """Nothing else has to be known."""
+        """Need nothing else."""
 
     def read_plans(self, positions: LanePositions, refusals: RefusedRecords) -> dict[Partition, ReadPlan]:
-        """From the committed positions on, up to a refused record."""
+        """Read from the committed positions on, up to a refused record."""
         return {at: read_plan(at, seek, refusals) for at, seek in positions.seeks().items()}
 
     def reached(self, positions: LanePositions) -> dict[Partition, int]:
-        """The committed positions."""
+        """Return the committed positions."""
         return {at: seek.offset for at, seek in positions.seeks().items()}
 
     def progress(
         self, positions: LanePositions, copied: Mapping[Partition, Copied], ends: Mapping[Partition, Seek], now_ms: int
     ) -> Progress:
-        """The positions behind what was copied, and past markers and aborted records."""
+        """Commit the positions behind what was copied, and past markers and aborted records."""
         return Progress(positions.next_positions(copied, ends, now_ms))
 
     def committed(self, copied: Mapping[Partition, Copied], ends: Mapping[Partition, Seek]) -> bool:
-        """The source is read on."""
+        """Read on."""
         return False
 
     def done(self, positions: LanePositions, ends: Mapping[Partition, Seek]) -> bool:
-        """Never."""
+        """Go on without an end."""
         return False

@@ -43,7 +43,7 @@ class LanePositions:
         return self.entries.copied
 
     def seeks(self) -> dict[Partition, Seek]:
-        """Where to read next: the committed positions of all partitions that are copied."""
+        """Return where to read next: the committed positions of all partitions that are copied."""
         return {
             at: Seek(entry.position.offset, entry.position.evidence.leader_epoch)
             for at, entry in self.copying.items()
@@ -51,13 +51,13 @@ class LanePositions:
         }
 
     def digests(self) -> dict[Partition, str]:
-        """The digest that the next block of each partition chains to."""
+        """Return the digest that the next block of each partition chains to."""
         return {at: entry.position.evidence.digest for at, entry in self.entries.items() if entry.position is not None}
 
     def next_positions(
         self, copied: Mapping[Partition, Copied], ends: Mapping[Partition, Seek], now_ms: int
     ) -> dict[Partition, Position]:
-        """Positions after the open transaction, of partitions that moved, by source partition.
+        """Compute the positions after the open transaction, of partitions that moved, by source partition.
 
         Raises Incident when an acknowledged record stands below what the position promised (the target lost data), and
         when a record's leader epoch is below the position's (epochs only grow: the source's log was cut).
@@ -89,7 +89,7 @@ class LanePositions:
         return moved
 
     def repaired(self, at: Partition, done: Copied, now_ms: int) -> Position:
-        """The position of a partition after records below it were copied again. It stands where it stood.
+        """Compute the position of a partition after records below it were copied again. It stands where it stood.
 
         They are not counted again: they were when the position passed them.
         """
@@ -121,7 +121,7 @@ class LanePositions:
         )
 
     def recommits(self, now_ms: int, owner: str | None = None) -> dict[Partition, Committed]:
-        """Every position again with oneself as owner (or `owner`), by target partition; what can't be read, and what
+        """Return every position with oneself as owner (or `owner`), by target partition; what can't be read, and what
         nothing is copied to, as it stands."""
         offsets = {target: checkpoint.written(found) for target, found in self.kept.items()}
         for entry in self.entries.values():
@@ -135,11 +135,11 @@ class LanePositions:
         return offsets
 
     def offsets(self, positions: Mapping[Partition, Position]) -> dict[Partition, Committed]:
-        """What TxnOffsetCommit takes, by target partition."""
+        """Return what TxnOffsetCommit takes, by target partition."""
         return {self.entries[at].route.target: checkpoint.written(position) for at, position in positions.items()}
 
     def committed(self, positions: Mapping[Partition, Position]) -> None:
-        """The transaction that carried `positions` is certainly committed."""
+        """Note that the transaction with these positions is certainly committed."""
         for at, position in positions.items():
             self.entries[at].position = position
 

@@ -40,8 +40,9 @@ class RefusedRecords:
     def note(
         self, refusals: Mapping[Partition, Refusal], *, compressed: bool = True, routes: Iterable[Route] = ()
     ) -> None:
-        """A transaction was refused. Without names the next one asks for each record's acknowledgement. `routes` of the
-        lane say what their targets take.
+        """Note that a transaction was refused. Without names the next one asks for each record's acknowledgement.
+
+        `routes` of the lane say what their targets take.
 
         Raises Retriable if records were too large that weren't `compressed`: the source may hold them so. Brokers count
         what is sent. From the next producer session on the lane compresses; doing so from the beginning would cost each
@@ -62,24 +63,24 @@ class RefusedRecords:
                 self._parts[at] = max(1, len(suspects) // PARTS)
 
     def stop_before(self, at: Partition, incident: Incident) -> None:
-        """A record that can't be read: everything before it is copied, then `incident` stops the partition."""
+        """Note a record that can't be read: everything before it is copied, then `incident` stops the partition."""
         self._bounds[at] = Bound(incident.offset, incident)
 
     def until(self, at: Partition) -> int | None:
-        """The source offset before which the partition is to be read to now; None: no bound."""
+        """Return the source offset up to which (exclusive) the partition is read now; None: no bound."""
         bound = self._bounds.get(at)
         return None if bound is None else bound.until
 
     def flush_every(self, at: Partition) -> int:
-        """How many records are written together; 0: as many as come."""
+        """Return how many records are written together; 0: as many as come."""
         return self._parts.get(at, 0) if at not in self._bounds else 0
 
     def every_ack(self, at: Partition) -> bool:
-        """Whether each record's acknowledgement is to be asked for."""
+        """Tell whether each record's acknowledgement is to be asked for."""
         return self._all or at in self._every_ack
 
     def reached(self, positions: Mapping[Partition, int]) -> dict[Partition, Incident | None]:
-        """Partitions whose position has reached their bound: the incident that stops each, or None where the bound
+        """Find partitions whose position has reached their bound: the incident that stops each, or None where the bound
         only kept the suspects out; these are read on."""
         found = {
             at: bound.incident for at, bound in self._bounds.items() if at in positions and positions[at] >= bound.until
@@ -89,8 +90,10 @@ class RefusedRecords:
         return found
 
     def passed(self, partitions: Iterable[Partition]) -> bool:
-        """Records were committed, with positions of these: single acknowledgements are needed no more where no bound is
-        left. Returns whether the source has to be read anew for that.
+        """Note that records were committed, with positions of these partitions.
+
+        Single acknowledgements are needed no more where no bound is left. Returns whether the source has to be read
+        anew for that.
         """
         before = self._all or bool(self._every_ack)
         self._all = False
@@ -100,7 +103,7 @@ class RefusedRecords:
         return before
 
     def forget(self, at: Partition) -> None:
-        """The partition is stopped, or its topic is another one."""
+        """Forget a partition that is stopped, or whose topic is another one."""
         self._bounds.pop(at, None)
         self._every_ack.discard(at)
         self._parts.pop(at, None)

@@ -78,7 +78,7 @@ class ProducerSession:
         self.positions = LanePositions(memory.partitions, plan.owner, plan.generation, plan.flow.delivery.value)
 
     def open(self) -> None:
-        """Steps 1 to 4."""
+        """Go through steps 1 to 4."""
         self._memory.size.session_began()
         with self._readiness.fencing(self._plan.routes):
             self._plane.fence()
@@ -107,7 +107,7 @@ class ProducerSession:
         )
 
     def run(self) -> bool:
-        """Steps 5 to 8 until asked to stop. Whether a lane with an end has reached it."""
+        """Repeat steps 5 to 8 until asked to stop. Return whether a lane with an end has reached it."""
         while not self._stop.is_set():
             if self._policy.done(self.positions, {}):
                 self._clock.wait(self._stop, self._transactions.pause_s())  # the next range begins without this debt
@@ -138,7 +138,7 @@ class ProducerSession:
         return self._policy.done(self.positions, {})
 
     def release(self) -> None:
-        """After a clean stop: commit the positions once more without an owner, so that others see nobody runs them.
+        """Commit the positions once more without an owner, after a clean stop, so that others see nobody runs them.
 
         A partition whose topic is another one now is stopped first; its position stays as it stands.
         """
@@ -183,7 +183,7 @@ class ProducerSession:
             self._commit(Kind.ENDS)
 
     def _ends_due(self) -> bool:
-        """Whether positions shall move now although nothing is there to be copied."""
+        """Tell whether positions shall move now although nothing is there to be copied."""
         ends = self._plane.ends()
         due = self._clock.now_s() - self._last_commit_s >= self._plan.flow.commit.interval_ms / 1000
         return (
@@ -191,7 +191,7 @@ class ProducerSession:
         )
 
     def _note_timeout(self) -> None:
-        """After a transaction has failed, before it is aborted: if that was for its time, the next one is smaller."""
+        """Make the next transaction smaller if one has failed for its time. Called before it is aborted."""
         size, written = self._memory.size, self._plane.written()
         self._readiness.ended(written.partitions)
         if written.timed_out and not self._readiness.held_up:
@@ -217,7 +217,7 @@ class ProducerSession:
             self._read = None
 
     def _reach_bounds(self) -> bool:
-        """Partitions that stand before a refused record are stopped there; whether the source must be read anew."""
+        """Stop partitions that stand before a refused record; return whether the source must be read anew."""
         reached = self._refusals.reached(self._policy.reached(self.positions))
         for at, incident in reached.items():
             if incident is not None:
@@ -244,7 +244,7 @@ class ProducerSession:
             self._silence.hear(silent, self._clock.now_s())
 
     def _look_at_owners(self) -> None:
-        """Once in a discovery interval the lane reads its positions: one that commits nothing isn't told that it was
+        """Read the positions once in a discovery interval: a lane that commits nothing isn't told that it was
         fenced, and nobody is told that something else commits offsets of the flow's group."""
         now_s = self._clock.now_s()
         if not self._policy.copies_live or now_s < self._owned_s + self._plan.flow.limits.discovery_interval_ms / 1000:
@@ -265,7 +265,7 @@ class ProducerSession:
         self._read = set(self.positions.copying)
 
     def _recommit(self) -> None:
-        """Invariant 7: every position again, waiting, stopped and idle ones too, before it could expire."""
+        """Commit every position again before it could expire, of partitions that aren't copied, too (invariant 7)."""
         before, self._last_recommit_s = self._last_recommit_s, self._clock.now_s()
         self._start.before_all(self.positions)
         try:
@@ -277,7 +277,7 @@ class ProducerSession:
         self._log.info("recommitted", partitions=len(self.positions.entries))
 
     def _commit_positions(self, kind: Kind) -> None:
-        """Step 3: commit positions and claims without records.
+        """Commit positions and claims without records, as in step 3.
 
         A right that is missing for one topic keeps out that topic's partitions and no others. Where the transaction is
         aborted for any other reason the session ends: going on, the next one would commit positions without claims.
@@ -299,7 +299,7 @@ class ProducerSession:
             return
 
     def _judge_waiting(self) -> None:
-        """Waiting partitions whose time has come are judged again; those that can go on do."""
+        """Judge waiting partitions again whose time has come; those that can go on do."""
         due = self._partitions.due()
         if due and self._start.judge_again(due):
             self._commit_positions(Kind.ADMITTED)
@@ -340,13 +340,13 @@ class ProducerSession:
         self._abort(denied)
 
     def _keep_out(self, denied: NotAllowed) -> bool:
-        """Make the partitions wait that a missing right stops; whether any was found that didn't wait before."""
+        """Make the partitions wait that a missing right stops; return whether any was found that didn't wait before."""
         if not self._policy.waits:
             raise denied
         return self._start.keep_out(denied)
 
     def _stopped_by(self, error: ReplicatorError, incidents: Iterable[Incident], *, lasting: bool = False) -> None:
-        """Incidents of single partitions that acknowledgements or records showed. Others go to the driver."""
+        """Stop the partitions whose incidents acknowledgements or records showed. Other incidents go to the driver."""
         for incident in incidents:
             at = Partition(incident.topic, incident.partition)
             if at not in self.positions.copying:

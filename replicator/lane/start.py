@@ -90,7 +90,7 @@ class LaneStart:
         return found
 
     def before_all(self, positions: LanePositions) -> None:
-        """Before all positions are committed again: those join that could not be read, or not be committed, before.
+        """Let those positions join that could not be read, or not be committed, before all are committed again.
 
         Invariant 7: whatever kept a position out must not keep it out for the rest of the session.
         """
@@ -105,7 +105,7 @@ class LaneStart:
         self._rights.restore()
 
     def _still_denied(self, decisions: Mapping[Partition, StartDecision]) -> dict[Partition, MissingRight]:
-        """Partitions that the last session left waiting for a right that is still missing."""
+        """Find the partitions that the last session left waiting for a right that is still missing."""
         waiting = [at for at in decisions if self._waits_for_right(at)]
         for at in waiting:
             self._partitions[at].position = decisions[at].position
@@ -116,7 +116,7 @@ class LaneStart:
         return isinstance(told, Waiting) and told.reason is Reason.NOT_ALLOWED
 
     def judge_again(self, partitions: Collection[Partition]) -> bool:
-        """Judge these partitions anew; whether any of them is copied from now on."""
+        """Judge these partitions anew; return whether any of them is copied from now on."""
         asked = self._without_denied(self._readiness.ready(partitions))
         if not asked:
             return False
@@ -124,7 +124,7 @@ class LaneStart:
         return self._apply(self._decide(routes))
 
     def _without_denied(self, partitions: Collection[Partition]) -> list[Partition]:
-        """Those that don't wait for a right, or whose right is back: other questions don't show whether it is."""
+        """Leave out those that still wait for a right: other questions don't show whether it is."""
         denied = [at for at in partitions if self._waits_for_right(at)]
         still = self._rights.missing(denied)
         for at, found in still.items():
@@ -143,7 +143,7 @@ class LaneStart:
         return any(self._partitions[at].copied for at in decisions)
 
     def _enter(self, at: Partition, decision: StartDecision, denied: MissingRight | None) -> None:
-        """One partition's position and state, by its decision."""
+        """Set one partition's position and state by its decision."""
         partition = self._partitions[at]
         if decision.position is not None or decision.waits is None:
             partition.position = decision.position
@@ -208,7 +208,7 @@ class LaneStart:
                 self.stop(at, wrong)
 
     def keep_out(self, denied: NotAllowed) -> bool:
-        """Make those partitions wait that lack a right; whether any of them was copied or committed until now."""
+        """Make those partitions wait that lack a right; return whether any was copied or committed until now."""
         missing = self._rights.missing([at for at, it in self._partitions.items() if it.route.target_topic_id])
         if not missing:
             missing = {at: MissingRight(str(denied), Commits.YES) for at in denied.partitions if at in self._partitions}

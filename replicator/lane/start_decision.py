@@ -54,7 +54,7 @@ class StartDecision:
 
 
 def decide(plan: LanePlan, route: Route, facts: Facts, now_ms: int) -> StartDecision:
-    """The verdict over one partition; `plan.owner` is who would copy it."""
+    """Decide over one partition; `plan.owner` is who would copy it."""
     if isinstance(facts.stored, ReplicatorError):
         return StartDecision(waits=_waits(facts.stored, Reason.TARGET_MISSING), committable=False)
     if facts.stored is None:
@@ -67,7 +67,7 @@ def _waits(error: ReplicatorError, missing: Reason) -> tuple[Reason, str]:
 
 
 def _hindrance(route: Route, facts: Facts, position: Position | None) -> StartDecision | None:
-    """What its topic's listing showed, or a cluster that can't say what has to be known."""
+    """Find what its topic's listing showed, or a cluster that can't say what has to be known."""
     if route.stopped is not None:
         offset = -1 if position is None else position.offset
         return StartDecision(position=position, stopped=route.stopped.at(route.source.partition, offset))
@@ -99,12 +99,12 @@ def _with_position(plan: LanePlan, route: Route, facts: Facts, position: Stored)
 
 
 def unreadable(source: Partition, found: Unreadable) -> Incident:
-    """The incident that somebody else's commit in place of a source partition's position is."""
+    """Make the incident of somebody else's commit in place of a source partition's position."""
     return Incident(found.incident, found.why, topic=source.topic, partition=source.partition, offset=found.offset)
 
 
 def source_deleted(source: Partition, target: Partition, stored: Stored) -> StartDecision:
-    """The verdict over a position whose source topic the flow selects, and which isn't listed any more."""
+    """Decide over a position whose source topic the flow selects, and which isn't listed any more."""
     why = f"{target} has its position, but the source topic isn't there any more"
     incident = Incident(
         "source_topic_deleted", why, topic=source.topic, partition=source.partition, offset=stored.offset
@@ -115,7 +115,7 @@ def source_deleted(source: Partition, target: Partition, stored: Stored) -> Star
 
 
 def unlisted(at: Partition) -> ReplicatorError:
-    """What stands for the log of a partition that isn't in the listing of its cluster."""
+    """Make what stands for the log of a partition that isn't in the listing of its cluster."""
     return TopicMissing(f"{at} was not listed")
 
 
@@ -171,7 +171,10 @@ def _without_position(plan: LanePlan, route: Route, facts: Facts, now_ms: int) -
 
 
 def _claimed_before(route: Route, facts: Facts, claim: Claim) -> StartDecision:
-    """A claim without a position. Kafka removes a deleted topic's committed offsets, so only the claim can tell."""
+    """Name the incident of a claim without a position.
+
+    Kafka removes a deleted topic's committed offsets, so only the claim can tell.
+    """
     source, target = route.source, facts.target
     claimed = f"{route.target} was claimed at source offset {claim.offset}"
     if isinstance(target, ReplicatorError):

@@ -148,7 +148,7 @@ class LaneTransactions:
         self._heard: set[Partition] = set()  # since the last commit of records or seek
 
     def pause_s(self) -> float:
-        """Seconds until the next record should be written."""
+        """Return the seconds until the next record should be written."""
         now_s = self._clock.now_s()
         return max(self._pace.left_s(now_s), self._rate.left_s(now_s))
 
@@ -158,7 +158,7 @@ class LaneTransactions:
         self._plane.seek(read_plans)
 
     def collect(self, positions: LanePositions) -> Collected:
-        """Step 5. Returns when the source is drained, a limit is reached, or nothing came in one idle poll."""
+        """Copy (step 5). Returns when the source is drained, a limit is reached, or nothing came in one idle poll."""
         plane, open_ = self._plane, Collected()
         while True:
             wait_s = LINGER_S if open_.records else IDLE_POLL_S
@@ -183,7 +183,7 @@ class LaneTransactions:
                 return open_
 
     def commit(self, kind: Kind, positions: LanePositions, collected: Collected | None = None) -> Done:
-        """Steps 6 to 8, of `collected` records or of what else `kind` says. What is in it is certainly committed then.
+        """Commit `collected` records, or what else `kind` says (steps 6 to 8). On return it is certainly committed.
 
         Raises IdMismatch, TimestampsReplaced, Incident of one partition, RecordsRefused, NotAllowed, Abortable: the
         transaction has to be aborted then. UnknownOutcome, Fenced.
@@ -240,7 +240,7 @@ class LaneTransactions:
     def _progress(
         self, positions: LanePositions, copied: Mapping[Partition, Copied] = MappingProxyType({})
     ) -> _Contents:
-        """Positions behind what was copied, or past markers, with claims that now say more of where it comes from."""
+        """Make the positions behind what was copied, or past markers, and claims that say more than those before."""
         wrong, claims = self._origins.before_commit(
             positions.entries, {at for at, done in copied.items() if done.records}
         )
@@ -253,7 +253,7 @@ class LaneTransactions:
         return _Contents(offsets, entries, claims, Done(copied, progress.positions))
 
     def _every(self, positions: LanePositions, kind: Kind) -> _Contents:
-        """All positions of the lane, or those of admitted partitions; with their claims, and reports of incidents."""
+        """Take all positions of the lane, or those of admitted partitions, with claims and reports of incidents."""
         now_ms = self._clock.now_ms()
         if kind is Kind.RELEASE:
             return _Contents(positions.recommits(now_ms, NOBODY))
@@ -298,7 +298,7 @@ class LaneTransactions:
     def _target_ids(
         self, entries: Mapping[Partition, LanePartition], copied: Mapping[Partition, Copied]
     ) -> Mapping[str, str | ReplicatorError]:
-        """Ids of those target topics of which something is to be committed that acks don't tell enough about."""
+        """Ask for the ids of target topics of which something is to be committed and acks don't tell enough."""
         exactly_once, ends = self._plan.flow.delivery is Delivery.EXACTLY_ONCE, self._plane.ends()
         topics = {
             entry.route.target.topic
@@ -314,12 +314,12 @@ def _with_position(positions: LanePositions, partitions: Collection[Partition]) 
 
 
 def _moves(entry: LanePartition, end: Seek | None) -> bool:
-    """Whether the position moves without records."""
+    """Tell whether the position moves without records."""
     return entry.position is not None and end is not None and end.offset > entry.position.offset
 
 
 def _acks_tell(entry: LanePartition, done: Copied) -> bool:
-    """Whether the acks of exactly_once show that the target topic is the one that the position was committed for.
+    """Tell whether the acks of exactly_once show that the target topic is the one of the position.
 
     They do where the first record stands directly behind the marker that ended the position's last record: a topic that
     was created anew begins at 0, and there would have to be as many foreign records in it. Such a one is found by the
@@ -331,7 +331,7 @@ def _acks_tell(entry: LanePartition, done: Copied) -> bool:
 
 
 def _check_covered(copied: Mapping[Partition, Copied], progress: Progress) -> None:
-    """Records and position commit together, or not at all: without its position a partition is copied twice."""
+    """Check that records and position commit together: without its position a partition is copied twice."""
     uncovered = {at for at, done in copied.items() if done.records} - progress.positions.keys()
     if uncovered:
         raise Fatal(f"records without a position: {', '.join(map(str, sorted(uncovered)))}")
