@@ -225,6 +225,15 @@ def test_a_large_result_stays_small_and_says_where_the_rest_is() -> None:
     assert len(text) < 2_500_000
 
 
+def test_each_table_that_may_scroll_says_so_on_a_narrow_page() -> None:
+    text = page.html(outcome(DAMAGED))
+    narrow = text[text.index("@media (max-width: 44rem)") : text.index("@media print")]
+    assert '.wide caption::after { content: " The table scrolls sideways."; }' in narrow
+    tables = text.split('<div class="wide"')[1:]
+    assert len(tables) >= 3
+    assert all("<caption>" in table[: table.index("<thead>")] for table in tables), "there is one to say it"
+
+
 def test_every_verdict_has_a_sign_a_colour_and_something_to_do() -> None:
     for name in headline.MEANINGS:
         found = outcome(partition(verdicts={"same": 1, name: 2}))
