@@ -9,7 +9,7 @@ RUN_STAMP := $(VENV)/.installed-run
 SPARK_STAMP := $(VENV)/.installed-spark
 STAMP := $(VENV)/.installed
 
-.PHONY: demo demo-compare demo-spark test test-unit test-rest test-full test-long test-long-kafka compiled lint bench env lock clean
+.PHONY: demo demo-compare demo-spark test test-unit test-rest test-full test-long test-long-kafka test-seeds compiled lint bench env lock clean
 
 # The demos run from the source tree, so their environment needs no build tools. They start many processes, so Python
 # keeps the bytecode of what they import even where PYTHONDONTWRITEBYTECODE is set.
@@ -63,6 +63,16 @@ LONG = env EOS_TEST_BUDGET=long $(PYTEST) $(PARALLEL) --timeout 7200 --record-in
 test-long: $(STAMP) lint
 	$(LONG) "searches and embedded broker" -n 2 -m "not kafka"
 	$(MAKE) test-long-kafka
+
+# The seeds of reconcile's long searches for so many MINUTES each, without Spark and with it. A run goes on where the last one
+# ended, unless what it tests has changed; tests/long_results.json says what came out, and how many tests are left.
+MINUTES ?= 30
+SEEDS = env EOS_TEST_BUDGET=long $(PYTEST) -q --timeout 7200 --record-in tests/long_results.json --in-parts $(MINUTES) --record
+SEARCHED = tests/replicator/spark/reconcile
+test-seeds: $(STAMP)
+	$(SEEDS) "reconcile: seeds without Spark" $(SEARCHED)/test_histories.py
+	$(SEEDS) "reconcile: seeds on Spark" $(SEARCHED)/test_histories_on_spark.py $(SEARCHED)/test_generated.py \
+	  integration_tests/spark/test_seeded.py -m "not kafka"
 
 # Also with another version, if Docker has its image: make test-long-kafka KAFKA=4.1.0
 test-long-kafka: $(STAMP)

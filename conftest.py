@@ -4,6 +4,7 @@ pytest_plugins = [
     "tests.running.signals",
     "tests.running.tiers",
     "tests.running.durations",
+    "tests.running.in_parts",
     "tests.running.schedule",
     "tests.running.progress",
     "tests.running.newcomers",

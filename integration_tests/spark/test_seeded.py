@@ -33,7 +33,9 @@ SMALL_CHUNKS, SMALL_HEADS = 32, 40
 pytestmark = pytest.mark.timeout(budget(600, 7_200))
 
 
+@pytest.mark.parametrize("first", range(0, max(SEEDS.values()), AT_ONCE))
 def test_no_verdict_is_wrong(
+    first: int,
     spark: SparkSession,
     source: BrokerHandle,
     target: BrokerHandle,
@@ -42,20 +44,19 @@ def test_no_verdict_is_wrong(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Half of the time with small chunks, so that logs have many, and with heads that are left out unread."""
-    wrong: list[str] = []
-    for first in range(0, SEEDS[source.kind], AT_ONCE):
-        seeds = range(first, min(first + AT_ONCE, SEEDS[source.kind]))
-        now_ms = int(time.time() * 1000)
-        flow = SeededFlow(source, target, tmp_path, unique("seeded"), [drawn(seed, now_ms) for seed in seeds])
-        if first // AT_ONCE % 2 == 0:
-            monkeypatch.setattr(alignment, "MEAN_MIN", SMALL_CHUNKS)
-            monkeypatch.setattr(reconcile, "HEAD_RECORDS", SMALL_HEADS)
-        taken = snapshot.take(flow.flow, (), Window(), connect_timeout_ms=PATIENCE_MS)
-        outcome, found = reconcile.reconcile(spark, flow.flow, taken, "full", lambda *_: None)
-        wrong += differences(flow, outcome, found.collect())
-        found.unpersist()
-        monkeypatch.undo()
-    assert not wrong, f"{len(wrong)} of {SEEDS[source.kind]}\n" + "\n".join(wrong)
+    seeds = range(first, min(first + AT_ONCE, SEEDS[source.kind]))
+    if not seeds:
+        pytest.skip("on real Kafka fewer seeds are tried")
+    now_ms = int(time.time() * 1000)
+    flow = SeededFlow(source, target, tmp_path, unique("seeded"), [drawn(seed, now_ms) for seed in seeds])
+    if first // AT_ONCE % 2 == 0:
+        monkeypatch.setattr(alignment, "MEAN_MIN", SMALL_CHUNKS)
+        monkeypatch.setattr(reconcile, "HEAD_RECORDS", SMALL_HEADS)
+    taken = snapshot.take(flow.flow, (), Window(), connect_timeout_ms=PATIENCE_MS)
+    outcome, found = reconcile.reconcile(spark, flow.flow, taken, "full", lambda *_: None)
+    wrong = differences(flow, outcome, found.collect())
+    found.unpersist()
+    assert not wrong, f"{len(wrong)} of {len(seeds)}\n" + "\n".join(wrong)
 
 
 def differences(flow: SeededFlow, outcome: Outcome, rows: list[Row]) -> list[str]:

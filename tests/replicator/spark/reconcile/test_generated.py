@@ -16,14 +16,17 @@ from tests.budget import budget
 from tests.replicator.spark.reconcile.drawn import drawn_partition
 from tests.replicator.spark.reconcile.read_lists import reconciled
 
-SEEDS = budget(20, 1_000)
+SEEDS, AT_ONCE = budget(20, 1_000), 100
 
 
 @pytest.mark.tier("full")
+@pytest.mark.parametrize("first", range(0, SEEDS, AT_ONCE))
 @pytest.mark.parametrize(("mean", "heads"), [(cutting.MEAN_MIN, reconcile.HEAD_RECORDS), (32, 40)])
-def test_no_verdict_is_wrong(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, mean: int, heads: int) -> None:
+def test_no_verdict_is_wrong(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, mean: int, heads: int, first: int
+) -> None:
     """With chunks as they are, and small ones, so that heads are left out that retention is known to have removed."""
-    drawn = {Partition("t", seed): drawn_partition(seed) for seed in range(SEEDS)}
+    drawn = {Partition("t", seed): drawn_partition(seed) for seed in range(first, min(first + AT_ONCE, SEEDS))}
     monkeypatch.setattr(reconcile, "HEAD_RECORDS", heads)
     monkeypatch.setattr(alignment, "MEAN_MIN", mean)
     outcome = reconciled(spark, monkeypatch, drawn.values())
