@@ -23,13 +23,19 @@ class OwnThread:
         self._name = name
         self._calls: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
         self._begun = False
+        self._last: Future[Any] | None = None
+
+    @property
+    def in_call(self) -> bool:
+        """Whether the last call has not returned yet."""
+        return self._last is not None and not self._last.done()
 
     def call(self, function: Callable[[], T], timeout_s: float) -> T:
         """What `function` returns or raises; TimeoutError when it has done neither by then."""
         if not self._begun:
             self._begun = True
             threading.Thread(target=_run, args=(self._calls,), name=self._name, daemon=True).start()
-        answer: Future[T] = Future()
+        self._last = answer = Future[T]()
         self._calls.put((answer, function))
         return answer.result(timeout_s)
 

@@ -14,6 +14,7 @@ Invariants
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -37,6 +38,7 @@ Explain = Callable[[KafkaError], ReplicatorError | None]
 STALL_S = 0.25  # this long without an ack, and the transaction's state is asked for
 POLL_PAUSE_S = 0.005
 ABORT_S_MAX = 10.0
+ABANDONED_POLL_S = 1.0
 TXN_OFFSETS_BYTES_MAX = 262_144
 """One TxnOffsetCommit must fit a batch of `__consumer_offsets`: its topic's max.message.bytes is 1 MiB by default, and
 each offset is a record there with group, topic and metadata."""
@@ -84,6 +86,7 @@ class Transactions:
         self._coordinator_calls = OwnThread(f"positions.{flow.name}")
         self._begun_s = 0.0
         self._broken: str | None = None
+        self._closed = False
         self._ended = 0
         self._end_requests = 0
         self.denied: set[Partition] = set()  # partitions that could not be added to the open transaction
@@ -95,6 +98,8 @@ class Transactions:
         self.producer = Producer({**props, **callbacks}, logger=line_logger(self._line))
 
     def _error(self, error: KafkaError) -> None:
+        if self._closed:
+            return
         text = failures.describe(error, self._cluster, "write in transactions")
         if error.code() in failures.BROKEN_CONNECTION:
             self._broken = text
@@ -102,11 +107,15 @@ class Transactions:
 
     def _line(self, text: str) -> None:
         """Only there librdkafka names the partitions that it could not add to a transaction."""
+        if self._closed:
+            return
         if "ADDPARTS" in text and "authorization failed" in text:  # the others were not even attempted
             self.denied |= failures.partitions_named(text)
         self._on_client_error(f"cluster {self._cluster!r}: {text}")
 
     def _stats(self, text: str) -> None:
+        if self._closed:
+            return
         brokers = json.loads(text)["brokers"].values()
         self._end_requests = sum(broker["req"].get("EndTxn", 0) for broker in brokers)
 
@@ -292,6 +301,10 @@ class Transactions:
         with suppress(*failures.SERVING):  # a fatal error, which the call that met it has reported
             self.producer.flush(0)
         self._coordinator_calls.close()
+        self._closed = True
+        if self._coordinator_calls.in_call:
+            serve = partial(_serve, self.producer, self._coordinator_calls)
+            threading.Thread(target=serve, name=f"abandoned.{self._flow.name}", daemon=True).start()
         del self.producer
 
     def _guard(
@@ -325,6 +338,17 @@ class Transactions:
             KafkaError.CLUSTER_AUTHORIZATION_FAILED: "IdempotentWrite on the cluster",
             KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: self._id_right,
         }.get(error.code(), "")
+
+
+def _serve(producer: Producer, calls: OwnThread) -> None:
+    """Serve callbacks of a producer that can't be let go of, because a call of it hasn't returned.
+
+    What librdkafka has to say, statistics above all, would pile up. The call returns once the state of any of the
+    producer's connections changes.
+    """
+    while calls.in_call:
+        with suppress(*failures.SERVING):
+            producer.poll(ABANDONED_POLL_S)
 
 
 def _chunks(offsets: Mapping[Partition, Committed]) -> Iterator[list[TopicPartition]]:

@@ -180,4 +180,10 @@ def test_positions_without_answer_end_the_session_and_hold_nobody_up(factory: Fa
     transactions.close()
     assert time.monotonic() - began < SOON_S
     assert patience.limit_s == 0.1
+    served = threading.Event()
+    factory.made[0].on_poll.append(served.set)
+    assert served.wait(SOON_S), "what it has to say piles up"
     over.set()
+    for serving in [thread for thread in threading.enumerate() if thread.name == "abandoned.f"]:
+        serving.join(SOON_S)
+        assert not serving.is_alive()
