@@ -9,6 +9,7 @@ from contextlib import closing
 from integration_tests.harness import clients
 from integration_tests.harness.broker import BrokerHandle
 from integration_tests.planes.conftest import SOON_S, MakePlane, make_flow
+from replicator.flow.topics import topics_of
 from replicator.kafka.clusters import KafkaCluster
 from replicator.model.errors import Incident, TopicMissing
 from replicator.model.partition import EndRecords, LogEnds, Partition, Seek
@@ -92,6 +93,20 @@ def test_a_position_behind_the_end_of_its_epoch_stops_its_partition_only(
     assert error.name in ("source_truncated", "source_records_gone")
     assert error.offset == 15
     assert driven.plane.ends()[Partition(name, 1)].offset == 8
+
+
+def test_a_leader_that_was_started_again_is_asked_under_its_new_epoch(source: BrokerHandle, pair: MakePair) -> None:
+    """librdkafka's admin client is refused from then on, with FENCED_LEADER_EPOCH."""
+    name, _ = pair(3)
+    flow = make_flow(source.bootstrap, source.bootstrap)
+    at = [Partition(name, number) for number in range(3)]
+    with closing(KafkaCluster(flow, flow.source, "source", topics=topics_of(flow, flow.source, "source"))) as cluster:
+        ends = cluster.log_ends(at)
+        assert all(isinstance(ends[each], LogEnds) for each in at)
+        for _ in range(2):
+            source.kill()
+            source.restart()
+            assert cluster.log_ends(at) == ends
 
 
 def test_a_cluster_answers_for_each_partition(source: BrokerHandle, pair: MakePair) -> None:

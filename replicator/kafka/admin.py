@@ -14,21 +14,22 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import structlog
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (
     AdminClient,
     ConfigResource,
     NewPartitions,
     NewTopic,
-    OffsetSpec,
 )
 
 from replicator.config import Cluster
 from replicator.kafka import failures
 from replicator.kafka.client_log import line_logger
+from replicator.kafka.offset_questions import EARLIEST, LATEST, MAX_TIMESTAMP, STABLE, Listed, Wanted
 from replicator.kafka.properties import client_properties
 from replicator.kafka.topic_questions import TopicInfo, TopicQuestions, config_values, operations, within
-from replicator.model.errors import Incident, NotAllowed, ReplicatorError, Retriable, TopicMissing, Unreachable
+from replicator.model.errors import Incident, NotAllowed, ReplicatorError, TopicMissing, Unreachable
+from replicator.model.partition import Partition
 
 T = TypeVar("T")
 CONNECT_ATTEMPT_S = 5.0  # for one broker to answer: the client asks the one that it takes for the controller
@@ -221,37 +222,18 @@ class ClusterAdmin:
         self, partitions: Iterable[AddressedPartition], *, end: bool, committed_only: bool = False
     ) -> dict[AddressedPartition, int]:
         """Start or end offsets. With `committed_only` the end is the last stable offset."""
-        spec = OffsetSpec.latest() if end else OffsetSpec.earliest()  # type: ignore[no-untyped-call]
-        level = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
-        request = {TopicPartition(topic, partition): spec for topic, partition in partitions}
-        if not request:
-            return {}
-        futures = self._client.list_offsets(request, isolation_level=level, request_timeout=self._request_s)
-        return {at: answer.offset for at, answer in self._listed(futures, "read offsets").items()}
+        wanted = (STABLE if committed_only else LATEST) if end else EARLIEST
+        return {at: found.offset for at, found in self._listed(partitions, wanted).items()}
 
     def latest_records(self, partitions: Iterable[AddressedPartition]) -> dict[AddressedPartition, tuple[int, int]]:
         """Offset and timestamp (ms) of the record with the largest timestamp of each partition; both -1 where it has no
         records (KIP-734)."""
-        spec = OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]
-        request = {TopicPartition(topic, partition): spec for topic, partition in partitions}
-        if not request:
-            return {}
-        futures = self._client.list_offsets(request, request_timeout=self._request_s)
-        found = self._listed(futures, "read the latest time")
-        return {at: (answer.offset, answer.timestamp) for at, answer in found.items()}
+        return dict(self._listed(partitions, MAX_TIMESTAMP))
 
-    def _listed(self, futures: Mapping[TopicPartition, Future[Any]], doing: str) -> dict[AddressedPartition, Any]:
-        """The answers of ListOffsets. After an error the next one is asked with a new client, see `clusters`."""
-        try:
-            return {
-                (at.topic, at.partition): self._result(
-                    future, f"{doing} of {at.topic}[{at.partition}]", f"Describe on topic {at.topic!r}"
-                )
-                for at, future in futures.items()
-            }
-        except (Retriable, Unreachable):
-            self._client = self._made()
-            raise
+    def _listed(self, partitions: Iterable[AddressedPartition], wanted: Wanted) -> dict[AddressedPartition, Listed]:
+        asked = self._topics.list_offsets([Partition(*at) for at in partitions], (wanted,), patient=True)
+        (found,) = within(asked, self._request_s)
+        return {at: _raised(answer) for at, answer in found.items()}
 
     def until(self, condition: Callable[[], bool], pause_s: float = 0.01) -> bool:
         """Asks again and again within the request timeout, the first time after `pause_s`, then after twice that and so

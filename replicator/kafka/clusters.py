@@ -1,8 +1,7 @@
-"""What a lane asks of one cluster beside its plane: implements `planes.contract.Cluster` with librdkafka's admin client
-and a topic reader. Made by the flow's wiring, one of each side for a lane.
+"""What a lane asks of one cluster beside its plane: implements `planes.contract.Cluster`, with questions about topics
+and logs, and a topic reader. Made by the flow's wiring, one of each side for a lane.
 
-All questions about many topics or partitions are asked at once: librdkafka sends one request to each broker that leads
-some of them. Futures are completed by a thread of the admin client.
+All questions about many topics or partitions are asked at once: one request to each broker that leads some of them.
 """
 
 from __future__ import annotations
@@ -13,19 +12,19 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from typing import Any, Literal, TypeVar
 
-from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, ConfigResource
 
 from replicator import config
 from replicator.config import Flow
-from replicator.kafka import failures, metadata
+from replicator.kafka import failures
 from replicator.kafka.answers import AnswerWait
+from replicator.kafka.offset_questions import EARLIEST, LATEST, STABLE, Listed, OffsetAnswers, Wanted
 from replicator.kafka.properties import client_properties
 from replicator.kafka.readiness import Readiness
 from replicator.kafka.topic_questions import AdminTopicQuestions, TopicAnswers, TopicInfo, TopicQuestions
 from replicator.kafka.topic_reader import TopicReader
-from replicator.model import names
-from replicator.model.errors import NotAllowed, ReplicatorError, Retriable, Unreachable
+from replicator.model.errors import NotAllowed, ReplicatorError, Unreachable
 from replicator.model.partition import EndRecords, LogEnds, Partition
 from replicator.model.rights import MissingRights
 from replicator.model.timestamps import replaces_timestamps
@@ -90,7 +89,6 @@ class KafkaCluster:
     def connect(self) -> None:
         """Connect, and return within some seconds: the first question finds a connection."""
         self._topics.connect()
-        metadata.connect(self._client, names.control_topic(self._flow.name))  # of either side: it need not be there
 
     def topic_ids(self, topics: Collection[str]) -> TopicIds:
         """Ask for the ids of topics as the cluster has them now. Returns at once."""
@@ -104,24 +102,13 @@ class KafkaCluster:
         """As `log_ends`, but returns at once; the function that it returns waits for the answers."""
         if not partitions:
             return dict
-        leaderless = self._readiness.leaderless(partitions) if self._side == "target" else {}
-        if leaderless:  # librdkafka would wait for a leader, with all others
-            unknown: Ends = {at: Retriable(f"cluster {self._cluster.name!r}: {why}") for at, why in leaderless.items()}
-            rest = self.ask_log_ends([at for at in partitions if at not in leaderless])
-            return lambda: rest() | unknown
         described = self._topics.describe({at.topic for at in partitions})
         ids = TopicIds(described, self._request_s, self._answers)
-        asked = (
-            self._list_offsets(partitions, OffsetSpec.earliest()),  # type: ignore[no-untyped-call]
-            self._list_offsets(partitions, OffsetSpec.latest(), stable=True),  # type: ignore[no-untyped-call]
-            self._list_offsets(partitions, OffsetSpec.latest()),  # type: ignore[no-untyped-call]
-        )
+        asked = self._topics.list_offsets(partitions, (EARLIEST, STABLE, LATEST))
         return lambda: self._log_ends(partitions, ids, asked)
 
-    def _log_ends(
-        self, partitions: Collection[Partition], ids: TopicIds, asked: tuple[Mapping[Partition, Future[Any]], ...]
-    ) -> Ends:
-        starts, stables, ends = self._offsets(*asked)
+    def _log_ends(self, partitions: Collection[Partition], ids: TopicIds, asked: OffsetAnswers) -> Ends:
+        starts, stables, ends = self._offsets(asked)
         known = ids.wait()
         found: Ends = {}
         for at in partitions:
@@ -139,35 +126,14 @@ class KafkaCluster:
         """First committed offset at or after a time; -1 where there is none."""
         if not partitions:
             return {}
-        spec = OffsetSpec.for_timestamp(timestamp_ms)
-        (found,) = self._offsets(self._list_offsets(partitions, spec, stable=True))
+        (found,) = self._offsets(self._topics.list_offsets(partitions, (Wanted(timestamp_ms, stable=True),)))
         return _raise_common(found)
 
-    def _list_offsets(
-        self, partitions: Collection[Partition], spec: OffsetSpec, *, stable: bool = False
-    ) -> dict[Partition, Future[Any]]:
-        level = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
-        request = {TopicPartition(at.topic, at.partition): spec for at in partitions}
-        futures = self._client.list_offsets(request, isolation_level=level, request_timeout=self._request_s)
-        return {Partition(at.topic, at.partition): future for at, future in futures.items()}
-
-    def _offsets(self, *asked: Mapping[Partition, Future[Any]]) -> list[Answers]:
-        """The answers to each question. Unless all is answered, the next questions are asked with a new client.
-
-        This one may know partitions and leaders as they were before: it keeps the epoch that a leader had before its
-        restart, and is refused with FENCED_LEADER_EPOCH for ever. After a time-out it may wait for a dead broker.
-        """
-        name, found = self._cluster.name, list[Answers]()
-        for futures in asked:
-            self._answers.complete(futures.values(), self._request_s)
-            answers = {
-                at: _value(future, _offset, name, f"ask for an offset of {at}", _describe(at.topic))
-                for at, future in futures.items()
-            }
-            found.append(answers)
-        if any(isinstance(answer, Retriable | Unreachable) for answers in found for answer in answers.values()):
-            self._admin = None
-        return found
+    def _offsets(self, asked: OffsetAnswers) -> list[Answers]:
+        self._answers.until(asked.poll, self._request_s)
+        return [
+            {at: it.offset if isinstance(it, Listed) else it for at, it in found.items()} for found in asked.values()
+        ]
 
     def end_records(
         self, starts: Mapping[Partition, int], ends: Mapping[Partition, int]
@@ -279,11 +245,3 @@ def _any_node(answer: Any) -> str:
 
 def _retention(configs: Any) -> int:
     return int(configs["offsets.retention.minutes"].value)
-
-
-def _offset(answer: Any) -> int:
-    return int(answer.offset)
-
-
-def _describe(topic: str) -> str:
-    return f"Describe on topic {topic!r}"

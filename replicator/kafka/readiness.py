@@ -52,11 +52,6 @@ class Readiness:
                 found[at] = why
         return found
 
-    def leaderless(self, partitions: Collection[Partition]) -> dict[Partition, str]:
-        """As `not_ready`, but only those that nobody leads."""
-        found = self.not_ready(partitions)
-        return {at: why for at, why in found.items() if self._short[at.topic][at.partition].leader < 0}
-
     def _look(self, names: set[str], *, now: bool) -> None:
         now_s = time.monotonic()
         new = names - self._names

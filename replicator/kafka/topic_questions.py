@@ -1,4 +1,4 @@
-"""Asks one cluster for topics and their configs: the contract, and its implementation with librdkafka's admin client.
+"""Asks one cluster for topics, their configs and offsets: the contract, and its implementation with librdkafka.
 
 `wire.topics` implements it, too, and is used wherever it can log in: librdkafka sends these questions to the broker
 that was the controller when it looked last, which under KRaft is any broker, and while that one is dead it neither
@@ -10,7 +10,7 @@ Used by `kafka.admin` and `kafka.clusters`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
@@ -20,8 +20,10 @@ from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource
 
 from replicator.config import Cluster
 from replicator.kafka import failures
+from replicator.kafka.offset_questions import AdminOffsetAnswers, OffsetAnswers, Wanted
 from replicator.kafka.properties import client_properties
 from replicator.model.errors import ReplicatorError, Unreachable
+from replicator.model.partition import Partition
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -67,6 +69,12 @@ class TopicQuestions(Protocol):
 
     def configs(self, topics: Collection[str]) -> TopicAnswers[Mapping[str, str]]:
         """Effective configs of existing topics: what is set on the topic, else the broker's default."""
+
+    def list_offsets(
+        self, partitions: Collection[Partition], wanted: Sequence[Wanted], *, patient: bool = False
+    ) -> OffsetAnswers:
+        """Offsets of logs. `patient`: a partition without leader, or whose leader doesn't answer, is asked for again as
+        long as the answers are polled; else for a moment, so that it doesn't hold up the others."""
 
     def connect(self) -> None:
         """Begin to connect: the first question finds a connection."""
@@ -149,6 +157,25 @@ class AdminTopicQuestions:
             futures = {resource.name: future for resource, future in asked.items()}
         return _Futures(self._cluster.name, futures, config_values, READING_CONFIGS, self.close)
 
+    def list_offsets(
+        self, partitions: Collection[Partition], wanted: Sequence[Wanted], *, patient: bool = False
+    ) -> OffsetAnswers:
+        """See `TopicQuestions`; librdkafka asks again for `timeout_s`, whether or not it is asked to be patient."""
+        described = self.describe({at.topic for at in partitions})
+
+        def leaderless() -> list[Partition]:
+            topics = {name: info for name, info in described.values().items() if isinstance(info, TopicInfo)}
+            short = {Partition(name, at): it for name, info in topics.items() for at, it in info.short.items()}
+            return [at for at in partitions if at in short and short[at].leader < 0]
+
+        return AdminOffsetAnswers(
+            self._cluster.name,
+            (partitions, wanted),
+            (described.poll, leaderless),
+            lambda: (self._client, self._timeout_s),
+            self.close,
+        )
+
     def connect(self) -> None:
         """See `TopicQuestions`."""
         self._client.poll(0)
@@ -183,7 +210,17 @@ def operations_of_bits(bits: int) -> frozenset[str]:
     return operations(operation for operation in AclOperation if bits >> operation.value & 1)
 
 
-def within(answers: TopicAnswers[T], timeout_s: float) -> Mapping[str, T | ReplicatorError]:
+class Answers(Protocol[T_co]):
+    """Answers of any kind."""
+
+    def poll(self, timeout_s: float) -> bool:
+        """Wait so long at most; whether all is there."""
+
+    def values(self) -> T_co:
+        """What is known by now."""
+
+
+def within(answers: Answers[T], timeout_s: float) -> T:
     """The answers, once they are all there or the time is over."""
     deadline_s = time.monotonic() + timeout_s
     while not answers.poll(deadline_s - time.monotonic()) and time.monotonic() < deadline_s:

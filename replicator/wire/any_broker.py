@@ -1,7 +1,7 @@
 """Questions that any broker of a cluster can answer, asked of one that lives: no dead or frozen one holds them up.
 
 One connection is kept. A broker that can't be reached, closes the connection or doesn't answer for `ATTEMPT_S` is left
-for the next one and avoided for a while. Used by `topics`.
+for the next one and avoided for a while. Used by `topics` and `offsets`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from replicator.config import Cluster
 from replicator.model.errors import ReplicatorError, Unreachable, Unsupported
 from replicator.wire.access import access
 from replicator.wire.connection import Address, Connection, ConnectionLost, address_of
+from replicator.wire.response_limits import BadResponse
 
 ATTEMPT_S, ATTEMPT_S_MAX = 1.0, 4.0
 """How long one broker may take, to connect or to answer; doubled whenever none of them has answered in time, for a slow
@@ -25,6 +26,19 @@ RESPONSE_BYTES_MAX = 2**28
 
 Request = Callable[[Connection], bytes]
 """Writes a request for a connection, whose versions it asks for."""
+_THROTTLE_AT, _BODY_AT = 1, 5  # behind the tagged fields of the response's header, of which there are none
+
+
+def body_at(data: bytes, connection: Connection | None = None) -> int:
+    """Where a response goes on behind its header and its throttle time, which `connection` takes note of.
+
+    Raises BadResponse.
+    """
+    if len(data) < _BODY_AT or data[0] != 0:
+        raise BadResponse("a response without its header")
+    if connection is not None:
+        connection.throttled_s = int.from_bytes(data[_THROTTLE_AT:_BODY_AT], "big") / 1000
+    return _BODY_AT
 
 
 class AnyBroker:

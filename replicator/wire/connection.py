@@ -1,7 +1,7 @@
 """One blocking connection to one broker: TCP, TLS, ApiVersions, login, then requests one after the other.
 
 Every wait is bounded: by the time for connecting until the login is done, then by the deadline of each request. Used by
-`partition_log`.
+`partition_log`, `any_broker` and `leaders`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -61,6 +62,8 @@ class Connection:
         """How long the broker keeps this client's next request waiting (KIP-219)."""
         self._passed_over: dict[int, bytes] = {}
         self._partial = bytearray()  # of the next response, see `receive`
+        self.received_bytes = 0
+        """By `receive`, so far."""
         self._expires_s = float("inf")
         key, *versions = protocol.SPOKEN["api_versions"]
         self._offered: dict[int, tuple[int, int]] = {key: (versions[0], versions[1])}
@@ -84,6 +87,11 @@ class Connection:
     def close(self) -> None:
         """Close the socket."""
         self._socket.close()
+
+    def interrupt(self) -> None:
+        """From any thread: whoever waits for an answer is told that the connection is lost."""
+        with suppress(OSError):  # it has gone already
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     def version(self, api: str, highest: int | None = None) -> int:
         """The version of `api` that both sides speak, `highest` at most. Raises Unsupported."""
@@ -174,6 +182,7 @@ class Connection:
             if not part:
                 raise ConnectionLost(f"{self.where}: the broker closed the connection")
             self._partial += part
+            self.received_bytes += len(part)
 
     def _connect(self, address: Address, deadline_s: float) -> socket.socket:
         try:

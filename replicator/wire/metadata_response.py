@@ -1,5 +1,5 @@
-"""Reads a Metadata response for the topics in it: ids, partitions, missing replicas, rights. Pure. Used by `topics`.
-
+"""Reads a Metadata response for the topics in it: ids, partitions, missing replicas, rights. Pure. Used by `topics` and
+`offsets`.
 
 Written by hand, because one is read before each commit and may have 100,000 partitions: kio makes an object of each.
 Versions 10 to 12 (10: topic ids, KIP-516), as org.apache.kafka.common.message has them:
@@ -12,10 +12,11 @@ Strings and arrays are preceded by an unsigned varint of their length + 1; behin
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from struct import Struct
 from struct import error as StructError
 
+from replicator.wire.compact import count, read_uvarint, skip_tagged, string
 from replicator.wire.response_limits import BadResponse
 
 VERSIONS = (10, 12)
@@ -28,7 +29,8 @@ _NULL_RIGHTS = -(2**31)
 @dataclass(frozen=True, slots=True)
 class TopicMetadata:
     """One topic. `rights`: a bit for each operation (org.apache.kafka.common.acl.AclOperation); None when not asked.
-    `short`: leader (-1: none), replicas in sync, and replicas, of partitions that lack one of them."""
+    `short`: leader (-1: none), replicas in sync, and replicas, of partitions that lack one of them. `leaders`: error,
+    leader and its epoch of each partition, where they were asked for."""
 
     error: int
     name: str
@@ -36,52 +38,56 @@ class TopicMetadata:
     partitions: int
     rights: int | None
     short: dict[int, tuple[int, int, int]]
+    leaders: dict[int, tuple[int, int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """What one broker says of brokers (host, port) and topics."""
+    """What one broker says of brokers (host and port by id) and topics."""
 
-    brokers: list[tuple[str, int]]
+    brokers: dict[int, tuple[str, int]]
     topics: list[TopicMetadata]
 
 
-def read(data: bytes, at: int, version: int) -> Metadata:
-    """Reads a response from its brokers on, which stand at `at`. Raises BadResponse."""
+def read(data: bytes, at: int, version: int, *, leaders: bool = False) -> Metadata:
+    """Reads a response from its brokers on, which stand at `at`. `leaders`: of all partitions. Raises BadResponse."""
     try:
-        return _read(data, at, version)
+        return _read(data, at, version, leaders)
     except (IndexError, StructError, UnicodeDecodeError) as error:
         raise BadResponse(f"no MetadataResponse of version {version}: {type(error).__name__}: {error}") from error
 
 
-def _read(data: bytes, at: int, version: int) -> Metadata:
-    brokers, topics = list[tuple[str, int]](), list[TopicMetadata]()
-    count, at = _count(data, at)
-    for _ in range(count):
-        host, at = _string(data, at + 4)
+def _read(data: bytes, at: int, version: int, leaders: bool) -> Metadata:
+    brokers, topics = dict[int, tuple[str, int]](), list[TopicMetadata]()
+    nodes, at = count(data, at)
+    for _ in range(nodes):
+        (node,) = _INT32.unpack_from(data, at)
+        host, at = string(data, at + 4)
         (port,) = _INT32.unpack_from(data, at)
-        _, at = _string(data, at + 4)
-        at = _tagged(data, at)
-        brokers.append((host, port))
-    _, at = _string(data, at)  # cluster id
-    count, at = _count(data, at + 4)  # behind the controller
-    for _ in range(count):
-        topic, at = _topic(data, at)
+        _, at = string(data, at + 4)
+        at = skip_tagged(data, at)
+        brokers[node] = host, port
+    _, at = string(data, at)  # cluster id
+    described, at = count(data, at + 4)  # behind the controller
+    for _ in range(described):
+        topic, at = _topic(data, at, leaders)
         topics.append(topic)
-    at = _tagged(data, at + (4 if version == VERSIONS[0] else 0))
+    at = skip_tagged(data, at + (4 if version == VERSIONS[0] else 0))
     if at != len(data):
         raise BadResponse(f"{len(data) - at} bytes follow a MetadataResponse")
     return Metadata(brokers, topics)
 
 
-def _topic(data: bytes, at: int) -> tuple[TopicMetadata, int]:
+def _topic(data: bytes, at: int, leaders: bool) -> tuple[TopicMetadata, int]:
     (error,) = _INT16.unpack_from(data, at)
-    name, at = _string(data, at + 2)
+    name, at = string(data, at + 2)
     topic_id = data[at : at + 16]
-    partitions, at = _count(data, at + 17)
-    short = dict[int, tuple[int, int, int]]()
+    partitions, at = count(data, at + 17)
+    short, led = dict[int, tuple[int, int, int]](), dict[int, tuple[int, int, int]]()
     for _ in range(partitions):
-        _, index, leader, _ = _PARTITION_HEAD.unpack_from(data, at)
+        failed, index, leader, epoch = _PARTITION_HEAD.unpack_from(data, at)
+        if leaders:
+            led[index] = failed, leader, epoch
         at += _PARTITION_HEAD.size
         whole = in_sync = 0
         for kind in range(_REPLICA_LISTS):
@@ -89,7 +95,7 @@ def _topic(data: bytes, at: int) -> tuple[TopicMetadata, int]:
             if replicas < 0x80:
                 at += 1
             else:
-                replicas, at = _uvarint(data, at)
+                replicas, at = read_uvarint(data, at)
             at += 4 * max(0, replicas - 1)
             if kind == 0:
                 whole = replicas
@@ -97,44 +103,8 @@ def _topic(data: bytes, at: int) -> tuple[TopicMetadata, int]:
                 in_sync = replicas
         if leader < 0 or in_sync != whole:
             short[index] = leader, max(0, in_sync - 1), max(0, whole - 1)
-        at = at + 1 if data[at] == 0 else _tagged(data, at)
+        at = at + 1 if data[at] == 0 else skip_tagged(data, at)
     (rights,) = _INT32.unpack_from(data, at)
-    at = _tagged(data, at + 4)
-    return TopicMetadata(error, name, topic_id, partitions, None if rights == _NULL_RIGHTS else rights, short), at
-
-
-def _count(data: bytes, at: int) -> tuple[int, int]:
-    """How many items an array has; each takes a byte at least."""
-    length, at = _uvarint(data, at)
-    if length - 1 > len(data) - at:
-        raise BadResponse(f"{length - 1} items are claimed where {len(data) - at} bytes are left")
-    return max(0, length - 1), at
-
-
-def _string(data: bytes, at: int) -> tuple[str, int]:
-    length, at = _uvarint(data, at)
-    end = at + max(0, length - 1)
-    if end > len(data):
-        raise BadResponse("a string ends behind it")
-    return data[at:end].decode(), end
-
-
-def _uvarint(data: bytes, at: int) -> tuple[int, int]:
-    value = 0
-    for shift in range(0, 35, 7):
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-    raise BadResponse("a number of more than 5 bytes")
-
-
-def _tagged(data: bytes, at: int) -> int:
-    """Where tagged fields end; a client ignores those that it doesn't know (KIP-482)."""
-    count, at = _uvarint(data, at)
-    for _ in range(count):
-        _, at = _uvarint(data, at)
-        size, at = _uvarint(data, at)
-        at += size
-    return at
+    at = skip_tagged(data, at + 4)
+    known = None if rights == _NULL_RIGHTS else rights
+    return TopicMetadata(error, name, topic_id, partitions, known, short, led), at

@@ -1,4 +1,6 @@
-"""Asks any living broker for topics and their configs: implements `kafka.topic_questions.TopicQuestions`.
+"""Asks any living broker for topics and their configs, and leaders for offsets.
+
+Implements `kafka.topic_questions.TopicQuestions`.
 
 A response that is, byte by byte, the last one to the same question isn't read again: that is what mostly comes before
 each commit. Made by `flow.wiring` and `flow.topics` through `topic_questions`.
@@ -15,6 +17,7 @@ from typing import Any, Generic, TypeVar
 
 from replicator.config import Cluster
 from replicator.kafka import failures
+from replicator.kafka.offset_questions import OffsetAnswers, Wanted
 from replicator.kafka.topic_questions import (
     DESCRIBING,
     READING_CONFIGS,
@@ -26,17 +29,18 @@ from replicator.kafka.topic_questions import (
     operations_of_bits,
 )
 from replicator.model.errors import ReplicatorError, TopicMissing, Unreachable, Unsupported
-from replicator.wire import metadata_response, protocol
-from replicator.wire.any_broker import AnyBroker, Question
+from replicator.model.partition import Partition
+from replicator.wire import metadata_response, offsets, protocol
+from replicator.wire.access import access
+from replicator.wire.any_broker import AnyBroker, Question, body_at
 from replicator.wire.connection import Connection
+from replicator.wire.leaders import Leaders
 from replicator.wire.protocol import Exchange, made
 from replicator.wire.response_limits import BadResponse
 
 T = TypeVar("T")
 Values = Mapping[str, T | ReplicatorError]
 _TOPIC = 2  # ConfigResource.Type.TOPIC
-_BODY_AT = 1  # behind the tagged fields of the response's header, of which there are none
-_THROTTLE_BYTES = 4
 _QUESTIONS_KEPT, _KEPT_BYTES_MAX = 8, 2**22
 CONFIGS_MAX = 1_000
 """Topics whose configs are asked for in one request: `response_limits` bounds what one response may hold."""
@@ -75,6 +79,7 @@ class AnyBrokerTopics:
         Unsupported, ConfigError as `AnyBroker`."""
         self.cluster, self._client_id, self._otherwise = cluster.name, client_id, otherwise
         self._brokers = AnyBroker(cluster, client_id, kept_s)
+        self._leaders = Leaders(access(cluster), client_id)
         self._supported = True
         self._asked: dict[tuple[str, ...], _Asked[Any]] = {}
         self._last: dict[tuple[str, ...], tuple[bytes, Any]] = {}
@@ -98,6 +103,19 @@ class AnyBrokerTopics:
         ]
         return _Parts(asked)
 
+    def list_offsets(
+        self, partitions: Collection[Partition], wanted: Sequence[Wanted], *, patient: bool = False
+    ) -> OffsetAnswers:
+        """See `TopicQuestions`."""
+
+        def otherwise() -> OffsetAnswers:
+            return self._otherwise.list_offsets(partitions, wanted, patient=patient)
+
+        if not self._supported:
+            return otherwise()
+        asked = self._brokers, self._leaders, self._client_id
+        return offsets.listing(self.cluster, asked, partitions, wanted, otherwise, patient=patient)
+
     def connect(self) -> None:
         """See `TopicQuestions`: here it has happened on return, or a second is over."""
         try:
@@ -108,6 +126,7 @@ class AnyBrokerTopics:
     def close(self) -> None:
         """See `TopicQuestions`."""
         self._brokers.close()
+        self._leaders.close()
         self._otherwise.close()
 
     def _ask(self, key: tuple[str, ...], make: Callable[[], _Asked[T]]) -> TopicAnswers[T]:
@@ -125,10 +144,7 @@ class AnyBrokerTopics:
 
     def read(self, key: tuple[str, ...], asked: _Asked[T], data: bytes, connection: Connection) -> Values[T]:
         """What a response says. Raises BadResponse."""
-        begin = _BODY_AT + _THROTTLE_BYTES
-        if len(data) < begin or data[0] != 0:
-            raise BadResponse("a response without its header")
-        connection.throttled_s = int.from_bytes(data[_BODY_AT:begin], "big") / 1000
+        begin = body_at(data, connection)
         body = data[begin:]
         last = self._last.get(key)
         if last is not None and last[0] == body:
@@ -156,7 +172,7 @@ class AnyBrokerTopics:
 
         def read(data: bytes, at: int, connection: Connection) -> Values[TopicInfo]:
             answer = metadata_response.read(data, at, connection.version("metadata", highest))
-            self._brokers.learn(answer.brokers)
+            self._brokers.learn(list(answer.brokers.values()))
             found = {topic.name: self._info(topic) for topic in answer.topics}
             return {name: found.get(name) or self._unknown(name) for name in names}
 

@@ -243,7 +243,7 @@ def test_metadata_is_read_as_kio_reads_it(version: int, seed: int) -> None:
     found = metadata_response.read(data, 4 + 4 + 1 + 4, version)
     _, known = exchange("metadata", version).read(data[4:])
     assert found.topics == expected
-    assert found.brokers == [(broker.host, broker.port) for broker in known.brokers]
+    assert found.brokers == {broker.node_id: (broker.host, broker.port) for broker in known.brokers}
     assert [len(topic.partitions) for topic in known.topics] == [topic.partitions for topic in found.topics]
 
 

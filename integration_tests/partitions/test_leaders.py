@@ -1,0 +1,75 @@
+"""Offsets are asked of the leaders: three real brokers, of which one is dead and another one frozen."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka.admin import NewTopic
+
+from integration_tests.harness import clients
+from integration_tests.harness.kafka_cluster import KafkaCluster
+from integration_tests.harness.kafka_container import need_kafka
+from replicator.config import Cluster, Properties
+from replicator.kafka.offset_questions import LATEST, Listed, ListedByPartition
+from replicator.kafka.topic_questions import within
+from replicator.model.errors import ReplicatorError
+from replicator.model.partition import Partition
+from replicator.wire.topics import AnyBrokerTopics, topic_questions
+
+pytestmark = pytest.mark.kafka
+
+PARTITIONS = 9
+SOON_S = 2.0
+LIMIT_S = 30.0
+
+
+@pytest.fixture(scope="module")
+def three_brokers() -> Iterator[KafkaCluster]:
+    """A cluster of which brokers are killed and frozen."""
+    need_kafka()
+    cluster = KafkaCluster(3)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+def asking(bootstrap: str) -> AnyBrokerTopics:
+    made = topic_questions(Cluster(name="east", properties=Properties({"bootstrap.servers": bootstrap})), "me", LIMIT_S)
+    assert isinstance(made, AnyBrokerTopics)
+    return made
+
+
+def ask(questions: AnyBrokerTopics, at: list[Partition], *, patient: bool = False) -> tuple[ListedByPartition, float]:
+    began_s = time.monotonic()
+    (found,) = within(questions.list_offsets(at, (LATEST,), patient=patient), LIMIT_S)
+    return found, time.monotonic() - began_s
+
+
+def test_dead_and_frozen_brokers_delay_nobody_else(three_brokers: KafkaCluster) -> None:
+    admin = clients.admin(three_brokers.bootstrap)
+    admin.create_topics([NewTopic("spread", PARTITIONS, 1)])["spread"].result(clients.TIMEOUT_S)
+    clients.settle(three_brokers.bootstrap, "spread", PARTITIONS)
+    described = admin.list_topics("spread", clients.TIMEOUT_S).topics["spread"].partitions
+    leads = {Partition("spread", number): it.leader for number, it in described.items()}
+    led = {broker: [at for at, leader in leads.items() if leader == broker] for broker in (1, 2, 3)}
+    assert all(led.values())
+    questions = asking(three_brokers.bootstrap)
+    assert ask(questions, list(leads))[0] == dict.fromkeys(leads, Listed(0, -1))
+    three_brokers.suspend(2)
+    three_brokers.kill(3)
+    for fresh in (False, True):
+        if fresh:
+            questions.close()
+        found, took_s = ask(questions, led[1])
+        assert found == dict.fromkeys(led[1], Listed(0, -1))
+        assert took_s < SOON_S
+    found, _ = ask(questions, list(leads))
+    assert {at for at, it in found.items() if isinstance(it, Listed)} == set(led[1])
+    assert all(isinstance(found[at], ReplicatorError) for at in (*led[2], *led[3]))
+    three_brokers.resume(2)
+    assert ask(questions, led[2], patient=True)[0] == dict.fromkeys(led[2], Listed(0, -1))
+    questions.close()

@@ -1,0 +1,57 @@
+"""The flexible versions' way to write lengths, strings and tagged fields (KIP-482). Pure.
+
+Used by `list_offsets` and `metadata_response`.
+"""
+
+from __future__ import annotations
+
+from replicator.wire.response_limits import BadResponse
+
+
+def uvarint(value: int) -> bytes:
+    """An unsigned varint."""
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def read_uvarint(data: bytes, at: int) -> tuple[int, int]:
+    """A number, and where it ends. Raises BadResponse, IndexError."""
+    value = 0
+    for shift in range(0, 35, 7):
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+    raise BadResponse("a number of more than 5 bytes")
+
+
+def count(data: bytes, at: int) -> tuple[int, int]:
+    """How many items an array has; each takes a byte at least. Raises BadResponse, IndexError."""
+    length, at = read_uvarint(data, at)
+    if length - 1 > len(data) - at:
+        raise BadResponse(f"{length - 1} items are claimed where {len(data) - at} bytes are left")
+    return max(0, length - 1), at
+
+
+def string(data: bytes, at: int) -> tuple[str, int]:
+    """A string, empty where there is none, and where it ends. Raises BadResponse, IndexError, UnicodeDecodeError."""
+    length, at = read_uvarint(data, at)
+    end = at + max(0, length - 1)
+    if end > len(data):
+        raise BadResponse("a string ends behind it")
+    return data[at:end].decode(), end
+
+
+def skip_tagged(data: bytes, at: int) -> int:
+    """Where tagged fields end; a client ignores those that it doesn't know. Raises BadResponse, IndexError."""
+    tags, at = read_uvarint(data, at)
+    for _ in range(tags):
+        _, at = read_uvarint(data, at)
+        size, at = read_uvarint(data, at)
+        at += size
+    return at

@@ -1,0 +1,124 @@
+"""Which partitions are still to be asked for their offsets, and of which broker; what the answers mean. Pure.
+
+A partition is *open* until it has all of its offsets, or an error that trying again doesn't cure. One that failed with
+any other error stays open, alone, and is asked again of the leader that newer metadata names. Used by `offsets`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from replicator.kafka import failures
+from replicator.kafka.offset_questions import Listed, ListedByPartition, Wanted, doing, no_leader
+from replicator.model.errors import ReplicatorError, Retriable, TopicMissing, Unreachable
+from replicator.model.partition import Partition
+from replicator.wire.list_offsets import Answer
+from replicator.wire.metadata_response import Metadata, TopicMetadata
+
+Address = tuple[str, int]
+Led = dict[Partition, int]
+"""Partitions that one broker leads, with the epoch that it has as their leader."""
+_REPLICA_NOT_AVAILABLE = 9  # a leader answers nevertheless
+_LISTENER_NOT_FOUND = 72  # the leader lives, and can't be reached on this listener now
+_LEADERLESS = (5, _REPLICA_NOT_AVAILABLE, _LISTENER_NOT_FOUND)
+
+
+class OffsetSearch:
+    """Of one question about many partitions."""
+
+    def __init__(
+        self, cluster: str, partitions: Collection[Partition], wanted: Sequence[Wanted], *, patient: bool
+    ) -> None:
+        """`patient`: a partition that has no leader, or that isn't there, is asked for again; else that is its error at
+        once."""
+        self._cluster, self._wanted, self._patient = cluster, wanted, patient
+        self._open: dict[Partition, ReplicatorError | None] = dict.fromkeys(partitions)  # why it failed last
+        self._asked = set[Partition]()  # and not answered yet
+        self._found: list[dict[Partition, Listed | ReplicatorError]] = [{} for _ in wanted]
+        self._missing_times = dict[Partition, int]()
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is open."""
+        return not self._open
+
+    def topics(self) -> set[str]:
+        """Topics of which metadata is needed: some of their partitions are open, and are not being asked for."""
+        return {at.topic for at in self._open if at not in self._asked}
+
+    def assign(self, metadata: Metadata) -> dict[Address, Led]:
+        """Whom to ask for what, as a broker describes the topics; from now on these partitions are being asked for."""
+        topics = {topic.name: topic for topic in metadata.topics}
+        by_leader = dict[Address, Led]()
+        for at in [at for at in self._open if at not in self._asked]:
+            leader = self._leader(at, topics.get(at.topic), metadata.brokers)
+            if isinstance(leader, ReplicatorError):
+                self._failed(at, leader, known=True)
+            else:
+                address, epoch = leader
+                by_leader.setdefault(address, {})[at] = epoch
+                self._asked.add(at)
+        return by_leader
+
+    def _leader(
+        self, at: Partition, topic: TopicMetadata | None, brokers: Mapping[int, Address]
+    ) -> tuple[Address, int] | ReplicatorError:
+        what, right = doing(at)
+        if topic is None:
+            return Retriable(f"cluster {self._cluster!r}: cannot {what}: its answer leaves out topic {at.topic!r}")
+        if topic.error:
+            return failures.classify_code(topic.error, self._cluster, what, right)
+        if at.partition not in topic.leaders:
+            return TopicMissing(f"cluster {self._cluster!r}: cannot {what}: there is no such partition")
+        error, leader, epoch = topic.leaders[at.partition]
+        if error and error not in _LEADERLESS:
+            return failures.classify_code(error, self._cluster, what, right)
+        if leader not in brokers:
+            return no_leader(self._cluster, at)
+        return brokers[leader], epoch
+
+    def answered(self, asked: Collection[Partition], answers: Sequence[Sequence[Answer]]) -> None:
+        """A broker has answered for `asked`; `answers` has one item for each `Wanted`."""
+        self._asked.difference_update(asked)
+        listed = [
+            {Partition(topic, index): (code, offset, time) for topic, index, code, time, offset in one}
+            for one in answers
+        ]
+        for at in asked:
+            error = next((error for one in listed if (error := self._error(at, one.get(at))) is not None), None)
+            if error is not None:
+                self._failed(at, error)
+            else:
+                del self._open[at]
+                for found, one in zip(self._found, listed, strict=True):
+                    _, offset, time = one[at]
+                    found[at] = Listed(offset, time)
+
+    def _error(self, at: Partition, answer: tuple[int, int, int] | None) -> ReplicatorError | None:
+        what, right = doing(at)
+        if answer is None:
+            return Retriable(f"cluster {self._cluster!r}: cannot {what}: its leader's answer leaves it out")
+        return failures.classify_code(answer[0], self._cluster, what, right) if answer[0] else None
+
+    def unanswered(self, asked: Collection[Partition], error: ReplicatorError) -> None:
+        """The broker that was asked doesn't answer."""
+        self._asked.difference_update(asked)
+        for at in asked:
+            self._failed(at, Unreachable(f"cluster {self._cluster!r}: cannot {doing(at)[0]}: {error}"))
+
+    def _failed(self, at: Partition, error: ReplicatorError, *, known: bool = False) -> None:
+        """`known`: the cluster says so, and not one broker of its own partition, which may be late."""
+        if isinstance(error, Retriable | Unreachable) and (self._patient or not known):
+            self._open[at] = error
+        else:
+            del self._open[at]
+            for found in self._found:
+                found[at] = error
+
+    def results(self, why: ReplicatorError | None) -> Sequence[ListedByPartition]:
+        """What is known by now. `why` no broker describes the topics; None where one does, or nothing is known."""
+        left: dict[Partition, Listed | ReplicatorError] = {}
+        for at, error in self._open.items():
+            said = "no answer in time" if why is None else str(why)
+            left[at] = error or Unreachable(f"cluster {self._cluster!r}: cannot {doing(at)[0]}: {said}")
+        return [found | left for found in self._found]
