@@ -25,7 +25,7 @@ EVENTS = {
     "copying": "A partition that had waited, or was stopped, is copied again.",
     "discovery_failed": (
         "Topics could not be listed now; the lanes go on with those that are known, and it is tried again at "
-        "the next interval."
+        "the next interval. It is logged once for an outage, and again when its cause changes."
     ),
     "executors": "Spark has no executor for the tasks yet.",
     "fenced": (
@@ -44,7 +44,7 @@ EVENTS = {
     "flow_tried_again": "A flow that had ended is started again.",
     "generation_not_checked": (
         "The control topic could not be read now, so it is not known whether this generation is still open. It "
-        "is tried again."
+        "is tried again, and logged once for an outage, and again when its cause changes."
     ),
     "generation_opened": "A generation was opened: this number of lanes, and what runs them.",
     "handed_over": "A job has opened the daemon's next generation: `run` continues from its positions.",

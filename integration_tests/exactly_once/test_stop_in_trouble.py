@@ -65,8 +65,8 @@ def test_the_source_is_down(make_copying: MakeCopying, source: BrokerHandle) -> 
     copying.load.mixed(200)
     worker = copying.running()
     copying.wait_copied()
+    mark = worker.mark()  # it is told once
     source.kill()
-    mark = worker.mark()
     worker.wait_event("discovery_failed", after=mark)
     assert stop(worker) == STOPPED, "all that was read is committed"
     source.restart()
@@ -92,8 +92,8 @@ def test_the_target_is_down_and_topics_are_being_listed(make_copying: MakeCopyin
     worker = copying.running()
     copying.load.mixed(100)
     copying.wait_copied()
+    mark = worker.mark()  # it is told once
     target.kill()
-    mark = worker.mark()
     worker.wait_event("discovery_failed", after=mark)
     assert worker.runs_on(1.0), "the next listing has begun"
     assert stop(worker) in (STOPPED, UNREACHABLE)

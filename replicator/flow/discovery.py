@@ -8,6 +8,7 @@ neither the lanes nor a stop. What it finds goes into the flow's queue; it chang
 from __future__ import annotations
 
 import queue
+import re
 import threading
 from collections.abc import Collection
 from contextlib import closing
@@ -20,9 +21,11 @@ from replicator.flow.listing import Listing, Routing
 from replicator.flow.setup import Setup
 from replicator.flow.topics import ControlPlane
 from replicator.incidents import tell_incident
-from replicator.model.errors import Incident, NotAllowed, Retriable, Unreachable
+from replicator.model.errors import Incident, NotAllowed, ReplicatorError, Retriable, Unreachable
 from replicator.model.partition import Partition
 from replicator.state.generation import Generation
+
+_AWAY = re.compile(r"cluster '[^']*'( refused the credentials)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,25 @@ class FlowNotes:
         self.note(listing.missing, {name: str(it) for name, it in listing.hidden.items() if name not in known})
 
 
+class Outage:
+    """A step that fails at each interval while a cluster is away: told once, and again when its cause changes."""
+
+    def __init__(self) -> None:
+        self._cause = ""
+
+    def is_new(self, error: ReplicatorError) -> bool:
+        """The step failed; whether to tell it. A cluster that doesn't answer is one cause, whichever broker and question
+        the error names; refused credentials are another one."""
+        named = _AWAY.match(str(error)) if isinstance(error, Unreachable) else None
+        cause = named[0] if named else str(error)
+        before, self._cause = self._cause, cause
+        return cause != before
+
+    def over(self) -> None:
+        """The step succeeded: its next failure is a new one."""
+        self._cause = ""
+
+
 class Discovery:
     """The thread. `events` gets `Discovered` and, once at most, `DiscoveryEnded`."""
 
@@ -93,6 +115,7 @@ class Discovery:
         """`asked` is set when the flow ends; `notes` has what was logged of the first listing."""
         self._setup, self._plane, self._generation, self._notes = setup, plane, generation, notes
         self._events, self._asked, self._log = events, asked, log
+        self._unlisted, self._unchecked = Outage(), Outage()
         self._interval_s = plane.flow.limits.discovery_interval_ms / 1000
         self._thread = threading.Thread(target=self._main, name=f"{plane.flow.name}.discovery", daemon=True)
 
@@ -117,15 +140,20 @@ class Discovery:
         try:
             self._setup.check_generation(generation.number, generation.assignment)
         except (Unreachable, Retriable, NotAllowed) as error:
-            self._log.warning("generation_not_checked", reason=str(error))
+            if self._unchecked.is_new(error):
+                self._log.warning("generation_not_checked", reason=str(error))
+        else:
+            self._unchecked.over()
         try:
             listing = self._setup.wanted(self._setup.listing(), generation.partitions)
             found = Discovered(listing, self._setup.routes(listing))
         except (Unreachable, Retriable, NotAllowed) as error:
-            self._log.warning("discovery_failed", reason=str(error))
+            if self._unlisted.is_new(error):
+                self._log.warning("discovery_failed", reason=str(error))
             return
         except Incident as incident:
             self._notes.note_incident(incident)
             return
+        self._unlisted.over()
         self._notes.note_listing(listing, found.routing.routes)
         self._events.put(found)

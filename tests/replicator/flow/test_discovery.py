@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from replicator.flow.discovery import Discovered, Discovery, DiscoveryEnded, FlowNotes
 from replicator.flow.topics import ControlPlane
-from replicator.model.errors import Incident, NotAllowed, TakenOver, Unreachable
+from replicator.model.errors import Incident, NotAllowed, ReplicatorError, TakenOver, Unreachable
 from replicator.state.generation import Generation, LaneAssignment
 from tests.replicator.flow.fakes import FakePlane, drained, flow, opened, run_before, setup_of, topic
 
@@ -95,6 +95,26 @@ def test_a_source_that_is_away_does_not_hide_that_the_flow_was_taken_over() -> N
     made.plane.state.control_topic = None
     with pytest.raises(Incident, match="control_topic_lost"):
         made.discovery.discover()
+
+
+def test_an_outage_is_told_once_and_again_when_its_cause_changes() -> None:
+    made = started()
+
+    def told(*errors: ReplicatorError | None) -> list[str]:
+        with capture_logs() as logs:
+            for made.plane.fails in errors:
+                made.once()
+        return [entry["reason"] for entry in logs if entry["event"] == "discovery_failed"]
+
+    one = Unreachable("cluster 'west', broker 10.0.0.1:9092: cannot connect: Connection refused")
+    other = Unreachable("cluster 'west', broker 10.0.0.2:9092: no answer in time")
+    refused = Unreachable("cluster 'west' refused the credentials: wrong password")
+    denied = NotAllowed("cluster 'west': the user needs Describe on topics")
+    assert told(one, other, one, Unreachable("cluster 'west': cannot list topics: no answer in time")) == [str(one)]
+    assert told(refused, refused, denied, denied) == [str(refused), str(denied)]
+    assert told(None, None) == []
+    assert told(other, one) == [str(other)]
+    assert told(Unreachable("cluster 'east', broker 10.0.0.9:9092: no answer in time")) != []
 
 
 def test_what_no_lane_can_tell_is_told_once() -> None:
