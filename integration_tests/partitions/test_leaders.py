@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 from confluent_kafka.admin import NewTopic
@@ -11,11 +12,16 @@ from confluent_kafka.admin import NewTopic
 from integration_tests.harness import clients
 from integration_tests.harness.kafka_cluster import KafkaCluster
 from integration_tests.harness.kafka_container import need_kafka
+from integration_tests.planes.conftest import make_flow
 from replicator.config import Cluster, Properties
 from replicator.kafka.offset_questions import LATEST, Listed, ListedByPartition
 from replicator.kafka.topic_questions import within
+from replicator.kafka.topic_reader import TopicReader
+from replicator.model import names
 from replicator.model.errors import ReplicatorError
 from replicator.model.partition import Partition
+from replicator.state.claims import Claim
+from replicator.state.flow_state import FlowState
 from replicator.wire.topics import AnyBrokerTopics, topic_questions
 
 pytestmark = pytest.mark.kafka
@@ -47,6 +53,30 @@ def ask(questions: AnyBrokerTopics, at: list[Partition], *, patient: bool = Fals
     began_s = time.monotonic()
     (found,) = within(questions.list_offsets(at, (LATEST,), patient=patient), LIMIT_S)
     return found, time.monotonic() - began_s
+
+
+def test_a_frozen_leader_of_other_lanes_claims_delays_no_start(three_brokers: KafkaCluster) -> None:
+    """A lane reads its own partition of the claims topic; the flow never had another number of lanes."""
+    flow = make_flow(three_brokers.bootstrap, three_brokers.bootstrap)
+    topic = names.claims_topic(flow.name)
+    admin = clients.admin(three_brokers.bootstrap)
+    admin.create_topics([NewTopic(topic, replica_assignment=[[1], [2], [3]])])[topic].result(clients.TIMEOUT_S)
+    clients.settle(three_brokers.bootstrap, topic, 3)
+    claims = [Claim(Partition("a.t", at), Partition("t", at), "s", "t", 0, 0, 1, "me", 1) for at in range(3)]
+    writer = clients.producer(three_brokers.bootstrap)
+    for number, claim in enumerate(claims):
+        key, value = claim.encode()
+        clients.put(writer, topic, value, partition=number, key=key)
+    three_brokers.suspend(2)
+    try:
+        for lane in (0, 2):
+            with closing(TopicReader(flow, flow.target)) as reader:
+                began_s = time.monotonic()
+                found = FlowState(flow, reader, claim_partitions=3).claims(lane)
+                assert found.claims == {claims[lane].target: claims[lane]}
+                assert time.monotonic() - began_s < flow.limits.request_timeout_ms / 2000
+    finally:
+        three_brokers.resume(2)
 
 
 def test_dead_and_frozen_brokers_delay_nobody_else(three_brokers: KafkaCluster) -> None:

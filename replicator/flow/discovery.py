@@ -87,8 +87,8 @@ class Outage:
         self._cause = ""
 
     def is_new(self, error: ReplicatorError) -> bool:
-        """The step failed; whether to tell it. A cluster that doesn't answer is one cause, whichever broker and question
-        the error names; refused credentials are another one."""
+        """The step failed; whether to tell it. A cluster that doesn't answer is one cause, whichever broker and
+        question the error names; refused credentials are another one."""
         named = _AWAY.match(str(error)) if isinstance(error, Unreachable) else None
         cause = named[0] if named else str(error)
         before, self._cause = self._cause, cause

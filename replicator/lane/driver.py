@@ -278,7 +278,8 @@ class LaneDriver:
                 control = to.state.control()
                 check_generation(control, self.plan.generation, self.plan.assignment)
                 # Of all of them: another process of this flow's name may have a file with other topics.
-                owners = to.plane.positions(targets_of(self.plan, to.state.claims()))
+                claims = to.state.claims(control.claims_partition(self.plan.lane))
+                owners = to.plane.positions(targets_of(self.plan, claims))
             except (Retriable, Unreachable) as unread:
                 self._log.warning("owner_unknown", reason=str(unread))
                 owners = {}

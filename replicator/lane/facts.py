@@ -62,10 +62,10 @@ class FactReader:
         self.target_ends: Mapping[Partition, LogEnds | ReplicatorError] = {}
 
     def begin(self) -> Claims:
-        """Read the control topic and the claims, if this lane may run under what the control topic says."""
+        """Read the control topic, and the claims that can concern this lane, if the control topic lets it run."""
         self._control = self._to.state.control()
         check_generation(self._control, self._plan.generation, self._plan.assignment)
-        return self._to.state.claims()
+        return self._to.state.claims(self._control.claims_partition(self._plan.lane))
 
     def read(self, routes: Sequence[Route], claims: Mapping[Partition, Claim]) -> dict[Partition, Facts]:
         """Read the facts of these partitions, by source partition. `claims` were read before, by target partition."""

@@ -29,8 +29,8 @@ class StateReader(Protocol):
         record in it; `control_topic_unreadable`; `newer_format`. Retriable, Unreachable, NotAllowed.
         """
 
-    def claims(self) -> Claims:
-        """The claims topic, read like the control topic.
+    def claims(self, partition: int | None = None) -> Claims:
+        """The claims topic, read like the control topic; all of it, or one `partition`.
 
         Raises Incident: `claims_topic_lost`, `claims_topic_unreadable`, `newer_format`. Retriable, Unreachable,
         NotAllowed.

@@ -74,23 +74,24 @@ class FlowState:
         except BadControl as error:
             raise Incident("control_topic_unreadable", str(error), topic=self._control, partition=0) from error
 
-    def claims(self) -> Claims:
-        """The claims topic of a flow that has run, read like the control topic.
+    def claims(self, partition: int | None = None) -> Claims:
+        """The claims topic of a flow that has run, read like the control topic; all of it, or one `partition`.
 
         Raises Incident: `claims_topic_lost`, `claims_topic_unreadable`, `newer_format`. Retriable, also while the topic
         shows fewer partitions than its lanes need; Unreachable, NotAllowed.
         """
-        found = self.claims_if_any()
+        found = self.claims_if_any(partition)
         if found is None:
             self._pause(CONFIRM_S)
-            found = self.claims_if_any()
+            found = self.claims_if_any(partition)
         if found is None:
             raise Incident("claims_topic_lost", f"{self._claims} doesn't exist", topic=self._claims)
         return found
 
-    def claims_if_any(self) -> Claims | None:
-        """The claims topic as it stands; None where one answer says that there is no such topic. Else as `claims`."""
-        records = self._whole(self._claims, self._claim_partitions)
+    def claims_if_any(self, partition: int | None = None) -> Claims | None:
+        """The claims topic as it stands, or one `partition` of it; None where one answer says that there is no such
+        topic. Else as `claims`."""
+        records = self._whole(self._claims, self._claim_partitions, partition)
         if records is None:
             return None
         try:
@@ -107,10 +108,10 @@ class FlowState:
         """
         return offset_reader.positions(self._flow, partitions, stable=False)
 
-    def _whole(self, topic: str, partitions_min: int) -> list[Record] | None:
+    def _whole(self, topic: str, partitions_min: int, partition: int | None = None) -> list[Record] | None:
         count = self._reader.partition_count(topic)
         if not count:
             return None
         if count < partitions_min:  # a claim that isn't seen would make a lost position look like a new partition
             raise Retriable(f"{topic} has {count} partitions, not {partitions_min}")
-        return self._reader.whole(topic, range(count))
+        return self._reader.whole(topic, range(count) if partition is None else (partition,))

@@ -239,6 +239,18 @@ class Control:
             for lane in range(generation.lanes)
         ]
 
+    def claims_partition(self, lane: int) -> int | None:
+        """The one partition of the claims topic that can hold anything about source partitions of a lane of the newest
+        generation; None where others can, too.
+
+        A lane of the daemon writes to the partition of its own number. So it is one as long as all generations were
+        the daemon's, with the same number of lanes: then each source partition always had the same lane.
+        """
+        known = self.generations.values()
+        complete = len(self.generations) == self.newest > 0  # a lost control topic doesn't say what came before it
+        same = all(it.kind is Kind.LIVE and not it.listed and it.lanes == next(iter(known)).lanes for it in known)
+        return lane if complete and same else None
+
     def first_listing(self) -> Mapping[str, int]:
         """Partition counts by source topic when the flow was first opened."""
         for _, generation in sorted(self.generations.items()):

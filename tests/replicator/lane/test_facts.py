@@ -26,7 +26,7 @@ def test_a_position_needs_no_claim_but_a_claim_without_its_position_stops_the_pa
         filled(world, 3)
         world.run()
         if claims_first:
-            world.state.claims = lambda: read_claims([])  # type: ignore[method-assign]
+            world.state.claims = lambda partition=None: read_claims([])  # type: ignore[method-assign]
         else:
             world.target.offsets.clear()
         assert world.run("next") is None

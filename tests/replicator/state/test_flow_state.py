@@ -63,6 +63,15 @@ def test_a_control_topic_that_is_missing_or_says_nothing_is_lost(topics: Topics)
     assert caught.value.topic == CONTROL
 
 
+def test_one_partition_of_the_claims_topic_is_read_alone() -> None:
+    other = Claim(Partition("a.t", 1), Partition("t", 1), "s", "t", 0, 0, 1, "me", 1)
+    found, _ = state(Topics(claims=[[CLAIM.encode()], [other.encode()]]), 2)
+    assert found.claims(1).claims == {other.target: other}
+    assert found.claims().claims == {CLAIM.target: CLAIM, other.target: other}
+    with pytest.raises(Retriable, match="has 2 partitions, not 3"):
+        state(Topics(claims=[[], []]), 3)[0].claims(1)
+
+
 def test_a_flow_that_may_be_new_is_told_what_there_is() -> None:
     assert state(Topics())[0].control_if_any() is None
     assert state(Topics(control=[[]]))[0].control_if_any() == Control()

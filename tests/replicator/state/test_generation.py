@@ -52,6 +52,28 @@ def test_a_change_fences_every_id_that_is_not_closed_and_closes_it() -> None:
     assert done.to_fence() == [(2, 0), (2, 1), (2, 2)]
 
 
+@pytest.mark.parametrize(
+    ("generations", "one"),
+    [
+        ([], False),
+        ([(1, 2, Kind.LIVE)], True),
+        ([(1, 2, Kind.LIVE), (2, 2, Kind.LIVE), (3, 2, Kind.LIVE)], True),
+        ([(1, 3, Kind.LIVE), (2, 2, Kind.LIVE)], False),
+        ([(1, 2, Kind.LIVE), (2, 3, Kind.LIVE), (3, 2, Kind.LIVE)], False),
+        ([(1, 2, Kind.LIVE), (2, 2, Kind.REPAIR), (3, 2, Kind.LIVE)], False),
+        ([(3, 2, Kind.LIVE), (4, 2, Kind.LIVE)], False),
+    ],
+    ids=["none", "first", "same", "fewer", "back", "job", "lost"],
+)
+def test_a_lane_is_told_of_one_claims_partition_only_if_no_other_can_concern_it(
+    generations: list[tuple[int, int, Kind]], one: bool
+) -> None:
+    control = Control({number: Generation(number, Phase.CLOSED, lanes, kind) for number, lanes, kind in generations})
+    assert control.claims_partition(1) == (1 if one else None)
+    backfill = Generation(1, Phase.CLOSED, 2, Kind.ROUNDS, listed={"t": 2})
+    assert Control({1: backfill}).claims_partition(1) is None
+
+
 def test_the_first_listing_is_carried_along_and_not_replaced() -> None:
     control = first()
     assert control.prepare(LaneAssignment(3), {"orders": 9, "new": 1}, 3).partitions == LISTING

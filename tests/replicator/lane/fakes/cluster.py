@@ -24,6 +24,7 @@ class FakeTransaction:
     entries: list[tuple[FakeLog, FakeEntry]] = field(default_factory=list)
     offsets: dict[Partition, Committed] = field(default_factory=dict)
     claims: list[tuple[bytes, bytes]] = field(default_factory=list)
+    claims_partition: int | None = None  # that they go to
     open: bool = False
     added: list[FakeLog] = field(default_factory=list)  # partitions that it has been told of
     unmarked: list[tuple[FakeLog, list[FakeEntry], Fate]] = field(default_factory=list)  # of the one before
@@ -49,6 +50,7 @@ class FakeCluster:
         self.transactions: dict[str, FakeTransaction] = {}
         self.offsets: dict[Partition, Committed] = {}
         self.claims: list[tuple[bytes, bytes]] = []
+        self.claims_partitions: list[int | None] = []  # of each of them; None: any, as a test added it
         self.denied: dict[str, set[str]] = {}  # topic: operations that the user lacks
         self.down = False
         self.bytes_per_s: float | None = None  # of what is written to it, None: any
@@ -105,7 +107,9 @@ class FakeCluster:
         found.unmarked += [(log, [e for of, e in found.entries if of is log], fate) for log in logs.values()]
         if commit:
             self.offsets |= {at: value for at, value in found.offsets.items() if at.topic in self.topics}
+            self.claims_partitions += [None] * (len(self.claims) - len(self.claims_partitions))
             self.claims += found.claims
+            self.claims_partitions += [found.claims_partition] * len(found.claims)
         found.entries, found.offsets, found.claims, found.open, found.added = [], {}, [], False, []
         self._mark(found)
 

@@ -284,6 +284,7 @@ class FakePlane:
         open_ = self._target.transactions[self._id]
         open_.offsets |= offsets
         open_.claims += entries
+        open_.claims_partition = int(self._id.rpartition(".")[2])  # of a lane of the daemon
         open_.open = True
 
     def end(self) -> None:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import zip_longest
 from typing import Any
 
 import structlog
@@ -68,10 +69,11 @@ class FakeState:
             raise Incident("control_topic_lost", "it is not there", topic="__eos.f.control")
         return self.current
 
-    def claims(self) -> Claims:
-        """The claims topic."""
+    def claims(self, partition: int | None = None) -> Claims:
+        """The claims topic, or one partition of it."""
         self.target.fault("state.claims")
-        return read_claims(self.target.claims)
+        records = zip_longest(self.target.claims, self.target.claims_partitions)
+        return read_claims(record for record, at in records if None in (at, partition) or at == partition)
 
     def last_positions(self, partitions: Collection[Partition]) -> dict[Partition, Stored | None]:
         """Positions as they are."""
