@@ -65,8 +65,8 @@ def test_the_source_is_dead_until_its_partitions_are_asked_about(copying: Copyin
     worker.wait_event("committed")
     source.kill()
     worker.wait_event("cluster_away", cluster="here")
-    # The ids of its topics are in doubt, and its partitions wait. A transaction of first records, before which the source
-    # is asked for other flows' claims, may take longer than its timeout.
+    # The ids of its topics are in doubt, and its partitions wait. A transaction of first records may run into its
+    # timeout: before they are committed the source is asked for other flows' claims.
     worker.wait_any(lambda event: event["event"] in ("aborted", "restarted"), "the end of the transaction")
     source.restart()
     copying.load.mixed(200)

@@ -17,6 +17,7 @@ from replicator.planes.contract import ReadPlan
 
 MakePair = Callable[..., tuple[str, str]]
 MANY = 100
+RETENTION_MS = 7 * 24 * 3_600_000  # Kafka's default
 
 
 def test_records_that_are_gone_stop_their_partition_only(
@@ -107,6 +108,7 @@ def test_a_leader_that_was_started_again_is_asked_under_its_new_epoch(source: Br
             source.kill()
             source.restart()
             assert cluster.log_ends(at) == ends
+        assert cluster.offsets_retention_ms() == RETENTION_MS
 
 
 def test_a_cluster_answers_for_each_partition(source: BrokerHandle, pair: MakePair) -> None:
@@ -135,4 +137,5 @@ def test_a_cluster_answers_for_each_partition(source: BrokerHandle, pair: MakePa
         assert not cluster.holds(here, 2), "the marker"
         assert not cluster.compacted(name)
         assert cluster.missing_rights([name]) == {}
+        assert cluster.offsets_retention_ms() == RETENTION_MS
     writer.abort_transaction(30)

@@ -286,7 +286,7 @@ class _Planner:
         if not target.brokers:
             return
         try:
-            configs = self._clusters.target.broker_configs(target.brokers[0])
+            configs = self._clusters.target.broker_configs()
         except (NotAllowed, Incident) as error:
             self._result.note(Finding("warning", "right", f"{error}; limits of the target are not checked"))
             return

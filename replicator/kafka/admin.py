@@ -17,7 +17,6 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (
     AdminClient,
-    ConfigResource,
     NewPartitions,
     NewTopic,
 )
@@ -27,7 +26,7 @@ from replicator.kafka import failures
 from replicator.kafka.client_log import line_logger
 from replicator.kafka.offset_questions import EARLIEST, LATEST, MAX_TIMESTAMP, STABLE, Listed, Wanted
 from replicator.kafka.properties import client_properties
-from replicator.kafka.topic_questions import TopicInfo, TopicQuestions, config_values, operations, within
+from replicator.kafka.topic_questions import TopicInfo, TopicQuestions, operations, within
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError, TopicMissing, Unreachable
 from replicator.model.partition import Partition
 
@@ -151,12 +150,9 @@ class ClusterAdmin:
         """As `describe_configs`, but raises the first error."""
         return {name: _raised(answer) for name, answer in self.describe_configs(names).items()}
 
-    def broker_configs(self, broker: int) -> dict[str, str]:
-        """Configs of a broker."""
-        resource = ConfigResource(ConfigResource.Type.BROKER, str(broker))
-        future = self._client.describe_configs([resource], request_timeout=self._request_s)[resource]
-        entries = self._result(future, "read the configs of the cluster", "DescribeConfigs on the cluster")
-        return dict(config_values(entries))
+    def broker_configs(self) -> dict[str, str]:
+        """Configs of one of the brokers."""
+        return dict(_raised(within(self._topics.broker_configs(), self._request_s)))
 
     def create_topics(self, specs: Iterable[TopicSpec], *, dry: bool = False) -> dict[str, bool | ReplicatorError]:
         """Creates topics in one request: whether it was created here (False: it exists), or why not, by name.

@@ -9,18 +9,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
-from concurrent.futures import Future
 from typing import Any, Literal, TypeVar
-
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, ConfigResource
 
 from replicator import config
 from replicator.config import Flow
-from replicator.kafka import failures
 from replicator.kafka.answers import AnswerWait
 from replicator.kafka.offset_questions import EARLIEST, LATEST, STABLE, Listed, OffsetAnswers, Wanted
-from replicator.kafka.properties import client_properties
 from replicator.kafka.readiness import Readiness
 from replicator.kafka.topic_questions import AdminTopicQuestions, TopicAnswers, TopicInfo, TopicQuestions
 from replicator.kafka.topic_reader import TopicReader
@@ -73,18 +67,10 @@ class KafkaCluster:
         self._answers = AnswerWait(threading.Event() if asked is None else asked)
         self._flow, self._cluster, self._side = flow, cluster, side
         self._request_s = flow.limits.request_timeout_ms / 1000
-        self._admin: AdminClient | None = None
         self._client_id = f"eos-replicate.{flow.name}.{side}"
         self._topics = topics or AdminTopicQuestions(cluster, self._client_id, self._request_s)
         self._reader = reader or TopicReader(flow, cluster)
         self._readiness = Readiness(self._topics, self._answers, min(self._request_s, IDS_S_MAX))
-
-    @property
-    def _client(self) -> AdminClient:
-        if self._admin is None:
-            own = {"client.id": self._client_id, "log_level": 0}
-            self._admin = AdminClient(client_properties(self._cluster, **own))
-        return self._admin
 
     def connect(self) -> None:
         """Connect, and return within some seconds: the first question finds a connection."""
@@ -200,35 +186,17 @@ class KafkaCluster:
     def offsets_retention_ms(self) -> int | None:
         """How long the cluster keeps committed offsets of a group without members; None where it doesn't say, or where
         the user may not ask."""
-        nodes = self._client.describe_cluster(request_timeout=self._request_s)
-        self._answers.complete([nodes], self._request_s)
-        answer = _value(nodes, _any_node, self._cluster.name, "describe the cluster", "Describe on the cluster")
-        if isinstance(answer, ReplicatorError):
+        asked = self._topics.broker_configs()
+        self._answers.until(asked.poll, self._request_s)
+        configs = asked.values()
+        if isinstance(configs, ReplicatorError):
             return None
-        resource = ConfigResource(ConfigResource.Type.BROKER, answer)
-        future = self._client.describe_configs([resource], request_timeout=self._request_s)[resource]
-        self._answers.complete([future], self._request_s)
-        minutes = _value(future, _retention, self._cluster.name, "read its configs", "DescribeConfigs on the cluster")
-        return None if isinstance(minutes, ReplicatorError) else minutes * 60_000
+        return int(configs["offsets.retention.minutes"]) * 60_000
 
     def close(self) -> None:
         """Let go of connections; a later question connects again."""
-        self._admin = None
         self._topics.close()
         self._reader.close()
-
-
-def _value(
-    future: Future[Any], read: Callable[[Any], Value], cluster: str, doing: str, right: str
-) -> Value | ReplicatorError:
-    """What a future holds now: its value, its error as classified, Unreachable when it isn't done."""
-    if not future.done():
-        return Unreachable(f"cluster {cluster!r}: cannot {doing}: no answer in time")
-    try:
-        answer = future.result()
-    except KafkaException as error:
-        return failures.classify(error, cluster, doing, right)
-    return read(answer)
 
 
 def _raise_common(found: dict[Any, Any]) -> dict[Any, Any]:
@@ -237,11 +205,3 @@ def _raise_common(found: dict[Any, Any]) -> dict[Any, Any]:
     if errors and len(errors) == len(found) and all(isinstance(error, Unreachable) for error in errors):
         raise errors[0]
     return found
-
-
-def _any_node(answer: Any) -> str:
-    return str(answer.nodes[0].id)
-
-
-def _retention(configs: Any) -> int:
-    return int(configs["offsets.retention.minutes"].value)

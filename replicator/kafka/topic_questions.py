@@ -61,6 +61,16 @@ class TopicAnswers(Protocol[T_co]):
         where no answer has come."""
 
 
+class Answers(Protocol[T_co]):
+    """Answers of any kind."""
+
+    def poll(self, timeout_s: float) -> bool:
+        """Wait so long at most; whether all is there."""
+
+    def values(self) -> T_co:
+        """What is known by now."""
+
+
 class TopicQuestions(Protocol):
     """Used by one thread. Every method returns at once."""
 
@@ -75,6 +85,9 @@ class TopicQuestions(Protocol):
     ) -> OffsetAnswers:
         """Offsets of logs. `patient`: a partition without leader, or whose leader doesn't answer, is asked for again as
         long as the answers are polled; else for a moment, so that it doesn't hold up the others."""
+
+    def broker_configs(self) -> Answers[Mapping[str, str] | ReplicatorError]:
+        """The configs of one of the brokers, whichever answers; or why none does."""
 
     def connect(self) -> None:
         """Begin to connect: the first question finds a connection."""
@@ -121,7 +134,42 @@ class _Futures(Generic[T]):
 
 
 DESCRIBING = ("describe topic {}", "Describe on topic {}")
+READING_BROKER_CONFIGS = ("read the configs of the cluster", "DescribeConfigs on the cluster")
 READING_CONFIGS = ("read the configs of topic {}", "DescribeConfigs on topic {}")
+
+
+class _AdminBrokerConfigs:
+    """Implements `Answers`: finds out which brokers there are, then asks one."""
+
+    def __init__(self, cluster: str, client: AdminClient, timeout_s: float, unanswered: Callable[[], None]) -> None:
+        self._cluster, self._client, self._timeout_s, self._unanswered = cluster, client, timeout_s, unanswered
+        self._nodes: Future[Any] = client.describe_cluster(request_timeout=timeout_s)
+        self._configs: Future[Any] | None = None
+
+    def poll(self, timeout_s: float) -> bool:
+        """See `Answers`."""
+        deadline_s = time.monotonic() + timeout_s
+        if self._configs is None:
+            if wait([self._nodes], timeout=max(0.0, timeout_s)).not_done:
+                return False
+            if self._nodes.exception() is not None:
+                return True
+            resource = ConfigResource(ConfigResource.Type.BROKER, str(self._nodes.result().nodes[0].id))
+            self._configs = self._client.describe_configs([resource], request_timeout=self._timeout_s)[resource]
+        return not wait([self._configs], timeout=max(0.0, deadline_s - time.monotonic())).not_done
+
+    def values(self) -> Mapping[str, str] | ReplicatorError:
+        """See `Answers`."""
+        doing, right = READING_BROKER_CONFIGS
+        failed = self._nodes.done() and self._nodes.exception() is not None
+        future = self._nodes if failed else self._configs
+        if future is None or not future.done():
+            self._unanswered()
+            return Unreachable(f"cluster {self._cluster!r}: cannot {doing}: no answer in time")
+        try:
+            return config_values(future.result())
+        except KafkaException as error:
+            return failures.classify(error, self._cluster, doing, right)
 
 
 class AdminTopicQuestions:
@@ -176,6 +224,10 @@ class AdminTopicQuestions:
             self.close,
         )
 
+    def broker_configs(self) -> Answers[Mapping[str, str] | ReplicatorError]:
+        """See `TopicQuestions`."""
+        return _AdminBrokerConfigs(self._cluster.name, self._client, self._timeout_s, self.close)
+
     def connect(self) -> None:
         """See `TopicQuestions`."""
         self._client.poll(0)
@@ -208,16 +260,6 @@ def operations(found: Iterable[AclOperation]) -> frozenset[str]:
 def operations_of_bits(bits: int) -> frozenset[str]:
     """As `operations`, of the bits in a response."""
     return operations(operation for operation in AclOperation if bits >> operation.value & 1)
-
-
-class Answers(Protocol[T_co]):
-    """Answers of any kind."""
-
-    def poll(self, timeout_s: float) -> bool:
-        """Wait so long at most; whether all is there."""
-
-    def values(self) -> T_co:
-        """What is known by now."""
 
 
 def within(answers: Answers[T], timeout_s: float) -> T:

@@ -11,18 +11,17 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from itertools import islice
-from typing import Any
 
 from replicator.backoff import Backoff
 from replicator.kafka.offset_questions import MAX_TIMESTAMP, ListedByPartition, OffsetAnswers, Wanted
 from replicator.model.errors import ReplicatorError, Unreachable, Unsupported
 from replicator.model.partition import Partition
-from replicator.wire import list_offsets, metadata_response, protocol
+from replicator.wire import list_offsets, metadata_response
 from replicator.wire.any_broker import AnyBroker, Question, body_at
 from replicator.wire.connection import Connection
 from replicator.wire.leaders import Leaders, Request, reason
+from replicator.wire.metadata_request import metadata_request
 from replicator.wire.offset_search import Led, OffsetSearch
-from replicator.wire.protocol import made
 from replicator.wire.response_limits import BadResponse
 
 PARTITIONS_MAX = 5_000
@@ -87,22 +86,9 @@ class OffsetListing:
     def _look_up(self) -> None:
         """Ask who leads those that aren't being asked for."""
         if self._question is None and time.monotonic() >= self._not_before_s and (names := self._search.topics()):
-            self._question = self._brokers.ask(lambda connection: self._metadata(connection, sorted(names)))
-
-    def _metadata(self, connection: Connection, names: Sequence[str]) -> bytes:
-        lowest, highest = metadata_response.VERSIONS
-        version = connection.version("metadata", highest)
-        if version < lowest:
-            raise Unsupported(f"{connection.where}: it speaks metadata up to version {version}")
-        exchange = protocol.exchange("metadata", version)
-        topic: Any = exchange.types.MetadataRequestTopic
-        fields = {
-            "topics": tuple(made(topic, name=name, topic_id=None) for name in names),
-            "allow_auto_topic_creation": False,
-            "include_cluster_authorized_operations": False,
-            "include_topic_authorized_operations": False,
-        }
-        return exchange.write(0, self._client_id, fields)
+            self._question = self._brokers.ask(
+                lambda connection: metadata_request(connection, self._client_id, sorted(names))
+            )
 
     def _take(self) -> None:
         """What has come meanwhile."""

@@ -22,6 +22,7 @@ from replicator.kafka.topic_questions import (
     DESCRIBING,
     READING_CONFIGS,
     AdminTopicQuestions,
+    Answers,
     Replicas,
     TopicAnswers,
     TopicInfo,
@@ -33,8 +34,10 @@ from replicator.model.partition import Partition
 from replicator.wire import metadata_response, offsets, protocol
 from replicator.wire.access import access
 from replicator.wire.any_broker import AnyBroker, Question, body_at
+from replicator.wire.broker_configs import BrokerConfigs
 from replicator.wire.connection import Connection
 from replicator.wire.leaders import Leaders
+from replicator.wire.metadata_request import metadata_request
 from replicator.wire.protocol import Exchange, made
 from replicator.wire.response_limits import BadResponse
 
@@ -116,6 +119,12 @@ class AnyBrokerTopics:
         asked = self._brokers, self._leaders, self._client_id
         return offsets.listing(self.cluster, asked, partitions, wanted, otherwise, patient=patient)
 
+    def broker_configs(self) -> Answers[Mapping[str, str] | ReplicatorError]:
+        """See `TopicQuestions`."""
+        if not self._supported:
+            return self._otherwise.broker_configs()
+        return BrokerConfigs(self.cluster, self._brokers, self._leaders, self._client_id)
+
     def connect(self) -> None:
         """See `TopicQuestions`: here it has happened on return, or a second is over."""
         try:
@@ -159,24 +168,15 @@ class AnyBrokerTopics:
         self._supported = False
 
     def _describing(self, names: tuple[str, ...], *, rights: bool) -> _Asked[TopicInfo]:
-        lowest, highest = metadata_response.VERSIONS
-
-        def fields(exchange: Exchange) -> dict[str, Any]:
-            topic = exchange.types.MetadataRequestTopic
-            return {
-                "topics": tuple(made(topic, name=name, topic_id=None) for name in names),
-                "allow_auto_topic_creation": False,
-                "include_cluster_authorized_operations": False,
-                "include_topic_authorized_operations": rights,
-            }
-
         def read(data: bytes, at: int, connection: Connection) -> Values[TopicInfo]:
-            answer = metadata_response.read(data, at, connection.version("metadata", highest))
+            answer = metadata_response.read(data, at, connection.version("metadata", metadata_response.VERSIONS[1]))
             self._brokers.learn(list(answer.brokers.values()))
             found = {topic.name: self._info(topic) for topic in answer.topics}
             return {name: found.get(name) or self._unknown(name) for name in names}
 
-        write = self._writer("metadata", fields, lowest, highest)
+        def write(connection: Connection) -> bytes:
+            return metadata_request(connection, self._client_id, names, rights=rights)
+
         return _Asked(names, DESCRIBING, write, read)
 
     def _info(self, topic: metadata_response.TopicMetadata) -> TopicInfo | ReplicatorError:

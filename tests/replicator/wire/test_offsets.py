@@ -43,6 +43,7 @@ class Broker(Leader):
 
     def __init__(self, number: int, logs: Logs) -> None:
         super().__init__()
+        self.refuses = 0
         self.number, self.logs, self.frozen, self.errors = number, logs, False, dict[Partition, list[int]]()
 
     def __call__(self, api: str, version: int, request: Any) -> Answer:
@@ -69,6 +70,13 @@ class Broker(Leader):
         ]
         topic_id = uuid_of(TOPICS.get(name, bytes(16)))
         return {"error_code": error, "name": name, "topic_id": topic_id, "partitions": led}
+
+    def answer_describe_configs(self, request: Any) -> Answer:
+        (resource,) = request.resources
+        mine = (resource.resource_type, resource.resource_name) == (4, str(self.number))
+        configs = [{"name": "broker.id", "value": str(self.number)}, {"name": "password", "value": None}]
+        found = {"resource_type": 4, "resource_name": resource.resource_name, "error_code": self.refuses}
+        return {"results": [{**found, "configs": configs}]} if mine else None
 
     def answer_list_offsets(self, request: Any) -> Answer:
         level = int(request.isolation_level)
@@ -327,6 +335,27 @@ def test_no_partition_is_no_question() -> None:
         assert question.poll(0.0)
         assert question.values() == [{}]
         assert world.logs.brokers[0].asked == []
+
+
+def test_configs_are_those_of_a_broker_that_answers() -> None:
+    with scene() as world:
+        world.brokers[0].frozen = world.brokers[2].frozen = True
+        assert within(world.asking.broker_configs(), LIMIT_S) == {"broker.id": "1"}
+
+
+@pytest.mark.parametrize(("code", "kind"), [(31, NotAllowed), (42, Incident)])
+def test_configs_that_no_broker_gives(code: int, kind: type) -> None:
+    with scene() as world:
+        for broker in world.brokers:
+            broker.refuses = code
+        error = within(world.asking.broker_configs(), LIMIT_S)
+        assert isinstance(error, kind)
+        assert "read the configs of the cluster" in str(error)
+        for broker in world.brokers:
+            broker.frozen = True
+        asked = world.asking.broker_configs()
+        assert not asked.poll(0.2)
+        assert isinstance(asked.values(), Unreachable)
 
 
 def sample(version: int, seed: int) -> tuple[bytes, list[list_offsets.Answer]]:

@@ -1,0 +1,31 @@
+"""Writes a Metadata request. Used by `topics`, `offsets` and `broker_configs`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from replicator.model.errors import Unsupported
+from replicator.wire import metadata_response, protocol
+from replicator.wire.connection import Connection
+from replicator.wire.protocol import made
+
+
+def metadata_request(connection: Connection, client_id: str, topics: Sequence[str], *, rights: bool = False) -> bytes:
+    """A question for brokers and these topics; `rights`: also for what the user may do with them.
+
+    Raises Unsupported.
+    """
+    lowest, highest = metadata_response.VERSIONS
+    version = connection.version("metadata", highest)
+    if version < lowest:
+        raise Unsupported(f"{connection.where}: it speaks metadata up to version {version}")
+    exchange = protocol.exchange("metadata", version)
+    topic: Any = exchange.types.MetadataRequestTopic
+    fields = {
+        "topics": tuple(made(topic, name=name, topic_id=None) for name in topics),
+        "allow_auto_topic_creation": False,
+        "include_cluster_authorized_operations": False,
+        "include_topic_authorized_operations": rights,
+    }
+    return exchange.write(0, client_id, fields)
