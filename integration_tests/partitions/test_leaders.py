@@ -60,7 +60,7 @@ def test_a_frozen_leader_of_other_lanes_claims_delays_no_start(three_brokers: Ka
     flow = make_flow(three_brokers.bootstrap, three_brokers.bootstrap)
     topic = names.claims_topic(flow.name)
     admin = clients.admin(three_brokers.bootstrap)
-    admin.create_topics([NewTopic(topic, replica_assignment=[[1], [2], [3]])])[topic].result(clients.TIMEOUT_S)
+    admin.create_topics([NewTopic(topic, 3, replica_assignment=[[1], [2], [3]])])[topic].result(clients.TIMEOUT_S)
     clients.settle(three_brokers.bootstrap, topic, 3)
     claims = [Claim(Partition("a.t", at), Partition("t", at), "s", "t", 0, 0, 1, "me", 1) for at in range(3)]
     writer = clients.producer(three_brokers.bootstrap)
