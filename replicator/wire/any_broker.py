@@ -64,9 +64,14 @@ class AnyBroker:
         self._known = brokers
 
     def ask(self, request: Request) -> Question:
-        """Send a question; returns at once if there is a connection, and otherwise within `ATTEMPT_S`."""
+        """Send a question; returns at once if there is a connection, and otherwise within `ATTEMPT_S`.
+
+        After a broker that did not answer it is sent where the answer is waited for: each attempt to connect takes its
+        time.
+        """
         asked = Question(self, request)
-        asked.send()
+        if self._connection is not None or self.last is None:
+            asked.send()
         return asked
 
     def connection(self) -> Connection:
@@ -186,6 +191,8 @@ class Question:
         deadline_s = time.monotonic() + timeout_s
         while self.answer is None and self.failed is None:
             now_s = time.monotonic()
+            if self._sent is None and timeout_s <= 0:  # who doesn't want to wait doesn't want to connect either
+                break
             if self._sent is None:
                 if self._not_before_s > now_s:
                     time.sleep(max(0.0, min(self._not_before_s, deadline_s) - now_s))

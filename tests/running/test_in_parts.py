@@ -8,9 +8,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.running import in_parts
 from tests.running.tiers import ROOT
 
+pytestmark = pytest.mark.tier("default")  # each test runs pytest a few times
 TESTS = """
 from pathlib import Path
 import pytest

@@ -19,6 +19,7 @@ from replicator.wire.protocol import SPOKEN
 from replicator.wire.topics import AnyBrokerTopics, topic_questions
 from tests.replicator.wire.fake_broker import Answer, FakeBroker, Leader, uuid_of
 
+pytestmark = pytest.mark.tier("default")  # brokers are waited for that do not answer
 LIMIT_S = 10.0
 TOPICS = {"a": b"0123456789abcdef", "b": b"fedcba9876543210"}
 FENCED, UNKNOWN_EPOCH, NOT_LEADER, MISSING, STORAGE = 74, 75, 6, 3, 56

@@ -108,6 +108,24 @@ def test_a_frozen_broker_costs_a_second_once_and_is_avoided() -> None:
         assert asked(brokers[used]) == frozen
 
 
+def test_a_cluster_that_does_not_answer_holds_up_only_who_waits() -> None:
+    """Each attempt to connect to a frozen broker takes a second or more, and a lane that stops has many questions."""
+    with cluster(2) as (answering, _, asking):
+        for each in answering:
+            each.frozen = True
+        waiting = asking.describe([TOPIC])
+        assert not waiting.poll(0.1)
+        began_s = time.monotonic()
+        questions = [asking.describe([TOPIC, f"other {number}"]) for number in range(5)]
+        assert not any(question.poll(0.0) for question in questions)
+        assert isinstance(questions[0].values()[TOPIC], Unreachable)
+        assert time.monotonic() - began_s < any_broker.ATTEMPT_S - 0.1
+        for each in answering:
+            each.frozen = False
+        assert questions[0].poll(LIMIT_S)
+        assert questions[0].values()[TOPIC] == TopicInfo(TOPIC, ID, 1)
+
+
 def test_who_wants_another_broker_is_given_one() -> None:
     with cluster(3) as (_, brokers, _):
         given = Properties({"bootstrap.servers": ",".join(f"127.0.0.1:{broker.port}" for broker in brokers)})
