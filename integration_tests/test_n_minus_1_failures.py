@@ -11,8 +11,7 @@ from confluent_kafka.admin import NewTopic
 
 from integration_tests.harness import clients
 from integration_tests.harness.broker import POLL_S
-from integration_tests.harness.kafka_cluster import KafkaCluster
-from integration_tests.harness.kafka_container import need_kafka
+from integration_tests.harness.kafka_cluster import KafkaCluster, running
 
 pytestmark = pytest.mark.kafka
 
@@ -22,13 +21,8 @@ HALF = 10  # records before a transaction's middle, and behind it
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[KafkaCluster]:
-    need_kafka()
-    made = KafkaCluster(BROKERS)
-    try:
-        made.start()
+    with running(BROKERS) as made:
         yield made
-    finally:
-        made.stop()
 
 
 def create(bootstrap: str, topic: str, copies_min: int) -> None:

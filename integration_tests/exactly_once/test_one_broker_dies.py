@@ -15,7 +15,7 @@ from confluent_kafka.admin import NewTopic
 
 from integration_tests.harness import clients
 from integration_tests.harness.compare import assert_exact
-from integration_tests.harness.kafka_cluster import KafkaCluster
+from integration_tests.harness.kafka_cluster import KafkaCluster, running
 from integration_tests.harness.kafka_container import KafkaContainer, need_kafka
 from integration_tests.harness.replicator import FlowFile, Replicator
 from tests.budget import budget
@@ -97,13 +97,8 @@ def cpu_share(worker: Replicator, for_s: float) -> float:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[KafkaCluster]:
-    need_kafka()
-    made = KafkaCluster(BROKERS)
-    try:
-        made.start()
+    with running(BROKERS) as made:
         yield made
-    finally:
-        made.stop()
 
 
 @pytest.fixture(scope="module")

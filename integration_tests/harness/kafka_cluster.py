@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 from confluent_kafka.admin import AdminClient
 from testcontainers.core.config import testcontainers_config
@@ -11,7 +13,7 @@ from testcontainers.core.container import DockerContainer
 
 from integration_tests.harness import raw
 from integration_tests.harness.broker import POLL_S, READY_S_MAX, free_port, wait_leaders, wait_ready
-from integration_tests.harness.kafka_container import CONTROLLER, CONTROLLER_PORT, IMAGE, SETTINGS, START
+from integration_tests.harness.kafka_container import CONTROLLER, CONTROLLER_PORT, IMAGE, SETTINGS, START, need_kafka
 
 HEAP_MIB = 224
 CLIENT_PORTS, INNER_PORTS = 9200, 9300  # plus the broker's id: they share one network
@@ -107,3 +109,15 @@ def _broker(broker: int, port: int) -> dict[str, str]:
         "KAFKA_HEAP": f"{HEAP_MIB}m",
         "KAFKA_HEAP_OPTS": f"-Xmx{HEAP_MIB}m",
     }
+
+
+@contextmanager
+def running(brokers: int) -> Iterator[KafkaCluster]:
+    """A cluster for as long as the block runs; the test is skipped where there is no Docker."""
+    need_kafka()
+    cluster = KafkaCluster(brokers)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
