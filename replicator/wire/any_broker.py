@@ -191,9 +191,9 @@ class Question:
         deadline_s = time.monotonic() + timeout_s
         while self.answer is None and self.failed is None:
             now_s = time.monotonic()
-            if self._sent is None and timeout_s <= 0:  # who doesn't want to wait doesn't want to connect either
-                break
             if self._sent is None:
+                if timeout_s <= 0:  # who doesn't want to wait doesn't want to connect either
+                    break
                 if self._not_before_s > now_s:
                     time.sleep(max(0.0, min(self._not_before_s, deadline_s) - now_s))
                 if self._not_before_s <= time.monotonic():
