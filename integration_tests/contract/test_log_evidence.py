@@ -86,6 +86,7 @@ def transact(
     wait_until(lambda: all_ends(bootstrap, topic, partition) > before, "the marker is written", lambda: f"{before}")
 
 
+@pytest.mark.tier(kafka="full")
 def test_a_log_that_was_never_cleaned_has_no_holes(target: BrokerHandle, unique: Callable[[str], str]) -> None:
     topic = unique("whole")
     clients.create_topic(target.bootstrap, topic)

@@ -348,7 +348,7 @@ def test_with_nothing_to_copy_no_generation_is_opened_but_one_left_open_is_hande
     copying.finish(copying.running())
 
 
-@pytest.mark.tier(kafka="long")
+@pytest.mark.tier("full", kafka="long")
 def test_a_topic_that_goes_while_it_is_copied_is_named(copying: Copying) -> None:
     copying.load.plain(2_000)
     job, _ = backfill(copying, offsets_max=RANGE)

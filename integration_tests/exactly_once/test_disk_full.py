@@ -44,6 +44,7 @@ def squeezed(source: BrokerHandle, cramped: Cramped, tmp_path: Path) -> Iterator
     made.close()
 
 
+@pytest.mark.tier("full")
 @pytest.mark.timeout(400)
 def test_a_full_disk_at_the_target_costs_time_and_nothing_else(squeezed: Copying, cramped: Cramped) -> None:
     """Kafka dies of it, the embedded broker refuses writes; nothing piles up in the worker until it is back."""

@@ -58,6 +58,7 @@ def test_the_source_is_killed_under_a_running_worker(copying: Copying, source: B
     copying.finish(worker)
 
 
+@pytest.mark.tier("full")
 def test_the_source_is_dead_until_its_partitions_are_asked_about(copying: Copying, source: BrokerHandle) -> None:
     """The lane hears nothing, asks, and makes them wait. The leader that comes back has another epoch."""
     worker = copying.running()

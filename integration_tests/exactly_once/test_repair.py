@@ -90,7 +90,7 @@ def test_a_plan_asks_both_sides_and_changes_nothing(plant: Plant) -> None:
     assert repair_plan.planned(loaded.flows[planted.file.flow], damage, stopped, said.append) == {}
 
 
-@pytest.mark.tier(kafka="full")
+@pytest.mark.tier("full")
 def test_killed_anywhere_and_begun_again_it_copies_each_record_once(plant: Plant) -> None:
     records = mixed(RECORDS)
     planted = plant([records, records], [without(records, LOST), without(records, LOST)])
@@ -119,7 +119,7 @@ def test_killed_anywhere_and_begun_again_it_copies_each_record_once(plant: Plant
 @pytest.mark.parametrize(
     "step",
     [
-        pytest.param(step, marks=() if step in ("before_end_txn", "after_end_txn") else pytest.mark.tier("full"))
+        pytest.param(step, marks=() if step == "before_end_txn" else pytest.mark.tier("full"))
         for step in failpoints.STEPS
     ],
 )
@@ -158,6 +158,7 @@ def test_a_compacted_target_keeps_the_last_record_of_each_key(plant: Plant) -> N
     assert copied(planted) == [*without(records, lost), records[15], records[29]]
 
 
+@pytest.mark.tier("full")
 def test_what_an_open_transaction_hides_is_not_taken_for_missing(plant: Plant) -> None:
     records = mixed(RECORDS)
     planted = plant([records], [without(records, LOST)])

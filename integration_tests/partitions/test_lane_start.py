@@ -88,7 +88,7 @@ def test_many_partitions_are_asked_about_in_few_requests(
     assert max(*first, *again) <= REQUESTS_MAX
 
 
-@pytest.mark.tier(kafka="long")
+@pytest.mark.tier("full", kafka="long")
 def test_two_workers_that_start_slowly_do_not_fence_each_other(make_copying: MakeCopying, proxy: Proxy) -> None:
     """One of them copies within seconds although each answer takes a while; the other one leaves."""
     copying = make_copying(partitions=PARTITIONS, via=proxy.bootstrap, limits={"transaction_timeout_ms": 60_000})

@@ -154,6 +154,7 @@ def test_missing_when_the_worker_starts_again(make_guarded: MakeGuarded) -> None
     assert_goes_on(worker, guarded, mark, numbered("old", OLD) + numbered("more", MORE))
 
 
+@pytest.mark.tier("full")
 def test_missing_when_the_worker_before_was_killed(make_guarded: MakeGuarded) -> None:
     """The dead one's name stays in the position that can't be committed: it must not be taken for a successor's."""
     guarded = make_guarded("target", limits={"discovery_interval_ms": 1_000})

@@ -46,7 +46,7 @@ def test_deleted_under_the_running_worker(two_topics: TwoTopics) -> None:
     two.assert_stops(worker)
 
 
-@pytest.mark.tier(kafka="long")
+@pytest.mark.tier("full", kafka="long")
 def test_deleted_while_no_worker_runs(two_topics: TwoTopics) -> None:
     two = two_topics
     two.assert_stops(two.running(OLD), 0)

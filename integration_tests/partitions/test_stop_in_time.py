@@ -67,7 +67,7 @@ def go_on(copying: Copying) -> None:
 @pytest.mark.parametrize("how", [pytest.param("killed", marks=LATER), "suspended"])
 @pytest.mark.parametrize(
     "noticed",
-    [pytest.param(False, id="at once", marks=LATER), pytest.param(True, id="once it is noticed")],
+    [pytest.param(False, id="at once"), pytest.param(True, id="once it is noticed", marks=LATER)],
 )
 def test_the_source_is_away(make_copying: MakeCopying, source: BrokerHandle, how: str, noticed: bool) -> None:
     """All that was read is committed, and the positions are released: the target doesn't need the source for that."""
@@ -105,11 +105,9 @@ def test_the_source_is_away_and_a_lane_starts_again(
     two.assert_stops(worker, STOPPED)
 
 
-@pytest.mark.parametrize("how", ["killed", pytest.param("suspended", marks=LATER)])
-@pytest.mark.parametrize(
-    "writing",
-    [pytest.param(False, id="idle", marks=LATER), pytest.param(True, id="in a transaction")],
-)
+@LATER
+@HOW
+@pytest.mark.parametrize("writing", [False, True], ids=["idle", "in a transaction"])
 def test_the_target_is_away(make_copying: MakeCopying, target: BrokerHandle, how: str, writing: bool) -> None:
     copying = make_copying(limits=USUAL)
     copying.load.mixed(100)

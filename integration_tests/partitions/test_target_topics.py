@@ -57,7 +57,10 @@ def test_while_no_worker_runs(two_topics: TwoTopics, make_again: bool) -> None:
     assert_told_and_not_written(two, two.flow.running(), make_again=make_again)
 
 
-@pytest.mark.parametrize("make_again", [False, True], ids=["deleted", "recreated"])
+@pytest.mark.parametrize(
+    "make_again",
+    [pytest.param(False, id="deleted", marks=pytest.mark.tier("full")), pytest.param(True, id="recreated")],
+)
 def test_under_the_running_worker(two_topics: TwoTopics, make_again: bool) -> None:
     two = two_topics
     worker = two.running(OLD)

@@ -99,21 +99,24 @@ def load(path: Path = FILE) -> dict[str, Any]:
     return dict(json.loads(path.read_text())) if path.exists() else {}
 
 
-def recorded(parts: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, float]]:
-    """Seconds of each test that is listed by itself; and what one of the others takes, by file."""
+def recorded(parts: Mapping[str, Any], first: str = "") -> tuple[dict[str, float], dict[str, float]]:
+    """Seconds of each test that is listed by itself; and what one of the others takes, by file. Where several parts ran
+    a test, the part `first` counts: the same test takes longer in a run with more workers."""
     single: dict[str, float] = {}
     others: dict[str, float] = {}
+    preferred = parts[first]["files"] if first in parts else {}
     for part in parts.values():
-        for path, known in part["files"].items():
+        for path, own in part["files"].items():
+            known = preferred.get(path, own)
             single |= {f"{path}::{name}": seconds for name, seconds in known["tests"].items()}
             if known["others"]:
                 others[path] = known["others_seconds"] / known["others"]
     return single, others
 
 
-def expected(tests: Iterable[str], path: Path = FILE) -> dict[str, float]:
-    """What each test takes by what was recorded; `UNKNOWN_S` where nothing was."""
-    single, others = recorded(load(path))
+def expected(tests: Iterable[str], path: Path = FILE, first: str = "") -> dict[str, float]:
+    """What each test takes by what was recorded, in the part `first` if that ran it; `UNKNOWN_S` where nothing was."""
+    single, others = recorded(load(path), first)
 
     def seconds(test: str) -> float:
         path = test.partition("::")[0]

@@ -70,6 +70,16 @@ def test_a_test_takes_what_it_took_or_what_others_of_its_file_did(tmp_path: Path
     }
 
 
+def test_where_two_parts_ran_a_test_the_first_asked_for_counts(tmp_path: Path) -> None:
+    alone = {"tests": {}, "others": 2, "others_seconds": 0.4}
+    beside_others = {"tests": {"test_long": 7.5}, "others": 1, "others_seconds": 0.3}
+    parts = {"quick": {"files": {"a.py": alone}}, "all": {"files": {"a.py": beside_others}}}
+    (tmp_path / "durations.json").write_text(json.dumps(parts))
+    tests = ["a.py::test_long", "a.py::test_short"]
+    assert durations.expected(tests, tmp_path / "durations.json", "quick") == {tests[0]: 0.2, tests[1]: 0.2}
+    assert durations.expected(tests, tmp_path / "durations.json", "all") == {tests[0]: 7.5, tests[1]: 0.3}
+
+
 def test_a_person_sees_how_far_it_is_what_failed_and_what_to_install(tmp_path: Path) -> None:
     said = run(tmp_path, "--progress").stdout
     assert "unit 4/4 · 2 failed" in said

@@ -118,6 +118,7 @@ def test_a_task_that_dies_with_its_process_is_tried_again(engine: SparkEngine, t
     assert sorted(engine.each(die_once, [1, 2, 3], "")) == [(1, 1), (2, 1), (3, 1)]
 
 
+@pytest.mark.tier("full")
 def test_what_ends_a_job_is_named(engine: SparkEngine, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     def die(_: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)

@@ -96,7 +96,7 @@ def test_the_headline_is_true(found: object, verdict: str, said: str) -> None:
     assert (found.verdict, headline.headline(found)) == (verdict, said)  # type: ignore[attr-defined, arg-type]
 
 
-@pytest.mark.tier("default")
+@pytest.mark.tier("full")
 def test_the_headline_says_agree_only_where_everything_was_compared() -> None:
     states = [
         partition(verdicts={"same": same, **({name: 1} if name else {})}, lag=lag)

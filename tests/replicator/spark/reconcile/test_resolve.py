@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import pytest
 from chispa import assert_df_equality
 from pyspark.sql import DataFrame, SparkSession
 
@@ -41,6 +42,7 @@ def same(spark: SparkSession, found: DataFrame, rows: Iterable[Row]) -> None:
     assert_df_equality(found, frame(spark, rows), ignore_nullable=True, ignore_row_order=True)
 
 
+@pytest.mark.tier("full")
 def test_retention_explains_only_what_stands_before_the_common_part(spark: SparkSession) -> None:
     """Ranks of the first common record on both sides; how many records retention explains; whether that is proven."""
     known = [
@@ -175,6 +177,7 @@ def test_a_cleaner_may_have_taken_what_a_doubled_record_was_copied_from(spark: S
     same(spark, found, [judged(before, verdicts.COMPACTED_SOURCE, verdicts.DOUBLED), after])
 
 
+@pytest.mark.tier("full")
 def test_records_that_are_identical_are_interchangeable(spark: SparkSession) -> None:
     """Of two in a row compaction keeps the second; which one is called missing or extra is nobody's choice."""
     places = spark.createDataFrame([("t", 0, 0, 0, 0, 0, True, True, True, 1000, 0, 0)], resolve.PLACES)
