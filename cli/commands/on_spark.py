@@ -22,10 +22,11 @@ def checked(section: SparkSection, master: str | None, conf: Sequence[str]) -> S
     from replicator import failpoints
     from replicator.spark import connector, java, session
 
-    java.check(os.environ)
     connector.installed()
+    chosen = session.settings(section, master, conf)
     failpoints.parse(os.environ.get(failpoints.VARIABLE, ""))
-    return session.settings(section, master, conf)
+    java.check(os.environ)  # last: what was typed is corrected sooner than something is installed
+    return chosen
 
 
 @contextmanager

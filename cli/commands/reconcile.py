@@ -167,9 +167,9 @@ def _run(
     from replicator.spark import connector, java, session
     from replicator.spark.reconcile import java_client
 
-    java.check(os.environ)
     chosen = session.settings(loaded.spark, master, conf)
     connector.with_connector({**session.configured(), **chosen.conf})
+    java.check(os.environ)  # last: what was typed is corrected sooner than something is installed
     from replicator.spark import directories, executors, failures
     from replicator.spark.engine import SparkEngine
     from replicator.spark.reconcile import report, snapshot

@@ -37,7 +37,7 @@ RANGES = [Range(T0, 0, 1_000), Range(T0, 1_000, 2_000), Range(T1, 0, 500), Range
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path: Path, java: None) -> Path:
     file = tmp_path / "flows.yaml"
     file.write_text(FILE)
     return file

@@ -31,7 +31,7 @@ flows:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path: Path, java: None) -> Path:
     file = tmp_path / "flows.yaml"
     file.write_text(FILE)
     return file
