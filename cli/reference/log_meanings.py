@@ -64,6 +64,10 @@ EVENTS = {
     "no_topic_selected": (
         "No topic of the source is selected by `topics` and `exclude` now; the flow runs, and copies those that appear."
     ),
+    "open_transaction_ended": (
+        "The target's brokers had left a transaction of the lane's own producer open in a partition; the lane has "
+        "committed or aborted it, as its position says."
+    ),
     "origins_not_checked": (
         "Claims of other flows on the source cluster can't be read, so whether topics come back over flows of other "
         "files isn't known."

@@ -13,10 +13,11 @@ def batches_below(segment: bytes, offset: int) -> bytes:
 
     Raises AssertionError when no batch begins there.
     """
-    at = 0
+    at, bases = 0, list[int]()
     while at < len(segment):
         base, size = _HEAD.unpack_from(segment, at)
         if base == offset:
             return segment[:at]
         at += _HEAD.size + size
-    raise AssertionError(f"no batch begins at offset {offset}")
+        bases.append(base)
+    raise AssertionError(f"no batch begins at offset {offset}, but at {bases}")

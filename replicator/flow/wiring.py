@@ -35,6 +35,7 @@ from replicator.planes.records.losses import LostRecords
 from replicator.planes.records.plane import PlaneSettings, RecordsPlane
 from replicator.planes.records.record_reader import LogReader
 from replicator.state.flow_state import FlowState
+from replicator.wire.open_transactions import WireOpenTransactions
 
 JITTER_MIN = 0.5
 
@@ -77,6 +78,8 @@ class KafkaConnections:
             reader, target_topics = TopicReader(flow, flow.target), topics_of(flow, flow.target, "target")
             self.target = KafkaCluster(flow, flow.target, "target", asked, reader, target_topics)
             stack.callback(self.target.close)
+            self.transactions = WireOpenTransactions(flow, flow.target, asked)
+            stack.callback(self.transactions.close)
             self.source_records = LogReader(flow, flow.source, asked)
             stack.callback(self.source_records.close)
             self.target_records = LogReader(flow, flow.target, asked)

@@ -6,13 +6,14 @@ Implemented by `kafka.clusters`, `state.flow_state` and `clock`; the unit tests 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 from replicator.model.checkpoint import Stored
 from replicator.model.errors import ReplicatorError
 from replicator.model.partition import EndRecords, LogEnds, Partition
 from replicator.model.rights import MissingRights
+from replicator.model.transactions import Marker, OpenTransaction, ProducerState
 from replicator.planes.contract import Plane, RecordReader
 from replicator.state.claims import Claims
 from replicator.state.generation import Control
@@ -130,6 +131,23 @@ class Cluster(Protocol):
         """Let go of connections; a later question connects again."""
 
 
+class OpenTransactions(Protocol):
+    """Transactions that are open in the target's partitions, and how an operator ends them (KIP-664).
+
+    Raises Retriable, Unreachable, NotAllowed, Unsupported, or Fenced or Incident for another refusal. Every wait is
+    bounded by the flow's request timeout.
+    """
+
+    def open_in(self, at: Partition) -> Sequence[OpenTransaction]:
+        """Those that the partition's leader knows. Needs Read on the topic."""
+
+    def producer(self, transactional_id: str) -> ProducerState:
+        """What the id's coordinator knows of it. Needs Describe on the id."""
+
+    def end(self, marker: Marker) -> None:
+        """Write a marker that ends a transaction in one partition. Needs Alter or ClusterAction on the cluster."""
+
+
 class Connections(Protocol):
     """What one producer session of a lane works with. Closed at its end, whatever it came to."""
 
@@ -144,6 +162,10 @@ class Connections(Protocol):
     @property
     def target(self) -> Cluster:
         """The cluster that is written."""
+
+    @property
+    def transactions(self) -> OpenTransactions:
+        """Transactions that are open in the target's partitions."""
 
     @property
     def source_records(self) -> RecordReader:

@@ -22,6 +22,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from replicator.backoff import Backoff
 from replicator.lane.memory import Memory, SessionContext
+from replicator.lane.own_transactions import OPEN
 from replicator.lane.owners import owner_of
 from replicator.lane.partition import Commits, HoldUp, Reason, Stopped
 from replicator.lane.plan import LanePlan
@@ -67,7 +68,7 @@ class ProducerSession:
         self._failpoint, self._on_commit = context.failpoint, context.on_commit
         self._readiness = TargetReadiness(memory.partitions, to.target, context.clock)
         self._plane.on_stall(lambda: self._readiness.stalled(self._plane.written()))
-        self._start = LaneStart(plan, policy, to, memory, self._readiness, context.clock)
+        self._start = LaneStart(plan, policy, to, memory, self._readiness, context.clock, context.log)
         origins = self._start.origins
         self._transactions = LaneTransactions(plan, policy, to, origins, self._readiness, memory, context)
         self._aborts = Backoff(ABORT_PAUSE_S, ABORT_PAUSE_S_MAX, context.jitter)  # since the last commit
@@ -125,7 +126,10 @@ class ProducerSession:
             except NotAllowed as denied:
                 self._denied(denied)
             except Incident as incident:
-                self._stopped_by(incident, [incident], lasting=True)
+                if incident.name == OPEN:  # the abort may end it; if not, the look at the target says whose it is
+                    self._abort_and_wait(incident)
+                else:
+                    self._stopped_by(incident, [incident], lasting=True)
             except TimestampsReplaced as found:
                 self._stopped_by(found, found.incidents)
             except TargetNotReady as missing:

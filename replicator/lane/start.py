@@ -13,9 +13,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
+import structlog
+
 from replicator.lane.facts import FactReader
 from replicator.lane.memory import Memory
 from replicator.lane.origin_check import OriginCheck
+from replicator.lane.own_transactions import OPEN, OwnTransactions
 from replicator.lane.partition import (
     MISSING,
     Admit,
@@ -40,6 +43,7 @@ from replicator.model.partition import LogEnds, Partition
 from replicator.model.route import Route
 from replicator.state.claims import Claims
 
+Wrong = dict[Partition, Incident | ReplicatorError]
 BY_OFFSETS = ("source_records_gone", "source_truncated", "target_lost_data")
 """Incidents that offsets show: those of a topic that was created again would, too."""
 
@@ -58,12 +62,14 @@ class LaneStart:
         memory: Memory,
         readiness: TargetReadiness,
         clock: Clock,
+        log: structlog.stdlib.BoundLogger,
     ) -> None:
         self._plan, self._policy, self._to, self._clock = plan, policy, to, clock
         self._partitions, self._readiness = memory.partitions, readiness
         self._reports = memory.reports
         self._facts = FactReader(plan, policy, to, memory.owners)
         self._rights = Rights(memory.partitions, to)
+        self._own = OwnTransactions(plan, to.target, to.transactions, log)
         self.origins = OriginCheck(plan, to.origins, clock)
         self._unread = False  # positions without a route that the target could not tell
 
@@ -195,7 +201,7 @@ class LaneStart:
     ) -> None:
         """Compare the ends of these partitions' targets with their positions: those whose end can't be known wait, and
         an incident stops those whose end doesn't fit. `known` as in `target_check.check_target`."""
-        found = check_target(self._partitions, partitions, self._to.target, known)
+        found = self._end_own(check_target(self._partitions, partitions, self._to.target, known))
         unread = [at for at, wrong in found.items() if isinstance(wrong, NotAllowed)]
         lacking = self._rights.missing(unread)
         for at, wrong in found.items():
@@ -206,6 +212,15 @@ class LaneStart:
                 self.wait(at, wrong, Reason.TARGET_MISSING)
             elif not self._policy.repairs(wrong):
                 self.stop(at, wrong)
+
+    def _end_own(self, found: Wrong) -> Wrong:
+        """Have open transactions ended that are this lane's own; return what is wrong after that."""
+        open_ = {at: it for at, it in found.items() if isinstance(it, Incident) and it.name == OPEN}
+        if not open_:
+            return found
+        looked = self._own.end(self._partitions, open_)
+        left = {at: it for at, it in found.items() if at not in looked.ended}
+        return left | looked.instead | check_target(self._partitions, looked.ended, self._to.target)
 
     def keep_out(self, denied: NotAllowed) -> bool:
         """Make those partitions wait that lack a right; return whether any was copied or committed until now."""

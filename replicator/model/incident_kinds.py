@@ -127,9 +127,10 @@ _TARGET = {
     ),
     "target_transaction_open": IncidentKind(
         "A transaction over the target partition doesn't end",
-        "It is somebody else's, or the broker lost its marker",
-        "kafka-transactions.sh find-hanging names it, and abort ends it (a position and its records must be ended the "
-        "same way); then restart the worker",
+        "It is somebody else's, or this flow's and the user lacks Alter on the cluster; the detail says whose, since "
+        "which offset, and what to type",
+        "Wait until its writer ends it, or end it as the detail says (where it has no command, reconcile first); for "
+        "this flow's own grant Alter on the cluster. Then restart the worker",
     ),
     "target_records_hidden": IncidentKind(
         "A record that the position covers was aborted",

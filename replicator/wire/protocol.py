@@ -26,10 +26,14 @@ SPOKEN: Mapping[str, tuple[int, int, int]] = {
     "fetch": (1, 4, 17),  # 4: record batches of format v2; 13: topic ids instead of names
     "list_offsets": (2, 1, 10),
     "metadata": (3, 4, 13),  # 4: a request can leave topics uncreated; 10: topic ids
+    "find_coordinator": (10, 3, 3),  # 4: several keys at a time
     "sasl_handshake": (17, 1, 1),  # 1: tokens travel in SaslAuthenticate
     "api_versions": (18, 0, 0),
+    "write_txn_markers": (27, 1, 1),  # 2: a marker has a later epoch than its transaction (KIP-890)
     "describe_configs": (32, 4, 4),  # 4: Kafka 2.6
     "sasl_authenticate": (36, 0, 2),
+    "describe_producers": (61, 0, 0),  # Kafka 2.8
+    "describe_transactions": (65, 0, 0),  # Kafka 3.0
 }
 """API key, lowest and highest version, by the API's name in kio."""
 

@@ -20,7 +20,7 @@ ITEMS_MAX = 400_000
 _UVARINT_BYTES_MAX = 5
 _INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
 _FIXED = {"bool": 1, "int8": 1, "error_code": 2, "int16": 2, "int32": 4, "timedelta_i32": 4}
-_FIXED |= {"int64": 8, "timedelta_i64": 8, "uuid": 16}
+_FIXED |= {"int64": 8, "timedelta_i64": 8, "datetime_i64": 8, "uuid": 16}
 
 
 class BadResponse(ValueError):

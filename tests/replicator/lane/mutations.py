@@ -25,6 +25,7 @@ from tests.replicator.lane import (
     test_kept_alive,
     test_lane,
     test_origin_check,
+    test_own_transactions,
     test_readiness,
     test_reports,
     test_transaction,
@@ -84,6 +85,19 @@ def drop_the_check_between_transactions(patch: Patch) -> None:
 @mutation(test_reports.test_a_foreign_record_is_reported_with_the_first_commit_of_the_lane)
 def compare_no_target_with_its_position(patch: Patch) -> None:
     patch.setattr(LaneStart, "check_target", lambda self, partitions, known=None: None)
+
+
+@mutation(
+    test_own_transactions.test_a_late_batch_of_the_predecessor_is_aborted_at_the_start,
+    test_own_transactions.test_a_lost_marker_is_committed_at_the_next_start,
+)
+def leave_transactions_of_its_own_open(patch: Patch) -> None:
+    patch.setattr(LaneStart, "_end_own", lambda self, found: found)
+
+
+@mutation(test_own_transactions.test_a_late_batch_between_two_transactions_is_never_committed)
+def commit_over_what_is_open(patch: Patch) -> None:
+    patch.setattr(transaction, "check_between", lambda entries, copied, target: None)
 
 
 @mutation(test_lane.test_one_refused_record_stops_its_partition_before_it_and_no_other)

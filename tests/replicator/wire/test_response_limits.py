@@ -21,7 +21,7 @@ MANY = b"\xff\xff\xff\xff\x07"  # 2^31 - 1, and one for what isn't null
 
 def sample(api: str, version: int) -> bytes:
     """A response as brokers give it, with its header."""
-    leader = Leader()
+    leader, one = Leader(), {"partition_index": 0, "error_code": 0}
     answers: dict[str, Any] = {
         "sasl_handshake": {"error_code": 0, "mechanisms": ("PLAIN", "SCRAM-SHA-256")},
         "sasl_authenticate": {"error_code": 58, "error_message": "no", "auth_bytes": b"x", "session_lifetime": 5},
@@ -40,6 +40,12 @@ def sample(api: str, version: int) -> bytes:
             ]
         },
         "api_versions": leader.answer_api_versions(None),
+        "find_coordinator": {"error_code": 0, "error_message": None, "node_id": 1, "host": "h", "port": 9092},
+        "describe_producers": {"topics": [{"name": "t", "partitions": [one | {"active_producers": [{}]}]}]},
+        "describe_transactions": {
+            "transaction_states": [{"transactional_id": "i", "topics": [{"topic": "t", "partitions": (1, 2)}]}]
+        },
+        "write_txn_markers": {"markers": [{"producer_id": 1, "topics": [{"name": "t", "partitions": [one]}]}]},
     }
     return response(api, version, 5, answers[api])[4:]
 

@@ -11,6 +11,7 @@ from replicator.model.checkpoint import Stored
 from replicator.model.errors import Abortable, NotAllowed, ReplicatorError, Retriable, TopicMissing, Unreachable
 from replicator.model.partition import Committed, EndRecords, LogEnds, Partition
 from replicator.model.rights import MissingRights
+from replicator.model.transactions import Marker, OpenTransaction, ProducerState
 from tests.replicator.lane.fakes.log import FakeEntry, FakeLog, FakeTopic, Fate
 
 Fault = Callable[[str], None]  # is told of each call before it happens; may raise
@@ -27,7 +28,7 @@ class FakeTransaction:
     claims_partition: int | None = None  # that they go to
     open: bool = False
     added: list[FakeLog] = field(default_factory=list)  # partitions that it has been told of
-    unmarked: list[tuple[FakeLog, list[FakeEntry], Fate]] = field(default_factory=list)  # of the one before
+    unmarked: list[tuple[FakeLog, Fate]] = field(default_factory=list)  # of the one before
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,8 @@ class FakeCluster:
         self.down = False
         self.bytes_per_s: float | None = None  # of what is written to it, None: any
         self.late_as: type[ReplicatorError] = Abortable  # what a producer is told first whose transaction timed out
+        self.no_markers = False  # the user may not write any
+        self.producer_ids: dict[str, int] = {}
         self._made = 0
 
     # What tests do with it
@@ -104,7 +107,7 @@ class FakeCluster:
     def _end(self, found: FakeTransaction, *, commit: bool) -> None:
         fate = Fate.COMMITTED if commit else Fate.ABORTED
         logs = {id(log): log for log in [*(log for log, _ in found.entries), *found.added]}
-        found.unmarked += [(log, [e for of, e in found.entries if of is log], fate) for log in logs.values()]
+        found.unmarked += [(log, fate) for log in logs.values() if not log.drops_markers]
         if commit:
             self.offsets |= {at: value for at, value in found.offsets.items() if at.topic in self.topics}
             self.claims_partitions += [None] * (len(self.claims) - len(self.claims_partitions))
@@ -113,18 +116,13 @@ class FakeCluster:
         found.entries, found.offsets, found.claims, found.open, found.added = [], {}, [], False, []
         self._mark(found)
 
-    @staticmethod
-    def _mark(found: FakeTransaction) -> None:
+    def _mark(self, found: FakeTransaction) -> None:
         """Write the markers of the transaction that has ended, where they can be written."""
-        left = []
-        for log, entries, fate in found.unmarked:
-            if log.not_ready:
-                left.append((log, entries, fate))
-                continue
-            log.marker()
-            for entry in entries:
-                entry.fate = fate
-        found.unmarked = left
+        transactional_id = next(name for name, each in self.transactions.items() if each is found)
+        for log, fate in found.unmarked:
+            if not log.not_ready:
+                log.end_open(transactional_id, fate)
+        found.unmarked = [(log, fate) for log, fate in found.unmarked if log.not_ready]
 
     def held_up(self, transactional_id: str) -> bool:
         """Whether its last transaction has not ended everywhere: until then it can begin no other
@@ -137,6 +135,37 @@ class FakeCluster:
         """As it is now."""
         known = [at for at in partitions if at.topic in self.topics and at.partition < len(self.topics[at.topic].logs)]
         return {at: why for at in known if (why := self.log(at).not_ready)}
+
+    # lane.ports.OpenTransactions
+
+    def open_in(self, at: Partition) -> list[OpenTransaction]:
+        """Of each producer that has something open there."""
+        self._check("open_in")
+        found: dict[str, OpenTransaction] = {}
+        for offset, entry in self.log(at).all():
+            if entry.fate is Fate.OPEN:
+                name, epoch = entry.producer
+                first = found.get(name)
+                found[name] = OpenTransaction(self._producer_id(name), epoch, first.start if first else offset, -1)
+        return list(found.values())
+
+    def _producer_id(self, transactional_id: str) -> int:
+        return self.producer_ids.setdefault(transactional_id, 1_000 + len(self.producer_ids))
+
+    def producer(self, transactional_id: str) -> ProducerState:
+        """As the coordinator knows it."""
+        self._check("producer")
+        found = self.transactions[transactional_id]
+        state = "Ongoing" if found.open else "PrepareAbort" if self.held_up(transactional_id) else "Empty"
+        return ProducerState(state, self._producer_id(transactional_id), found.epoch)
+
+    def end_open(self, marker: Marker) -> None:
+        """WriteTxnMarkers; the fakes' `end` is the coordinator's."""
+        self._check("end_open")
+        if self.no_markers:
+            raise NotAllowed(f"cluster {self.name!r}: the user needs Alter or ClusterAction on the cluster")
+        name = next(name for name, number in self.producer_ids.items() if number == marker.transaction.producer_id)
+        self.log(marker.at).end_open(name, Fate.COMMITTED if marker.commit else Fate.ABORTED)
 
     # contract.Cluster
 

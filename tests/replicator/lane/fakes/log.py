@@ -26,6 +26,7 @@ class FakeEntry:
     origin: int = -1  # the source offset that it was copied from, on the target
     epoch: int = 0
     at_ms: int = 0
+    producer: tuple[str, int] = ("", -1)  # transactional id and epoch
 
 
 @dataclass(slots=True)
@@ -35,6 +36,7 @@ class FakeLog:
     start: int = 0
     entries: list[FakeEntry] = field(default_factory=list)
     not_ready: str = ""  # why it takes neither records nor markers
+    drops_markers: bool = False  # as Kafka 4.3 does of a partition without a leader: nobody will write them
 
     @property
     def end(self) -> int:
@@ -56,6 +58,13 @@ class FakeLog:
     def put(self, *values: str, fate: Fate = Fate.COMMITTED, epoch: int = 0, at_ms: int = 0) -> None:
         """Append records."""
         self.entries += [FakeEntry(value, fate, epoch=epoch, at_ms=at_ms) for value in values]
+
+    def end_open(self, transactional_id: str, fate: Fate) -> None:
+        """Append a producer's marker: whatever it has open here ends so."""
+        self.marker()
+        for entry in self.entries:
+            if entry.fate is Fate.OPEN and entry.producer[0] == transactional_id:
+                entry.fate = fate
 
     def marker(self) -> None:
         """Append a transaction's marker, which takes an offset."""

@@ -185,7 +185,7 @@ class FakePlane:
         if at in self._refused:
             return
         log, open_ = topic.logs[target.partition], self._target.transactions[self._id]
-        written = FakeEntry(entry.value, Fate.OPEN, origin=offset)
+        written = FakeEntry(entry.value, Fate.OPEN, origin=offset, producer=(self._id, self._epoch))
         run.targets.append(log.end)
         log.entries.append(written)
         open_.entries.append((log, written))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Collection, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import zip_longest
@@ -24,6 +24,7 @@ from replicator.model.errors import Fatal, Incident, ReplicatorError
 from replicator.model.origins import Origins
 from replicator.model.partition import Partition
 from replicator.model.route import Route
+from replicator.model.transactions import Marker, OpenTransaction, ProducerState
 from replicator.state import starts
 from replicator.state.claims import Claims, read_claims
 from replicator.state.generation import Control, Generation, LaneAssignment, Phase, fold
@@ -95,6 +96,25 @@ class FakeOrigins:
 
 
 @dataclass
+class FakeOpenTransactions:
+    """Implements `lane.ports.OpenTransactions`."""
+
+    target: FakeCluster
+
+    def open_in(self, at: Partition) -> Sequence[OpenTransaction]:
+        """As the leader says."""
+        return self.target.open_in(at)
+
+    def producer(self, transactional_id: str) -> ProducerState:
+        """As the coordinator says."""
+        return self.target.producer(transactional_id)
+
+    def end(self, marker: Marker) -> None:
+        """Write a marker."""
+        self.target.end_open(marker)
+
+
+@dataclass
 class FakeConnections:
     """What one producer session works with."""
 
@@ -103,6 +123,11 @@ class FakeConnections:
     target: FakeCluster
     state: FakeState
     origins: FakeOrigins
+
+    @property
+    def transactions(self) -> FakeOpenTransactions:
+        """What is open in the target."""
+        return FakeOpenTransactions(self.target)
 
     @property
     def source_records(self) -> FakeReader:
