@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 
 from integration_tests.conftest import MakeCopying
@@ -45,6 +47,21 @@ def test_a_worker_that_wakes_up_alone_goes_on(make_copying: MakeCopying) -> None
         worker.wait_event("restarted", after=mark)
         worker.wait_event("committed", after=mark)
     copying.finish(worker)
+
+
+@pytest.mark.tier(kafka="long")
+def test_a_stop_of_a_worker_that_wakes_up_alone_is_not_told_as_a_takeover(make_copying: MakeCopying) -> None:
+    """Its transaction was timed out, and is given up: that is 3, or 0 where the lane has copied it again in time."""
+    copying = make_copying(limits=LIMITS)
+    copying.load.mixed(200)
+    with copying.writing():
+        worker = copying.run("before_end_txn@2=stop")
+        worker.wait_stopped()
+        copying.wait_stable()
+        worker.signal(signal.SIGTERM)
+        worker.resume()
+        assert worker.wait_exit() in (0, 3), worker.tail()
+    copying.finish(copying.running())
 
 
 @pytest.mark.tier(kafka="long")

@@ -141,7 +141,7 @@ class LaneDriver:
         self._opened, self._began_s = False, 0.0
         self._opened_s: float | None = None  # since when the session has copied; None before
         self._owners_read = False
-        self._ended_by: ReplicatorError | None = None  # how the last session ended, if badly
+        self.ended_by: ReplicatorError | None = None  # how the last session ended, if badly
         self.session: ProducerSession | None = None
         self._thread = threading.Thread(target=self._main, name=f"{plan.flow.name}.{plan.lane}", daemon=True)
 
@@ -179,7 +179,7 @@ class LaneDriver:
         except BaseException as error:  # noqa: BLE001 - the owner judges every error, bugs too
             self._events.put(LaneEnded(self.plan.lane, error))
             return
-        self._events.put(LaneEnded(self.plan.lane, self._ended_by))
+        self._events.put(LaneEnded(self.plan.lane, self.ended_by))
 
     def drive(self) -> None:
         """Run producer sessions in the calling thread until the lane ends. Raises what must leave."""
@@ -200,9 +200,9 @@ class LaneDriver:
         with closing(to):
             try:
                 self._session(plan, to)
-                self._ended_by = None
+                self.ended_by = None
             except ReplicatorError as error:
-                self._ended_by = error
+                self.ended_by = error
                 if self._stopping.is_set() and isinstance(error, Retriable | Unreachable):
                     self._release(to)
                 self._failed(error, to)
@@ -246,6 +246,9 @@ class LaneDriver:
             raise error
         if step is Next.EXAMINE and to is not None:
             self._examine(error, to)
+            if self._stopping.is_set():  # no successor: the target has timed the transaction out, which is given up
+                self.ended_by = UnknownOutcome(f"the open transaction was given up: {error}")
+                return
         if self._opened_s is not None and self.session and self.session.well_s - self._opened_s >= STEADY_S:
             self._backoff.reset()  # a lane without records commits nothing that would show that all is well
         delay_s = self._backoff.next_s()
@@ -273,7 +276,7 @@ class LaneDriver:
         soon = to.plane.overdue() or not self._opened
         deadline = self._clock.now_s() + (OWNER_SETTLES_S if soon else OWNER_SETTLES_S_MAX)
         owners: Mapping[Partition, Stored | ReplicatorError | None]
-        while not self._stopping.is_set():
+        while True:
             try:
                 control = to.state.control()
                 check_generation(control, self.plan.generation, self.plan.assignment)
@@ -284,6 +287,6 @@ class LaneDriver:
                 self._log.warning("owner_unknown", reason=str(unread))
                 owners = {}
             check_owners(self.plan, self._memory.owners, owners, fenced=True)
-            if self._clock.now_s() >= deadline:
-                return  # no successor, or it died before it committed its name
+            if self._clock.now_s() >= deadline or self._stopping.is_set():
+                return  # no successor, or it died before it committed its name; a stop waits for none
             self._clock.wait(self._stopping, OWNER_POLL_S)

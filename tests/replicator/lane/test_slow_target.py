@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
 
 from replicator.lane.partition import Copying, HeldUp, Waiting
-from replicator.model.errors import Abortable, Fenced, ReplicatorError, UnknownOutcome
+from replicator.model.errors import Abortable, Fenced, ReplicatorError, TakenOver, UnknownOutcome
 from tests.replicator.lane.fakes.loads import A, B, U, filled
 from tests.replicator.lane.fakes.plane import TIMEOUT_S
 from tests.replicator.lane.fakes.world import World
@@ -92,3 +93,37 @@ def test_it_is_told_while_the_lane_still_tries() -> None:
     assert HeldUp in seen
     assert [world.position(at) for at in (A, B, U)] == [8, 8, 8]
     assert {type(state) for state in world.states().values()} == {Copying}
+
+
+def stopped_while_overdue(world: World, then: Callable[[], None] = lambda: None) -> ReplicatorError | None:
+    """The lane is asked to stop in the middle of a transaction that the coordinator times out."""
+
+    def stop() -> None:
+        assert world.driver is not None
+        world.driver.stop()
+        then()
+
+    world.on.append(("plane.flush", stop))
+    return world.run()
+
+
+def test_a_stop_while_a_transaction_is_overdue_gives_it_up_and_nobody_has_taken_over() -> None:
+    world = slow(0.5, Fenced)
+    filled(world)
+    assert stopped_while_overdue(world) is None
+    assert world.driver is not None
+    ended_by = world.driver.ended_by
+    assert isinstance(ended_by, UnknownOutcome)
+    assert ended_by.exit_code == 3
+    assert world.position(A) == 0
+
+
+def test_a_stop_after_a_successor_has_fenced_the_lane_says_who_has_taken_over() -> None:
+    world = slow(0.5, Fenced)
+    filled(world)
+
+    def succeed() -> None:
+        for at, found in list(world.target.offsets.items()):
+            world.target.offsets[at] = found._replace(metadata=found.metadata.replace('"me"', '"other"'))
+
+    assert isinstance(stopped_while_overdue(world, succeed), TakenOver)
