@@ -12,6 +12,8 @@ from integration_tests.harness.broker import BrokerHandle
 from integration_tests.harness.copying import Copying
 from integration_tests.harness.proxy import Action, Proxy, Side
 from integration_tests.harness.replicator import Replicator
+from replicator.model import checkpoint
+from replicator.model.checkpoint import NOBODY
 
 STOPPED, UNREACHABLE = 0, 3
 STOP_S = 4.0
@@ -71,6 +73,33 @@ def test_the_source_is_down(make_copying: MakeCopying, source: BrokerHandle) -> 
     assert stop(worker) == STOPPED, "all that was read is committed"
     source.restart()
     go_on(copying)
+
+
+@pytest.mark.tier(kafka="long")
+@pytest.mark.parametrize("frozen", [False, True], ids=["down", "frozen"])
+def test_the_source_is_away_and_nobody_has_noticed(
+    make_copying: MakeCopying, source: BrokerHandle, frozen: bool
+) -> None:
+    """The ids of its topics can't be asked for: all positions are released as they stand all the same."""
+    copying = make_copying(limits=UNDISTURBED)
+    copying.load.mixed(200)
+    worker = copying.running()
+    copying.wait_copied()
+    copying.wait_positions()
+    (source.suspend if frozen else source.kill)()
+    assert stop(worker) == STOPPED, "all that was read is committed"
+    assert not worker.seen("not_released"), worker.tail()
+    assert owners(copying) == [NOBODY] * copying.partitions
+    (source.resume if frozen else source.restart)()
+    go_on(copying)
+
+
+def owners(copying: Copying) -> list[str]:
+    """Who runs each partition, as the positions say."""
+    found = [
+        clients.committed(copying.target, copying.group, copying.copy, number) for number in range(copying.partitions)
+    ]
+    return [checkpoint.decode(each.metadata or "").owner for each in found]
 
 
 @pytest.mark.tier(kafka="long")

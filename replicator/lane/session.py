@@ -50,6 +50,7 @@ from replicator.planes.contract import RecordsRefused
 
 STANDING_STILL_S = 0.25  # between two judgements of waiting partitions when none is copied
 ABORT_PAUSE_S, ABORT_PAUSE_S_MAX = 0.01, 5.0
+RELEASES_MAX = 3  # in which topics turn out to be others, or their clusters don't say
 AT_ONCE = ("source_corrupt", "flows_in_conflict")
 """Incidents that are reported with all facts; any other is judged by what both clusters say."""
 TRUNCATED = "source_truncated"
@@ -144,13 +145,17 @@ class ProducerSession:
     def release(self) -> None:
         """Commit the positions once more without an owner, after a clean stop, so that others see nobody runs them.
 
-        A partition whose topic is another one now is stopped first; its position stays as it stands.
+        A partition whose topic is another one now is stopped first, one whose cluster doesn't say waits: their
+        positions are released as they stand, with the ids that the next start compares.
         """
-        try:
-            self._transactions.commit(Kind.RELEASE, self.positions)
-        except IdMismatch as mismatch:
-            self._judge_failed(mismatch.answers, mismatch.at_target)
-            self._transactions.commit(Kind.RELEASE, self.positions)
+        for _ in range(RELEASES_MAX):
+            try:
+                self._transactions.commit(Kind.RELEASE, self.positions)
+            except IdMismatch as mismatch:
+                self._judge_failed(mismatch.answers, mismatch.at_target)
+            else:
+                return
+        self._transactions.commit(Kind.RELEASE, self.positions)
 
     def _step(self) -> None:
         if self._clock.now_s() >= self._last_recommit_s + self._plan.flow.limits.recommit_interval_ms / 1000:

@@ -94,6 +94,21 @@ def test_a_cluster_that_does_not_answer_at_a_clean_stop_keeps_no_position_from_b
     assert not world.told("not_released")
 
 
+def test_topics_that_are_not_told_one_after_the_other_keep_no_position_from_being_released() -> None:
+    world = World()
+    filled(world, 3)
+
+    def deny(topic: str) -> None:
+        world.source.denied[topic] = {"Describe"}
+        if topic == "t":
+            world.on.append(("west.topic_ids", lambda: deny("u")))
+
+    at_release(world, lambda: world.on.append(("west.topic_ids", lambda: deny("t"))))
+    assert world.run() is None
+    assert [world.owner(at) for at in (A, B, U)] == ["", "", ""]
+    assert not world.told("not_released")
+
+
 def test_a_keep_alive_commits_nothing_of_a_topic_that_is_another_one_and_everything_else() -> None:
     world = World(recommit_ms=1_000)
     filled(world, 3)
