@@ -89,6 +89,10 @@ def _as_json(item: FlowStatus) -> dict[str, Any]:
         row["last_commit"] = _iso(row["last_commit_ms"])
         row["held_back_since"] = _iso(row["held_back_since_ms"])
     known = [row.lag_records for row in item.partitions if row.lag_records is not None]
+    if flow["ended"]:
+        flow["ended"]["at"] = _iso(flow["ended"]["at_ms"])
+    for runner in flow["run_by"]:
+        runner["since"] = _iso(runner["since_ms"])
     return {**flow, "lag_records": sum(known), "lag_seconds": _largest_lag_s(item)}
 
 
@@ -124,8 +128,27 @@ def _show(console: Console, item: FlowStatus, now_ms: int) -> None:
         from replicator.model.incident_kinds import advice_for
 
         console.print(f"  [red]the flow can't start[/]: {item.incident}; {advice_for(item.incident)}")
+    for line in _runs(item):
+        console.print(f"  {escape(line)}", soft_wrap=True)
     for note in item.notes:
         console.print(f"  {escape(note)}", soft_wrap=True)
+
+
+def _runs(item: FlowStatus) -> list[str]:
+    """Who runs the flow, and how it has ended."""
+    lines = [
+        f"run by {each.owner}" + (f" since {_iso(each.since_ms)}" if each.since_ms else "") for each in item.run_by
+    ]
+    if len(lines) > 1:
+        lines = [f"{line}: {each.partitions} partitions" for line, each in zip(lines, item.run_by, strict=True)]
+    if item.released_ms:
+        lines.append(f"no process runs it: its positions were released at {_iso(item.released_ms)}")
+    if (end := item.ended) is not None:
+        lines.append(
+            f"it has ended at {_iso(end.at_ms)} with {end.exit_code}, in the process {end.owner}, which goes on "
+            f"with other flows and tries again: {end.detail}"
+        )
+    return lines
 
 
 def _show_detail(console: Console, row: PartitionStatus) -> None:

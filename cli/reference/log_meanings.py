@@ -27,6 +27,7 @@ EVENTS = {
         "Topics could not be listed now; the lanes go on with those that are known, and it is tried again at "
         "the next interval. It is logged once for an outage, and again when its cause changes."
     ),
+    "end_not_noted": "How a flow has ended could not be written to the target, where `status` reads it.",
     "executors": "Spark has no executor for the tasks yet.",
     "fenced": (
         "Another producer was given this lane's transactional id, or the transaction timed out. The lane reads "

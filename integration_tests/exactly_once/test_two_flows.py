@@ -8,6 +8,7 @@ from integration_tests.harness.broker import BrokerHandle
 from integration_tests.harness.compare import assert_exact, wait_key
 from integration_tests.harness.copying import Copying
 from integration_tests.harness.load import Load
+from integration_tests.harness.processes import wait_until
 from integration_tests.harness.proxy import Proxy
 
 WRONG_FILE, INCIDENT = 2, 4
@@ -47,6 +48,44 @@ def test_the_other_one_survives_the_kill_of_the_process_too(make_copying: MakeCo
     sound.wait_copied()
     assert worker.stop() == INCIDENT
     sound.assert_exact()
+
+
+def test_status_says_how_a_flow_has_ended_in_a_process_that_goes_on(make_copying: MakeCopying) -> None:
+    sound, doomed = make_copying(), make_copying(limits={"discovery_interval_ms": 500})
+    sound.file.include(doomed.file)
+    worker = sound.run()
+    for flow in (sound, doomed):
+        worker.wait_event("lane_started", flow=flow.name)
+    code, before = doomed.asked("status")
+    assert (code, before["ended"]) == (0, None)
+    assert [runner["owner"].split(":")[1] for runner in before["run_by"]] == [str(worker.pid)]
+    clients.delete_topic(doomed.target, f"__eos.{doomed.name}.control")
+    worker.wait_event("flow_ended", flow=doomed.name)
+    wait_until(lambda: doomed.asked("status")[1]["ended"] is not None, "the end is noted", worker.tail)
+    ended = doomed.asked("status")[1]["ended"]
+    assert (ended["kind"], ended["exit_code"], ended["owner"].split(":")[1]) == ("Incident", INCIDENT, str(worker.pid))
+    assert ended["detail"].startswith("control_topic_lost")
+    assert sound.asked("status")[1]["ended"] is None
+    worker.kill()
+
+
+def test_status_says_who_has_taken_a_flow_over(make_copying: MakeCopying) -> None:
+    kept, taken = make_copying(), make_copying(limits={"discovery_interval_ms": 500})
+    kept.file.include(taken.file)
+    first = kept.run()
+    for flow in (kept, taken):
+        first.wait_event("lane_started", flow=flow.name)
+    second = taken.running()
+    first.wait_event("flow_over", flow=taken.name)
+    found = taken.asked("status")[1]
+    assert [runner["owner"].split(":")[1] for runner in found["run_by"]] == [str(second.pid)]
+    assert found["run_by"][0]["since"] is not None
+    assert [runner["owner"].split(":")[1] for runner in kept.asked("status")[1]["run_by"]] == [str(first.pid)]
+    assert second.stop() == 0
+    released = taken.asked("status")[1]
+    assert released["run_by"] == []
+    assert released["released_ms"] >= found["run_by"][0]["since_ms"]
+    first.stop()
 
 
 def test_a_flow_can_be_run_without_the_others(make_copying: MakeCopying) -> None:

@@ -144,6 +144,11 @@ class Replicator:
             self._arrived.notify_all()
 
     @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    @property
     def events(self) -> list[Event]:
         """All events so far."""
         with self._arrived:

@@ -27,7 +27,9 @@ from replicator.flow.restarts import BUG, Restarts, Stage, worst
 from replicator.flow.signals import heard
 from replicator.flow.worker import FlowWorker, Parts, margin_s
 from replicator.incidents import tell_incident
-from replicator.model.errors import Incident, ReplicatorError, Unreachable
+from replicator.model.errors import Incident, ReplicatorError, TakenOver, Unreachable
+from replicator.model.names import process_name
+from replicator.state.flow_end import FlowEnd
 
 # Supervisors signal the process and its group: one request to stop, delivered twice before anybody has acted.
 SAME_SIGNAL_S = 0.5
@@ -103,33 +105,49 @@ class Daemon:
 
     def _start(self, name: str) -> None:
         log = self._log.bind(flow=name)
-        worker = FlowWorker(self._flows[name], self._config, self._parts(log), log, take_over=self._take_over)
+        parts = self._parts(log)
+        worker = FlowWorker(self._flows[name], self._config, parts, log, take_over=self._take_over)
         self._workers[name] = worker
-        threading.Thread(target=self._flow, args=(name, worker, log), name=name, daemon=True).start()
+        threading.Thread(target=self._flow, args=(name, worker, parts, log), name=name, daemon=True).start()
 
-    def _flow(self, name: str, worker: FlowWorker, log: structlog.stdlib.BoundLogger) -> None:
+    def _flow(self, name: str, worker: FlowWorker, parts: Parts, log: structlog.stdlib.BoundLogger) -> None:
         """The thread of one attempt to run a flow."""
         code = BUG
         try:
             code = worker.run(lambda: self._events.put(_LanesStarted(name)))
         except ReplicatorError as error:
             code = error.exit_code
-            self._tell_end(name, error, log)
+            if self._tell_end(name, error, log) and len(self._flows) > 1 and code != TakenOver.exit_code:
+                self._note_end(self._flows[name], parts, error, log)
         except BaseException:
             log.exception("bug", exit_code=code)
             raise
         finally:
             self._events.put(_FlowEnded(name, code))
 
-    def _tell_end(self, name: str, error: ReplicatorError, log: structlog.stdlib.BoundLogger) -> None:
-        """Why a flow has ended; the same cause again, at a later attempt, is logged at level debug."""
+    def _tell_end(self, name: str, error: ReplicatorError, log: structlog.stdlib.BoundLogger) -> bool:
+        """Log why a flow has ended; the same cause again, at a later attempt, at level debug. Whether it is news."""
         if self._causes.get(name) == str(error):
             log.debug("flow_ended", kind=type(error).__name__, detail=str(error), exit_code=error.exit_code)
-            return
+            return False
         self._causes[name] = str(error)
         if isinstance(error, Incident):
             tell_incident(log, error)
         log.error("flow_ended", kind=type(error).__name__, detail=str(error), exit_code=error.exit_code)
+        return True
+
+    @staticmethod
+    def _note_end(flow: Flow, parts: Parts, error: ReplicatorError, log: structlog.stdlib.BoundLogger) -> None:
+        """Have it noted where `status` reads it: the process goes on, and its exit code says nothing yet.
+
+        Not after another process has taken the flow over, which the positions say: this one writes nothing any more.
+        """
+        kind, owner, now_ms = type(error).__name__, process_name(), time.time_ns() // 1_000_000
+        end = FlowEnd(kind=kind, detail=str(error), exit_code=error.exit_code, owner=owner, at_ms=now_ms)
+        try:
+            parts.note_end(flow, end)
+        except ReplicatorError as unnoted:
+            log.warning("end_not_noted", reason=str(unnoted))
 
     def _on_signal(self, number: int) -> None:
         """In the thread that hears signals."""

@@ -25,19 +25,24 @@ from replicator.flow.topics import ControlPlane, topics_of
 from replicator.flow.worker import Parts
 from replicator.kafka.clusters import KafkaCluster
 from replicator.kafka.coordinator_patience import CoordinatorPatience
+from replicator.kafka.note import write_note
+from replicator.kafka.topic_questions import within
 from replicator.kafka.topic_reader import TopicReader
 from replicator.lane.driver import LaneDriver, Services
 from replicator.lane.plan import LanePlan
 from replicator.lane.policy import LivePolicy, Policy
 from replicator.model import names
+from replicator.model.errors import ReplicatorError, TopicMissing
 from replicator.model.partition import Partition
 from replicator.planes.records.losses import LostRecords
 from replicator.planes.records.plane import PlaneSettings, RecordsPlane
 from replicator.planes.records.record_reader import LogReader
+from replicator.state.flow_end import FlowEnd
 from replicator.state.flow_state import FlowState
 from replicator.wire.open_transactions import WireOpenTransactions
 
 JITTER_MIN = 0.5
+NOTE_S_MAX = 5.0
 
 
 class KafkaConnections:
@@ -142,9 +147,24 @@ def parts(failpoint: Failpoint) -> Callable[[structlog.stdlib.BoundLogger], Part
         def watch(flow: Flow, ended: threading.Event, failed: Callable[[BaseException], None]) -> None:
             watch_clusters(flow, topics_of, away, ended, log, failed)
 
-        return Parts(plane=ControlPlane, lane=lane, watch=watch)
+        return Parts(plane=ControlPlane, lane=lane, watch=watch, note_end=note_end)
 
     return make
+
+
+def note_end(flow: Flow, end: FlowEnd) -> None:
+    """Write how a flow has ended into its claims topic, if there is one. Raises ReplicatorError."""
+    claims, limit_s = names.claims_topic(flow.name), min(NOTE_S_MAX, flow.limits.request_timeout_ms / 1000)
+    topics = topics_of(flow, flow.target, "notes")
+    try:
+        found = within(topics.describe([claims]), limit_s)[claims]
+    finally:
+        topics.close()
+    if isinstance(found, TopicMissing):
+        return  # the flow was never opened; writing could create the topic, without its configs
+    if isinstance(found, ReplicatorError):
+        raise found
+    write_note(flow, claims, end.encode(), limit_s)
 
 
 def _jitter() -> float:

@@ -30,6 +30,7 @@ from replicator.lane.plan import LanePlan
 from replicator.model.errors import Incident, ReplicatorError, TakenOver, Unreachable
 from replicator.model.names import process_name
 from replicator.model.route import Route
+from replicator.state.flow_end import FlowEnd
 from replicator.state.generation import Generation, LaneAssignment
 
 MARGIN_S_MAX = 1.0
@@ -62,12 +63,14 @@ class Lane(Protocol):
 @dataclass(frozen=True, slots=True)
 class Parts:
     """What a worker is made of besides its flow, see `flow.wiring`: the control plane of a flow; a lane, which puts its
-    events into the queue that it is given; and what watches the flow's clusters until it has ended, and tells of a bug.
+    events into the queue that it is given; what watches the flow's clusters until it has ended, and tells of a bug; and
+    what notes on the target how the flow has ended, where `status` reads it.
     """
 
     plane: Callable[[Flow], ControlPlane]
     lane: Callable[[LanePlan, queue.SimpleQueue[Any]], Lane]
     watch: Callable[[Flow, threading.Event, Callable[[BaseException], None]], None] = lambda flow, ended, failed: None
+    note_end: Callable[[Flow, FlowEnd], None] = lambda flow, end: None
 
 
 class FlowWorker:

@@ -10,7 +10,8 @@ source transaction, and all behind it, are no lag of the flow's: they are shown 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,9 +21,11 @@ from replicator.flow.topics import ControlPlane
 from replicator.inspect.judging import Judged, JudgedPartitions, Judging, list_topics, no_topic, routes_of
 from replicator.kafka import offset_reader
 from replicator.model import names
+from replicator.model.checkpoint import NOBODY, Evidence
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError
 from replicator.model.partition import LogEnds, Partition
 from replicator.state.claims import Claims
+from replicator.state.flow_end import FlowEnd
 from replicator.state.generation import Control
 
 TIMES_WAIT_S = 5.0
@@ -91,9 +94,30 @@ class PartitionStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class Runner:
+    """A process that has the positions of so many partitions, as they say. `since_ms`: None where an older version has
+    written one. One that was killed stands there until the next start."""
+
+    owner: str
+    since_ms: int | None
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a flow has ended in a process that goes on with other flows, which starts it again from time to time."""
+
+    kind: str
+    detail: str
+    exit_code: int
+    owner: str
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class FlowStatus:
     """All partitions of one flow. `incident`: the name of one that keeps the whole flow from starting. `notes`: what
-    else its owner should know."""
+    else its owner should know. `run_by`: empty where the positions were released, last at `released_ms`."""
 
     flow: str
     source: str
@@ -102,6 +126,9 @@ class FlowStatus:
     partitions: tuple[PartitionStatus, ...]
     incident: str = ""
     notes: tuple[str, ...] = ()
+    run_by: tuple[Runner, ...] = ()
+    released_ms: int | None = None
+    ended: Ended | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +172,37 @@ def status(flow: Flow, config: Config, *, now_ms: int, connect_timeout_ms: int) 
     has_run = bool(known.claims) or any(it.stored_offset is not None for it in judged.values())
     shown = incident if has_run else ""
     notes = () if rows else (no_topic(flow),)
-    return FlowStatus(flow.name, flow.source.name, flow.target.name, flow.delivery.value, tuple(rows), shown, notes)
+    evidence = [it.position.evidence for it in judged.values() if it.position is not None]
+    run_by = runners(evidence)
+    return FlowStatus(
+        flow.name,
+        flow.source.name,
+        flow.target.name,
+        flow.delivery.value,
+        tuple(rows),
+        shown,
+        notes,
+        run_by,
+        None if run_by else max((each.committed_ms for each in evidence), default=None),
+        ended(known.ended, evidence),
+    )
+
+
+def runners(evidence: Sequence[Evidence]) -> tuple[Runner, ...]:
+    """Who has the positions, the last one first. Pure."""
+    found: dict[str, list[Evidence]] = defaultdict(list)
+    for each in evidence:
+        if each.owner != NOBODY:
+            found[each.owner].append(each)
+    made = [Runner(owner, min(each.owned_ms for each in its) or None, len(its)) for owner, its in found.items()]
+    return tuple(sorted(made, key=lambda runner: runner.since_ms or 0, reverse=True))
+
+
+def ended(end: FlowEnd | None, evidence: Sequence[Evidence]) -> Ended | None:
+    """How the flow has ended, unless lanes have come to own positions, or have given them back, since. Pure."""
+    if end is None or any(each.owned_ms > end.at_ms for each in evidence):
+        return None
+    return Ended(end.kind, end.detail, end.exit_code, end.owner, end.at_ms)
 
 
 def _own_topics(clusters: ControlPlane) -> tuple[Control | None, Claims | None, str]:

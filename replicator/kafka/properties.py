@@ -154,6 +154,16 @@ def plain_producer(
     }
 
 
+def note_producer(flow: Flow, timeout_s: float) -> Properties:
+    """Writer of a single record outside any transaction, which may be written twice."""
+    return {
+        **_base(flow.target, flow, "notes"),
+        "acks": "all",
+        "message.timeout.ms": round(timeout_s * 1000),
+        **SILENT,
+    }
+
+
 def _producing(flow: Flow, batch_bytes_max: int, record_bytes_max: int, *, compress: bool) -> Properties:
     limits = flow.limits
     record_bytes = max(limits.record_bytes_max, record_bytes_max)

@@ -36,6 +36,7 @@ class LanePositions:
         """`kept` are positions by target partition that the flow has, but doesn't copy to now."""
         self.entries, self.kept = partitions, dict(kept or {})
         self._owner, self._generation, self._delivery = owner, generation, delivery
+        self._since_ms = 0  # when the owner committed its first position
 
     @property
     def copying(self) -> Mapping[Partition, LanePartition]:
@@ -112,9 +113,13 @@ class LanePositions:
         A generation that is newer than one's own stays: that contradiction is the incident, and must outlive it.
         """
         weaker = self._delivery != Delivery.EXACTLY_ONCE.value
+        owner, since_ms = self._owner if owner is None else owner, now_ms
+        if owner == self._owner:
+            since_ms = self._since_ms = self._since_ms or now_ms
         return replace(
             evidence,
-            owner=self._owner if owner is None else owner,
+            owner=owner,
+            owned_ms=evidence.owned_ms if owner == evidence.owner else since_ms,
             generation=max(self._generation, evidence.generation),
             delivery=self._delivery if weaker else evidence.delivery,
             committed_ms=now_ms,

@@ -50,7 +50,8 @@ class Evidence:
     blake2b-128(previous digest + canonical bytes of the block's records), one block a transaction, and
     `block_first`/`block_count` say where on the target the last block stands, so a reader can check it. What a repair
     copies again is a block too, but isn't counted again. `committed_ms` is when the position was committed last, also
-    where it stood, and `moved_ms` when its offset last moved (0 where a version before this was known wrote it).
+    where it stood, `moved_ms` when its offset last moved, and `owned_ms` when its owner first committed it (0 where a
+    version before these were known wrote it).
     """
 
     generation: int
@@ -69,6 +70,7 @@ class Evidence:
     delivery: str = "exactly_once"
     committed_ms: int = 0
     moved_ms: int = 0
+    owned_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +98,9 @@ _SHORT = {
     "delivery": "dm",
     "committed_ms": "ms",
     "moved_ms": "mv",
+    "owned_ms": "os",
 }
-_LATER = frozenset({"moved_ms"})
+_LATER = frozenset({"moved_ms", "owned_ms"})
 """Fields that positions may lack, because older versions didn't write them."""
 _TYPES = {field.name: field.type for field in fields(Evidence)}
 

@@ -1,4 +1,5 @@
-"""Records of the flow's claims topic: claims, repairs, reports of incidents. Pure; lanes write, `flow_state` reads.
+"""Records of the flow's claims topic: claims, repairs, reports of incidents, and `flow_end`. Pure; lanes write,
+`flow_state` reads.
 
 A claim is the first transaction of an owner in a partition without a position: it holds the position (the
 resolved start) and a claim record here, and no other record. So a crash in the first transaction leaves either
@@ -25,10 +26,12 @@ from typing import Any
 from replicator.model.errors import Incident
 from replicator.model.origins import NONE, Origin, Origins
 from replicator.model.partition import Partition, Span
+from replicator.state import flow_end
 from replicator.state.envelope import NotOurs, unwrap, wrap
+from replicator.state.flow_end import ENDED, FlowEnd
 
 CLAIM, REPAIR, REPORT = "claim", "repair", "incident"
-_KINDS = frozenset({CLAIM, REPAIR, REPORT})
+_KINDS = frozenset({CLAIM, REPAIR, REPORT, ENDED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,14 +197,18 @@ class Report:
         return self.key, wrap(REPORT, content, must_understand=False)
 
 
+Record = Claim | Repair | Report | FlowEnd
+
+
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """The claims topic as it stands: the claim of each target partition, all repairs, and by target partition the
-    reports that stand."""
+    """The claims topic as it stands: the claim of each target partition, all repairs, by target partition the reports
+    that stand, and how the flow has ended last in a process that went on."""
 
     claims: Mapping[Partition, Claim]
     repairs: tuple[Repair, ...]
     reports: Mapping[Partition, Report] = field(default_factory=dict)
+    ended: FlowEnd | None = None
 
     def of_topic(self, target_topic: str) -> tuple[Claim, ...]:
         """The claims of one target topic."""
@@ -213,7 +220,7 @@ def read_claims(records: Iterable[tuple[bytes | None, bytes | None]]) -> Claims:
 
     Raises NotOurs and NewerFormat, see `envelope`.
     """
-    newest: dict[bytes, Claim | Repair | Report] = {}
+    newest: dict[bytes, Record] = {}
     for key, value in records:
         if key is None:
             raise NotOurs("a record without key")
@@ -229,18 +236,20 @@ def read_claims(records: Iterable[tuple[bytes | None, bytes | None]]) -> Claims:
             newest[key] = found  # lanes write to different partitions, which are read one after the other
     claims = {found.target: found for found in newest.values() if isinstance(found, Claim)}
     reports = {found.target: found for found in newest.values() if isinstance(found, Report) and found.stands}
-    return Claims(claims, tuple(found for found in newest.values() if isinstance(found, Repair)), reports)
+    repairs = tuple(found for found in newest.values() if isinstance(found, Repair))
+    ended = next((found for found in newest.values() if isinstance(found, FlowEnd)), None)
+    return Claims(claims, repairs, reports, ended)
 
 
-def _decoded(key: bytes, body: Mapping[str, Any]) -> Claim | Repair | Report:
-    kinds: Mapping[str, Callable[[Mapping[str, Any]], Claim | Repair | Report]]
-    kinds = {CLAIM: _claim, REPAIR: _repair, REPORT: _report}
+def _decoded(key: bytes, body: Mapping[str, Any]) -> Record:
+    kinds: Mapping[str, Callable[[Mapping[str, Any]], Record]]
+    kinds = {CLAIM: _claim, REPAIR: _repair, REPORT: _report, ENDED: flow_end.decode}
     try:
         found = kinds[body["kind"]](body)
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise NotOurs(f"unreadable record {key!r}: {error!r}") from error
     if found.key != key:
-        raise NotOurs(f"record {key!r} holds the {body['kind']} of {found.target}")
+        raise NotOurs(f"record {key!r} holds the {body['kind']} of {found.key!r}")
     return found
 
 

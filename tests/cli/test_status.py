@@ -7,7 +7,7 @@ import io
 from rich.console import Console
 
 from cli.commands.status import _show
-from replicator.inspect.status import FlowStatus, PartitionStatus
+from replicator.inspect.status import Ended, FlowStatus, PartitionStatus, Runner
 
 NOW_MS = 1_800_000_000_000
 LARGE = 9_999_999_999
@@ -17,9 +17,9 @@ def row(topic: str, partition: int, **facts: object) -> PartitionStatus:
     return PartitionStatus(source_topic=topic, partition=partition, target_topic=f"west.{topic}", **facts)  # type: ignore[arg-type]
 
 
-def shown(*rows: PartitionStatus, incident: str = "") -> list[str]:
+def shown(*rows: PartitionStatus, incident: str = "", **facts: object) -> list[str]:
     said = io.StringIO()
-    flow = FlowStatus("orders", "east", "west", "exactly_once", rows, incident)
+    flow = FlowStatus("orders", "east", "west", "exactly_once", rows, incident, **facts)  # type: ignore[arg-type]
     _show(Console(width=80, file=said), flow, NOW_MS)
     return said.getvalue().splitlines()
 
@@ -42,3 +42,19 @@ def test_an_incident_of_the_whole_flow_is_told_with_its_advice() -> None:
     lines = shown(row("t", 0, state="in_sync"), incident="control_topic_lost")
     assert "the flow can't start: control_topic_lost" in " ".join(lines)
     assert "new flow name" in " ".join(lines)
+
+
+def test_who_runs_the_flow_and_how_it_has_ended_is_told() -> None:
+    synced = row("t", 0, state="in_sync")
+    one, other = Runner("host:1:a", NOW_MS, 2), Runner("host:2:[b]", None, 1)
+    assert shown(synced, run_by=(one,))[-1] == "  run by host:1:a since 2027-01-15T08:00:00Z"
+    assert shown(synced, run_by=(one, other))[-2:] == [
+        "  run by host:1:a since 2027-01-15T08:00:00Z: 2 partitions",
+        "  run by host:2:[b]: 1 partitions",
+    ]
+    released = shown(synced, released_ms=NOW_MS)
+    assert released[-1] == "  no process runs it: its positions were released at 2027-01-15T08:00:00Z"
+    ended = Ended("Incident", "control_topic_lost: it is gone", 4, "host:1:a", NOW_MS)
+    told = shown(synced, released_ms=NOW_MS, ended=ended)[-1]
+    assert told.startswith("  it has ended at 2027-01-15T08:00:00Z with 4, in the process host:1:a, which goes on")
+    assert told.endswith("control_topic_lost: it is gone")

@@ -14,11 +14,12 @@ from typing import Any, NoReturn, cast
 import pytest
 from structlog.testing import capture_logs
 
-from replicator.config import load_text
+from replicator.config import Flow, load_text
 from replicator.flow import daemon as module
 from replicator.flow.daemon import SIGNALS, Daemon
 from replicator.flow.worker import Parts
 from replicator.model.errors import Incident, TakenOver, Unreachable
+from replicator.state.flow_end import FlowEnd
 
 Attempt = Callable[["Script"], int]
 
@@ -100,7 +101,12 @@ def _handlers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         signal.signal(number, handler)
 
 
-def run(stop_timeout_ms: int = 10_000, **attempts: list[Attempt]) -> tuple[int, list[dict[str, Any]]]:
+NoteEnd = Callable[[Flow, FlowEnd], None]
+
+
+def run(
+    stop_timeout_ms: int = 10_000, note_end: NoteEnd = lambda flow, end: None, **attempts: list[Attempt]
+) -> tuple[int, list[dict[str, Any]]]:
     """The exit code of a process with these flows, and its log. Flows look for topics every 100 ms."""
     limits = f"limits: {{stop_timeout_ms: {stop_timeout_ms}, discovery_interval_ms: 100}}"
     flows = "\n".join(f"  {name}: {{source: a, target: b, topics: [{name}], {limits}}}" for name in attempts)
@@ -116,14 +122,14 @@ flows:
     )
     Script.attempts = {name: list(each) for name, each in attempts.items()}
 
-    left = list[int]()
+    left, parts = list[int](), Parts(cast(Any, None), cast(Any, None), note_end=note_end)
 
     def leave(code: int) -> NoReturn:
         left.append(code)
         raise Left  # in the main thread, or in the one that hears signals
 
     with capture_logs() as logs:
-        made = Daemon(config, list(config.flows.values()), lambda log: cast(Parts, None), leave=leave)
+        made = Daemon(config, list(config.flows.values()), lambda log: parts, leave=leave)
         with suppress(Left):
             left.append(made.run())
     return left[0], cast(list[dict[str, Any]], logs)
@@ -204,6 +210,32 @@ def test_a_flow_that_ended_is_started_again_while_another_copies(error: Exceptio
     told = [entry["log_level"] for entry in logs if entry["event"] == "flow_ended"]
     assert told == ["error", "debug"], "the same cause is told once"
     assert [entry["flow"] for entry in logs if entry["event"] == "flow_started_again"] == ["g"]
+
+
+def test_how_a_flow_has_ended_is_noted_once_while_another_copies() -> None:
+    """Not after it was taken over: another process has it, and this one writes nothing any more."""
+    noted: list[tuple[str, str, str, int]] = []
+
+    def note(flow: Flow, end: FlowEnd) -> None:
+        noted.append((flow.name, end.kind, end.detail, end.exit_code))
+
+    away, back = raises(Unreachable("away")), signals(signal.SIGTERM)
+    assert run(note_end=note, f=[copies], g=[away, away, back])[0] == 0
+    assert noted == [("g", "Unreachable", "away", 3)]
+    noted.clear()
+    run(note_end=note, f=[signals(signal.SIGTERM)], g=[raises(TakenOver("by another"))])
+    run(note_end=note, f=[raises(Unreachable("away"))])
+    assert noted == []
+
+
+def test_an_end_that_cannot_be_noted_is_told() -> None:
+    def note(flow: Flow, end: FlowEnd) -> None:
+        raise Unreachable("the target is away")
+
+    code, logs = run(note_end=note, f=[copies], g=[raises(Unreachable("away")), signals(signal.SIGTERM)])
+    assert code == 0
+    told = [(entry["flow"], entry["reason"]) for entry in logs if entry["event"] == "end_not_noted"]
+    assert told == [("g", "the target is away")]
 
 
 def test_a_flow_that_was_taken_over_is_not_started_again() -> None:

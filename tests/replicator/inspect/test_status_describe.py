@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from replicator.config import Flow, load_text
 from replicator.inspect.judging import Judged
-from replicator.inspect.status import PartitionStatus, Times, describe
+from replicator.inspect.status import Ended, PartitionStatus, Runner, Times, describe, ended, runners
 from replicator.lane.plan import LanePlan
 from replicator.lane.start_decision import Facts, decide
 from replicator.model import checkpoint
@@ -15,6 +17,7 @@ from replicator.model.errors import Incident, ReplicatorError, TopicMissing, Unr
 from replicator.model.partition import Committed, LogEnds, Partition
 from replicator.model.route import Route
 from replicator.state.claims import Claim
+from replicator.state.flow_end import FlowEnd
 from replicator.state.generation import LaneAssignment
 
 NOW_MS = 1_800_000_000_000
@@ -197,3 +200,22 @@ def test_a_claim_without_a_position_was_copied_to_before(
 ) -> None:
     claim = Claim(COPY, SOURCE, "id-1", "x", 0, 10, 1, "me", NOW_MS)
     assert described(flow, None, target=target, claim=claim).state == state
+
+
+def owned(owner: str, since_ms: int) -> Evidence:
+    return replace(committed(1).evidence, owner=owner, owned_ms=since_ms)
+
+
+def test_who_runs_the_flow_is_said_by_its_positions() -> None:
+    assert runners([]) == ()
+    assert runners([owned("", 5)]) == ()
+    found = runners([owned("old", 5), owned("new", 9), owned("new", 8), owned("", 7), owned("older", 0)])
+    assert found == (Runner("new", 8, 2), Runner("old", 5, 1), Runner("older", None, 1))
+
+
+def test_how_the_flow_has_ended_is_shown_until_it_runs_again() -> None:
+    end = FlowEnd(kind="Incident", detail="why", exit_code=4, owner="me", at_ms=10)
+    shown = Ended("Incident", "why", 4, "me", 10)
+    assert ended(None, [owned("me", 5)]) is None
+    assert ended(end, []) == ended(end, [owned("me", 5), owned("", 10)]) == shown
+    assert ended(end, [owned("me", 5), owned("next", 11)]) is None

@@ -9,7 +9,7 @@ from replicator.lane.partition import Admit, Commits, PositionCommitted, Reason,
 from replicator.lane.partitions import Partitions
 from replicator.lane.positions import LanePositions
 from replicator.model import checkpoint
-from replicator.model.checkpoint import Evidence, Position
+from replicator.model.checkpoint import NOBODY, Evidence, Position
 from replicator.model.errors import Incident
 from replicator.model.partition import Committed, Partition, Seek
 from replicator.model.route import Route
@@ -152,3 +152,18 @@ def test_positions_count_only_once_they_are_committed() -> None:
     assert book.seeks()[SOURCE].offset == 100
     book.committed(moved)
     assert book.seeks()[SOURCE].offset == 103
+
+
+def owned_ms(book: LanePositions, now_ms: int, owner: str | None = None) -> int:
+    return checkpoint.decode(book.recommits(now_ms, owner)[TARGET].metadata).owned_ms
+
+
+def test_a_position_says_since_when_its_owner_has_it() -> None:
+    """Since the lane's first commit, however often it is committed again; a release begins anew."""
+    book = book_of((SOURCE, Position(100, evidence(owner="before", owned_ms=5))))
+    assert [owned_ms(book, now_ms) for now_ms in (77, 99)] == [77, 77]
+    moved = book.next_positions({}, {SOURCE: Seek(103, 2)}, 120)
+    assert moved[SOURCE].evidence.owned_ms == 77
+    assert owned_ms(book, 130, NOBODY) == 130
+    again = book_of((SOURCE, Position(100, evidence(owner="me", owned_ms=5))))
+    assert owned_ms(again, 77) == 5, "a new producer session of the same process"

@@ -26,6 +26,7 @@ EVIDENCE = Evidence(
     block_count=10,
     committed_ms=1_700_000_000_000,
     moved_ms=1_600_000_000_000,
+    owned_ms=1_650_000_000_000,
 )
 
 
@@ -33,10 +34,10 @@ def test_metadata_round_trip_keeps_every_field() -> None:
     assert checkpoint.decode(checkpoint.encode(EVIDENCE)) == EVIDENCE
 
 
-def test_metadata_of_older_versions_doesn_t_say_when_the_offset_moved() -> None:
+def test_metadata_of_older_versions_doesn_t_say_when_the_offset_moved_and_since_when_it_is_owned() -> None:
     packed = json.loads(checkpoint.encode(EVIDENCE))
-    del packed["mv"]
-    assert checkpoint.decode(json.dumps(packed)) == replace(EVIDENCE, moved_ms=0)
+    del packed["mv"], packed["os"]
+    assert checkpoint.decode(json.dumps(packed)) == replace(EVIDENCE, moved_ms=0, owned_ms=0)
 
 
 def test_metadata_stays_below_the_brokers_limit_with_the_longest_names() -> None:

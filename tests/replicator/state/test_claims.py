@@ -10,6 +10,7 @@ import pytest
 from replicator.model.partition import Partition
 from replicator.state.claims import Claim, Repair, read_claims
 from replicator.state.envelope import NewerFormat, NotOurs
+from replicator.state.flow_end import FlowEnd
 
 CLAIM = Claim(Partition("a.or/ders", 3), Partition("orders", 3), "id", "target-id", 5, 42, 1, "me", 99)
 REPAIR = Repair(CLAIM.target, CLAIM.source, ((10, 12), (15, 16)), 700, 2, 99, "id", "target-id")
@@ -86,3 +87,14 @@ def test_newer_records_are_ignored_unless_they_must_be_understood() -> None:
 def test_what_nobody_of_us_wrote_is_refused(record: tuple[bytes | None, bytes]) -> None:
     with pytest.raises(NotOurs):
         read_claims([record])
+
+
+def test_the_end_of_a_flow_stands_beside_its_claims_and_the_newest_counts() -> None:
+    end = FlowEnd(kind="Incident", detail="control_topic_lost", exit_code=4, owner="me", at_ms=100)
+    later = replace(end, detail="d" * 10_000, at_ms=200)
+    assert read_claims([CLAIM.encode()]).ended is None
+    assert read_claims([end.encode(), CLAIM.encode()]).ended == end
+    found = read_claims([later.encode(), CLAIM.encode(), end.encode()])
+    assert found.claims == {CLAIM.target: CLAIM}
+    assert found.ended == replace(later, detail="d" * 4_000)
+    assert json.loads(end.encode()[1])["must_understand"] is False, "older versions ignore it"
