@@ -98,7 +98,7 @@ def make_plane(source: BrokerHandle, target: BrokerHandle) -> Iterator[MakePlane
         settings = PlaneSettings(flow, names.lane_id(flow.name, 1, 0), 0, routes, batch_bytes_max, record_bytes_max)
         said: list[str] = []
         lost: list[LostRecords] = []
-        plane = RecordsPlane(settings, {}, said.append, lost.append)
+        plane = RecordsPlane(settings, said.append, lost.append)
         made.append(Driven(plane, flow, routes, said, lost))
         plane.fence()
         return made[-1]

@@ -97,7 +97,7 @@ class Scene:
         }
         said: list[str] = []
         settings = PlaneSettings(self.flow, names.lane_id(self.flow.name, 1, 0), 0, routes, 1_000_000, 1_048_588)
-        plane = RecordsPlane(settings, {}, said.append, lambda lost: None)
+        plane = RecordsPlane(settings, said.append, lambda lost: None)
         plane.fence()
         return Driven(plane, self.flow, routes, said, [])
 
@@ -192,7 +192,7 @@ def test_the_transactional_id(secured: Secured) -> None:
     config = secured.config("bob")
     login = {name: config[name] for name in LOGIN}
     flow = make_flow(config["bootstrap.servers"], config["bootstrap.servers"], login=login)
-    plane = RecordsPlane(PlaneSettings(flow, "mine", 0, {}, 1_000_000, 1_000_000), {}, print, lambda lost: None)
+    plane = RecordsPlane(PlaneSettings(flow, "mine", 0, {}, 1_000_000, 1_000_000), print, lambda lost: None)
     with closing(plane):
         error = denied(plane.fence)
     assert "the user needs Write and Describe on transactional id 'mine'" in str(error)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import queue
 import random
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
@@ -33,7 +33,6 @@ from replicator.lane.plan import LanePlan
 from replicator.lane.policy import LivePolicy, Policy
 from replicator.model import names
 from replicator.model.errors import ReplicatorError, TopicMissing
-from replicator.model.partition import Partition
 from replicator.planes.records.losses import LostRecords
 from replicator.planes.records.plane import PlaneSettings, RecordsPlane
 from replicator.planes.records.record_reader import LogReader
@@ -52,14 +51,12 @@ class KafkaConnections:
         self,
         plan: LanePlan,
         policy: Policy,
-        digests: Mapping[Partition, str],
         asked: threading.Event,
         origins: SharedOrigins,
         patience: CoordinatorPatience,
         log: structlog.stdlib.BoundLogger,
     ) -> None:
-        """`digests`: what the next block of each source partition chains to; shared with the lane. `asked` is set when
-        the lane shall stop: then no cluster is waited for any longer than a moment."""
+        """`asked` is set when the lane shall stop: then no cluster is waited for any longer than a moment."""
         flow, self.origins = plan.flow, origins
         settings = PlaneSettings(
             flow=flow,
@@ -75,7 +72,7 @@ class KafkaConnections:
         )
         self._open = ExitStack()
         with ExitStack() as stack:  # whatever one of them raises, those that are open are closed
-            self.plane = RecordsPlane(settings, digests, partial(_client_error, log), partial(_lost_records, log))
+            self.plane = RecordsPlane(settings, partial(_client_error, log), partial(_lost_records, log))
             stack.callback(self.plane.close)
             source_reader, source_topics = TopicReader(flow, flow.source), topics_of(flow, flow.source, "source")
             self.source = KafkaCluster(flow, flow.source, "source", asked, source_reader, source_topics)
@@ -116,13 +113,11 @@ def services(
     origins: dict[str, SharedOrigins] = {}  # by flow
     patience: dict[str, CoordinatorPatience] = {}  # by flow
 
-    def connect(
-        plan: LanePlan, policy: Policy, digests: Mapping[Partition, str], asked: threading.Event
-    ) -> KafkaConnections:
+    def connect(plan: LanePlan, policy: Policy, asked: threading.Event) -> KafkaConnections:
         flow = plan.flow
         shared = origins.setdefault(flow.name, SharedOrigins(flow))
         of_flow = patience.setdefault(flow.name, CoordinatorPatience(flow.limits.transaction_timeout_ms / 1000))
-        return KafkaConnections(plan, policy, digests, asked, shared, of_flow, log)
+        return KafkaConnections(plan, policy, asked, shared, of_flow, log)
 
     return Services(
         connect=connect,

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from replicator.lane.policy import Progress, read_plan
 from replicator.lane.ports import Cluster, Connections
 from replicator.lane.positions import LanePositions
-from replicator.lane.refused_records import RefusedRecords
 from replicator.model.errors import Incident
 from replicator.model.partition import LogEnds, Partition, Seek
 from replicator.planes.contract import Copied, ReadPlan
@@ -48,10 +47,10 @@ class RangePolicy:
         """Nothing else has to be known."""
         self._to = to
 
-    def read_plans(self, positions: LanePositions, refusals: RefusedRecords) -> dict[Partition, ReadPlan]:
+    def read_plans(self, positions: LanePositions) -> dict[Partition, ReadPlan]:
         """From the committed positions to the ranges' ends, or to a refused record before that."""
         found = {
-            at: read_plan(at, seek, refusals, self._ends[at])
+            at: read_plan(positions.entries[at], seek, self._ends[at])
             for at, seek in positions.seeks().items()
             if at in self._ends
         }

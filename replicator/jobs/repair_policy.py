@@ -37,7 +37,6 @@ from replicator.lane.plan import LanePlan
 from replicator.lane.policy import Progress, read_plan
 from replicator.lane.ports import Connections
 from replicator.lane.positions import LanePositions, check_acks
-from replicator.lane.refused_records import RefusedRecords
 from replicator.model.errors import Abortable, Incident, ReplicatorError
 from replicator.model.partition import LogEnds, Partition, Seek, Span
 from replicator.planes.contract import Copied, ReadPlan, ReadStopped
@@ -95,7 +94,7 @@ class RepairPolicy:
         self.standing = self.superseded = 0
         self.superseded_at = []
 
-    def read_plans(self, positions: LanePositions, refusals: RefusedRecords) -> dict[Partition, ReadPlan]:
+    def read_plans(self, positions: LanePositions) -> dict[Partition, ReadPlan]:
         """The rest of the current batch, or nothing once all are copied, or when the lane was asked to stop.
 
         Raises Incident: `repair_outdated`, `target_transaction_open`, `source_records_gone`, `repair_record_gone`.
@@ -116,7 +115,7 @@ class RepairPolicy:
             return {}
         batch = self._batches[0]
         check_source_start(self._connected.source, at, batch[0][0])
-        asked = read_plan(at, Seek(batch[0][0], -1), refusals, batch[-1][1], batch)
+        asked = read_plan(positions.entries[at], Seek(batch[0][0], -1), batch[-1][1], batch)
         self._until = asked.until or 0
         return {at: asked}
 

@@ -34,6 +34,7 @@ from replicator.lane.plan import LanePlan
 from replicator.lane.policy import Policy
 from replicator.lane.ports import Clock, Connections
 from replicator.lane.refused_records import RefusedRecords
+from replicator.lane.reports import Reports
 from replicator.lane.session import ProducerSession
 from replicator.lane.size import TransactionSize
 from replicator.model.checkpoint import Stored
@@ -108,12 +109,11 @@ Event = LaneEnded | LaneStates | None  # None: a request to stop
 class Services:
     """What lanes are given from outside.
 
-    `connect` opens what one producer session works with; the dictionary is shared with the plane, see
-    `memory.Memory.digests`, and the event is set when the lane shall stop. `on_commit` gets records and bytes.
-    `cluster_away` as of `Partitions`.
+    `connect` opens what one producer session works with; the event is set when the lane shall stop. `on_commit` gets
+    records and bytes. `cluster_away` as of `Partitions`.
     """
 
-    connect: Callable[[LanePlan, Policy, Mapping[Partition, str], threading.Event], Connections]
+    connect: Callable[[LanePlan, Policy, threading.Event], Connections]
     clock: Clock
     failpoint: Failpoint
     log: structlog.stdlib.BoundLogger
@@ -131,13 +131,11 @@ class LaneDriver:
         self._log = services.log.bind(lane=plan.lane, generation=plan.generation)
         self._stopping, self._pause = threading.Event(), threading.Event()
         self._backoff = Backoff(BACKOFF_S, BACKOFF_S_MAX, services.jitter)
-        refusals = RefusedRecords()
-        partitions = Partitions(self._log, self._clock.now_s, self._changed, refusals.forget, services.cluster_away)
+        partitions = Partitions(self._log, self._clock.now_s, self._changed, services.cluster_away)
         commit = plan.flow.commit
         records_max = Rate(policy.rate_max).records(commit.records_max, commit.interval_ms / 1000)
-        self._memory = Memory(
-            partitions, refusals, TransactionSize(records_max, commit.bytes_max, small=policy.copies_live)
-        )
+        size = TransactionSize(records_max, commit.bytes_max, small=policy.copies_live)
+        self._memory = Memory(partitions, RefusedRecords(partitions), size, Reports(partitions))
         self._opened, self._began_s = False, 0.0
         self._opened_s: float | None = None  # since when the session has copied; None before
         self._owners_read = False
@@ -193,7 +191,7 @@ class LaneDriver:
     def _run_session(self) -> None:
         plan, self._opened_s = replace(self.plan, compress=self._memory.refusals.compress), None
         try:
-            to = self._services.connect(plan, self._policy, self._memory.digests, self._pause)
+            to = self._services.connect(plan, self._policy, self._pause)
         except ReplicatorError as error:
             self._failed(error)
             return

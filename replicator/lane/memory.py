@@ -22,15 +22,13 @@ from replicator.model.partition import Partition
 class Memory:
     """What outlives a producer session. Owned by `lane.driver`, changed by the session that runs.
 
-    `digests` is shared with the plane: what the next block of each source partition chains to. `owners`: by target
-    partition, as this process knows them.
+    `owners`: by target partition, as this process knows them; of positions that have no partition of the lane, too.
     """
 
     partitions: Partitions
     refusals: RefusedRecords
     size: TransactionSize
-    reports: Reports = field(default_factory=Reports)
-    digests: dict[Partition, str] = field(default_factory=dict)
+    reports: Reports
     owners: dict[Partition, str] = field(default_factory=dict)
 
 

@@ -19,7 +19,7 @@ from replicator.lane.partitions import Partitions
 from replicator.lane.plan import LanePlan
 from replicator.lane.ports import Clock, OriginsReader
 from replicator.model.errors import NotAllowed, ReplicatorError, Retriable, Unreachable
-from replicator.model.origins import NONE, Origins
+from replicator.model.origins import NONE
 from replicator.model.partition import LogEnds, Partition
 from replicator.state.claims import Claim
 from replicator.state.origins import loop
@@ -31,44 +31,45 @@ Wrong = dict[Partition, ReplicatorError]
 class OriginCheck:
     """Of one producer session."""
 
-    def __init__(self, plan: LanePlan, reader: OriginsReader, clock: Clock) -> None:
-        self._plan, self._reader, self._clock = plan, reader, clock
-        self.claims: dict[Partition, Claim] = {}  # that stand on the target, by target partition
-        self._passed: set[Partition] = set()
-        self._empty: set[Partition] = set()  # the source had no record yet when they passed
-        self._learned: dict[Partition, Origins] = {}
+    def __init__(self, plan: LanePlan, partitions: Partitions, reader: OriginsReader, clock: Clock) -> None:
+        self._plan, self._partitions, self._reader, self._clock = plan, partitions, reader, clock
+        self.claims: dict[Partition, Claim] = {}  # as they stand on the target, of other lanes too, by target partition
 
     def claimed(self, claims: Iterable[Claim]) -> None:
         """These claims stand on the target."""
         for claim in claims:
             self.claims[claim.target] = claim
-            if self._learned.get(claim.source, NONE) <= claim.origins:
-                self._learned.pop(claim.source, None)
+            partition = self._partitions.get(claim.source)
+            if partition is not None and partition.session.learned <= claim.origins:
+                partition.session.learned = NONE
 
     def renewed(self, partition: LanePartition) -> Claim | None:
         """The claim of a partition that has a position, if it doesn't say all that is known of where it comes from."""
-        plan, source = self._plan, partition.route.source
-        claim = self.claims.get(partition.route.target)
-        if claim is None or claim.source != source or partition.position is None:
+        plan, claim = self._plan, self.claims.get(partition.route.target)
+        if claim is None or claim.source != partition.route.source or partition.position is None:
             return None
-        origins = partition.route.origins | self._learned.get(source, NONE)
+        origins = partition.route.origins | partition.session.learned
         return claim.renewed(plan.source_cluster, origins, plan.generation, plan.owner, self._clock.now_ms())
 
-    def before_reading(self, partitions: Partitions, ends: Mapping[Partition, LogEnds | ReplicatorError]) -> Wrong:
+    def before_reading(self, ends: Mapping[Partition, LogEnds | ReplicatorError]) -> Wrong:
         """After claims were committed. `ends`: of source partitions, as they were read before that."""
-        fresh = {at: it for at, it in partitions.copied.items() if at not in self._passed and _untouched(it)}
+        copied = self._partitions.copied
+        fresh = {at: it for at, it in copied.items() if not it.session.origin_checked and _untouched(it)}
         wrong = self._look(fresh)
-        passed = fresh.keys() - wrong.keys()
-        self._passed |= passed
-        self._empty |= {at for at in passed if isinstance(log := ends.get(at), LogEnds) and log.end == 0}
+        for at in fresh.keys() - wrong.keys():
+            log, known = ends.get(at), fresh[at].session
+            known.origin_checked = True
+            known.was_empty = known.was_empty or (isinstance(log, LogEnds) and log.end == 0)
         return wrong
 
-    def before_commit(self, partitions: Partitions, copied: Collection[Partition]) -> tuple[Wrong, list[Claim]]:
+    def before_commit(self, copied: Collection[Partition]) -> tuple[Wrong, list[Claim]]:
         """After the last fetch of a transaction: what is wrong with these partitions, and claims to write with it."""
-        first = {at: partitions[at] for at in copied if at in self._empty}
+        partitions = [(at, self._partitions[at]) for at in copied]
+        first = {at: it for at, it in partitions if it.session.was_empty}
         wrong = self._look(first)
-        self._empty -= first.keys() - wrong.keys()
-        told = [self.renewed(partitions[at]) for at in copied if at in self._learned]
+        for at in first.keys() - wrong.keys():
+            first[at].session.was_empty = False
+        told = [self.renewed(it) for _, it in partitions if it.session.learned]
         return wrong, [claim for claim in told if claim is not None]
 
     def _look(self, fresh: Mapping[Partition, LanePartition]) -> Wrong:
@@ -88,7 +89,7 @@ class OriginCheck:
             elif found.passing is not None:
                 wrong[at] = found.passing
             elif origins:
-                self._learned[at] = origins
+                partition.session.learned = origins
         return wrong
 
 

@@ -17,8 +17,11 @@ from dataclasses import dataclass, field
 from enum import Enum, StrEnum, auto
 
 from replicator.backoff import longer
+from replicator.lane.incident_report import NOT_REPORTED, IncidentReport
+from replicator.lane.refusal_search import NOT_REFUSED, RefusalSearch
 from replicator.model.checkpoint import STRAY, Position, Unreadable
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError, TopicMissing
+from replicator.model.origins import NONE, Origins
 from replicator.model.route import Route
 from replicator.state.claims import Claim
 
@@ -153,19 +156,20 @@ Event = SessionBegan | Admit | PositionCommitted | Wait | Stop | HoldUp | Record
 class Effect(Enum):
     """What a transition brings about besides the new state."""
 
-    FORGET_POSITION = auto()  # it has to be read again
+    FORGET_POSITION = auto()  # it, and all that the session knew, has to be found out again
     DROP_CLAIM = auto()  # with the position, if there was a claim
+    FORGET_REFUSAL = auto()  # the search for a refused record is over
     TELL = auto()  # to the log, if it is news
 
 
-_VOID, _DROP, _TELL = Effect.FORGET_POSITION, Effect.DROP_CLAIM, Effect.TELL
+_VOID, _DROP, _OVER, _TELL = Effect
 TRANSITIONS: dict[type[State], dict[type[Event], tuple[type[State], tuple[Effect, ...]]]] = {
     Judging: {
         SessionBegan: (Judging, (_VOID,)),
         Admit: (Admitted, ()),
         PositionCommitted: (Judging, ()),
         Wait: (Waiting, (_TELL,)),
-        Stop: (Stopped, (_TELL,)),
+        Stop: (Stopped, (_OVER, _TELL)),
         HoldUp: (Judging, ()),
         RecordsCommitted: (Judging, ()),
     },
@@ -174,7 +178,7 @@ TRANSITIONS: dict[type[State], dict[type[Event], tuple[type[State], tuple[Effect
         Admit: (Admitted, ()),
         PositionCommitted: (Copying, (_TELL,)),
         Wait: (Waiting, (_DROP, _TELL)),
-        Stop: (Stopped, (_DROP, _TELL)),
+        Stop: (Stopped, (_DROP, _OVER, _TELL)),
         HoldUp: (HeldUp, (_TELL,)),
         RecordsCommitted: (Admitted, ()),
     },
@@ -183,7 +187,7 @@ TRANSITIONS: dict[type[State], dict[type[Event], tuple[type[State], tuple[Effect
         Admit: (Admitted, ()),
         PositionCommitted: (Copying, ()),
         Wait: (Waiting, (_TELL,)),
-        Stop: (Stopped, (_TELL,)),
+        Stop: (Stopped, (_OVER, _TELL)),
         HoldUp: (HeldUp, (_TELL,)),
         RecordsCommitted: (Copying, ()),
     },
@@ -192,7 +196,7 @@ TRANSITIONS: dict[type[State], dict[type[Event], tuple[type[State], tuple[Effect
         Admit: (Admitted, ()),
         PositionCommitted: (HeldUp, ()),
         Wait: (Waiting, (_TELL,)),
-        Stop: (Stopped, (_TELL,)),
+        Stop: (Stopped, (_OVER, _TELL)),
         HoldUp: (HeldUp, (_TELL,)),
         RecordsCommitted: (Copying, (_TELL,)),
     },
@@ -201,7 +205,7 @@ TRANSITIONS: dict[type[State], dict[type[Event], tuple[type[State], tuple[Effect
         Admit: (Admitted, ()),
         PositionCommitted: (Waiting, ()),
         Wait: (Waiting, (_TELL,)),
-        Stop: (Stopped, (_TELL,)),
+        Stop: (Stopped, (_OVER, _TELL)),
         HoldUp: (Waiting, ()),
         RecordsCommitted: (Waiting, ()),
     },
@@ -210,7 +214,7 @@ TRANSITIONS: dict[type[State], dict[type[Event], tuple[type[State], tuple[Effect
         Admit: (Admitted, ()),
         PositionCommitted: (Stopped, ()),
         Wait: (Waiting, (_TELL,)),
-        Stop: (Stopped, (_TELL,)),
+        Stop: (Stopped, (_OVER, _TELL)),
         HoldUp: (Stopped, ()),
         RecordsCommitted: (Stopped, ()),
     },
@@ -227,18 +231,50 @@ class Commits(Enum):
 
 
 @dataclass(slots=True)
+class SessionFacts:
+    """What one producer session has found out of a partition."""
+
+    heard_s: float | None = None
+    """When anything came of it, or its clusters were asked for it (monotonic). Written by `transaction`, `silence`."""
+    unchecked: bool = False
+    """Whether anything came of it since the last commit of records, or seek: so the ids of its topics have to be asked
+    for before the next commit. Written by `transaction`."""
+    transaction: int = 0
+    """The number of the last transaction with records of it. Written by `readiness`."""
+    origin_checked: bool = False
+    """Whether it is known that it doesn't come from where it would go, as far as that shows before its first record.
+    Written by `origin_check`, as the next two."""
+    was_empty: bool = False
+    """Whether its source had no record then: where its first ones come from is asked before they are committed."""
+    learned: Origins = NONE
+    """Where it was found to come from, if its claim doesn't say so."""
+
+
+@dataclass(slots=True)
 class LanePartition:
-    """One partition of a lane.
+    """One partition of a lane: all that the lane knows of it. Each field says who writes it; `apply` resets them."""
 
-    `position` is what the target has committed, or what is committed with the claim of an admitted partition.
-    `unreadable` is what stands in place of a position, and is committed again as it stands.
-    """
-
+    # For one producer session:
     route: Route
+    """As its topic was listed last. Written by `partitions`."""
     position: Position | None = None
+    """What the target has committed, or what is committed with the claim of an admitted partition. Written by `start`
+    as it was read, by `positions` as it is committed."""
     unreadable: Unreadable | None = None
+    """What stands in place of a position, and is committed again as it stands. Written by `start`."""
     commits: Commits = Commits.YES
+    """Whether its position can be committed. Written by `start` and `rights`."""
+    session: SessionFacts = field(default_factory=SessionFacts)
+
+    # For as long as the lane lives:
     state: State = field(default_factory=Judging)
+    """Changed by events only. Applied by `partitions`."""
+    refusal: RefusalSearch = NOT_REFUSED
+    """How a refused record is searched for, until that stops the partition. Written by `refused_records`."""
+    report: IncidentReport = NOT_REPORTED
+    """What its claims say of incidents that only a lane finds. Written by `reports`."""
+    unlogged: bool = False
+    """Whether it waits and that was not logged, because its whole cluster is away. Written by `partitions`."""
 
     @property
     def copied(self) -> bool:
@@ -270,7 +306,9 @@ class LanePartition:
         if unclaimed:
             self.position = None
         if Effect.FORGET_POSITION in effects:
-            self.unreadable, self.commits = None, Commits.YES
+            self.unreadable, self.commits, self.session = None, Commits.YES, SessionFacts()
+        if Effect.FORGET_REFUSAL in effects:
+            self.refusal = NOT_REFUSED
         return Effect.TELL in effects
 
 

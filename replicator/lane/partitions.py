@@ -58,7 +58,6 @@ class Partitions(Mapping[Partition, LanePartition]):
         log: structlog.stdlib.BoundLogger,
         now_s: Callable[[], float],
         changed: Callable[[StateCounts], None] = lambda counts: None,
-        on_stop: Callable[[Partition], None] = lambda at: None,
         cluster_away: Callable[[], bool] = lambda: False,
     ) -> None:
         """
@@ -66,15 +65,14 @@ class Partitions(Mapping[Partition, LanePartition]):
             log: gets the states that change.
             now_s: a monotonic clock.
             changed: called by `publish` with the new counts if they are others.
-            on_stop: called whenever an incident stops a partition.
             cluster_away: whether it is told of a whole cluster that it doesn't answer: then no partition is logged for
                 that.
         """
-        self._log, self._now_s, self._changed, self._on_stop = log, now_s, changed, on_stop
+        self._log, self._now_s, self._changed = log, now_s, changed
         self._cluster_away = cluster_away
-        self._untold: set[Partition] = set()  # wait for a cluster that is away
         self._all: dict[Partition, LanePartition] = {}
         self._copied: dict[Partition, LanePartition] | None = None
+        self.read_anew = True  # whether the source has to be sought: others are copied than it was asked to read
         self._held_up: HoldUp | None = None  # the lane as a whole, over its producer sessions
         self._counts = StateCounts()
 
@@ -93,7 +91,7 @@ class Partitions(Mapping[Partition, LanePartition]):
         for route in routes:
             found[route.source].route = route
             found[route.source].apply(SessionBegan(), self._now_s())
-        self._all, self._copied = found, None
+        self._all, self._copied, self.read_anew = found, None, True
 
     def add(self, route: Route) -> None:
         """Add a partition to this session, which has to be judged."""
@@ -102,28 +100,28 @@ class Partitions(Mapping[Partition, LanePartition]):
     def apply(self, at: Partition, event: Event) -> None:
         """Change the state of one partition, and log it if that is news."""
         partition = self._all[at]
-        before = partition.told
-        self._copied = None
-        if partition.apply(event, self._now_s()):
-            self._tell(at, before, partition.told)
-        if isinstance(partition.state, Stopped):
-            self._on_stop(at)
+        before, was_copied = partition.told, partition.copied
+        told = partition.apply(event, self._now_s())
+        if partition.copied != was_copied:
+            self._copied, self.read_anew = None, True
+        if told:
+            self._tell(at, partition, before)
 
-    def _tell(self, at: Partition, before: PartitionState | None, now: PartitionState | None) -> None:
-        untold = at in self._untold
+    def _tell(self, at: Partition, partition: LanePartition, before: PartitionState | None) -> None:
+        now, unlogged = partition.told, partition.unlogged
         if isinstance(now, Waiting):
-            if isinstance(before, Waiting) and before.reason is now.reason and not untold:
+            if isinstance(before, Waiting) and before.reason is now.reason and not unlogged:
                 return
             if now.reason is Reason.NO_ANSWER and self._cluster_away():
-                self._untold.add(at)
+                partition.unlogged = True
                 return
             reason = now.reason.value
             self._log.warning("waiting", topic=at.topic, partition=at.partition, reason=reason, detail=now.detail)
-        elif isinstance(now, Copying) and isinstance(before, Waiting | Stopped) and not untold:
+        elif isinstance(now, Copying) and isinstance(before, Waiting | Stopped) and not unlogged:
             self._log.info("copying", topic=at.topic, partition=at.partition)
         elif isinstance(now, Stopped) and not (isinstance(before, Stopped) and _same(before.incident, now.incident)):
             tell_incident(self._log, now.incident)
-        self._untold.discard(at)
+        partition.unlogged = False
 
     @property
     def copied(self) -> Mapping[Partition, LanePartition]:

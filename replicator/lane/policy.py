@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from replicator.lane.partition import LanePartition
 from replicator.lane.ports import Connections
 from replicator.lane.positions import LanePositions
-from replicator.lane.refused_records import RefusedRecords
 from replicator.model.checkpoint import Position
 from replicator.model.errors import Incident
 from replicator.model.partition import Partition, Seek, Span
@@ -48,7 +48,7 @@ class Policy(Protocol):
         Raises Incident, Retriable, Unreachable, NotAllowed.
         """
 
-    def read_plans(self, positions: LanePositions, refusals: RefusedRecords) -> dict[Partition, ReadPlan]:
+    def read_plans(self, positions: LanePositions) -> dict[Partition, ReadPlan]:
         """Say how the partitions that are copied are read from now on. Raises as `opened`."""
 
     def reached(self, positions: LanePositions) -> dict[Partition, int]:
@@ -73,17 +73,15 @@ class Policy(Protocol):
         """
 
 
-def read_plan(
-    at: Partition, start: Seek, refusals: RefusedRecords, end: int | None = None, spans: Sequence[Span] = ()
-) -> ReadPlan:
-    """Say how a partition is read: to `end` (None: on and on), or to a refused record before that.
+def read_plan(partition: LanePartition, start: Seek, end: int | None = None, spans: Sequence[Span] = ()) -> ReadPlan:
+    """Say how a partition is read: from `start` to `end` (None: on and on), or to a refused record before that.
 
     Of `spans`, where there are any, nothing else is read.
     """
-    refused = refusals.until(at)
-    until = min((offset for offset in (end, refused) if offset is not None), default=None)
+    refusal, digest = partition.refusal, partition.position.evidence.digest if partition.position is not None else ""
+    until = min((offset for offset in (end, refusal.until) if offset is not None), default=None)
     inside = tuple((first, min(last, until)) for first, last in spans if first < until) if until is not None else spans
-    return ReadPlan(start, until, tuple(inside), refusals.every_ack(at), refusals.flush_every(at))
+    return ReadPlan(start, digest, until, tuple(inside), refusal.every_ack, refusal.flush_every)
 
 
 class LivePolicy:
@@ -104,9 +102,9 @@ class LivePolicy:
     def opened(self, to: Connections, positions: LanePositions) -> None:
         """Need nothing else."""
 
-    def read_plans(self, positions: LanePositions, refusals: RefusedRecords) -> dict[Partition, ReadPlan]:
+    def read_plans(self, positions: LanePositions) -> dict[Partition, ReadPlan]:
         """Read from the committed positions on, up to a refused record."""
-        return {at: read_plan(at, seek, refusals) for at, seek in positions.seeks().items()}
+        return {at: read_plan(positions.entries[at], seek) for at, seek in positions.seeks().items()}
 
     def reached(self, positions: LanePositions) -> dict[Partition, int]:
         """Return the committed positions."""

@@ -51,10 +51,6 @@ class LanePositions:
             if entry.position is not None
         }
 
-    def digests(self) -> dict[Partition, str]:
-        """Return the digest that the next block of each partition chains to."""
-        return {at: entry.position.evidence.digest for at, entry in self.entries.items() if entry.position is not None}
-
     def next_positions(
         self, copied: Mapping[Partition, Copied], ends: Mapping[Partition, Seek], now_ms: int
     ) -> dict[Partition, Position]:

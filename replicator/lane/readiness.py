@@ -40,7 +40,7 @@ class TargetReadiness:
 
     def __init__(self, partitions: Partitions, target: Cluster, clock: Clock) -> None:
         self._partitions, self._target, self._clock = partitions, target, clock
-        self._ended = frozenset[Partition]()  # were in the last transaction: its markers may not be written yet
+        self._transaction = 0  # the number of the last one: its markers may not be written yet
         self._looked_s = self._stalled_s = -STALL_LOOK_S
         self.held_up = False  # by the last transaction
 
@@ -73,7 +73,7 @@ class TargetReadiness:
         mine = self.keep_out(written.unacknowledged, now=True)
         if mine:
             raise TargetNotReady(mine)
-        held = self._found(self._ended)
+        held = self._found([at for at, it in self._partitions.items() if it.session.transaction == self._transaction])
         if held:
             self.held_up = True
             named = "; ".join(sorted(held.values()))
@@ -82,11 +82,18 @@ class TargetReadiness:
 
     def ended(self, written: Collection[Partition]) -> None:
         """A transaction with records of these partitions was aborted, or left to the next fence."""
-        self._ended = frozenset(written) or self._ended
+        if written:
+            self._next_transaction(written)
 
     def committed(self, written: Collection[Partition] = ()) -> None:
         """A transaction with records of these partitions was committed: so the one before it has ended."""
-        self._ended, self.held_up = frozenset(written), False
+        self._next_transaction(written)
+        self.held_up = False
+
+    def _next_transaction(self, written: Collection[Partition]) -> None:
+        self._transaction += 1
+        for at in written:
+            self._partitions[at].session.transaction = self._transaction
 
     @contextmanager
     def fencing(self, routes: Collection[Route]) -> Iterator[None]:

@@ -19,6 +19,7 @@ Invariants
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
 from replicator.backoff import Backoff
 from replicator.lane.memory import Memory, SessionContext
@@ -30,7 +31,7 @@ from replicator.lane.policy import Policy
 from replicator.lane.ports import Connections
 from replicator.lane.positions import LanePositions
 from replicator.lane.readiness import TargetNotReady, TargetReadiness
-from replicator.lane.silence import Silence
+from replicator.lane.silence import LOOK_S, silent
 from replicator.lane.size import TOLD_AFTER, slowness
 from replicator.lane.start import LaneStart
 from replicator.lane.transaction import Collected, Done, IdMismatch, Kind, LaneTransactions, TimestampsReplaced
@@ -73,9 +74,7 @@ class ProducerSession:
         origins = self._start.origins
         self._transactions = LaneTransactions(plan, policy, to, origins, self._readiness, memory, context)
         self._aborts = Backoff(ABORT_PAUSE_S, ABORT_PAUSE_S_MAX, context.jitter)  # since the last commit
-        self._silence = Silence(context.clock.now_s())
-        self._read: set[Partition] | None = None  # what the plane was asked to read; None: it has to be asked anew
-        self._last_commit_s = self._last_recommit_s = self._owned_s = context.clock.now_s()
+        self._last_commit_s = self._last_recommit_s = self._owned_s = self._listened_s = context.clock.now_s()
         self.well_s = context.clock.now_s()  # when it last committed, or found nothing to copy
         self.positions = LanePositions(memory.partitions, plan.owner, plan.generation, plan.flow.delivery.value)
 
@@ -121,8 +120,7 @@ class ProducerSession:
                 self._abort_and_wait(mismatch)
                 self._judge_failed(mismatch.answers, mismatch.at_target)
             except RecordsRefused as refused:
-                compressed, routes = self._plan.compressed_as_it_can_be, self._plan.routes
-                self._refusals.note(refused.refusals, compressed=compressed, routes=routes)
+                self._refusals.note(refused.refusals, compressed=self._plan.compressed_as_it_can_be)
                 self._abort(refused)
             except NotAllowed as denied:
                 self._denied(denied)
@@ -163,7 +161,7 @@ class ProducerSession:
         self._look_at_owners()
         self._judge_waiting()
         self._readiness.look(self.positions.copying)
-        if self._read is None or self.positions.copying.keys() != self._read:
+        if self._partitions.read_anew:
             self._rewind()
         if self.positions.entries and not self.positions.copying:
             self._plane.serve()
@@ -182,7 +180,6 @@ class ProducerSession:
 
     def _copy(self) -> None:
         collected = self._transactions.collect(self.positions)
-        self._silence.hear(collected.heard, self._clock.now_s())
         if collected.failed:
             self._abort(next(iter(collected.failed.values())))
             self._judge_failed(collected.failed)
@@ -195,9 +192,7 @@ class ProducerSession:
         """Tell whether positions shall move now although nothing is there to be copied."""
         ends = self._plane.ends()
         due = self._clock.now_s() - self._last_commit_s >= self._plan.flow.commit.interval_ms / 1000
-        return (
-            due or self._policy.done(self.positions, ends) or any(self._refusals.until(at) is not None for at in ends)
-        )
+        return due or self._policy.done(self.positions, ends) or not ends.keys().isdisjoint(self._refusals.bounded())
 
     def _note_timeout(self) -> None:
         """Make the next transaction smaller if one has failed for its time. Called before it is aborted."""
@@ -223,10 +218,12 @@ class ProducerSession:
             self._reach_bounds(),
         ]
         if any(anew):
-            self._read = None
+            self._partitions.read_anew = True
 
     def _reach_bounds(self) -> bool:
         """Stop partitions that stand before a refused record; return whether the source must be read anew."""
+        if not self._refusals.bounded():
+            return False
         reached = self._refusals.reached(self._policy.reached(self.positions))
         for at, incident in reached.items():
             if incident is not None:
@@ -247,10 +244,15 @@ class ProducerSession:
             self._partitions.records_committed()
 
     def _check_silent(self) -> None:
-        silent = self._silence.found(self.positions.copying, self._clock.now_s())
-        if silent:
-            self._transactions.check_ids(self.positions, silent)
-            self._silence.hear(silent, self._clock.now_s())
+        now_s = self._clock.now_s()
+        if now_s < self._listened_s + LOOK_S:
+            return
+        self._listened_s = now_s
+        found = silent(self.positions.copying, now_s)
+        if found:
+            self._transactions.check_ids(self.positions, found)
+            for at in found:
+                self._partitions[at].session.heard_s = self._clock.now_s()
 
     def _look_at_owners(self) -> None:
         """Read the positions once in a discovery interval: a lane that commits nothing isn't told that it was
@@ -268,10 +270,11 @@ class ProducerSession:
             self._commit_positions(Kind.ADMITTED)
 
     def _rewind(self) -> None:
-        self._memory.digests.clear()
-        self._memory.digests.update(self.positions.digests())
-        self._transactions.seek(self._policy.read_plans(self.positions, self._refusals))
-        self._read = set(self.positions.copying)
+        read_plans = self._policy.read_plans(self.positions)
+        if self._refusals.every_ack:
+            read_plans = {at: replace(plan, every_ack=True) for at, plan in read_plans.items()}
+        self._transactions.seek(read_plans)
+        self._partitions.read_anew = False
 
     def _recommit(self) -> None:
         """Commit every position again before it could expire, of partitions that aren't copied, too (invariant 7)."""
@@ -312,7 +315,7 @@ class ProducerSession:
         due = self._partitions.due()
         if due and self._start.judge_again(due):
             self._commit_positions(Kind.ADMITTED)
-            self._read = None
+            self._partitions.read_anew = True
 
     def _judge_failed(
         self, answers: Mapping[Partition, str | ReplicatorError], at_target: Collection[Partition] = ()
@@ -340,7 +343,7 @@ class ProducerSession:
                 if not isinstance(self._partitions[at].state, Stopped):  # it can't be found out a second time
                     self._start.stop(at, incident)
             self._commit_positions(Kind.ADMITTED)
-        self._read = None
+        self._partitions.read_anew = True
 
     def _denied(self, denied: NotAllowed) -> None:
         if not self._keep_out(denied):
@@ -373,7 +376,7 @@ class ProducerSession:
     def _abort(self, error: ReplicatorError) -> None:
         """Abort; the source is read anew after that (invariant 5). Then compare the target with the positions, before
         the same producer's next commit could make records visible whose marker was lost."""
-        self._read = None
+        self._partitions.read_anew = True
         wrote = self._plane.pending()
         self._readiness.ended(self._plane.written().partitions)
         self._plane.abort()

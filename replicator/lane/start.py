@@ -70,18 +70,18 @@ class LaneStart:
         self._facts = FactReader(plan, policy, to, memory.owners)
         self._rights = Rights(memory.partitions, to)
         self._own = OwnTransactions(plan, to.target, to.transactions, log)
-        self.origins = OriginCheck(plan, to.origins, clock)
+        self.origins = OriginCheck(plan, memory.partitions, to.origins, clock)
         self._unread = False  # positions without a route that the target could not tell
 
     def begin(self) -> LanePositions:
         """Read, decide and apply for all partitions of the lane, after the fence."""
         claims = self._facts.begin()
-        self._reports.begin(claims.reports)
         self.origins.claimed(claims.claims.values())
         decisions = self._decide(self._plan.routes)
         unrouted = self._facts.unrouted(claims)
         self._unread = unrouted.unread
         self._partitions.begin([*self._plan.routes, *(route for route, _ in unrouted.deleted.values())])
+        self._reports.begin(claims.reports)
         decisions |= {at: decision for at, (_, decision) in unrouted.deleted.items()}
         self._apply(decisions, self._still_denied(decisions))
         delivery = self._plan.flow.delivery.value
@@ -180,7 +180,7 @@ class LaneStart:
         placed = incident.at(at.partition, incident.offset if incident.offset >= 0 else stands)
         self._partitions.apply(at, Stop(placed, lasting))
         if self._policy.copies_live:
-            self._reports.note(self._partitions[at].route, placed)
+            self._reports.note(self._partitions[at], placed)
 
     def _wait(self, at: Partition, reason: Reason, detail: str) -> None:
         if reason is Reason.NOT_ALLOWED and not self._policy.waits:
@@ -261,7 +261,7 @@ class LaneStart:
 
     def check_origins(self) -> None:
         """Look once more at partitions of which nothing was copied yet, now that their claims were committed."""
-        for at, wrong in self.origins.before_reading(self._partitions, self._facts.source_ends).items():
+        for at, wrong in self.origins.before_reading(self._facts.source_ends).items():
             if isinstance(wrong, Incident):
                 self._partitions.apply(at, Stop(wrong))
             else:

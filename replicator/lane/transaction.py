@@ -21,7 +21,7 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from types import MappingProxyType
@@ -83,7 +83,6 @@ class Collected:
     bytes: int = 0
     drained: bool = False
     failed: dict[Partition, ReplicatorError] = field(default_factory=dict)
-    heard: set[Partition] = field(default_factory=set)
 
 
 class Kind(Enum):
@@ -144,8 +143,6 @@ class LaneTransactions:
         self._interval_s = plan.flow.commit.interval_ms / 1000
         self._rate = Rate(policy.rate_max)
         self._pace = Pace()
-        self._digests = memory.digests
-        self._heard: set[Partition] = set()  # since the last commit of records or seek
 
     def pause_s(self) -> float:
         """Return the seconds until the next record should be written."""
@@ -154,7 +151,7 @@ class LaneTransactions:
 
     def seek(self, read_plans: Mapping[Partition, ReadPlan]) -> None:
         """Have the source read by these plans from now on, and forget what was read."""
-        self._heard.clear()
+        _checked(self._partitions.values())
         self._plane.seek(read_plans)
 
     def collect(self, positions: LanePositions) -> Collected:
@@ -169,8 +166,7 @@ class LaneTransactions:
             open_.records += polled.records
             open_.bytes += polled.bytes
             open_.failed |= polled.failed
-            open_.heard |= polled.heard
-            self._heard |= polled.heard
+            self._hear(polled.heard)
             if open_.failed or self._stop.is_set() or not plane.pending():
                 return open_
             if self._size.left(open_.records, open_.bytes) <= 0:
@@ -181,6 +177,12 @@ class LaneTransactions:
             open_.drained = polled.drained and open_s >= LINGER_S
             if open_.drained or open_s >= self._interval_s:
                 return open_
+
+    def _hear(self, heard: Collection[Partition]) -> None:
+        now_s = self._clock.now_s()
+        for at in heard:
+            known = self._partitions[at].session
+            known.heard_s, known.unchecked = now_s, True
 
     def commit(self, kind: Kind, positions: LanePositions, collected: Collected | None = None) -> Done:
         """Commit `collected` records, or what else `kind` says (steps 6 to 8). On return it is certainly committed.
@@ -205,14 +207,13 @@ class LaneTransactions:
 
     def _committed(self, positions: LanePositions, held: _Contents) -> Done:
         positions.committed(held.done.positions)
-        self._digests.update({at: position.evidence.digest for at, position in held.done.positions.items()})
         self._origins.claimed(held.claims)
         return held.done
 
     def _commit_records(self, positions: LanePositions, collected: Collected) -> Done:
         self._failpoint("before_flush")
         exact = self._plan.flow.delivery is Delivery.EXACTLY_ONCE
-        entries = _with_position(positions, self._heard & positions.copying.keys())
+        entries = _with_position(positions, [at for at, it in positions.copying.items() if it.session.unchecked])
         source = self._to.source.topic_ids({at.topic for at in entries})
         copied = self._plane.flush()
         sent = self._plane.written()
@@ -227,7 +228,7 @@ class LaneTransactions:
         self._failpoint("before_end_txn")
         self._plane.end()
         self._failpoint("after_end_txn")
-        self._heard.clear()
+        _checked(entries.values())
         self._readiness.committed(copied)
         self._size.committed(sent)
         self._pace.committed(self._clock.now_s(), writing_s, collected.drained)
@@ -241,9 +242,7 @@ class LaneTransactions:
         self, positions: LanePositions, copied: Mapping[Partition, Copied] = MappingProxyType({})
     ) -> _Contents:
         """Make the positions behind what was copied, or past markers, and claims that say more than those before."""
-        wrong, claims = self._origins.before_commit(
-            positions.entries, {at for at, done in copied.items() if done.records}
-        )
+        wrong, claims = self._origins.before_commit([at for at, done in copied.items() if done.records])
         if wrong:
             raise OriginMismatch(wrong)
         progress = self._policy.progress(positions, copied, self._plane.ends(), self._clock.now_ms())
@@ -257,11 +256,11 @@ class LaneTransactions:
         now_ms = self._clock.now_ms()
         if kind is Kind.RELEASE:
             return _Contents(positions.recommits(now_ms, NOBODY))
-        admitted, offsets = self._partitions.admitted.values(), positions.recommits(now_ms)
+        admitted, offsets = self._partitions.admitted, positions.recommits(now_ms)
         if kind is Kind.ADMITTED:
-            wanted = {partition.route.target for partition in admitted}
+            wanted = {partition.route.target for partition in admitted.values()}
             offsets = {target: committed for target, committed in offsets.items() if target in wanted}
-        claims = [claim for it in admitted if (claim := it.claim or self._origins.renewed(it)) is not None]
+        claims = [claim for it in admitted.values() if (claim := it.claim or self._origins.renewed(it)) is not None]
         reports = self._reports.entries(self._plan, admitted, now_ms)
         return _Contents(offsets, [*(claim.encode() for claim in claims), *reports], claims)
 
@@ -307,6 +306,11 @@ class LaneTransactions:
             and not (exactly_once and at in copied and _acks_tell(entry, copied[at]))
         }
         return self._to.target.topic_ids(topics).wait() if topics else {}
+
+
+def _checked(partitions: Iterable[LanePartition]) -> None:
+    for partition in partitions:
+        partition.session.unchecked = False
 
 
 def _with_position(positions: LanePositions, partitions: Collection[Partition]) -> dict[Partition, LanePartition]:

@@ -22,6 +22,8 @@ from replicator.model.partition import Committed, Partition, Seek, Span
 class ReadPlan:
     """How one source partition is read from now on.
 
+    `digest` is that of what was written before: the next block's chains to it, as each later one to that of the block
+    that was committed last.
     Nothing at or behind `until` (None: no bound) is copied; having read so far is to have reached it. Of `spans`, where
     there are any, nothing else is copied than the records in them. `every_ack`: each record's acknowledgement is
     asked for, so that a refused one can be named; costs CPU, used after a refusal. `flush_every` (0: never): after so
@@ -29,6 +31,7 @@ class ReadPlan:
     """
 
     start: Seek
+    digest: str = ""
     until: int | None = None
     spans: tuple[Span, ...] = ()
     every_ack: bool = False

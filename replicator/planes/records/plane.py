@@ -66,16 +66,12 @@ class RecordsPlane:
     def __init__(
         self,
         settings: PlaneSettings,
-        digests: Mapping[Partition, str],
         on_client_error: Callable[[str], None],
         on_lost_records: Callable[[LostRecords], None],
     ) -> None:
-        """`digests` is filled by the lane and starts each block's chain, by source partition.
-
-        `on_client_error` takes what librdkafka tells by the way, `on_lost_record` what at_most_once has lost.
-        """
+        """`on_client_error` takes what librdkafka tells by the way, `on_lost_record` what at_most_once has lost."""
         flow, limits = settings.flow, (settings.batch_bytes_max, settings.record_bytes_max)
-        self._settings, self._flow, self._routes, self._digests = settings, flow, settings.routes, digests
+        self._settings, self._flow, self._routes = settings, flow, settings.routes
         self._on_lost_records = on_lost_records
         self._record_bytes_max = max(flow.limits.record_bytes_max, settings.record_bytes_max)
         self._watch = AckWatch()
@@ -101,6 +97,7 @@ class RecordsPlane:
         self._refusals = Refusals(flow.target.name, settings.routes)
         self._read_plans: Mapping[Partition, ReadPlan] = {}
         self._held: list[list[Record]] = []  # at_most_once: read, not yet written
+        self._digests: dict[Partition, str] = {}  # of the block that was committed last, since the last seek
         self._chains: dict[Partition, Chain] = {}
         self._runs: list[Run] = []
         self._written_s = 0.0  # when the first of them was written, monotonic
@@ -131,6 +128,7 @@ class RecordsPlane:
         """Read exactly these source partitions; forgets everything of the transaction that was open."""
         self._forget()
         self._ends, self._read_plans = {}, dict(read_plans)
+        self._digests = {at: plan.digest for at, plan in read_plans.items()}
         self._source.seek(self._read_plans)
 
     def poll(self, records_max: int, timeout_s: float) -> PollResult:
@@ -336,6 +334,8 @@ class RecordsPlane:
     def end(self) -> None:
         """Commit. When this returns, the transaction is committed and nothing broke on the way."""
         self._transactions.end()
+        written = {run.source for run in self._runs if run.acks.count}
+        self._digests |= {source: self._chains[source].hexdigest() for source in written}
         held = self._held
         self._forget()
         self._held = held

@@ -142,9 +142,9 @@ def read_on_after_an_abort(patch: Patch) -> None:
     abort = ProducerSession._abort
 
     def forgetful(self: Any, error: Any) -> None:
-        read = self._read
+        anew = self._partitions.read_anew
         abort(self, error)
-        self._read = read
+        self._partitions.read_anew = anew
 
     patch.setattr(ProducerSession, "_abort", forgetful)
 
@@ -197,7 +197,7 @@ def renew_no_claim(patch: Patch) -> None:
 
 @mutation(test_origin_check.test_a_flow_that_claims_later_is_found_before_its_first_record_is_committed)
 def commit_first_records_without_asking_where_they_come_from(patch: Patch) -> None:
-    patch.setattr(OriginCheck, "before_commit", lambda self, partitions, copied: ({}, []))
+    patch.setattr(OriginCheck, "before_commit", lambda self, copied: ({}, []))
 
 
 @mutation(test_lane.test_an_expired_position_and_another_target_topic_are_told_by_the_claim)

@@ -11,6 +11,7 @@ from structlog import get_logger
 from structlog.testing import capture_logs
 
 from replicator.lane import diagram, partition
+from replicator.lane.incident_report import IncidentReport
 from replicator.lane.partition import (
     RETRY_S,
     RETRY_S_MAX,
@@ -28,6 +29,7 @@ from replicator.lane.partition import (
     Reason,
     RecordsCommitted,
     SessionBegan,
+    SessionFacts,
     State,
     Stop,
     Stopped,
@@ -35,8 +37,10 @@ from replicator.lane.partition import (
     Waiting,
 )
 from replicator.lane.partitions import Partitions, StateCounts
+from replicator.lane.refusal_search import NOT_REFUSED, RefusalSearch
 from replicator.model.checkpoint import STRAY, Evidence, Position, Unreadable
 from replicator.model.errors import Incident
+from replicator.model.origins import Origin
 from replicator.model.partition import Committed, Partition
 from replicator.model.route import Route
 from replicator.state.claims import Claim
@@ -133,6 +137,25 @@ def test_a_new_session_forgets_what_the_last_one_has_read() -> None:
     assert (made.state, made.copied) == (Judging(Copying()), False)
 
 
+def test_a_session_leaves_to_the_next_what_the_lane_has_to_remember_and_nothing_else() -> None:
+    made = after(Admit(), PositionCommitted())
+    made.session = SessionFacts(5.0, True, 7, True, True, frozenset({Origin("c", "t", "f")}))
+    made.refusal, made.report = RefusalSearch(until=3), IncidentReport(tried=GONE)
+    made.apply(SessionBegan(), 0.0)
+    assert made.session == SessionFacts()
+    assert (made.refusal, made.report) == (RefusalSearch(until=3), IncidentReport(tried=GONE))
+
+
+def test_an_incident_ends_the_search_for_a_refused_record_and_nothing_else_does() -> None:
+    for event in (SessionBegan(), Admit(), PositionCommitted(), Wait(Reason.NO_ANSWER, "x"), RecordsCommitted()):
+        made = after(Admit(), PositionCommitted())
+        made.refusal = RefusalSearch(until=3)
+        made.apply(event, 0.0)
+        assert made.refusal.until == 3, event
+    made.apply(Stop(GONE), 0.0)
+    assert made.refusal == NOT_REFUSED
+
+
 def test_what_was_told_stays_until_the_position_is_committed() -> None:
     told = after(Wait(Reason.NOT_ALLOWED, "x")).told
     assert after(Wait(Reason.NOT_ALLOWED, "x"), Admit(CLAIM)).state == Admitted(told, CLAIM)
@@ -200,8 +223,6 @@ def test_the_first_copying_is_no_news(two: Partitions) -> None:
 
 
 def test_copied_and_told_follow_each_event(two: Partitions) -> None:
-    stopped = list[Partition]()
-    two._on_stop = stopped.append
     assert (two.copied, two.told()) == ({}, {})
     two.apply(AT, Admit())
     assert (set(two.copied), set(two.admitted), two.told()) == ({AT}, {AT}, {})
@@ -209,9 +230,30 @@ def test_copied_and_told_follow_each_event(two: Partitions) -> None:
     two.apply(OTHER, Stop(GONE, lasting=True))
     assert (set(two.copied), set(two.admitted)) == ({AT}, set())
     assert two.told() == {AT: Copying(), OTHER: Stopped(GONE, True)}
-    assert (two.lasting(OTHER), two.lasting(AT), stopped) == (GONE, None, [OTHER])
+    assert (two.lasting(OTHER), two.lasting(AT)) == (GONE, None)
     two.begin([ROUTE])
     assert list(two) == [AT]
+
+
+def test_the_source_is_read_anew_whenever_others_are_copied(two: Partitions) -> None:
+    def anew(event: Event) -> bool:
+        two.read_anew = False
+        two.apply(AT, event)
+        return two.read_anew
+
+    assert two.read_anew, "a session begins with that"
+    changes: list[Event] = [
+        Admit(),
+        PositionCommitted(),
+        HoldUp(Reason.TARGET_SLOW, "slow"),
+        RecordsCommitted(),
+        Stop(GONE),
+        Stop(GONE),
+    ]
+    assert [anew(event) for event in changes] == [True, False, False, False, True, False]
+    two.read_anew = False
+    two.begin([ROUTE])
+    assert two.read_anew
 
 
 def test_what_concerns_the_whole_lane_leaves_alone_what_waits_or_is_stopped() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from replicator.lane.partition import LanePartition
 from replicator.lane.refused_records import RefusedRecords
 from replicator.model.errors import Retriable
 from replicator.model.partition import Partition
@@ -13,38 +14,52 @@ from replicator.planes.contract import Refusal
 A, B = Partition("t", 0), Partition("t", 1)
 
 
+class Lane:
+    """Two partitions, and what was refused of them."""
+
+    def __init__(self) -> None:
+        self.partitions = {at: LanePartition(Route(at, Partition("copy", at.partition), "", "")) for at in (A, B)}
+        self.refused = RefusedRecords(self.partitions)
+
+    def every_ack(self, at: Partition) -> bool:
+        return self.refused.every_ack or self.partitions[at].refusal.every_ack
+
+    def until(self, at: Partition) -> int | None:
+        return self.partitions[at].refusal.until
+
+
 def test_a_refusal_without_names_asks_for_every_acknowledgement_once() -> None:
-    found = RefusedRecords()
-    found.note({})
-    assert found.every_ack(A)
-    assert found.every_ack(B)
-    assert found.passed([A])
-    assert not found.every_ack(A)
+    lane = Lane()
+    lane.refused.note({})
+    assert lane.every_ack(A)
+    assert lane.every_ack(B)
+    assert lane.refused.passed([A])
+    assert not lane.every_ack(A)
 
 
 def test_a_named_record_bounds_its_partition_and_stops_it_there() -> None:
-    found = RefusedRecords()
-    found.note({A: Refusal((7,), "why")})
-    assert (found.until(A), found.until(B)) == (7, None)
-    assert found.reached({A: 6, B: 9}) == {}
-    incident = found.reached({A: 7, B: 9})[A]
+    lane = Lane()
+    lane.refused.note({A: Refusal((7,), "why")})
+    assert (lane.until(A), lane.until(B)) == (7, None)
+    assert lane.refused.reached({A: 6, B: 9}) == {}
+    incident = lane.refused.reached({A: 7, B: 9})[A]
     assert incident is not None
     assert (incident.name, incident.offset, incident.detail) == ("record_refused", 7, "why")
-    assert found.until(A) is None
+    assert lane.until(A) is None
 
 
 def test_suspects_become_fewer_until_one_is_left() -> None:
     """The bad record is at 4,711 of 20,000; what is written together is what is suspected next."""
-    found, position, rounds = RefusedRecords(), 0, 0
+    lane, position, rounds = Lane(), 0, 0
     while True:
         rounds += 1
-        until, size = found.until(A), found.flush_every(A) or 5_000
+        until, size = lane.until(A), lane.partitions[A].refusal.flush_every or 5_000
         if until is not None and until <= 4_711:
             position = until
         elif until is None:
             first = position + (4_711 - position) // size * size
-            found.note({A: Refusal(tuple(range(first, first + size)), "why")})
-        reached = found.reached({A: position})
+            lane.refused.note({A: Refusal(tuple(range(first, first + size)), "why")})
+        reached = lane.refused.reached({A: position})
         if reached.get(A) is not None:
             break
         assert rounds < 12
@@ -52,23 +67,23 @@ def test_suspects_become_fewer_until_one_is_left() -> None:
 
 
 def test_a_partition_that_still_has_a_bound_keeps_its_acknowledgements() -> None:
-    found = RefusedRecords()
-    found.note({A: Refusal((3, 4), "why"), B: Refusal((), "why")})
-    found.passed([A, B])
-    assert (found.every_ack(A), found.every_ack(B)) == (True, False)
+    lane = Lane()
+    lane.refused.note({A: Refusal((3, 4), "why"), B: Refusal((), "why")})
+    lane.refused.passed([A, B])
+    assert (lane.every_ack(A), lane.every_ack(B)) == (True, False)
 
 
 def test_a_record_that_is_too_large_is_sent_compressed_before_it_stops_anything() -> None:
-    found = RefusedRecords()
+    lane = Lane()
     large = {A: Refusal((7,), "why", too_large=True)}
     with pytest.raises(Retriable, match="compressed from now on"):
-        found.note(large, compressed=False)
-    assert found.compress
-    assert found.until(A) is None
-    route = Route(A, Partition("copy", 0), "", "", message_bytes_max=3_000)
-    found.note({A: Refusal((7,), "why", too_large=True, bytes=9_087)}, routes=[route])
-    assert found.until(A) == 7
-    incident = found.reached({A: 7})[A]
+        lane.refused.note(large, compressed=False)
+    assert lane.refused.compress
+    assert lane.until(A) is None
+    lane.partitions[A].route = Route(A, Partition("copy", 0), "", "", message_bytes_max=3_000)
+    lane.refused.note({A: Refusal((7,), "why", too_large=True, bytes=9_087)})
+    assert lane.until(A) == 7
+    incident = lane.refused.reached({A: 7})[A]
     assert incident is not None
     assert (incident.name, incident.offset) == ("record_too_large", 7)
     assert incident.detail == (

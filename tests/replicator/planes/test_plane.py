@@ -35,7 +35,7 @@ class World:
         self.lost: list[LostRecords] = []
         flow = make_flow().model_copy(update={"delivery": delivery})
         settings = PlaneSettings(flow, "eos.f.1.0", 3, ROUTES, 1_000_000, 1_048_588)
-        self.plane = RecordsPlane(settings, {}, lambda text: None, self.lost.append)
+        self.plane = RecordsPlane(settings, lambda text: None, self.lost.append)
         self.producers = producers.made
         self.consumer: FakeConsumer = consumers.made[1]  # the first reads positions
         self.plane.fence()

@@ -48,13 +48,13 @@ class FakePlane:
         target: FakeCluster,
         transactional_id: str,
         routes: Mapping[Partition, Partition],
-        digests: Mapping[Partition, str],
         fault: Callable[[str], None],
         advance: Callable[[float], None],
     ) -> None:
         """`fault` is told of each call and may raise; `advance` lets simulated time pass."""
         self._source, self._target, self._id = source, target, transactional_id
-        self._routes, self._digests, self._fault, self._advance = dict(routes), digests, fault, advance
+        self._routes, self._fault, self._advance = dict(routes), fault, advance
+        self._digests: dict[Partition, str] = {}
         self._epoch = 0
         self._stalled: Callable[[], None] = lambda: None
         self._unsent: list[tuple[Partition, int, FakeEntry]] = []
@@ -92,6 +92,7 @@ class FakePlane:
         self._call("seek")
         self._forget()
         self._read_plans = dict(read_plans)
+        self._digests = {at: plan.digest for at, plan in read_plans.items()}
         self._next = {at: plan.start.offset for at, plan in read_plans.items()}
         self._ends = {}
 
@@ -225,7 +226,7 @@ class FakePlane:
                 run.epoch,
                 len(run.offsets),
                 len(run.offsets),
-                _digest(self._digests.get(at, ""), run.values),
+                _digest(self._digests[at], run.values),
                 run.targets[0],
                 run.targets[-1] + 1,
                 runs=_runs(run.offsets) if self._read_plans[at].spans else [],
@@ -293,6 +294,7 @@ class FakePlane:
         self._transaction_check()
         self._target.end(self._id, commit=True)
         self._call("end_answered")
+        self._digests |= {at: _digest(self._digests[at], run.values) for at, run in self._runs.items()}
         self._forget()
 
     def deliver(self) -> Collection[Partition]:

@@ -234,11 +234,9 @@ class World:
         self.events.append(dict(event))
         raise structlog.DropEvent
 
-    def _connect(
-        self, plan: LanePlan, policy: Policy, digests: Mapping[Partition, str], stop: threading.Event
-    ) -> FakeConnections:
+    def _connect(self, plan: LanePlan, policy: Policy, stop: threading.Event) -> FakeConnections:
         routes = {route.source: route.target for route in plan.routes}
-        plane = FakePlane(self.source, self.target, plan.transactional_id, routes, digests, self.call, self.advance)
+        plane = FakePlane(self.source, self.target, plan.transactional_id, routes, self.call, self.advance)
         self.planes.append(plane)
         return FakeConnections(plane, self.source, self.target, self.state, self.origins)
 
