@@ -70,7 +70,7 @@ class Driven:
     def read_and_flush(self, records: int) -> dict[Partition, Copied]:
         """Read so many records and wait for their acks."""
         self.read(records)
-        return self.plane.flush()
+        return self.plane.flush().copied
 
 
 MakePlane = Callable[..., Driven]

@@ -158,7 +158,7 @@ def test_read_on_a_target_topic(scene: Scene) -> None:
     driven = scene.plane()
     with closing(driven.plane):
         positions = {at: Committed(1, "m") for name in (scene.first, scene.second) for at in partitions(f"{name}.copy")}
-        error = denied(lambda: driven.plane.send_positions(positions, ()))
+        error = denied(lambda: driven.plane.commit(positions))
         assert "cluster 'west': cannot commit positions: the user needs Read on topic" in str(error)
         assert partitions(scene.second) <= error.partitions
 

@@ -34,8 +34,7 @@ def test_a_thousand_positions_of_the_longest_names_are_committed_in_one_transact
     assert POSITIONS * (249 + len(METADATA) + OFFSET_OVERHEAD_BYTES) > 3 * TXN_OFFSETS_BYTES_MAX
     with Proxy(target.bootstrap) as proxy:
         driven = make_plane({}, flow=make_flow(source.bootstrap, proxy.bootstrap))
-        driven.plane.send_positions({one: Committed(number, METADATA) for number, one in enumerate(at)}, ())
-        driven.plane.end()
+        driven.plane.commit({one: Committed(number, METADATA) for number, one in enumerate(at)})
         assert proxy.count("TxnOffsetCommit", Side.REQUEST) >= 4
         assert proxy.count("EndTxn", Side.REQUEST) == 1
         found = driven.plane.positions(at)
@@ -63,8 +62,7 @@ def test_an_abort_purges_what_is_queued_and_takes_no_time(
         driven.seek()
     copied = driven.read_and_flush(5_000)[Partition(name, 0)]
     assert copied.next_target - copied.first_target == 5_000
-    driven.plane.send_positions({Partition(copy, 0): Committed(5_000, "m")}, ())
-    driven.plane.end()
+    driven.plane.commit({Partition(copy, 0): Committed(5_000, "m")})
     assert len(clients.read(target.bootstrap, copy)) == 5_000
 
 

@@ -74,7 +74,7 @@ def test_the_epochs_of_many_partitions_are_checked_at_once(
     assert took < SOON_S, took  # not one after the other
     driven.read(MANY)
     assert driven.failed.keys() == {Partition(f"{name}-gone", 0)}
-    assert driven.plane.flush().keys() == {Partition(name, number) for number in range(MANY)}
+    assert driven.plane.flush().copied.keys() == {Partition(name, number) for number in range(MANY)}
 
 
 def test_a_position_behind_the_end_of_its_epoch_stops_its_partition_only(
@@ -93,7 +93,7 @@ def test_a_position_behind_the_end_of_its_epoch_stops_its_partition_only(
     # A fetch at an offset that isn't there may be answered first; the lane judges that by the ends of the log.
     assert error.name in ("source_truncated", "source_records_gone")
     assert error.offset == 15
-    assert driven.plane.ends()[Partition(name, 1)].offset == 8
+    assert driven.plane.poll(1, 0).ends[Partition(name, 1)].offset == 8
 
 
 def test_a_leader_that_was_started_again_is_asked_under_its_new_epoch(source: BrokerHandle, pair: MakePair) -> None:

@@ -99,10 +99,9 @@ def test_the_next_transaction_of_the_same_producer_copies_what_is_before_the_rec
     del driven.routes[Partition(name, 0)]  # type: ignore[attr-defined]
     driven.seek()
     driven.read(2_000)
-    copied = driven.plane.flush()
+    copied = driven.plane.flush().copied
     assert copied[Partition(name, 1)].next_offset == 2_000
-    driven.plane.send_positions({Partition(copy, 1): Committed(2_000, "m")}, ())
-    driven.plane.end()
+    driven.plane.commit({Partition(copy, 1): Committed(2_000, "m")})
     assert len(clients.read(target.bootstrap, copy, 1)) == 2_000
     assert clients.read(target.bootstrap, copy, 0) == []
 
@@ -116,4 +115,4 @@ def test_at_least_once_names_refused_records_too(source: BrokerHandle, pair: Mak
     driven.plane.abort()
     driven.seek(start=7)
     driven.read(3)
-    assert driven.plane.flush()[Partition(name, 0)].next_offset == 10
+    assert driven.plane.flush().copied[Partition(name, 0)].next_offset == 10

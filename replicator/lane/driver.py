@@ -271,7 +271,7 @@ class LaneDriver:
         """Read who owns the positions, until a successor had time to say so. Raises TakenOver if there is one, or
         another generation."""
         self._log.warning("fenced", reason=str(error))
-        soon = to.plane.overdue() or not self._opened
+        soon = to.plane.written().overdue or not self._opened
         deadline = self._clock.now_s() + (OWNER_SETTLES_S if soon else OWNER_SETTLES_S_MAX)
         owners: Mapping[Partition, Stored | ReplicatorError | None]
         while True:

@@ -46,10 +46,9 @@ from replicator.model.errors import (
     UnknownOutcome,
     Unreachable,
 )
-from replicator.model.partition import Partition
+from replicator.model.partition import Partition, Seek
 from replicator.planes.contract import RecordsRefused
 
-STANDING_STILL_S = 0.25  # between two judgements of waiting partitions when none is copied
 ABORT_PAUSE_S, ABORT_PAUSE_S_MAX = 0.01, 5.0
 RELEASES_MAX = 3  # in which topics turn out to be others, or their clusters don't say
 AT_ONCE = ("source_corrupt", "flows_in_conflict")
@@ -69,7 +68,7 @@ class ProducerSession:
         self._stop, self._clock, self._log = context.stop, context.clock, context.log
         self._failpoint, self._on_commit = context.failpoint, context.on_commit
         self._readiness = TargetReadiness(memory.partitions, to.target, context.clock)
-        self._plane.on_stall(lambda: self._readiness.stalled(self._plane.written()))
+        self._plane.on_stall(self._readiness.stalled)
         self._start = LaneStart(plan, policy, to, memory, self._readiness, context.clock, context.log)
         origins = self._start.origins
         self._transactions = LaneTransactions(plan, policy, to, origins, self._readiness, memory, context)
@@ -163,10 +162,6 @@ class ProducerSession:
         self._readiness.look(self.positions.copying)
         if self._partitions.read_anew:
             self._rewind()
-        if self.positions.entries and not self.positions.copying:
-            self._plane.serve()
-            self._clock.wait(self._stop, STANDING_STILL_S)
-            return
         if self._clock.wait(self._stop, self._transactions.pause_s()):
             return
         try:
@@ -183,14 +178,13 @@ class ProducerSession:
         if collected.failed:
             self._abort(next(iter(collected.failed.values())))
             self._judge_failed(collected.failed)
-        elif self._plane.pending():
+        elif collected.pending:
             self._commit(Kind.RECORDS, collected)
-        elif self._ends_due():
-            self._commit(Kind.ENDS)
+        elif self._ends_due(collected.ends):
+            self._commit(Kind.ENDS, collected)
 
-    def _ends_due(self) -> bool:
+    def _ends_due(self, ends: Mapping[Partition, Seek]) -> bool:
         """Tell whether positions shall move now although nothing is there to be copied."""
-        ends = self._plane.ends()
         due = self._clock.now_s() - self._last_commit_s >= self._plan.flow.commit.interval_ms / 1000
         return due or self._policy.done(self.positions, ends) or not ends.keys().isdisjoint(self._refusals.bounded())
 
@@ -203,17 +197,17 @@ class ProducerSession:
             if size.timeouts >= TOLD_AFTER:
                 self._partitions.hold_up(HoldUp(Reason.TARGET_SLOW, slowness(size.timeouts, written)))
 
-    def _commit(self, kind: Kind, collected: Collected | None = None) -> None:
+    def _commit(self, kind: Kind, collected: Collected) -> None:
         """Commit what was copied, or positions alone, and find out how the source is read from then on."""
         done = self._transactions.commit(kind, self.positions, collected)
         self._last_commit_s = self._clock.now_s()
-        if collected is not None or done.positions:
-            self._report_commit(done, collected.since_s if collected is not None else 0.0)
+        if kind is Kind.RECORDS or done.positions:
+            self._report_commit(done, collected.since_s)
         for at, part in done.copied.items():
             if part.blocked is not None:
                 self._start.stop(at, part.blocked)
         anew = [
-            self._policy.committed(done.copied, self._plane.ends()),
+            self._policy.committed(done.copied, collected.ends),
             bool(done.copied) and self._refusals.passed(done.positions),  # before bounds go that were reached now
             self._reach_bounds(),
         ]
@@ -377,11 +371,11 @@ class ProducerSession:
         """Abort; the source is read anew after that (invariant 5). Then compare the target with the positions, before
         the same producer's next commit could make records visible whose marker was lost."""
         self._partitions.read_anew = True
-        wrote = self._plane.pending()
-        self._readiness.ended(self._plane.written().partitions)
+        written = self._plane.written()
+        self._readiness.ended(written.partitions)
         self._plane.abort()
         # What the client says first may not be the cause: the advice comes with the incident that is judged.
         reason = f"{error.name}: {error.detail}" if isinstance(error, Incident) else str(error)
         self._log.warning("aborted", reason=reason, kind=type(error).__name__)
-        if wrote:
+        if written.records:
             self._start.check_target(self.positions.copying)

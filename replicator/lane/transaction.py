@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from types import MappingProxyType
+from functools import partial
 
 from replicator.lane.memory import Memory, SessionContext
 from replicator.lane.origin_check import OriginCheck
@@ -76,13 +76,19 @@ class TimestampsReplaced(Abortable):
 
 @dataclass(slots=True)
 class Collected:
-    """What is in the open transaction, since when (monotonic), and partitions that failed meanwhile."""
+    """What is in the open transaction, since when (monotonic), and partitions that failed meanwhile. `pending` and
+    `ends` as of `PollResult`."""
 
     since_s: float = 0.0
     records: int = 0
     bytes: int = 0
     drained: bool = False
+    pending: bool = False
+    ends: Mapping[Partition, Seek] = field(default_factory=dict)
     failed: dict[Partition, ReplicatorError] = field(default_factory=dict)
+
+
+NOTHING = Collected()
 
 
 class Kind(Enum):
@@ -166,12 +172,13 @@ class LaneTransactions:
             open_.records += polled.records
             open_.bytes += polled.bytes
             open_.failed |= polled.failed
+            open_.pending, open_.ends = polled.pending, polled.ends
             self._hear(polled.heard)
-            if open_.failed or self._stop.is_set() or not plane.pending():
+            if open_.failed or self._stop.is_set() or not open_.pending:
                 return open_
             if self._size.left(open_.records, open_.bytes) <= 0:
                 return open_
-            if self._policy.done(positions, plane.ends()):
+            if self._policy.done(positions, open_.ends):
                 return open_
             open_s = self._clock.now_s() - open_.since_s
             open_.drained = polled.drained and open_s >= LINGER_S
@@ -184,21 +191,20 @@ class LaneTransactions:
             known = self._partitions[at].session
             known.heard_s, known.unchecked = now_s, True
 
-    def commit(self, kind: Kind, positions: LanePositions, collected: Collected | None = None) -> Done:
-        """Commit `collected` records, or what else `kind` says (steps 6 to 8). On return it is certainly committed.
+    def commit(self, kind: Kind, positions: LanePositions, collected: Collected = NOTHING) -> Done:
+        """Commit what was `collected`, or what else `kind` says (steps 6 to 8). On return it is certainly committed.
 
         Raises IdMismatch, TimestampsReplaced, Incident of one partition, RecordsRefused, NotAllowed, Abortable: the
         transaction has to be aborted then. UnknownOutcome, Fenced.
         """
-        if collected is not None:
+        if kind is Kind.RECORDS:
             return self._commit_records(positions, collected)
-        held = self._progress(positions) if kind is Kind.ENDS else self._every(positions, kind)
+        held = self._progress(positions, {}, collected.ends) if kind is Kind.ENDS else self._every(positions, kind)
         asked = held.done.positions if kind is Kind.ENDS else positions.copying
         if kind in (Kind.ENDS, Kind.KEEP_ALIVE, Kind.RELEASE):
             self.check_ids(positions, asked)
         if held.offsets or held.entries:  # librdkafka would end a transaction without either and ask nobody
-            self._plane.send_positions(held.offsets, held.entries)
-            self._plane.end()
+            self._plane.commit(held.offsets, held.entries)
             self._readiness.committed()
         if kind in (Kind.ADMITTED, Kind.START, Kind.KEEP_ALIVE):
             self._reports.committed()
@@ -215,37 +221,34 @@ class LaneTransactions:
         exact = self._plan.flow.delivery is Delivery.EXACTLY_ONCE
         entries = _with_position(positions, [at for at, it in positions.copying.items() if it.session.unchecked])
         source = self._to.source.topic_ids({at.topic for at in entries})
-        copied = self._plane.flush()
-        sent = self._plane.written()
+        copied, written = self._plane.flush()
         writing_s = self._clock.now_s() - collected.since_s
         self._check_timestamps(positions, {at for at, done in copied.items() if done.restamped}, undone=exact)
-        _check_ids(entries, source.wait(), self._target_ids(entries, copied))
+        _check_ids(entries, source.wait(), self._target_ids(entries, copied, collected.ends))
         if exact:
             check_between(entries, copied, self._to.target)
-        held = self._progress(positions, copied)
+        held = self._progress(positions, copied, collected.ends)
         self._failpoint("before_offsets")
-        self._plane.send_positions(held.offsets, held.entries)
-        self._failpoint("before_end_txn")
-        self._plane.end()
+        self._plane.commit(held.offsets, held.entries, partial(self._failpoint, "before_end_txn"))
         self._failpoint("after_end_txn")
         _checked(entries.values())
         self._readiness.committed(copied)
-        self._size.committed(sent)
+        self._size.committed(written)
         self._pace.committed(self._clock.now_s(), writing_s, collected.drained)
         self._committed(positions, held)
-        # May fail, or turn out to have been altered; the positions are committed all the same.
-        self._check_timestamps(positions, self._plane.deliver(), undone=False)
+        if self._plan.flow.delivery is Delivery.AT_MOST_ONCE:  # may fail; the positions are committed all the same
+            self._check_timestamps(positions, self._plane.deliver(), undone=False)
         self._rate.spent(collected.since_s, sum(done.records for done in copied.values()))
         return held.done
 
     def _progress(
-        self, positions: LanePositions, copied: Mapping[Partition, Copied] = MappingProxyType({})
+        self, positions: LanePositions, copied: Mapping[Partition, Copied], ends: Mapping[Partition, Seek]
     ) -> _Contents:
         """Make the positions behind what was copied, or past markers, and claims that say more than those before."""
         wrong, claims = self._origins.before_commit([at for at, done in copied.items() if done.records])
         if wrong:
             raise OriginMismatch(wrong)
-        progress = self._policy.progress(positions, copied, self._plane.ends(), self._clock.now_ms())
+        progress = self._policy.progress(positions, copied, ends, self._clock.now_ms())
         _check_covered(copied, progress)
         offsets = positions.offsets(progress.positions)
         entries = [*progress.entries, *(claim.encode() for claim in claims)]
@@ -295,10 +298,13 @@ class LaneTransactions:
             _check_ids(entries, source.wait(), target.wait())
 
     def _target_ids(
-        self, entries: Mapping[Partition, LanePartition], copied: Mapping[Partition, Copied]
+        self,
+        entries: Mapping[Partition, LanePartition],
+        copied: Mapping[Partition, Copied],
+        ends: Mapping[Partition, Seek],
     ) -> Mapping[str, str | ReplicatorError]:
         """Ask for the ids of target topics of which something is to be committed and acks don't tell enough."""
-        exactly_once, ends = self._plan.flow.delivery is Delivery.EXACTLY_ONCE, self._plane.ends()
+        exactly_once = self._plan.flow.delivery is Delivery.EXACTLY_ONCE
         topics = {
             entry.route.target.topic
             for at, entry in entries.items()

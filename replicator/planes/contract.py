@@ -64,15 +64,19 @@ class Copied:
 class PollResult:
     """One poll of the source: how many records were handed to the writer, and what became of partitions.
 
-    `drained` means that nothing more was waiting. `failed` has errors of single partitions as the client reported them:
-    `TopicMissing`, `NotAllowed`, `Retriable`, or an `Incident` that names no range yet (`source_records_gone`,
-    `source_truncated`, `source_corrupt`, `record_too_large`); the lane aborts and judges these partitions again.
-    `heard`: partitions from which anything came, a record, an end or an error.
+    `pending`: whether records were read since the last commit or seek. `ends`: partition ends seen since the last seek,
+    past markers and aborted records; valid until the next poll. `drained`: nothing more was waiting. `failed` has
+    errors of single partitions as the client reported them: `TopicMissing`, `NotAllowed`, `Retriable`, or an `Incident`
+    that names no range yet (`source_records_gone`, `source_truncated`, `source_corrupt`, `record_too_large`); the lane
+    aborts and judges these partitions again. `heard`: partitions from which anything came, a record, an end or an
+    error.
     """
 
     records: int = 0
     bytes: int = 0
     drained: bool = True
+    pending: bool = False
+    ends: Mapping[Partition, Seek] = field(default_factory=dict)
     failed: dict[Partition, ReplicatorError] = field(default_factory=dict)
     heard: set[Partition] = field(default_factory=set)
 
@@ -84,6 +88,8 @@ class Written:
 
     `partitions`: source partitions with records, and `unacknowledged`: those of which some are not acknowledged.
     `took_s`: since the first record. `limit_s`: when its records, or the transaction, are given up; None: never.
+    `overdue`: whether the transaction, which may have no records, is older than its timeout: being fenced may mean no
+    more than that.
     """
 
     records: int = 0
@@ -93,11 +99,19 @@ class Written:
     limit_s: float | None = None
     partitions: frozenset[Partition] = frozenset()
     unacknowledged: frozenset[Partition] = frozenset()
+    overdue: bool = False
 
     @property
     def timed_out(self) -> bool:
         """Whether something of it may have been given up for its time."""
         return self.records > 0 and self.limit_s is not None and self.took_s >= self.limit_s
+
+
+class Flushed(NamedTuple):
+    """What was read and handed over is acknowledged: what happened, by source partition, and how much it was."""
+
+    copied: dict[Partition, Copied]
+    written: Written
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,17 +139,16 @@ class RecordsRefused(Abortable):
 
 
 class Plane(Protocol):
-    """One producer session of a lane: source reader and target writer."""
+    """One producer session of a lane: source reader and target writer.
+
+    A transaction is `poll`, once or more often, then `flush`, then `commit`; or `abort` instead, and `seek`.
+    """
 
     def fence(self) -> None:
         """Initialise the transactional id: ends the predecessor's open transaction and fences it.
 
         Raises Fenced, NotAllowed, Unreachable or Retriable.
         """
-
-    def on_stall(self, call: Callable[[], None]) -> None:
-        """While the target's acknowledgements are late, `call` is made now and then; what it raises is raised by
-        `poll`, `flush` or `send_positions`."""
 
     def positions(self, partitions: Sequence[Partition]) -> dict[Partition, Stored | ReplicatorError | None]:
         """Read the stable positions by *target* partition.
@@ -157,17 +170,8 @@ class Plane(Protocol):
         Opens a transaction with the first record. Raises RecordsRefused, NotAllowed, Abortable, UnknownOutcome, Fenced.
         """
 
-    def serve(self) -> None:
-        """Let the writers' callbacks run while nothing is written: errors, statistics. Raises what they found."""
-
-    def pending(self) -> bool:
-        """Whether records were read since the last commit or seek."""
-
-    def ends(self) -> Mapping[Partition, Seek]:
-        """Partition ends since the last seek, by source partition: past markers and aborted records."""
-
-    def flush(self) -> dict[Partition, Copied]:
-        """Wait until all handed-over records are acknowledged; what happened, by source partition.
+    def flush(self) -> Flushed:
+        """Wait until all handed-over records are acknowledged.
 
         Raises RecordsRefused, NotAllowed (with partitions where known), Abortable for other failed records, and
         UnknownOutcome when an ack came without offset. Acks of a partition must be contiguous over the whole
@@ -175,19 +179,22 @@ class Plane(Protocol):
         message timeout, but raises the reason at once.
         """
 
-    def send_positions(self, offsets: Mapping[Partition, Committed], entries: Sequence[tuple[bytes, bytes]]) -> None:
-        """Add `offsets` (by target partition) and records of the flow's claims topic (key, value), opening a
-        transaction if needed. Offsets go in several TxnOffsetCommits of at most 256 KiB: each must fit a batch of
-        `__consumer_offsets`. Raises as `flush`."""
+    def commit(
+        self,
+        offsets: Mapping[Partition, Committed],
+        entries: Sequence[tuple[bytes, bytes]] = (),
+        before_end: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Commit, with `offsets` (by target partition) and records of the flow's claims topic (key, value), opening a
+        transaction if needed. When this returns, it is committed and nothing broke on the way.
 
-    def end(self) -> None:
-        """Commit. When this returns, the transaction is committed and nothing broke on the way.
-
-        Raises UnknownOutcome or Fenced; nothing is ever sent again.
+        Offsets go in several TxnOffsetCommits of at most 256 KiB: each must fit a batch of `__consumer_offsets`.
+        `before_end` is called when all but EndTxn is done. Raises as `flush` until then; after that UnknownOutcome or
+        Fenced: nothing is ever sent again.
         """
 
     def deliver(self) -> Collection[Partition]:
-        """Under at_most_once: write the records whose positions are committed, once and without retry.
+        """Under at_most_once, after `commit`: write the records whose positions are committed, once and without retry.
 
         Returns the source partitions whose records the target has given other timestamps.
         """
@@ -198,8 +205,9 @@ class Plane(Protocol):
     def written(self) -> Written:
         """What was written since the last commit, abort or seek; also after a call has failed."""
 
-    def overdue(self) -> bool:
-        """Whether the open transaction is older than its timeout: being fenced may mean no more than that."""
+    def on_stall(self, call: Callable[[Written], None]) -> None:
+        """While the target's acknowledgements are late, `call` is made now and then; what it raises is raised by
+        `poll`, `flush` or `commit`."""
 
     def close(self) -> None:
         """Let go of all connections without committing or aborting anything."""

@@ -23,7 +23,7 @@ from replicator.model.checkpoint import Stored
 from replicator.model.errors import Abortable, NotAllowed, ReplicatorError, UnknownOutcome
 from replicator.model.partition import Committed, Partition, Seek
 from replicator.model.timestamps import UNBOUNDED, TimestampBounds
-from replicator.planes.contract import Copied, PollResult, ReadPlan, Written
+from replicator.planes.contract import Copied, Flushed, PollResult, ReadPlan, Written
 from replicator.planes.records.acks import AckWatch
 from replicator.planes.records.copying import Run, Writer, add_offsets, copy_run, new_run
 from replicator.planes.records.digest import Chain
@@ -114,11 +114,11 @@ class RecordsPlane:
         """Initialise the transactional id: ends the predecessor's open transaction and fences it."""
         self._transactions.fence()
 
-    def on_stall(self, call: Callable[[], None]) -> None:
+    def on_stall(self, call: Callable[[Written], None]) -> None:
         """While the target's acknowledgements are late, `call` is made now and then."""
-        self._transactions.stalled = call
-        if self._plain is not None:
-            self._plain.stalled = call
+        for writer in (self._transactions, self._plain):
+            if writer is not None:
+                writer.stalled = lambda: call(self.written())
 
     def positions(self, partitions: Sequence[Partition]) -> dict[Partition, Stored | ReplicatorError | None]:
         """Read the stable positions by *target* partition; each has its own error as its value."""
@@ -135,7 +135,7 @@ class RecordsPlane:
         """Read up to `records_max` source records and hand them to the writer; opens a transaction with the first."""
         batch = self._source.poll(records_max, timeout_s)
         if not batch.groups:
-            self.serve()
+            self._serve()
         result = PollResult(drained=batch.drained, failed=batch.failed, heard=batch.heard)
         if batch.groups and not self._transactions.open:
             self._transactions.begin()
@@ -158,6 +158,7 @@ class RecordsPlane:
                     break
         self._ends.update(batch.ends)
         self._raise_failed()
+        result.pending, result.ends = bool(self._runs or self._held), self._ends
         return result
 
     def _parts(self, source: Partition, messages: list[Record]) -> list[list[Record]]:
@@ -231,7 +232,7 @@ class RecordsPlane:
         """What the reason of a failed transaction means for the partitions that it names."""
         return self._refusals.explain(error, self._transactions.denied)
 
-    def serve(self) -> None:
+    def _serve(self) -> None:
         """Let the writers' callbacks run while nothing is written. Raises what they found."""
         self._transactions.serve()
         if self._plain is not None:
@@ -240,29 +241,18 @@ class RecordsPlane:
     def written(self) -> Written:
         """What was written since the last commit, abort or seek."""
         records, size = sum(run.acks.count for run in self._runs), sum(run.bytes for run in self._runs)
+        overdue = self._transactions.overdue()
         if not records:
-            return Written()
+            return Written(overdue=overdue)
         left = min(records, (self._plain or self._transactions).unacknowledged)
         limits = self._flow.limits
         limit_ms = limits.transaction_timeout_ms if self._plain is None else limits.request_timeout_ms
         acknowledged, took_s = size * (records - left) // records, time.monotonic() - self._written_s
         late = frozenset(run.source for run in self._runs if run.acks.count and run.acks.last < 0)
         written = frozenset(run.source for run in self._runs)
-        return Written(records, size, acknowledged, took_s, limit_ms / 1000, written, late)
+        return Written(records, size, acknowledged, took_s, limit_ms / 1000, written, late, overdue)
 
-    def overdue(self) -> bool:
-        """Whether the open transaction is older than its timeout: being fenced may mean no more than that."""
-        return self._transactions.overdue()
-
-    def pending(self) -> bool:
-        """Whether records were read since the last commit or seek."""
-        return bool(self._runs or self._held)
-
-    def ends(self) -> dict[Partition, Seek]:
-        """Partition ends seen since the last seek, by source partition."""
-        return dict(self._ends)
-
-    def flush(self) -> dict[Partition, Copied]:
+    def flush(self) -> Flushed:
         """Wait until all handed-over records are acknowledged; what happened, by source partition."""
         self._acknowledged()
         copied: dict[Partition, Copied] = {}
@@ -276,7 +266,7 @@ class RecordsPlane:
         for source, chain in self._chains.items():
             if source in copied:
                 copied[source].digest = chain.hexdigest()
-        return copied
+        return Flushed(copied, self.written())
 
     def _acknowledged(self) -> None:
         """Wait until all handed-over records are acknowledged; raises what failed of them."""
@@ -317,9 +307,23 @@ class RecordsPlane:
         total.first_target = acks.first if total.first_target < 0 else total.first_target
         total.next_target = acks.last + 1
 
-    def send_positions(self, offsets: Mapping[Partition, Committed], entries: Sequence[tuple[bytes, bytes]]) -> None:
-        """Add `offsets` (by target partition) and records of the flow's claims topic (key, value), opening a
-        transaction if needed."""
+    def commit(
+        self,
+        offsets: Mapping[Partition, Committed],
+        entries: Sequence[tuple[bytes, bytes]] = (),
+        before_end: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Commit, with `offsets` (by target partition) and records of the flow's claims topic (key, value)."""
+        self._add_positions(offsets, entries)
+        before_end()
+        self._transactions.end()
+        written = {run.source for run in self._runs if run.acks.count}
+        self._digests |= {source: self._chains[source].hexdigest() for source in written}
+        held = self._held
+        self._forget()
+        self._held = held
+
+    def _add_positions(self, offsets: Mapping[Partition, Committed], entries: Sequence[tuple[bytes, bytes]]) -> None:
         transactions = self._transactions
         if not transactions.open:
             transactions.begin()
@@ -330,15 +334,6 @@ class RecordsPlane:
             if entries:
                 transactions.flush(self._has_failed)
             transactions.send_positions(group, offsets, self._positions.group_metadata)
-
-    def end(self) -> None:
-        """Commit. When this returns, the transaction is committed and nothing broke on the way."""
-        self._transactions.end()
-        written = {run.source for run in self._runs if run.acks.count}
-        self._digests |= {source: self._chains[source].hexdigest() for source in written}
-        held = self._held
-        self._forget()
-        self._held = held
 
     def deliver(self) -> Collection[Partition]:
         """Under at_most_once: write the records whose positions are committed, once and without retry.

@@ -7,6 +7,7 @@ from collections.abc import Collection
 import pytest
 
 from replicator.model import checkpoint
+from replicator.model.delivery import Delivery
 from replicator.model.errors import Abortable, ReplicatorError, Retriable
 from replicator.model.partition import Committed, LogEnds, Partition
 from replicator.state.claims import Claim, read_claims
@@ -161,15 +162,17 @@ def test_a_position_that_nothing_is_copied_to_is_kept_though_it_was_not_read_at_
 def test_records_that_could_not_be_delivered_after_their_position_are_not_written_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """at_most_once: the position is committed, and records follow it."""
+    """The position is committed, and records follow it."""
     world = World()
+    world.flow = world.flow.model_copy(update={"delivery": Delivery.AT_MOST_ONCE})
     records = filled(world)
     failed: list[int] = []
 
-    def deliver(self: FakePlane) -> None:
+    def deliver(self: FakePlane) -> tuple[Partition, ...]:
         if not failed:
             failed.append(1)
             raise Abortable("the queue has not moved")
+        return ()
 
     monkeypatch.setattr(FakePlane, "deliver", deliver)
     assert world.run() is None

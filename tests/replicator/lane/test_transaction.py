@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
 
 from replicator.lane.partition import Stopped, Waiting
 from replicator.model.errors import Unreachable
+from replicator.planes.contract import Plane
 from tests.replicator.lane.fakes.loads import A, B, U, filled, numbered
+from tests.replicator.lane.fakes.plane import FakePlane
 from tests.replicator.lane.fakes.world import World
 
 IDS = ("west.topic_ids", "east.topic_ids")
@@ -57,6 +60,36 @@ def test_each_transaction_asks_for_ids_after_its_last_fetch_and_before_its_end()
     fetched = max(index for index, step in enumerate(records) if step == "plane.poll")
     assert records.index("west.topic_ids") > fetched
     assert set(IDS) <= set(release[: release.index("plane.send_positions")])
+
+
+def test_a_transaction_is_three_calls_into_the_plane(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    inside = [False]
+
+    def noted(name: str, call: Callable[..., object]) -> Callable[..., object]:
+        def made_by_the_lane(*arguments: object) -> object:
+            if inside[0]:
+                return call(*arguments)  # the plane's own
+            made.append(name)
+            inside[0] = True
+            try:
+                return call(*arguments)
+            finally:
+                inside[0] = False
+
+        return made_by_the_lane
+
+    calls = [name for name in vars(Plane) if not name.startswith("_")]
+    for name in calls:
+        monkeypatch.setattr(FakePlane, name, noted(name, getattr(FakePlane, name)))
+    world = World()
+    filled(world, 7)
+    world.run()
+    assert len(calls) <= 12, "the least that each plane must do"
+    assert re.fullmatch(
+        "on_stall fence (positions )+commit seek ((poll )+flush commit )+((poll )+(commit )?)+abort commit close",
+        " ".join(made),
+    ), made
 
 
 def test_positions_that_move_past_markers_ask_for_ids_first() -> None:

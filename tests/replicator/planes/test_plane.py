@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -151,7 +152,7 @@ def test_acks_are_contiguous_over_the_whole_transaction(world: World) -> None:
     world.read("a", 0, 1, 5)
     world.read("a", 6)
     ack(world, 100, 101, 102, 103)
-    copied = world.plane.flush()[A]
+    copied = world.plane.flush().copied[A]
     assert (copied.first_target, copied.next_target, copied.records, copied.next_offset) == (100, 104, 4, 7)
 
 
@@ -172,9 +173,10 @@ def test_an_ack_without_its_offset_is_an_unknown_outcome(world: World) -> None:
 
 
 def test_positions_and_claims_go_into_one_transaction(world: World) -> None:
-    world.plane.send_positions({ROUTES[A]: Committed(7, "m")}, [(b"key", b"value")])
-    assert [call for call in world.producer.calls if call in ("offsets", "commit")] == ["offsets"]
-    world.plane.end()
+    before: list[list[str]] = []
+    entries = [(b"key", b"value")]
+    world.plane.commit({ROUTES[A]: Committed(7, "m")}, entries, lambda: before.append(list(world.producer.calls)))
+    assert [call for call in before[0] if call in ("offsets", "commit")] == ["offsets"]
     assert world.producer.calls[-1] == "commit"
     assert world.producer.next_offset == 1, "the claim was acknowledged before the positions were sent"
 
@@ -182,14 +184,14 @@ def test_positions_and_claims_go_into_one_transaction(world: World) -> None:
 def test_the_claim_goes_to_the_lanes_partition(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[Any] = []
     monkeypatch.setattr(FakeProducer, "produce", lambda self, *fields: sent.append(fields))
-    world.plane.send_positions({}, [(b"key", b"value")])
+    world.plane.commit({}, [(b"key", b"value")])
     assert sent == [("__eos.f.claims", b"value", b"key", 3)]
 
 
 def test_spans_are_told_by_the_offsets_that_were_copied(world: World) -> None:
     world.plane.seek({A: ReadPlan(Seek(0, -1), spans=((2, 4), (7, 9)))})
     world.read("a", *range(10))
-    assert world.plane.flush()[A].runs == [(2, 4), (7, 9)]
+    assert world.plane.flush().copied[A].runs == [(2, 4), (7, 9)]
 
 
 def test_after_an_abort_late_reports_are_of_no_account(world: World) -> None:
@@ -200,7 +202,7 @@ def test_after_an_abort_late_reports_are_of_no_account(world: World) -> None:
     for fields in late:
         fields[4](KafkaError(KafkaError._PURGE_INFLIGHT), Report(None))
     world.read("a", 0, 1)
-    assert world.plane.flush()[A].records == 2
+    assert world.plane.flush().copied[A].records == 2
 
 
 def test_at_least_once_replaces_its_writer_after_an_abort(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,7 +216,7 @@ def test_at_least_once_replaces_its_writer_after_an_abort(monkeypatch: pytest.Mo
     world.seek()
     world.read("a", 0, 1)
     assert (len(world.producers), "purge" in world.producers[1].calls) == (3, True)
-    assert world.plane.flush()[A].records == 2
+    assert world.plane.flush().copied[A].records == 2
 
 
 @pytest.mark.parametrize("met_by", ["produce", "flush", "serve"])
@@ -231,13 +233,17 @@ def test_a_fatal_error_of_the_plain_writer_is_an_unknown_outcome_and_its_produce
         raise fatal
 
     world.producers[1].on_poll.append(fail)
-    calls = {"produce": lambda: world.read("a", 2), "flush": world.plane.flush, "serve": world.plane.serve}
+    calls: dict[str, Callable[[], object]] = {
+        "produce": lambda: world.read("a", 2),
+        "flush": world.plane.flush,
+        "serve": lambda: world.read("a"),
+    }
     with pytest.raises(UnknownOutcome, match="cannot write records: OUT_OF_ORDER_SEQUENCE_NUMBER: lost"):
         calls[met_by]()
     world.plane.abort()
     world.seek()
     world.read("a", 0, 1)
-    assert world.plane.flush()[A].records == 2
+    assert world.plane.flush().copied[A].records == 2
     assert len(world.producers) == 3
 
 
@@ -254,15 +260,14 @@ def test_a_fenced_plain_writer_says_nothing_of_the_lane(monkeypatch: pytest.Monk
 def test_at_most_once_writes_behind_the_position_and_tells_what_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(monkeypatch, Delivery.AT_MOST_ONCE)
     world.read("a", 0, 1)
-    copied = world.plane.flush()[A]
+    copied = world.plane.flush().copied[A]
     assert (copied.records, copied.next_offset) == (2, 2)
     assert world.producers[1].queued == []
-    world.plane.send_positions({ROUTES[A]: Committed(2, "m")}, ())
-    world.plane.end()
+    world.plane.commit({ROUTES[A]: Committed(2, "m")})
     world.plane.deliver()
     assert world.producers[1].next_offset == 2
     assert world.lost == []
-    assert not world.plane.pending()
+    assert not world.plane.poll(1, 0).pending
 
 
 def test_at_most_once_says_for_each_partition_how_many_records_are_lost_and_which(
@@ -273,8 +278,7 @@ def test_at_most_once_says_for_each_partition_how_many_records_are_lost_and_whic
         world.read("a", *offsets)
     world.read("b", 3)
     world.plane.flush()
-    world.plane.send_positions({ROUTES[A]: Committed(10, "m"), ROUTES[B]: Committed(4, "m")}, ())
-    world.plane.end()
+    world.plane.commit({ROUTES[A]: Committed(10, "m"), ROUTES[B]: Committed(4, "m")})
     writer = world.producers[1]
     timed_out, refused = KafkaError(KafkaError._MSG_TIMED_OUT, "timed out"), KafkaError(KafkaError._TRANSPORT, "down")
 

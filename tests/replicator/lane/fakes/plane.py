@@ -20,7 +20,7 @@ from replicator.model.errors import (
     UnknownOutcome,
 )
 from replicator.model.partition import Committed, Partition, Seek, Span
-from replicator.planes.contract import Copied, PollResult, ReadPlan, RecordsRefused, Refusal, Written
+from replicator.planes.contract import Copied, Flushed, PollResult, ReadPlan, RecordsRefused, Refusal, Written
 from tests.replicator.lane.fakes.cluster import FakeCluster
 from tests.replicator.lane.fakes.log import FakeEntry, Fate
 
@@ -56,7 +56,7 @@ class FakePlane:
         self._routes, self._fault, self._advance = dict(routes), fault, advance
         self._digests: dict[Partition, str] = {}
         self._epoch = 0
-        self._stalled: Callable[[], None] = lambda: None
+        self._stalled: Callable[[Written], None] = lambda written: None
         self._unsent: list[tuple[Partition, int, FakeEntry]] = []
         self._took_s = 0.0  # of the open transaction, on a slow line
         self._read_plans: dict[Partition, ReadPlan] = {}
@@ -70,7 +70,7 @@ class FakePlane:
     def _call(self, name: str) -> None:
         self.trace.append(name)
         self._fault(f"plane.{name}")
-        if self._target.down and name not in ("poll", "seek", "serve"):
+        if self._target.down and name not in ("poll", "seek"):
             raise UnknownOutcome(f"{name}: no answer")
 
     def _transaction_check(self) -> None:
@@ -105,6 +105,7 @@ class FakePlane:
                 self._poll_one(at, min(records_max - found.records, RECORDS_POLLED_MAX), found)
         if not found.records:
             self._advance(timeout_s)
+        found.pending, found.ends = bool(self._runs), self._ends
         return found
 
     def _poll_one(self, at: Partition, records_max: int, found: PollResult) -> None:
@@ -139,7 +140,7 @@ class FakePlane:
             epoch = log.entries[-1].epoch if log.entries else -1
             self._ends[at], self._next[at] = Seek(end, epoch), end
 
-    def on_stall(self, call: Callable[[], None]) -> None:
+    def on_stall(self, call: Callable[[Written], None]) -> None:
         """Called for each second without acknowledgements."""
         self._stalled = call
 
@@ -150,7 +151,7 @@ class FakePlane:
             self._fault("plane.stalled")
             self._advance(1.0)
             self._took_s += 1.0
-            self._stalled()
+            self._stalled(self.written())
             if self._took_s >= TIMEOUT_S:
                 raise UnknownOutcome(f"records without ack after {TIMEOUT_S} s")
         unsent, self._unsent = self._unsent, []
@@ -192,19 +193,7 @@ class FakePlane:
         open_.entries.append((log, written))
         open_.open = True
 
-    def serve(self) -> None:
-        """Nothing is under way."""
-        self._call("serve")
-
-    def pending(self) -> bool:
-        """Whether records were read."""
-        return bool(self._runs)
-
-    def ends(self) -> Mapping[Partition, Seek]:
-        """Ends seen."""
-        return dict(self._ends)
-
-    def flush(self) -> dict[Partition, Copied]:
+    def flush(self) -> Flushed:
         """All acknowledgements at once."""
         self._call("flush")
         self._transaction_check()
@@ -232,7 +221,7 @@ class FakePlane:
                 runs=_runs(run.offsets) if self._read_plans[at].spans else [],
                 restamped=self._target.topics[self._routes[at].topic].seems_stamped,
             )
-        return copied
+        return Flushed(copied, self.written())
 
     def _pass_line(self) -> None:
         """Let the time pass that the records take; not all of them may be through before the transaction times out."""
@@ -252,8 +241,8 @@ class FakePlane:
         """What was written."""
         rate, records = self._target.bytes_per_s, sum(len(run.values) for run in self._runs.values())
         through = self._bytes if rate is None else min(self._bytes, int(rate * self._took_s))
-        late = frozenset(at for at, _, _ in self._unsent)
-        return Written(records, self._bytes, through, self._took_s, TIMEOUT_S, frozenset(self._runs), late)
+        late, overdue = frozenset(at for at, _, _ in self._unsent), self._took_s >= TIMEOUT_S
+        return Written(records, self._bytes, through, self._took_s, TIMEOUT_S, frozenset(self._runs), late, overdue)
 
     def _refusals(self) -> dict[Partition, Refusal]:
         found: dict[Partition, Refusal] = {}
@@ -269,6 +258,17 @@ class FakePlane:
                 first = offsets.index(named[0]) // size * size
                 found[at] = Refusal(tuple(offsets[first : first + size]), "refused: batch")
         return found
+
+    def commit(
+        self,
+        offsets: Mapping[Partition, Committed],
+        entries: Sequence[tuple[bytes, bytes]] = (),
+        before_end: Callable[[], None] = lambda: None,
+    ) -> None:
+        """What goes over the line in two steps."""
+        self.send_positions(offsets, entries)
+        before_end()
+        self.end()
 
     def send_positions(self, offsets: Mapping[Partition, Committed], entries: Sequence[tuple[bytes, bytes]]) -> None:
         """TxnOffsetCommit."""
@@ -310,10 +310,6 @@ class FakePlane:
 
     def _forget(self) -> None:
         self._runs, self._refused, self._denied, self._took_s, self._unsent = {}, {}, {}, 0.0, []
-
-    def overdue(self) -> bool:
-        """Whether a slow line has used up its time."""
-        return self._took_s >= TIMEOUT_S
 
     def close(self) -> None:
         """Nothing is open."""
