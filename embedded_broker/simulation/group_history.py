@@ -15,8 +15,12 @@ class Ownership:
 
     member_id: str
     partition: TopicPartition
+    began: int = 0
+    """When its member got it."""
     ended: int | None = None
     """When a client first got a response that implies its end."""
+    given_on: int | None = None
+    """When another member got the partition, in response to a request that was sent after this had begun."""
 
 
 @dataclass(eq=False, slots=True)
@@ -53,6 +57,7 @@ class GroupHistory:
         self._ownerships: dict[
             int, dict[TopicPartition, tuple[str, Ownership]]
         ] = {}  # by generation, with their owners
+        self._given: dict[TopicPartition, list[Ownership]] = {partition: [] for partition in self.partitions}
         self._now = 0
 
     def tick(self) -> int:
@@ -91,6 +96,24 @@ class GroupHistory:
             got.append(ownership)
         return got
 
+    def given(self, member_id: str, partitions: Iterable[TopicPartition], sent: int) -> list[Ownership]:
+        """A heartbeat gave a member of a consumer group more partitions.
+
+        Args:
+            member_id: its id.
+            partitions: what it got.
+            sent: when it sent the heartbeat.
+        """
+        now, got = self.tick(), []
+        for partition in partitions:
+            for former in self._given[partition]:
+                if former.began < sent and former.member_id != member_id:
+                    former.given_on = former.given_on or now
+            ownership = Ownership(member_id, partition, now)
+            self._given[partition].append(ownership)
+            got.append(ownership)
+        return got
+
     def end(self, ownership: Ownership) -> None:
         """The broker has confirmed that it is over."""
         ownership.ended = ownership.ended or self.tick()
@@ -104,12 +127,12 @@ class GroupHistory:
     def accepted(self, commit: Commit) -> None:
         """The broker has taken a commit."""
         commit.acked = self.tick()
-        over = commit.ownership.ended
+        over, given_on = commit.ownership.ended, commit.ownership.given_on
+        detail = f"{self.group}, {commit.ownership.partition}: {commit.offset} taken from {commit.ownership.member_id}"
         if over is not None and over < commit.sent:
-            detail = (
-                f"{self.group}, {commit.ownership.partition}: {commit.offset} taken from {commit.ownership.member_id}"
-            )
             self._history.found(Kind.STALE_COMMIT, f"{detail} with epoch {commit.epoch}, which was over")
+        elif given_on is not None and given_on < commit.sent:
+            self._history.found(Kind.TWO_OWNERS, f"{detail} with epoch {commit.epoch}, and another member had it")
 
     def check_fetched(self, partition: TopicPartition, offset: int, sent: int) -> None:
         """A member got the committed offset in response to a request from `sent`."""

@@ -19,6 +19,8 @@ NONE = ErrorCode.none
 SESSION_MS = 1_000
 REBALANCE_MS = 2_000
 FAULT_CHANCE = 0.06
+HEARTBEAT_INTERVALS_S = (0.0, 0.3, 0.7)
+"""Within `SESSION_MS`. What a rebalance takes from a member, it has until its next heartbeat, and works on."""
 LATE_CHANCE = 0.5
 FORMER_MAX = 4
 RETRIABLE = frozenset(
@@ -46,6 +48,7 @@ class Member(ABC):
         self.held: dict[TopicPartition, Ownership] = {}
         self.member_id, self.epoch = "", -1
         self._reader: Reader
+        self._heartbeat_interval_s = 0.0
         self._committed: dict[TopicPartition, int] = {}
         self._former: list[tuple[Ownership, int, int]] = []  # ownerships that are over, with epoch and offset
 
@@ -66,6 +69,7 @@ class Member(ABC):
         """Run until cancelled."""
         while True:
             style, partitions = Style.of(self.random), self.group_history.partitions
+            self._heartbeat_interval_s = self.random.choice(HEARTBEAT_INTERVALS_S)
             self._reader = Reader(self.client, self.history, self.name, partitions, False, style)
             for reads in self._reader.reads.values():
                 reads.complete = False
@@ -89,8 +93,14 @@ class Member(ABC):
 
     async def _cycle(self) -> None:
         await self.heartbeat()
+        due_s = self.client.now_s + self._heartbeat_interval_s
         if self.random.random() < LATE_CHANCE:
             await self._commit_late()
+        await self._work()
+        while self.client.now_s < due_s:
+            await self._work()
+
+    async def _work(self) -> None:
         if self.held:
             await self._process()
             if self.fault_free or self.random.random() < 0.6:

@@ -48,6 +48,7 @@ class ModernMember(Member):
 
     async def heartbeat(self) -> None:
         """See Member."""
+        sent = self.group_history.tick()
         answer = await self.client.call("consumer_group_heartbeat", 1, **self._heartbeat())
         if answer.error_code is NONE:
             if answer.member_epoch > self.epoch:
@@ -57,7 +58,7 @@ class ModernMember(Member):
             self.epoch = answer.member_epoch
             self._says_all = self._has_changed = False
             if answer.assignment is not None:
-                await self._follow(answer.assignment)
+                await self._follow(answer.assignment, sent)
         elif answer.error_code is DISK_FULL:
             self.history.refused(self.client.now_s, f"{self.name}: a heartbeat gave {answer.error_code.name}")
         elif answer.error_code in FENCED:
@@ -94,7 +95,7 @@ class ModernMember(Member):
             fields["topic_partitions"] = [{"topic_id": self._topic_id, "partitions": indexes}] if indexes else []
         return fields
 
-    async def _follow(self, assignment: Any) -> None:
+    async def _follow(self, assignment: Any, sent: int) -> None:
         """Revoke partitions that aren't assigned, then take those that are.
 
         Raises NoResponse; the next heartbeat gets the whole assignment again then.
@@ -109,7 +110,7 @@ class ModernMember(Member):
         if leaving and self.random.random() < 0.7:
             await self.commit(leaving)
         self._given_back += self.release(leaving)
-        await self.take([Ownership(self.member_id, partition) for partition in coming])
+        await self.take(self.group_history.given(self.member_id, coming, sent))
 
     async def leave(self) -> None:
         """See Member."""

@@ -76,6 +76,26 @@ def test_commits_of_two_members_that_alternate_show_two_owners() -> None:
     assert kinds(history) == [Kind.TWO_OWNERS]
 
 
+def test_a_commit_of_a_member_whose_partition_was_given_on_shows_two_owners() -> None:
+    history, group_history = opened()
+    (first,) = group_history.given("a", [P], group_history.tick())
+    under_way = group_history.sent(first, 1, 5)
+    group_history.given("b", [P], group_history.tick())
+    group_history.accepted(under_way)  # the broker may have taken it before
+    assert kinds(history) == []
+    commit(group_history, first, 6)
+    assert kinds(history) == [Kind.TWO_OWNERS]
+
+
+def test_a_late_answer_about_a_partition_that_has_moved_on_is_no_second_owner() -> None:
+    history, group_history = opened()
+    sent = group_history.tick()
+    (second,) = group_history.given("b", [P], group_history.tick())
+    group_history.given("a", [P], sent)  # it had the partition before the other one did, and is a member no more
+    commit(group_history, second, 6)
+    assert kinds(history) == []
+
+
 def test_an_offset_that_goes_back_or_that_nobody_has_committed() -> None:
     history, group_history = opened()
     ownership = Ownership("a", P)
