@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from pathlib import Path
 from random import Random
 from typing import Any
 
 from embedded_broker.simulation.fibers import Mutex
 from embedded_broker.simulation.loop import PROCESS, SimulatedLoop
+from embedded_broker.storage.log.format import LOG_START
 from embedded_broker.storage.log.memory_fs import MemoryFileSystem, PowerCut
 
 SYNCS_THAT_TAKE_TIME = 0.5
@@ -40,6 +42,8 @@ class Disk(MemoryFileSystem):
         super().__init__(loop)
         self._loop, self._random, self._sync_s_max = loop, random, sync_s_max
         self._on_power_cut, self._on_failed_sync = on_power_cut, on_failed_sync
+        self.on_log_start: Callable[[], None] = lambda: None
+        """Called when the start of a log has been raised: what was before it is gone, whatever comes now."""
         self._has_power = True
         self.has_failed = False
         """Whether an fsync has failed since the last start: what it was to secure may be gone."""
@@ -51,6 +55,12 @@ class Disk(MemoryFileSystem):
     def write(self, kind: str, inode: Any, at: int, data: bytes) -> None:
         """See MemoryFileSystem."""
         self._strikes(super().write, kind, inode, at, data)
+
+    def write_atomically(self, path: Path, data: bytes) -> None:
+        """See FileSystem."""
+        super().write_atomically(path, data)
+        if path.name == LOG_START:
+            self.on_log_start()
 
     def while_syncing(self) -> None:
         """See MemoryFileSystem."""

@@ -64,14 +64,15 @@ class _TimeJump:
     def select(self, timeout_s: float | None) -> list[Any]:
         if timeout_s is None:
             raise Deadlock("everybody waits for somebody else")
-        self._loop.now_s += timeout_s
+        self._loop.now_s += timeout_s or self._loop.step_s()
         return []
 
 
 class SimulatedLoop(base_events.BaseEventLoop):
-    """The event loop of a run. Calls in an executor run at a random time within `disk_delay_s_max`."""
+    """The event loop of a run. Calls in an executor run at a random time within `disk_delay_s_max`; what is due at one
+    time takes up to `step_s_max`, so that others come between the steps of who lets them."""
 
-    def __init__(self, random: Random, disk_delay_s_max: float) -> None:
+    def __init__(self, random: Random, disk_delay_s_max: float, step_s_max: float = 0.0) -> None:
         super().__init__()
         self.now_s = 0.0
         self._wall_offset_ms = self._wall_max_ms = 0
@@ -79,7 +80,7 @@ class SimulatedLoop(base_events.BaseEventLoop):
         self.failures: list[str] = []
         """What would have been logged: a bug of the broker, or of a client here."""
         self._selector = _TimeJump(self)
-        self._random, self._disk_delay_s_max = random, disk_delay_s_max
+        self._random, self._disk_delay_s_max, self._step_s_max = random, disk_delay_s_max, step_s_max
         self._numbers = itertools.count(1)
         self.set_task_factory(self._make_task)
         self.set_exception_handler(self._failed)
@@ -87,6 +88,10 @@ class SimulatedLoop(base_events.BaseEventLoop):
     def time(self) -> float:
         """See asyncio."""
         return self.now_s
+
+    def step_s(self) -> float:
+        """How long this iteration takes."""
+        return self._random.uniform(0, self._step_s_max) if self._step_s_max else 0.0
 
     def now_ms(self) -> int:
         """See `Clock`. Unlike `time`, it may have been set back."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
@@ -53,7 +54,10 @@ class Link(asyncio.Transport):
         """Nothing that is written from now on gets to the other end."""
         self._arrives_s = 0.0  # of what was written last: the next can't overtake it
         self._paused = False
-        self._held: list[bytes] = []
+        self._is_closed = False
+        """By this end: as with asyncio's own transports nothing is read any more, also before `connection_lost`."""
+        self._held: deque[bytes] = deque()
+        """What has arrived and wasn't read yet, in order."""
 
     def write(self, data: bytes | bytearray | memoryview[int]) -> None:
         """See asyncio."""
@@ -67,13 +71,14 @@ class Link(asyncio.Transport):
 
     def arrived(self, data: bytes) -> None:
         """Give it to the protocol, or keep it until it is wanted."""
-        if self.lost:
-            return
-        if self._paused:
-            self._held.append(data)
-            return
-        self._network.trace.note(self._network.loop.now_s, f"{self.name} gets {len(data)} bytes", data)
-        self.protocol.data_received(data)
+        self._held.append(data)
+        self._read()
+
+    def _read(self) -> None:
+        while self._held and not (self._paused or self.lost or self._is_closed):
+            data = self._held.popleft()
+            self._network.trace.note(self._network.loop.now_s, f"{self.name} gets {len(data)} bytes", data)
+            self.protocol.data_received(data)
 
     def pause_reading(self) -> None:
         """See asyncio."""
@@ -82,9 +87,7 @@ class Link(asyncio.Transport):
     def resume_reading(self) -> None:
         """See asyncio."""
         self._paused = False
-        held, self._held = self._held, []
-        for data in held:
-            self._network.loop.call_soon(self.arrived, data, context=self.context)
+        self._network.loop.call_soon(self._read, context=self.context)
 
     def lose(self, error: Exception | None) -> None:
         """The connection is gone, and this end is told so."""
@@ -104,7 +107,7 @@ class Link(asyncio.Transport):
 
     def _end(self, error: Exception | None) -> None:
         network = self._network
-        self.broken = True
+        self.broken = self._is_closed = True
         if not self.lost:
             network.loop.call_soon(self.lose, None, context=self.context)
             when_s = self.arrival_s(network.delay_s())

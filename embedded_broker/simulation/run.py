@@ -82,7 +82,7 @@ def _logging_to(world: World) -> Iterator[None]:
 def simulate(seed: int) -> Result:
     """Run the schedule of a seed. What is wrong with the broker stands in the result; raises only for a bug in here."""
     schedule = Schedule.of(seed)
-    loop = SimulatedLoop(Random(f"{seed} threads"), schedule.disk_delay_s_max)
+    loop = SimulatedLoop(Random(f"{seed} threads"), schedule.disk_delay_s_max, schedule.step_s_max)
     world: list[World] = []
 
     async def main() -> None:

@@ -25,6 +25,10 @@ CRASH_TARGETS = (
 )
 
 
+LOG_START = "log start"
+"""In the place of an API: that the start of any log is raised."""
+
+
 class WorkloadKind(StrEnum):
     """What clients do in a run."""
 
@@ -42,6 +46,8 @@ class WorkloadKind(StrEnum):
 
 SYNCS_OF_A_REQUEST = 12
 """As many as it may have to wait for, if not longer: a client with less patience would hardly ever get on."""
+STEPS_S_MAX = {False: (0.0, 0.0001, 0.001), True: (0.0, 0.00002, 0.0002)}
+"""By whether several workloads share the event loop."""
 FSYNC_MODES = {
     False: (*(Fsync.ALWAYS,) * 6, Fsync.INTERVAL, Fsync.NEVER),
     True: (Fsync.ALWAYS, *(Fsync.INTERVAL,) * 3, *(Fsync.NEVER,) * 2),
@@ -59,7 +65,8 @@ KINDS_BY_SEED = (
 
 @dataclass(frozen=True, slots=True)
 class TargetedCrash:
-    """A crash when the broker gets the `count`-th request of an API, or a client gets its `count`-th response."""
+    """A crash when the broker gets the `count`-th request of an API, or a client gets its `count`-th response, or when
+    the start of a log has been raised for the `count`-th time."""
 
     api: str
     count: int
@@ -95,6 +102,8 @@ class Schedule:
     conditions: NetworkConditions
     client_timeout_s: float
     disk_delay_s_max: float
+    step_s_max: float
+    """How long one iteration of the event loop takes at most, of broker and clients."""
     crashes: tuple[tuple[float, int], ...]
     """(seconds, operations of the disk until the power goes, or KILL)."""
     targeted_crashes: tuple[TargetedCrash, ...]
@@ -146,6 +155,7 @@ class Schedule:
             targeted_crashes += _power_cuts_at_commits(Random(f"{seed} power cuts at commits"))
             targeted_crashes += _power_cuts_at_acks(Random(f"{seed} power cuts at acknowledgements"))
             targeted_crashes += _failed_syncs_of_records(Random(f"{seed} failed syncs of records"))
+            targeted_crashes += _crashes_at_log_starts(Random(f"{seed} crashes at log starts"))
         if WorkloadKind.DURABILITY in workloads:
             crashes += _kills_and_power_cuts(Random(f"{seed} kills and power cuts"))
             targeted_crashes += _failed_syncs_of_records(Random(f"{seed} failed syncs of records"))
@@ -157,6 +167,7 @@ class Schedule:
             conditions,
             max(client_timeout_s, disk_delay_s_max + SYNCS_OF_A_REQUEST * sync_s_max),
             disk_delay_s_max,
+            Random(f"{seed} steps").choice(STEPS_S_MAX[len(workloads) > 1]),
             tuple(sorted(crashes)),
             tuple(targeted_crashes),
             full if random.random() < 0.35 else None,
@@ -193,6 +204,12 @@ def _failed_syncs_of_records(random: Random) -> Iterator[TargetedCrash]:
     send it again; a later power cut takes it unless it was written again before."""
     for _ in range(random.randint(1, 3)):
         yield TargetedCrash("produce", random.randint(1, 60), True, FAIL_SYNC)
+
+
+def _crashes_at_log_starts(random: Random) -> Iterator[TargetedCrash]:
+    """What a compaction has written again is all that there is now."""
+    for _ in range(random.randint(2, 5)):
+        yield TargetedCrash(LOG_START, random.randint(1, 40), False, random.choice((KILL, 0, random.randrange(1, 5))))
 
 
 def _kills_and_power_cuts(random: Random) -> Iterator[tuple[float, int]]:

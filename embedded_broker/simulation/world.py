@@ -19,7 +19,7 @@ from embedded_broker.simulation.loop import Process, SimulatedLoop
 from embedded_broker.simulation.machine import Machine
 from embedded_broker.simulation.network import GOOD_CONDITIONS, Network
 from embedded_broker.simulation.readers import Reader
-from embedded_broker.simulation.schedule import Schedule
+from embedded_broker.simulation.schedule import LOG_START, Schedule
 from embedded_broker.simulation.trace import Trace
 from embedded_broker.simulation.transactional import TransactionalClient
 from embedded_broker.simulation.wire import Client, NoResponse
@@ -103,6 +103,7 @@ class World:
         self.machine = Machine(self.network, self.random("machine"), self.history, self.trace, self.schedule, settings)
         self.network.on_answer = partial(self._count_message, on_request=False)
         self.machine.on_request = partial(self._count_message, on_request=True)
+        self.machine.disk.on_log_start = partial(self._count_message, LOG_START, on_request=False)
         self.machine.start()
         for name, work in (("work", self._work), ("audit", self._audit)):
             try:

@@ -54,3 +54,19 @@ def test_a_step_of_the_clock_on_the_wall_changes_no_timer() -> None:
 
     loop.run_until_complete(main())
     loop.close()
+
+
+def test_timers_come_between_the_steps_of_who_takes_several() -> None:
+    loop = SimulatedLoop(Random(1), 0.0, step_s_max=0.001)
+
+    async def main() -> int:
+        due = loop.create_future()
+        loop.call_later(0.005, due.set_result, None)
+        steps = 0
+        while not due.done():
+            await asyncio.sleep(0)
+            steps += 1
+        return steps
+
+    assert loop.run_until_complete(main()) > 5
+    loop.close()

@@ -8,7 +8,7 @@ from random import Random
 from embedded_broker.config.settings import BrokerConfig, Fsync
 from embedded_broker.config.thresholds import DEFAULTS, Thresholds
 from embedded_broker.simulation import fetching, settings
-from embedded_broker.simulation.schedule import KINDS_BY_SEED, STOP, Schedule, WorkloadKind
+from embedded_broker.simulation.schedule import KINDS_BY_SEED, LOG_START, STEPS_S_MAX, STOP, Schedule, WorkloadKind
 
 SEEDS = range(60 * len(KINDS_BY_SEED))
 SCHEDULES = [Schedule.of(seed) for seed in SEEDS]
@@ -41,6 +41,8 @@ def test_faults_of_every_kind_are_drawn() -> None:
     assert any(operations == STOP for schedule in SCHEDULES for _, operations in schedule.crashes)
     assert any(schedule.failed_sync for schedule in SCHEDULES)
     assert any(schedule.disk_full for schedule in SCHEDULES)
+    assert any(crash.api == LOG_START for schedule in SCHEDULES for crash in schedule.targeted_crashes)
+    assert {schedule.step_s_max for schedule in SCHEDULES} == {each for some in STEPS_S_MAX.values() for each in some}
     assert {schedule.sync_s_max > 0 for schedule in SCHEDULES} == {True, False}
     assert {offset_ms > 0 for schedule in SCHEDULES for _, offset_ms in schedule.clock_steps} == {True, False}
 
