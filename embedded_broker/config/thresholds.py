@@ -21,6 +21,10 @@ class Thresholds:
     """Or when it is that much larger than three times what counts of it."""
     compaction_interval_ms: int = 1_000
     """Between two looks at an internal log."""
+    compaction_part_records: int = 100
+    """Of a part, or the records of one group more. Between two parts requests are handled."""
+    compaction_pause_ms: int = 0
+    """Between two parts, besides the turn that others have: with little data nothing else would come in between."""
     snapshot_batch_records: int = 500
     internal_segment_bytes: int = 16 * MIB
     metadata_dead_records_max: int = 10_000

@@ -28,6 +28,8 @@ class Background:
         self._on_failure = on_failure
         self._timers: dict[Hashable, asyncio.TimerHandle] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
+        self.is_stopping = False
+        """Whether what takes long, and can be begun anew by the next start, shall be left."""
 
     def schedule(self, key: Hashable, delay_ms: int, callback: Callable[[], object]) -> None:
         """Call back after `delay_ms`; replaces the timer of the same key."""
@@ -87,6 +89,7 @@ class Background:
 
     async def stop(self) -> None:
         """Cancel all timers and wait for the tasks in progress, whose steps are being written."""
+        self.is_stopping = True
         self._cancel_all()
         while self._tasks:
             await asyncio.wait(self._tasks)

@@ -7,9 +7,10 @@ other one joins; one with members doesn't, as in Kafka with `group.consumer.migr
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from embedded_broker.coordinators.background import NO_SPACE_RETRY_MS, Background
+from embedded_broker.coordinators.compaction import PART_BYTES_MAX, LiveRecords
 from embedded_broker.coordinators.ports import GroupConfig, Host
 from embedded_broker.metadata.topic_names import OFFSETS_TOPIC
 from embedded_broker.state import consumer_log, group_log
@@ -189,15 +190,25 @@ class GroupRegistry:
             group = self._groups[group_id] = self.new_consumer(group_id)
         group.replay(change)
 
-    def live(self) -> list[Record]:
-        """What the log must hold of the groups themselves."""
-        records: list[Record] = [
-            (group_log.encode_key(group_id), value) for group_id, (value, _) in self._stored.items()
-        ]
-        for group in self._groups.values():
-            if isinstance(group, ConsumerGroup):
-                records += [consumer_log.encode(group.group_id, change) for change in group.members.records()]
-        return records
+    def live(self) -> Iterator[LiveRecords]:
+        """See Compactor."""
+        records: list[Record] = []
+        size_bytes, records_max = 0, self._host.thresholds.compaction_part_records
+        for group_id in sorted(self._stored.keys() | self._groups.keys()):
+            found = self._records_of(group_id)
+            records += found
+            size_bytes += sum(len(key) + len(value or b"") for key, value in found)
+            if len(records) >= records_max or size_bytes >= PART_BYTES_MAX:
+                yield LiveRecords(records)
+                records, size_bytes = [], 0
+        yield LiveRecords(records)
+
+    def _records_of(self, group_id: str) -> list[Record]:
+        group = self._groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            return [consumer_log.encode(group_id, change) for change in group.members.records()]
+        stored = self._stored.get(group_id)
+        return [] if stored is None else [(group_log.encode_key(group_id), stored[0])]
 
     def _count_new(self) -> None:
         self._new += 1

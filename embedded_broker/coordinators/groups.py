@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.coordinators.background import Background
 from embedded_broker.coordinators.classic_groups import ClassicGroups
-from embedded_broker.coordinators.compaction import Compactor, Snapshot, origin_of
+from embedded_broker.coordinators.compaction import Compactor, LiveRecords, origin_of
 from embedded_broker.coordinators.consumer_groups import ConsumerGroups, TopicCatalog
 from embedded_broker.coordinators.expiry import Expiry, is_subscribed
 from embedded_broker.coordinators.group_memory import GroupMemory, Place
@@ -49,7 +49,14 @@ class GroupCoordinator:
         self.consumer = ConsumerGroups(host, self._background, self._registry, catalog, memory)
         self.offsets = OffsetManager(host, self._background, config, self._registry.find_or_create)
         self._expiry = Expiry(self._registry, self.offsets, self.consumer.catalog, config)
-        self._compactor = Compactor(host, self._background, OFFSETS_TOPIC, self._live, self.offsets.needed_from)
+        self._compactor = Compactor(
+            host,
+            self._background,
+            OFFSETS_TOPIC,
+            self._live,
+            self.offsets.needed_from,
+            lambda: self._registry.is_settled,
+        )
 
     def _evict(self, place: Place) -> None:
         """Remove a member that holds too much memory."""
@@ -138,9 +145,10 @@ class GroupCoordinator:
         await self._registry.durable()
         return ErrorCode.none
 
-    def _live(self) -> Snapshot | None:
+    def _live(self) -> Iterator[LiveRecords]:
         """What the log must hold: all that groups are made of, and the committed offsets."""
-        return Snapshot(self._registry.live(), self.offsets.live()) if self._registry.is_settled else None
+        yield from self._registry.live()
+        yield from self.offsets.live()
 
     def _sweep(self) -> None:
         """Delete expired offsets, and groups that have neither members nor offsets."""

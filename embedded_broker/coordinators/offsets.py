@@ -8,13 +8,14 @@ Source: Kafka `OffsetMetadataManager`; KIP-447 (require stable, group metadata i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.coordinators.background import Background
+from embedded_broker.coordinators.compaction import LiveRecords
 from embedded_broker.coordinators.group_registry import AnyGroup
 from embedded_broker.coordinators.memory_quota import MemoryQuota
 from embedded_broker.coordinators.owners import SOMEBODY, Owner
@@ -170,17 +171,24 @@ class OffsetManager:
         """Delete all groups' offsets on a topic."""
         await self._forget(list(self.state.on_topic(topic)))
 
-    def live(self) -> list[tuple[bytes, bytes, int]]:
-        """Key, value and place of a record for every committed offset, but for those about which newer records are on
-        their way to the disk: these are still in the log (see `needed_from`), and a snapshot that came after a deletion
-        would undo it."""
-        newer = {each for group in self._under_way.values() for each in group}
-        return [
-            (offsets.encode_key(group_id, partition), offsets.encode_value(committed), committed.record_offset)
-            for group_id in sorted(self.state.group_ids())
-            for partition, committed in self.state.committed(group_id).items()
-            if (group_id, partition) not in newer
+    def live(self) -> Iterator[LiveRecords]:
+        """See Compactor: a record for every committed offset, but for those about which newer records are on their way
+        to the disk: these are still in the log (see `needed_from`), and a repetition after a deletion would undo it."""
+        known = [
+            (group_id, each) for group_id in sorted(self.state.group_ids()) for each in self.state.committed(group_id)
         ]
+        count = self._host.thresholds.compaction_part_records
+        for first in range(0, len(known), count):
+            newer = {each for group in self._under_way.values() for each in group}
+            part = [each for each in known[first : first + count] if each not in newer]
+            yield LiveRecords(placed=[found for each in part if (found := self._placed(*each)) is not None])
+
+    def _placed(self, group_id: str, partition: TopicPartition) -> tuple[bytes, bytes, int] | None:
+        committed = self.state.committed(group_id).get(partition)
+        if committed is None:
+            return None
+        key, value = offsets.encode_key(group_id, partition), offsets.encode_value(committed)
+        return key, value, committed.record_offset
 
     def needed_from(self) -> int | None:
         """The first offset of the log at which something stands that `live` doesn't have: records that wait for the

@@ -8,6 +8,7 @@ from typing import Protocol
 from uuid import UUID
 
 from embedded_broker.config.thresholds import Thresholds
+from embedded_broker.runtime.fair_share import FairShare
 from embedded_broker.state.consumer_types import ConsumerGroupConfig
 from embedded_broker.state.producers import PartitionProducers
 
@@ -68,6 +69,8 @@ class Host(Protocol):
     def topics(self) -> Topics: ...
     @property
     def thresholds(self) -> Thresholds: ...
+    @property
+    def fair_share(self) -> FairShare: ...
 
     def new_uuid(self) -> UUID:
         """A random one."""

@@ -22,7 +22,7 @@ Source: Kafka `TransactionCoordinator`, `TransactionStateManager`, `TransactionM
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -30,7 +30,7 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker.coordinators import hanging_transactions, single_partition_commit
 from embedded_broker.coordinators.background import Background
-from embedded_broker.coordinators.compaction import Compactor, Snapshot
+from embedded_broker.coordinators.compaction import Compactor, LiveRecords
 from embedded_broker.coordinators.deadlines import Deadlines
 from embedded_broker.coordinators.markers import MarkerWriter
 from embedded_broker.coordinators.memory_quota import MemoryQuota
@@ -368,11 +368,14 @@ class TransactionCoordinator:
         self._append(_record(completed))
         entry.stored(completed)
 
-    def _live(self) -> Snapshot:
+    def _live(self) -> Iterator[LiveRecords]:
         """What the log must hold: the reservation of producer ids, and each id's latest record."""
-        latest = [entry.pending or entry.transaction for entry in self._entries.values()]
-        known = [transaction for transaction in latest if transaction.epoch != NO_EPOCH]
-        return Snapshot([self._producer_ids.snapshot(), *map(_record, known)])
+        yield LiveRecords([self._producer_ids.snapshot()])
+        ids, count = list(self._entries), self._host.thresholds.compaction_part_records
+        for first in range(0, len(ids), count):
+            entries = [self._entries[each] for each in ids[first : first + count] if each in self._entries]
+            latest = [entry.pending or entry.transaction for entry in entries]
+            yield LiveRecords([_record(each) for each in latest if each.epoch != NO_EPOCH])
 
     def _sweep(self) -> None:
         """Forget ids that have been idle for longer than `transactional.id.expiration.ms`."""

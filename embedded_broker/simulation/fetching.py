@@ -14,7 +14,8 @@ from embedded_broker.simulation.wire import Client
 
 SESSIONS_SINCE, TOPIC_IDS_SINCE = 7, 13
 VERSIONS = (6, 7, 12, 13, 15, 18)
-PARTITION_BYTES_MAX = 2_000
+PARTITION_BYTES_MAX = (1, 300, 2_000)
+"""From one batch of each partition on: who gets only a few at a time has some left when nobody writes any more."""
 WRONG_EPOCH_CHANCE = 0.03
 WRONG_EPOCH_STEP = 7
 INITIAL, FINAL = 0, -1
@@ -26,12 +27,14 @@ class Style:
 
     version: int = 12
     in_session: bool = False
+    partition_bytes_max: int = PARTITION_BYTES_MAX[-1]
 
     @classmethod
     def of(cls, random: Random) -> Style:
         """Any of them."""
         version = random.choice(VERSIONS)
-        return cls(version, version >= SESSIONS_SINCE and random.random() < 0.7)
+        in_session = version >= SESSIONS_SINCE and random.random() < 0.7
+        return cls(version, in_session, random.choice(PARTITION_BYTES_MAX))
 
 
 @dataclass(slots=True)
@@ -98,7 +101,7 @@ class Fetcher:
 
     def _named(self, positions: Mapping[int, int]) -> list[dict[str, Any]]:
         partitions = [
-            {"partition": index, "fetch_offset": offset, "partition_max_bytes": PARTITION_BYTES_MAX}
+            {"partition": index, "fetch_offset": offset, "partition_max_bytes": self._style.partition_bytes_max}
             for index, offset in positions.items()
         ]
         return [{**self._key, "partitions": partitions}] if partitions else []

@@ -155,6 +155,7 @@ class Schedule:
             targeted_crashes += _power_cuts_at_commits(Random(f"{seed} power cuts at commits"))
             targeted_crashes += _power_cuts_at_acks(Random(f"{seed} power cuts at acknowledgements"))
             targeted_crashes += _failed_syncs_of_records(Random(f"{seed} failed syncs of records"))
+        if WorkloadKind.PRODUCERS in workloads:
             targeted_crashes += _crashes_at_log_starts(Random(f"{seed} crashes at log starts"))
         if WorkloadKind.DURABILITY in workloads:
             crashes += _kills_and_power_cuts(Random(f"{seed} kills and power cuts"))

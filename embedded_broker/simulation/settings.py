@@ -15,6 +15,8 @@ ALL_ARE_DEAD = -1_000
 SMALL: dict[str, tuple[Any, ...]] = {
     "dead_records_max": (5, 10, 40),
     "compaction_interval_ms": (20, 200),
+    "compaction_part_records": (1, 3),
+    "compaction_pause_ms": (20, 100),
     "snapshot_batch_records": (1, 3),
     "internal_segment_bytes": (1_000, 10_000),
     "metadata_dead_records_max": (ALL_ARE_DEAD, 0),

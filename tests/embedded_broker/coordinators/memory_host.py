@@ -14,6 +14,7 @@ from embedded_broker.coordinators.groups import GroupCoordinator
 from embedded_broker.coordinators.ports import GroupConfig, Host, TransactionConfig
 from embedded_broker.coordinators.transactions import TransactionCoordinator
 from embedded_broker.metadata.topic_names import OFFSETS_TOPIC, TRANSACTION_TOPIC
+from embedded_broker.runtime.fair_share import FairShare
 from embedded_broker.state.producers import ACCEPT, PartitionProducers
 from kafka_records.batch import TRANSACTIONAL, read_header, stamp
 from kafka_records.control import marker_commits
@@ -124,6 +125,7 @@ class MemoryHost:
 
     def __post_init__(self) -> None:
         self.clock = LoopClock()
+        self.fair_share = FairShare(self.thresholds.slice_steps)
         self.events = 0
         self.crashed = False
         self.failures: list[BaseException] = []

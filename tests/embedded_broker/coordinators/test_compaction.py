@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -69,6 +70,47 @@ def test_compaction_shortens_the_log_and_keeps_the_state() -> None:
     asyncio.run(run())
 
 
+def test_others_go_on_while_a_log_is_compacted_and_what_they_write_stays() -> None:
+    async def run() -> None:
+        host = MemoryHost(empty_disk())
+        await host.start()
+        offsets, log = host.groups.offsets, host.internal_log(OFFSETS_TOPIC)
+        partitions = [("t", index) for index in range(2_000)]
+        for first in range(0, len(partitions), 500):
+            some = [Commit(each, 1, -1, "") for each in partitions[first : first + 500]]
+            await offsets.commit(Committer("g"), host.groups.get("g"), some)
+        for number in range(50):
+            await commit(host, number)
+        host.groups._compactor._thresholds = Thresholds(dead_records_max=0)
+        begun, before = log.log_end, log.log_end
+        host.compact()
+        longest, number = 0, 0
+        writing: list[asyncio.Task[Any]] = []
+        while log.log_start < begun:
+            await asyncio.sleep(0)
+            longest, before = max(longest, log.log_end - before), log.log_end
+            number += 1
+            if number % 3 == 0:
+                one = [Commit(("t", number * 97 % 2_000), 1_000 + number, -1, "")]
+                writing.append(asyncio.create_task(offsets.commit(Committer("g"), host.groups.get("g"), one)))
+                before += 1
+            elif number % 31 == 0:
+                writing.append(asyncio.create_task(offsets.delete("g", [("t", number * 89 % 2_000)])))
+                before += 1
+        await asyncio.gather(*writing)
+        assert number > 60, "in many steps"
+        assert longest <= MemoryHost.thresholds.compaction_part_records + 1
+        expected = offsets.fetch("g", None, False)
+        assert len({each.offset for each in expected.values()}) > 10
+        await host.stop()
+        restarted = MemoryHost(host.what_survives(all_appended=False))
+        await restarted.start()
+        assert restarted.groups.offsets.fetch("g", None, False) == expected
+        await restarted.stop()
+
+    asyncio.run(run())
+
+
 def test_while_the_disk_is_slow_nothing_is_written_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
         host = MemoryHost(empty_disk())
@@ -97,21 +139,25 @@ def test_while_the_disk_is_slow_nothing_is_written_twice(monkeypatch: pytest.Mon
     asyncio.run(run())
 
 
+def _placed(host: MemoryHost) -> list[tuple[bytes, bytes, int]]:
+    return [each for part in host.groups.offsets.live() for each in part.placed]
+
+
 def test_a_snapshot_leaves_out_what_is_on_its_way_and_keeps_what_is_pending() -> None:
     async def run() -> None:
         host = MemoryHost(empty_disk())
         await host.start()
         offsets, log = host.groups.offsets, host.internal_log(OFFSETS_TOPIC)
         producer = await _producer(host, "id")
-        assert (offsets.live(), offsets.needed_from()) == ([], None)
+        assert (_placed(host), offsets.needed_from()) == ([], None)
         committing = asyncio.ensure_future(commit(host, 1))
         await asyncio.sleep(0)
-        assert (offsets.live(), offsets.needed_from()) == ([], log.log_end - 1)
+        assert (_placed(host), offsets.needed_from()) == ([], log.log_end - 1)
         await committing
-        assert [origin for _, _, origin in offsets.live()] == [log.log_end - 1]
+        assert [origin for _, _, origin in _placed(host)] == [log.log_end - 1]
         assert offsets.needed_from() is None
         await offsets.commit_in_transaction(Committer("g"), host.groups.get("g"), *producer, [Commit(P0, 2, -1, "")])
-        assert [origin for _, _, origin in offsets.live()] == [log.log_end - 2]
+        assert [origin for _, _, origin in _placed(host)] == [log.log_end - 2]
         assert offsets.needed_from() == log.log_end - 1
         await host.stop()
 

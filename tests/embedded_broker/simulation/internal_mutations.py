@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from embedded_broker.coordinators.compaction import Compactor, Snapshot
+from embedded_broker.coordinators.compaction import Compactor, LiveRecords
 from embedded_broker.coordinators.group_registry import GroupRegistry
 from embedded_broker.coordinators.producer_ids import ProducerIds
 from embedded_broker.coordinators.transactions import TransactionCoordinator, _record
@@ -27,24 +28,32 @@ SHARED_IDS = (Kind.BROKEN, Kind.LOST_WRITE, Kind.DUPLICATE, Kind.REORDERING)
 @PRODUCERS.add(*LOST_STATE)
 def cut_an_internal_log_without_waiting_for_the_disk(patch: Patch) -> None:
     async def trim(self: Compactor, offset: int) -> None:
-        try:
-            await self._host.trim(self._host.internal_log(self._topic), offset)
-        finally:
-            self._is_trimming = False
+        await self._host.trim(self._host.internal_log(self._topic), offset)
 
     patch.setattr(Compactor, "_trim", trim)
 
 
 @PRODUCERS.add(*LOST_STATE)
-def write_the_snapshot_of_the_compaction_before(patch: Patch) -> None:
+def write_what_counted_at_the_compaction_before(patch: Patch) -> None:
     rewrite = Compactor._rewrite
 
-    def old(self: Compactor, snapshot: Snapshot) -> None:
-        before = self.__dict__.setdefault("before", snapshot)
-        self.__dict__["before"] = snapshot
-        rewrite(self, before)
+    async def old(self: Compactor, live: Iterator[LiveRecords]) -> bool:
+        now = list(live)
+        before = self.__dict__.get("before", now)
+        self.__dict__["before"] = now
+        return await rewrite(self, iter(before))
 
     patch.setattr(Compactor, "_rewrite", old)
+
+
+@PRODUCERS.add(*LOST_STATE, Kind.ABORTED_READ, Kind.STALE_COMMIT)
+def repeat_what_counted_when_the_compaction_began(patch: Patch) -> None:
+    rewrite = Compactor._rewrite
+
+    async def stale(self: Compactor, live: Iterator[LiveRecords]) -> bool:
+        return await rewrite(self, iter(list(live)))
+
+    patch.setattr(Compactor, "_rewrite", stale)
 
 
 @PRODUCERS.add(*LOST_STATE)
@@ -54,17 +63,17 @@ def cut_what_a_snapshot_has_not(patch: Patch) -> None:
 
 @PRODUCERS.add(*LOST_STATE)
 def leave_open_transactions_out_of_snapshots(patch: Patch) -> None:
-    def live(self: TransactionCoordinator) -> Snapshot:
+    def live(self: TransactionCoordinator) -> Iterator[LiveRecords]:
         latest = [entry.pending or entry.transaction for entry in self._entries.values()]
         known = [each for each in latest if each.state in transactions.IDLE]
-        return Snapshot([self._producer_ids.snapshot(), *map(_record, known)])
+        yield LiveRecords([self._producer_ids.snapshot(), *map(_record, known)])
 
     patch.setattr(TransactionCoordinator, "_live", live)
 
 
 @GROUPS.add(Kind.UNSTABLE_GROUP, Kind.STALE_COMMIT, Kind.TWO_OWNERS)
 def leave_groups_out_of_snapshots(patch: Patch) -> None:
-    patch.setattr(GroupRegistry, "live", lambda self: [])
+    patch.setattr(GroupRegistry, "live", lambda self: iter(()))
 
 
 @PRODUCERS.add(*SHARED_IDS)

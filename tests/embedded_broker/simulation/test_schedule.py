@@ -51,4 +51,5 @@ def test_every_way_to_fetch_is_drawn() -> None:
     random = Random(1)
     styles = {fetching.Style.of(random) for _ in SEEDS}
     assert {style.version for style in styles} == set(fetching.VERSIONS)
+    assert {style.partition_bytes_max for style in styles} == set(fetching.PARTITION_BYTES_MAX)
     assert {style.in_session for style in styles if style.version >= fetching.SESSIONS_SINCE} == {True, False}
