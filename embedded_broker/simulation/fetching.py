@@ -14,8 +14,8 @@ from embedded_broker.simulation.wire import Client
 
 SESSIONS_SINCE, TOPIC_IDS_SINCE = 7, 13
 VERSIONS = (6, 7, 12, 13, 15, 18)
-PARTITION_BYTES_MAX = (1, 300, 2_000)
-"""From one batch of each partition on: who gets only a few at a time has some left when nobody writes any more."""
+PARTITION_BYTES_MAX = (300, 2_000)
+"""From two batches of each partition on: who gets only a few at a time has some left when nobody writes any more."""
 WRONG_EPOCH_CHANCE = 0.03
 WRONG_EPOCH_STEP = 7
 INITIAL, FINAL = 0, -1

@@ -19,6 +19,9 @@ class Ownership:
     """When its member got it."""
     ended: int | None = None
     """When a client first got a response that implies its end."""
+    crashes: int | None = None
+    """How many there had been, if an error has said that it is over. An error tells at once what memory says, as in
+    Kafka; a crash may take that back."""
     given_on: int | None = None
     """When another member got the partition, in response to a request that was sent after this had begun."""
 
@@ -114,9 +117,11 @@ class GroupHistory:
             got.append(ownership)
         return got
 
-    def end(self, ownership: Ownership) -> None:
+    def end(self, ownership: Ownership, by_error: bool = False) -> None:
         """The broker has confirmed that it is over."""
-        ownership.ended = ownership.ended or self.tick()
+        if ownership.ended is None:
+            ownership.ended = self.tick()
+            ownership.crashes = self._history.crashes if by_error else None
 
     def sent(self, ownership: Ownership, epoch: int, offset: int) -> Commit:
         """A commit is about to be sent."""
@@ -127,7 +132,9 @@ class GroupHistory:
     def accepted(self, commit: Commit) -> None:
         """The broker has taken a commit."""
         commit.acked = self.tick()
-        over, given_on = commit.ownership.ended, commit.ownership.given_on
+        ownership = commit.ownership
+        is_known = ownership.crashes in (None, self._history.crashes)
+        over, given_on = ownership.ended if is_known else None, ownership.given_on
         detail = f"{self.group}, {commit.ownership.partition}: {commit.offset} taken from {commit.ownership.member_id}"
         if over is not None and over < commit.sent:
             self._history.found(Kind.STALE_COMMIT, f"{detail} with epoch {commit.epoch}, which was over")

@@ -142,6 +142,8 @@ class History:
     reads: list[PartitionReads] = field(default_factory=list)
     group_offsets: list[GroupOffset] = field(default_factory=list)
     violations: list[Violation] = field(default_factory=list)
+    crashes: int = 0
+    """Of the broker, so far."""
     may_refuse_until_s: float = 0.0
     """Until when a disk that is or was full or broken explains that writes are refused."""
 

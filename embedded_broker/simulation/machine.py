@@ -222,7 +222,7 @@ class Machine:
 
     def _end_process(self, power_lost: bool) -> None:
         power_lost = power_lost and self._power_fails
-        self.crashes += 1
+        self.crashes = self._history.crashes = self.crashes + 1
         if power_lost:
             self.power_cuts_s.append(self._loop.now_s)
         self.ready.clear()

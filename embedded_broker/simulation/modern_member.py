@@ -70,13 +70,13 @@ class ModernMember(Member):
     def _is_fenced(self) -> None:
         """Release all partitions, and join again with another id. Raises MembershipLost."""
         self._given_back += self.release(list(self.held))
-        self._end_given_back()
+        self._end_given_back(by_error=True)
         self.epoch = -1
         raise MembershipLost
 
-    def _end_given_back(self) -> None:
+    def _end_given_back(self, by_error: bool = False) -> None:
         for ownership in self._given_back:
-            self.group_history.end(ownership)
+            self.group_history.end(ownership, by_error)
         self._given_back.clear()
 
     def _heartbeat(self) -> dict[str, Any]:

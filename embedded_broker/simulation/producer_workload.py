@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from embedded_broker.simulation import checker
-from embedded_broker.simulation.fetching import Style
+from embedded_broker.simulation.fetching import PARTITION_BYTES_MAX, Style
 from embedded_broker.simulation.history import Topic
 from embedded_broker.simulation.producers import IdempotentProducer, take_identities
 from embedded_broker.simulation.readers import GroupReader, Reader, ask_offsets, check_offset
@@ -28,7 +29,8 @@ class ProducerWorkload:
     def __init__(self, world: World) -> None:
         self._world = world
         copying = world.txn_client("copier", "copier", implicit=world.random("copier's version").random() < 0.5)
-        style = Style.of(world.random("copier's style"))
+        # A transaction takes up to a second: with few records in each it would copy for minutes.
+        style = replace(Style.of(world.random("copier's style")), partition_bytes_max=PARTITION_BYTES_MAX[-1])
         source = Reader(copying.client, world.history, "copier", PLAIN.all, committed=True, style=style)
         self._copier = Copier(copying, source, "copiers", COPY.name)
 

@@ -64,6 +64,21 @@ def test_a_commit_of_a_former_generation_is_stale_once_a_later_one_is_known() ->
     assert kinds(history) == [Kind.STALE_COMMIT]
 
 
+def test_what_only_an_error_has_said_may_be_taken_back_by_a_crash() -> None:
+    history, group_history = opened()
+    first, second = Ownership("a", P), Ownership("b", Q)
+    group_history.end(first, by_error=True)
+    group_history.end(second)
+    history.crashes += 1
+    commit(group_history, first, 5)
+    assert kinds(history) == []
+    commit(group_history, second, 5)
+    assert kinds(history) == [Kind.STALE_COMMIT]
+    group_history.end(third := Ownership("c", P), by_error=True)
+    commit(group_history, third, 6)
+    assert kinds(history) == [Kind.STALE_COMMIT] * 2
+
+
 def test_commits_of_two_members_that_alternate_show_two_owners() -> None:
     history, group_history = opened()
     first, second = Ownership("a", P), Ownership("b", P)
