@@ -27,6 +27,9 @@ class TransactionEntry:
     transaction: Transaction
     # The state that is being written; meanwhile other requests are answered CONCURRENT_TRANSACTIONS.
     pending: Transaction | None = None
+    # The same once its record is in the log, on disk or not: it holds at the next start if the disk gets it. Until then
+    # the step may yet be refused, for want of space or, in a single-partition commit, before its marker is written.
+    appended: Transaction | None = None
     # Set while neither a step nor markers are being written: the next step can be made.
     settled: asyncio.Event = field(default_factory=asyncio.Event)
     # What it takes in memory is counted there.
@@ -41,13 +44,18 @@ class TransactionEntry:
         """Count it again: its state is another one."""
         self.quota.note(self.transaction.transactional_id, size_of(self.pending or self.transaction), self.owner)
 
+    @property
+    def logged(self) -> Transaction:
+        """What the log says of it, or may say."""
+        return self.appended or self.transaction
+
     def forgotten(self) -> None:
         """It is known no more."""
         self.quota.note(self.transaction.transactional_id, 0)
 
     def stored(self, made: Transaction) -> None:
         """The state `made` has been written and holds now."""
-        self.transaction, self.pending = made, None
+        self.transaction, self.pending, self.appended = made, None, None
         self.count()
         self.notify_if_settled()
 

@@ -335,6 +335,7 @@ class TransactionCoordinator:
 
     async def _store(self, entry: TransactionEntry, made: Transaction, record: tuple[bytes, bytes]) -> None:
         log = self._append(record)
+        entry.appended = made
         await self._host.durable(log)
         entry.stored(made)
         self._deadlines.watch(entry)
@@ -373,9 +374,8 @@ class TransactionCoordinator:
         yield LiveRecords([self._producer_ids.snapshot()])
         ids, count = list(self._entries), self._host.thresholds.compaction_part_records
         for first in range(0, len(ids), count):
-            entries = [self._entries[each] for each in ids[first : first + count] if each in self._entries]
-            latest = [entry.pending or entry.transaction for entry in entries]
-            yield LiveRecords([_record(each) for each in latest if each.epoch != NO_EPOCH])
+            logged = [self._entries[each].logged for each in ids[first : first + count] if each in self._entries]
+            yield LiveRecords([_record(each) for each in logged if each.epoch != NO_EPOCH])
 
     def _sweep(self) -> None:
         """Forget ids that have been idle for longer than `transactional.id.expiration.ms`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -14,7 +15,8 @@ from embedded_broker.config.thresholds import Thresholds
 from embedded_broker.coordinators import transactions
 from embedded_broker.coordinators.offsets import Commit, Committer
 from embedded_broker.metadata.topic_names import OFFSETS_PARTITION, OFFSETS_TOPIC, TRANSACTION_TOPIC
-from embedded_broker.state.transactions import TopicPartition
+from embedded_broker.state.transactions import TopicPartition, TxnState
+from embedded_broker.storage.disk_space import NoSpace
 from tests.embedded_broker.coordinators.memory_host import MemoryHost, MemoryPartition, empty_disk
 
 P0 = ("t", 0)
@@ -291,6 +293,44 @@ def test_a_step_on_its_way_to_the_disk_is_not_undone() -> None:
         await restarted.start()
         again = await restarted.transactions.init_producer_id("id", 1_000, None)
         assert again.epoch == identity.epoch + 1
+        await host.stop()
+        await restarted.stop()
+
+    asyncio.run(run())
+
+
+def test_a_commit_that_there_was_no_space_for_is_not_repeated_as_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compaction comes between the request to commit and the marker, which is the decision and can't be written."""
+    monkeypatch.setattr(MemoryHost, "thresholds", Thresholds(dead_records_max=0))
+
+    async def run() -> None:
+        host = MemoryHost(empty_disk())
+        await host.start()
+        identity = await host.transactions.init_producer_id("id", 60_000, None)
+        producer = identity.producer_id, identity.epoch
+        assert await host.transactions.add_partitions("id", *producer, [P0]) is ErrorCode.none
+        await host.produce("t", 0, b"refused", producer, 0)
+        written = host.topics["t"].partitions[0]
+
+        def no_space(*args: object, **options: object) -> int:
+            raise NoSpace(errno.ENOSPC, "the disk is full")
+
+        monkeypatch.setattr(written, "append", no_space)
+        log = host.internal_log(TRANSACTION_TOPIC)
+        ending = asyncio.ensure_future(host.transactions.end("id", *producer, True))
+        before = log.log_end
+        host.transactions._compactor.check()
+        with pytest.raises(NoSpace):
+            await ending
+        await settle()
+        assert log.log_start >= before, "it has been compacted"
+        restarted = MemoryHost(host.what_survives(all_appended=True))
+        await restarted.start()
+        await settle()
+        assert restarted.topics["t"].partitions[0].visible() == []
+        found = restarted.transactions.get("id")
+        assert found is not None
+        assert found.state is TxnState.ONGOING
         await host.stop()
         await restarted.stop()
 

@@ -64,8 +64,7 @@ def cut_what_a_snapshot_has_not(patch: Patch) -> None:
 @PRODUCERS.add(*LOST_STATE)
 def leave_open_transactions_out_of_snapshots(patch: Patch) -> None:
     def live(self: TransactionCoordinator) -> Iterator[LiveRecords]:
-        latest = [entry.pending or entry.transaction for entry in self._entries.values()]
-        known = [each for each in latest if each.state in transactions.IDLE]
+        known = [each for each in (entry.logged for entry in self._entries.values()) if each.state in transactions.IDLE]
         yield LiveRecords([self._producer_ids.snapshot(), *map(_record, known)])
 
     patch.setattr(TransactionCoordinator, "_live", live)
