@@ -152,8 +152,8 @@ class Network:
         self.listeners: dict[int, _Listener] = {}
         self.links: dict[Link, None] = {}
         self._count = 0
-        self.on_answer: Callable[[str], None] = lambda api: None
-        """Called with the API of every response that a client gets."""
+        self.on_answer: Callable[[str, Any], None] = lambda api, answer: None
+        """Called with every response that a client gets, and its API."""
         loop.create_server = self._listen  # type: ignore[method-assign, assignment]
 
     async def _listen(self, make: MakeProtocol, host: str, port: int, backlog: int = 100) -> Listening:

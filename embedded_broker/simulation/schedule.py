@@ -65,8 +65,8 @@ KINDS_BY_SEED = (
 
 @dataclass(frozen=True, slots=True)
 class TargetedCrash:
-    """A crash when the broker gets the `count`-th request of an API, or a client gets its `count`-th response, or when
-    the start of a log has been raised for the `count`-th time."""
+    """A crash when the broker gets the `count`-th request of an API, or a client gets its `count`-th response (of Fetch
+    only those with records count), or when the start of a log has been raised for the `count`-th time."""
 
     api: str
     count: int

@@ -58,7 +58,7 @@ def _codec(name: str, version: int) -> tuple[Callable[[int, Mapping[str, Any]], 
 class _Connection(asyncio.Protocol):
     """Requests under way on one connection."""
 
-    def __init__(self, on_answer: Callable[[str], None]) -> None:
+    def __init__(self, on_answer: Callable[[str, Any], None]) -> None:
         self._on_answer = on_answer
         self._framer = Framer(FRAME_BYTES_MAX, CORRELATION_BYTES)
         self._link: Link
@@ -73,9 +73,10 @@ class _Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         for frame in self._framer.feed(data):
             name, future, decode = self._waiting.pop(int.from_bytes(frame[:CORRELATION_BYTES], "big"))
+            answer = decode(frame)
             if not future.done():
-                future.set_result(decode(frame))
-            self._on_answer(name)
+                future.set_result(answer)
+            self._on_answer(name, answer)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_open = False

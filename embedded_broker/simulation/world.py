@@ -101,7 +101,7 @@ class World:
             settings |= workload.settings
             self.history.topics.update((topic.name, topic) for topic in workload.topics)
         self.machine = Machine(self.network, self.random("machine"), self.history, self.trace, self.schedule, settings)
-        self.network.on_answer = partial(self._count_message, on_request=False)
+        self.network.on_answer = self._count_answer
         self.machine.on_request = partial(self._count_message, on_request=True)
         self.machine.disk.on_log_start = partial(self._count_message, LOG_START, on_request=False)
         self.machine.start()
@@ -137,6 +137,10 @@ class World:
             later(schedule.disk_full.at_s, machine.fill_disk, schedule.disk_full, context=machine.outside)
         if schedule.failed_sync is not None:
             later(schedule.failed_sync.at_s, machine.fail_sync, schedule.failed_sync, context=machine.outside)
+
+    def _count_answer(self, api: str, answer: Any) -> None:
+        if api != "fetch" or any(each.records for topic in answer.responses for each in topic.partitions):
+            self._count_message(api, on_request=False)
 
     def _count_message(self, api: str, on_request: bool) -> None:
         """Count a request or response, and crash the machine if it is the target of a crash."""
