@@ -1,4 +1,5 @@
 """Blocking calls that take simulated time in their middle: each in a thread of its own, of which only one ever runs.
+Those that never pause need no thread, and a change of threads takes longer than most of them.
 
 Whoever resumes a fiber waits until it pauses or ends. So threads change nothing about the order of events, which
 remains a function of the seed.
@@ -50,14 +51,23 @@ class _Runner:
 class Fiber:
     """One call. `result` or `error` is set once it has ended."""
 
-    def __init__(self, fibers: Fibers, call: Callable[[], Any], later: Later, on_end: Callable[[Fiber], None]) -> None:
+    def __init__(
+        self,
+        fibers: Fibers,
+        call: Callable[[], Any],
+        later: Later,
+        on_end: Callable[[Fiber], None],
+        may_pause: bool = True,
+    ) -> None:
         """
         Args:
             fibers: of the run.
             call: what it does.
             later: calls back after some seconds.
             on_end: called when it has ended by itself.
+            may_pause: whether time may pass in it.
         """
+        self._may_pause = may_pause
         self._fibers, self._call, self._later, self._on_end = fibers, call, later, on_end
         self._runner: _Runner | None = None
         self._timer: TimerHandle | None = None
@@ -68,6 +78,13 @@ class Fiber:
 
     def resume(self) -> None:
         """Begin, or go on, up to the next pause."""
+        if not self._may_pause:
+            before, self._fibers.current = self._fibers.current, self
+            self._run()
+            self._fibers.current = before
+            if not self._is_killed:
+                self._on_end(self)
+            return
         if self._timer is not None:
             self._timer.cancel()
         if self._runner is None:
@@ -95,7 +112,7 @@ class Fiber:
 
     def pause(self, seconds: float) -> None:
         """Called in its thread. Raises Ended."""
-        assert self._runner is not None
+        assert self._runner is not None, "a call that may not pause does"
         if not self._is_killed:
             self._pause_s = seconds
             self._runner.give_back()

@@ -72,7 +72,10 @@ class SimulatedLoop(base_events.BaseEventLoop):
     """The event loop of a run. Calls in an executor run at a random time within `disk_delay_s_max`; what is due at one
     time takes up to `step_s_max`, so that others come between the steps of who lets them."""
 
-    def __init__(self, random: Random, disk_delay_s_max: float, step_s_max: float = 0.0) -> None:
+    def __init__(
+        self, random: Random, disk_delay_s_max: float, step_s_max: float = 0.0, *, syncs_pause: bool = True
+    ) -> None:
+        """`syncs_pause`: whether others may come in between while the disk syncs."""
         super().__init__()
         self.now_s = 0.0
         self._wall_offset_ms = self._wall_max_ms = 0
@@ -81,6 +84,7 @@ class SimulatedLoop(base_events.BaseEventLoop):
         """What would have been logged: a bug of the broker, or of a client here."""
         self._selector = _TimeJump(self)
         self._random, self._disk_delay_s_max, self._step_s_max = random, disk_delay_s_max, step_s_max
+        self._syncs_pause = syncs_pause
         self._numbers = itertools.count(1)
         self.set_task_factory(self._make_task)
         self.set_exception_handler(self._failed)
@@ -121,9 +125,9 @@ class SimulatedLoop(base_events.BaseEventLoop):
 
     def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
         """See asyncio; also what `asyncio.to_thread` calls."""
-        return self.in_thread(partial(func, *args), self._disk_delay_s_max)
+        return self.in_thread(partial(func, *args), self._disk_delay_s_max, self._syncs_pause)
 
-    def in_thread(self, call: Callable[[], T], delay_s_max: float) -> asyncio.Future[T]:
+    def in_thread(self, call: Callable[[], T], delay_s_max: float, may_pause: bool) -> asyncio.Future[T]:
         """Run `call` within `delay_s_max`, if it doesn't pause. What others do before and after it, and while it
         pauses, is up to chance."""
         future: asyncio.Future[T] = self.create_future()
@@ -137,7 +141,7 @@ class SimulatedLoop(base_events.BaseEventLoop):
                 self.call_later(after_s, _settle, future, fiber.result, fiber.error)
 
         context = contextvars.copy_context()
-        fiber = Fiber(self.fibers, partial(context.run, call), self.call_later, ended)
+        fiber = Fiber(self.fibers, partial(context.run, call), self.call_later, ended, may_pause)
         if process is not None:
             process.fibers[fiber] = None
         self.call_later(before_s, fiber.resume)
@@ -193,7 +197,11 @@ class SimulatedThreads:
 
     def __init__(self, count: int, name: str) -> None:
         self._loop = cast(SimulatedLoop, asyncio.get_running_loop())
-        self._call = partial(self._loop.in_thread, delay_s_max=CODING_S_MAX) if name == coding.THREAD else self._on_disk
+        self._call = (
+            partial(self._loop.in_thread, delay_s_max=CODING_S_MAX, may_pause=False)
+            if name == coding.THREAD
+            else self._on_disk
+        )
 
     def _on_disk(self, call: Callable[[], T]) -> asyncio.Future[T]:
         return self._loop.run_in_executor(None, call)

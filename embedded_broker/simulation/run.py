@@ -82,7 +82,8 @@ def _logging_to(world: World) -> Iterator[None]:
 def simulate(seed: int) -> Result:
     """Run the schedule of a seed. What is wrong with the broker stands in the result; raises only for a bug in here."""
     schedule = Schedule.of(seed)
-    loop = SimulatedLoop(Random(f"{seed} threads"), schedule.disk_delay_s_max, schedule.step_s_max)
+    random, syncs_pause = Random(f"{seed} threads"), schedule.sync_s_max > 0
+    loop = SimulatedLoop(random, schedule.disk_delay_s_max, schedule.step_s_max, syncs_pause=syncs_pause)
     world: list[World] = []
 
     async def main() -> None:
