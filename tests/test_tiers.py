@@ -39,7 +39,7 @@ KEPT = {
     "a schedule of faults": f"{EXACTLY_ONCE}/test_torture.py::*embedded*",
     "a backfill that is killed": f"{EXACTLY_ONCE}/test_backfill.py::test_a_backfill_that_died_*embedded*",
     "every kind of damage": "integration_tests/spark/test_reconcile.py::test_damage_of_every_kind_*embedded*",
-    "a simulation": "tests/embedded_broker/simulation/test_simulation.py::*",
+    "a simulation": "tests/embedded_broker/simulation/test_clean_seeds.py::*",
     "power cuts": "tests/embedded_broker/test_power_cuts.py::*",
     "the README's example": "integration_tests/test_readme.py::*",
     "a demo": "tests/cli/test_demo.py::*",

@@ -1,4 +1,4 @@
-"""Whole runs of the broker in simulated time: the same seed is the same run, and nothing goes wrong in it."""
+"""Whole runs of the broker in simulated time: the same seed is the same run, and planted bugs are found."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from tests.embedded_broker.simulation import (
 
 pytestmark = pytest.mark.tier("default")  # whole runs of the broker
 
-SEEDS = range(budget(8, 400))
 SAME_SEEDS = range(budget(5, 60))
 SEEDS_TO_FIND_A_BUG = range(60)
 """All in a row; those in which nobody does what a bug concerns are left out."""
@@ -49,14 +48,6 @@ MUTATIONS = [
     for module in PLANTED
     for mutation in module.MUTATIONS
 ]
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_nothing_goes_wrong(seed: int) -> None:
-    result = simulate(seed)
-    assert result.violations == ()
-    assert result.crashes > 0
-    assert result.events > 100
 
 
 def test_the_same_seed_is_the_same_run_in_every_process() -> None:
