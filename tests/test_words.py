@@ -17,6 +17,7 @@ PLACES = ("replicator", "cli", "embedded_broker", "integration_tests", "benchmar
 FILES = sorted(path for place in PLACES for path in (ROOT / place).rglob("*.py"))
 
 WORDS = {  # a part of a name, as in check_tails or TailCheck: what to say instead
+    "admission": "start decision",
     "ambush": "targeted crash",
     "groupcommit": "flush scheduler",
     "harvest": "poll result",
@@ -66,6 +67,88 @@ CLASSES = {  # only as the name of a class or type: as verbs and nouns these are
     "Told",
 }
 """In replicator/ and cli/ only."""
+
+
+VERBS = {
+    "Abort",
+    "Add",
+    "Append",
+    "Ask",
+    "Assign",
+    "Begin",
+    "Change",
+    "Check",
+    "Classify",
+    "Close",
+    "Collect",
+    "Commit",
+    "Compare",
+    "Complete",
+    "Compute",
+    "Configure",
+    "Connect",
+    "Copy",
+    "Count",
+    "Create",
+    "Decide",
+    "Describe",
+    "Divide",
+    "Do",
+    "Drop",
+    "End",
+    "Feed",
+    "Find",
+    "Forget",
+    "Give",
+    "Go",
+    "Group",
+    "Hand",
+    "Have",
+    "Initialise",
+    "Judge",
+    "Leave",
+    "Let",
+    "Limit",
+    "List",
+    "Look",
+    "Make",
+    "Name",
+    "Need",
+    "Note",
+    "Open",
+    "Produce",
+    "Purge",
+    "Put",
+    "Raise",
+    "Read",
+    "Release",
+    "Renew",
+    "Repeat",
+    "Report",
+    "Restore",
+    "Return",
+    "Run",
+    "Say",
+    "See",
+    "Seek",
+    "Send",
+    "Serve",
+    "Set",
+    "Sort",
+    "Stamp",
+    "Start",
+    "Stop",
+    "Take",
+    "Tell",
+    "Wait",
+    "Watch",
+    "Write",
+}
+IMPERATIVE = ("replicator/lane", "replicator/planes", "replicator/kafka")
+"""Here each function's docstring begins with one of these verbs; a property's, which is read as a value, needn't."""
+
+ONE_MEANING = tuple(f"replicator/{name}" for name in ("lane", "planes", "kafka", "jobs", "state", "model"))
+"""No two classes in these packages have the same name."""
 
 
 def _defined(tree: ast.AST) -> Iterator[str]:
@@ -131,6 +214,41 @@ def test_no_riddle_comes_back() -> None:
 
 def test_no_coined_name_comes_back() -> None:
     assert {str(path.relative_to(ROOT)): names for path in FILES if (names := coined(path))} == {}
+
+
+def _is_property(function: ast.FunctionDef) -> bool:
+    return any(isinstance(one, ast.Name) and one.id == "property" for one in function.decorator_list)
+
+
+def _first_words(path: Path) -> Iterator[tuple[str, str]]:
+    """The functions of a module, each with the first word of its docstring."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef) and node.name != "__init__" and not _is_property(node):
+            said = ast.get_docstring(node)
+            if said:
+                yield node.name, said.split()[0].strip(".,:;`")
+
+
+@pytest.mark.parametrize("package", IMPERATIVE)
+def test_what_a_function_does_is_said_with_a_verb_first(package: str) -> None:
+    said = {
+        f"{path.relative_to(ROOT)} {name}": word
+        for path in sorted((ROOT / package).rglob("*.py"))
+        for name, word in _first_words(path)
+    }
+    assert len(said) > 50
+    assert {where: word for where, word in said.items() if word not in VERBS} == {}
+
+
+def test_each_class_has_a_name_of_its_own() -> None:
+    places: dict[str, list[str]] = {}
+    for package in ONE_MEANING:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            for node in ast.parse(path.read_text()).body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    places.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    assert len(places) > 100
+    assert {name: where for name, where in places.items() if len(where) > 1} == {}
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ class Repairing:
         import structlog
 
         from replicator import failpoints, logs
-        from replicator.jobs.repair import Repair
+        from replicator.jobs.repair import RepairJob
         from replicator.jobs.repair_plan import planned
         from replicator.jobs.repair_spans import RepairRequest
         from replicator.spark.reconcile import missing
@@ -70,7 +70,7 @@ class Repairing:
             logs.configure("text", "warning")
             request = RepairRequest(wanted, self._known, self._take_over)
             failpoint = failpoints.parse(os.environ.get(failpoints.VARIABLE, ""))
-            job = Repair(self._flow, self._loaded, request, structlog.get_logger(), failpoint, say)
+            job = RepairJob(self._flow, self._loaded, request, structlog.get_logger(), failpoint, say)
             with stopping.asks(job.stop):
                 summary = job.run()
             self.code = 4 if summary.incident is not None else 0

@@ -13,7 +13,7 @@ import structlog
 
 from integration_tests.harness.replicator import FAILPOINTS, FlowFile
 from replicator import config, failpoints
-from replicator.jobs.repair import Repair, RepairSummary
+from replicator.jobs.repair import RepairJob, RepairSummary
 from replicator.jobs.repair_spans import Damage, Missing, RepairRequest
 from replicator.model.partition import Partition
 
@@ -21,7 +21,7 @@ from replicator.model.partition import Partition
 def repair(file: FlowFile, damage: Mapping[Partition, Damage], *, take_over: bool = False) -> RepairSummary:
     """Repair in this process."""
     loaded = config.load(file.path)
-    return Repair(
+    return RepairJob(
         loaded.flows[file.flow], loaded, RepairRequest(damage, take_over=take_over), structlog.get_logger()
     ).run()
 
@@ -42,7 +42,7 @@ def _main() -> None:
         for topic, number, found in json.load(sys.stdin)
     }
     failpoint = failpoints.parse(os.environ[FAILPOINTS])
-    Repair(loaded.flows[sys.argv[2]], loaded, RepairRequest(damage), structlog.get_logger(), failpoint).run()
+    RepairJob(loaded.flows[sys.argv[2]], loaded, RepairRequest(damage), structlog.get_logger(), failpoint).run()
 
 
 if __name__ == "__main__":

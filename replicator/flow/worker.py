@@ -25,7 +25,7 @@ from replicator.flow.listing import Routing
 from replicator.flow.restarts import worst
 from replicator.flow.setup import Setup, occupied
 from replicator.flow.topics import ControlPlane
-from replicator.lane.driver import LaneEnded, LaneStates
+from replicator.lane.driver import CountsChanged, LaneEnded
 from replicator.lane.plan import LanePlan
 from replicator.model.errors import Incident, ReplicatorError, TakenOver, Unreachable
 from replicator.model.names import process_name
@@ -186,7 +186,7 @@ class FlowWorker:
         if event is None:
             self._log.info("stopping")
             self._stop_lanes()
-        elif isinstance(event, LaneStates):
+        elif isinstance(event, CountsChanged):
             self._counts.update(event.lane, event.counts)
             self._stop_if_all_stopped()
         elif isinstance(event, LaneEnded):

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from replicator.config import Limits
 from replicator.incidents import tell_incident
-from replicator.lane.driver import Event, LaneDriver, LaneEnded, LaneStates, Services
+from replicator.lane.driver import CountsChanged, Event, LaneDriver, LaneEnded, Services
 from replicator.lane.partition import Stopped
 from replicator.lane.plan import LanePlan
 from replicator.lane.policy import Policy
@@ -103,7 +103,7 @@ class BoundedLane:
                 continue
             if isinstance(event, LaneEnded):
                 return event
-            if event is None or (isinstance(event, LaneStates) and self._stopped()):
+            if event is None or (isinstance(event, CountsChanged) and self._stopped()):
                 self._driver.stop()
 
     def _check_progress(self) -> None:

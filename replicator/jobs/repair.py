@@ -133,7 +133,7 @@ class _Lane:
         )
 
 
-class Repair:
+class RepairJob:
     """One repair. `stop` may be called from any thread or signal handler."""
 
     def __init__(

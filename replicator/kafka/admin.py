@@ -88,7 +88,7 @@ class ClusterAdmin:
         self._errors[error.code()] = error
 
     def connect(self) -> ClusterInfo:
-        """Waits until the cluster answers. Wrong credentials end the wait at once, all else its limit."""
+        """Wait until the cluster answers. Wrong credentials end the wait at once, all else its limit."""
         doing = "reach it"
         deadline = time.monotonic() + self._connect_s
         while True:
@@ -115,7 +115,7 @@ class ClusterAdmin:
             )
 
     def topic_names(self) -> frozenset[str]:
-        """Topics that the user may see, without creating any."""
+        """Return topics that the user may see, without creating any."""
         try:
             listed = self._client.list_topics(timeout=self._request_s)
         except KafkaException as error:
@@ -123,7 +123,7 @@ class ClusterAdmin:
         return frozenset(listed.topics)
 
     def describe(self, names: Iterable[str], *, rights: bool = False) -> dict[str, TopicInfo | ReplicatorError]:
-        """Describes topics in one request, without configs. Topics that don't exist are left out; a topic's own error,
+        """Describe topics in one request, without configs. Topics that don't exist are left out; a topic's own error,
         such as a missing right, is its value.
 
         Args:
@@ -133,7 +133,8 @@ class ClusterAdmin:
         return {name: _own(answer) for name, answer in answers.items() if not isinstance(answer, TopicMissing)}
 
     def topics(self, names: Iterable[str], *, configs: bool = False, rights: bool = False) -> dict[str, TopicInfo]:
-        """As `describe`, but raises the first error. `configs`: with effective configs (needs DescribeConfigs)."""
+        """Describe topics as `describe` does, but raise the first error. `configs`: with effective configs (needs
+        DescribeConfigs)."""
         found = {name: _raised(answer) for name, answer in self.describe(names, rights=rights).items()}
         if not configs:
             return found
@@ -141,21 +142,21 @@ class ClusterAdmin:
         return {name: replace(info, configs=values[name]) for name, info in found.items()}
 
     def describe_configs(self, names: Iterable[str]) -> dict[str, Mapping[str, str] | ReplicatorError]:
-        """Effective configs of existing topics, in one request: what is set on the topic, else the broker's default. A
-        topic's own error is its value."""
+        """Return effective configs of existing topics, in one request: what is set on the topic, else the broker's
+        default. A topic's own error is its value."""
         answers = within(self._topics.configs(list(names)), self._request_s)
         return {name: _own(answer) for name, answer in answers.items()}
 
     def topic_configs(self, names: Iterable[str]) -> dict[str, Mapping[str, str]]:
-        """As `describe_configs`, but raises the first error."""
+        """Describe configs as `describe_configs` does, but raise the first error."""
         return {name: _raised(answer) for name, answer in self.describe_configs(names).items()}
 
     def broker_configs(self) -> dict[str, str]:
-        """Configs of one of the brokers."""
+        """Return configs of one of the brokers."""
         return dict(_raised(within(self._topics.broker_configs(), self._request_s)))
 
     def create_topics(self, specs: Iterable[TopicSpec], *, dry: bool = False) -> dict[str, bool | ReplicatorError]:
-        """Creates topics in one request: whether it was created here (False: it exists), or why not, by name.
+        """Create topics in one request: whether it was created here (False: it exists), or why not, by name.
 
         Args:
             dry: only ask whether they would be accepted (rights, configs, policies).
@@ -182,7 +183,7 @@ class ClusterAdmin:
         }
 
     def grow_topics(self, totals: Mapping[str, int], *, dry: bool = False) -> dict[str, ReplicatorError | None]:
-        """Adds partitions up to these totals, in one request; why not, by name."""
+        """Add partitions up to these totals, in one request; why not, by name."""
         if not totals:
             return {}
         futures = self._client.create_partitions(
@@ -197,7 +198,8 @@ class ClusterAdmin:
         }
 
     def group_rights(self, group: str) -> frozenset[str] | None:
-        """Operations that the user may do on a group; None when the broker does not say. NotAllowed: none."""
+        """Return the operations that the user may do on a group; None when the broker does not say. NotAllowed:
+        none."""
         future = self._client.describe_consumer_groups(
             [group], include_authorized_operations=True, request_timeout=self._request_s
         )[group]
@@ -222,8 +224,8 @@ class ClusterAdmin:
         return {at: found.offset for at, found in self._listed(partitions, wanted).items()}
 
     def latest_records(self, partitions: Iterable[AddressedPartition]) -> dict[AddressedPartition, tuple[int, int]]:
-        """Offset and timestamp (ms) of the record with the largest timestamp of each partition; both -1 where it has no
-        records (KIP-734)."""
+        """Return offset and timestamp (ms) of the record with the largest timestamp of each partition; both -1 where it
+        has no records (KIP-734)."""
         return dict(self._listed(partitions, MAX_TIMESTAMP))
 
     def _listed(self, partitions: Iterable[AddressedPartition], wanted: Wanted) -> dict[AddressedPartition, Listed]:
@@ -232,7 +234,7 @@ class ClusterAdmin:
         return {at: _raised(answer) for at, answer in found.items()}
 
     def until(self, condition: Callable[[], bool], pause_s: float = 0.01) -> bool:
-        """Asks again and again within the request timeout, the first time after `pause_s`, then after twice that and so
+        """Ask again and again within the request timeout, the first time after `pause_s`, then after twice that and so
         on; False when the time is over."""
         deadline = time.monotonic() + self._request_s
         while not condition():
@@ -243,7 +245,7 @@ class ClusterAdmin:
         return True
 
     def close(self) -> None:
-        """Serves what is left and lets go of the client, which ends its threads and connections.
+        """Serve what is left and let go of the client, which ends its threads and connections.
 
         Its callback leads back here: otherwise it would live until the cycle is collected, and who copies looks for
         garbage rarely.
@@ -255,7 +257,7 @@ class ClusterAdmin:
     def _outcome(
         self, future: Future[Any], doing: str, right: str, silent: Iterable[int] = (), absent: Any = None
     ) -> Any:
-        """As `_result`; an error that concerns this future's resource alone is returned, not raised."""
+        """Return what `_result` does; an error that concerns this future's resource alone is returned, not raised."""
         try:
             return self._result(future, doing, right, silent, absent)
         except (NotAllowed, Incident) as error:
@@ -264,7 +266,7 @@ class ClusterAdmin:
     def _result(
         self, future: Future[Any], doing: str, right: str, silent: Iterable[int] = (), absent: Any = None
     ) -> Any:
-        """The future's result; `absent` when it failed with a code in `silent`."""
+        """Return the future's result; `absent` when it failed with a code in `silent`."""
         try:
             return self._wait(future, doing, limit_s=self._request_s + 5)
         except KafkaException as error:
@@ -274,7 +276,7 @@ class ClusterAdmin:
             raise failures.classify(kafka_error, self.cluster.name, doing, right) from error
 
     def _wait(self, future: Future[T], doing: str, *, limit_s: float, stop: Callable[[], None] | None = None) -> T:
-        """Waits while serving librdkafka's error callback, which runs only inside poll."""
+        """Wait while serving librdkafka's error callback, which runs only inside poll."""
         deadline = time.monotonic() + limit_s
         while not future.done():
             if time.monotonic() > deadline:
@@ -292,7 +294,7 @@ class ClusterAdmin:
                 raise failures.classify(self._errors[code], self.cluster.name, "log in")
 
     def _unreachable(self) -> Unreachable:
-        """The most telling of the errors seen so far."""
+        """Return the most telling of the errors seen so far."""
         servers = ", ".join(self.cluster.bootstrap_servers)
         seen = next((self._errors[code] for code in _TELLING if code in self._errors), None)
         why = f": {failures.reason(seen)}" if seen else ""
@@ -302,14 +304,14 @@ class ClusterAdmin:
 
 
 def _raised(answer: T | ReplicatorError) -> T:
-    """The answer, if it isn't an error."""
+    """Return the answer, if it isn't an error."""
     if isinstance(answer, ReplicatorError):
         raise answer
     return answer
 
 
 def _own(answer: T | ReplicatorError) -> T | ReplicatorError:
-    """The answer; an error that isn't the topic's own is raised."""
+    """Return the answer; an error that isn't the topic's own is raised."""
     if isinstance(answer, ReplicatorError) and not isinstance(answer, NotAllowed | Incident):
         raise answer
     return answer

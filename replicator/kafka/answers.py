@@ -23,11 +23,11 @@ class AnswerWait:
         self._stop_asked, self._left_s = stop_asked, STOPPING_S
 
     def complete(self, futures: Collection[Future[Any]], timeout_s: float) -> None:
-        """Returns when all are done, `timeout_s` is over, or a stop leaves no time to wait."""
+        """Return when all are done, `timeout_s` is over, or a stop leaves no time to wait."""
         self.until(lambda slice_s: not wait(futures, timeout=slice_s).not_done, timeout_s)
 
     def until(self, poll: Callable[[float], bool], timeout_s: float) -> None:
-        """Returns when `poll`, which waits so many seconds at most, says that all is there, or as `complete`."""
+        """Return when `poll`, which waits so many seconds at most, says that all is there, or as `complete`."""
         deadline_s = time.monotonic() + timeout_s
         while not (stopping := self._stop_asked.is_set()):
             left_s = deadline_s - time.monotonic()

@@ -23,7 +23,7 @@ class _Lines(logging.Handler):
 
 
 def line_logger(take: Callable[[str], None]) -> logging.Logger:
-    """What a client of confluent-kafka takes as `logger`; `take` gets each line when the client is polled."""
+    """Make what a client of confluent-kafka takes as `logger`; `take` gets each line when the client is polled."""
     logger = logging.Logger("librdkafka")
     logger.addHandler(_Lines(take))
     return logger

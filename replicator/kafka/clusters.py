@@ -41,7 +41,7 @@ class TopicIds:
         self._deadline_s = time.monotonic() + timeout_s
 
     def wait(self) -> dict[str, str | ReplicatorError]:
-        """The id of each topic, or why it is not known. Returns within the time that the question had."""
+        """Return the id of each topic, or why it is not known. Returns within the time that the question had."""
         self._answers.until(self._asked.poll, self._deadline_s - time.monotonic())
         return {
             name: found.topic_id if isinstance(found, TopicInfo) else found
@@ -81,11 +81,12 @@ class KafkaCluster:
         return TopicIds(self._topics.describe(topics), min(self._request_s, IDS_S_MAX), self._answers)
 
     def log_ends(self, partitions: Collection[Partition]) -> Ends:
-        """Topic ids and both ends of logs; a partition's error is its value. All is asked for at the same time."""
+        """Ask for topic ids and both ends of logs; a partition's error is its value. All is asked for at the same
+        time."""
         return self.ask_log_ends(partitions)()
 
     def ask_log_ends(self, partitions: Collection[Partition]) -> Callable[[], Ends]:
-        """As `log_ends`, but returns at once; the function that it returns waits for the answers."""
+        """Ask as `log_ends`, but return at once; the function that it returns waits for the answers."""
         if not partitions:
             return dict
         described = self._topics.describe({at.topic for at in partitions})
@@ -109,7 +110,7 @@ class KafkaCluster:
         return _raise_common(found)
 
     def offsets_at(self, partitions: Collection[Partition], timestamp_ms: int) -> Answers:
-        """First committed offset at or after a time; -1 where there is none."""
+        """Find the first committed offset at or after a time; -1 where there is none."""
         if not partitions:
             return {}
         (found,) = self._offsets(self._topics.list_offsets(partitions, (Wanted(timestamp_ms, stable=True),)))
@@ -131,22 +132,22 @@ class KafkaCluster:
         return self._reader.end_records(starts, ends)
 
     def not_ready(self, partitions: Collection[Partition], *, now: bool = False) -> dict[Partition, str]:
-        """Those that can't be written, each with the reason, as it was a moment ago, or `now`."""
+        """Return those that can't be written, each with the reason, as it was a moment ago, or `now`."""
         return self._readiness.not_ready(partitions, now=now)
 
     def holds(self, at: Partition, offset: int) -> bool:
-        """Whether there is a record at this offset, of an aborted transaction too."""
+        """Tell whether there is a record at this offset, of an aborted transaction too."""
         return self._reader.holds(at, offset)
 
     def compacted(self, topic: str) -> bool:
-        """Whether the topic's cleanup.policy has compact."""
+        """Tell whether the topic's cleanup.policy has compact."""
         answer = self._configs([topic])[topic]
         if isinstance(answer, ReplicatorError):
             raise answer
         return "compact" in answer["cleanup.policy"].split(",")
 
     def rewrites_timestamps(self, topics: Collection[str]) -> dict[str, bool | ReplicatorError]:
-        """Whether each topic stamps records with the time of their append, as it is configured now."""
+        """Tell whether each topic stamps records with the time of their append, as it is configured now."""
         return {
             name: answer if isinstance(answer, ReplicatorError) else replaces_timestamps(answer)
             for name, answer in self._configs(topics).items()
@@ -158,7 +159,7 @@ class KafkaCluster:
         return asked.values()
 
     def missing_rights(self, topics: Collection[str]) -> dict[str, MissingRights]:
-        """What the user may not do with topics of this side.
+        """Say what the user may not do with topics of this side.
 
         Topics without fault, those that are not there and those of which the broker tells nothing are left out.
         """
@@ -184,8 +185,8 @@ class KafkaCluster:
         return lacking
 
     def offsets_retention_ms(self) -> int | None:
-        """How long the cluster keeps committed offsets of a group without members; None where it doesn't say, or where
-        the user may not ask."""
+        """Say how long the cluster keeps committed offsets of a group without members; None where it doesn't say, or
+        where the user may not ask."""
         asked = self._topics.broker_configs()
         self._answers.until(asked.poll, self._request_s)
         configs = asked.values()
@@ -200,7 +201,7 @@ class KafkaCluster:
 
 
 def _raise_common(found: dict[Any, Any]) -> dict[Any, Any]:
-    """`found`, unless no partition or topic has an answer: that is an error of the whole request."""
+    """Return `found`, unless no partition or topic has an answer: that is an error of the whole request."""
     errors = [value for value in found.values() if isinstance(value, ReplicatorError)]
     if errors and len(errors) == len(found) and all(isinstance(error, Unreachable) for error in errors):
         raise errors[0]

@@ -23,9 +23,9 @@ class CoordinatorPatience:
         self.limit_s = late_s
 
     def answered(self) -> None:
-        """Positions were committed in time."""
+        """Note that positions were committed in time."""
         self.limit_s = max(self._late_s, self.limit_s / 2)
 
     def timed_out(self, limit_s: float) -> None:
-        """There was no answer within `limit_s`. Lanes that find that at the same time double it once."""
+        """Note that there was no answer within `limit_s`. Lanes that find that at the same time double it once."""
         self.limit_s = max(self.limit_s, min(2 * limit_s, self._limit_s_max))

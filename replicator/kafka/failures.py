@@ -119,7 +119,7 @@ _NAMED_PARTITIONS = (
 
 
 def served(error: KafkaException | SystemError) -> KafkaException:
-    """The KafkaException that a serving call meant; any other SystemError is raised again."""
+    """Return the KafkaException that a serving call meant; any other SystemError is raised again."""
     if isinstance(error, KafkaException):
         return error
     if isinstance(error.__cause__, KafkaException):
@@ -128,7 +128,7 @@ def served(error: KafkaException | SystemError) -> KafkaException:
 
 
 def kafka_error(error: KafkaException | KafkaError) -> KafkaError:
-    """The KafkaError inside whatever confluent-kafka raised or returned."""
+    """Return the KafkaError inside whatever confluent-kafka raised or returned."""
     inner = error.args[0] if isinstance(error, KafkaException) else error
     if not isinstance(inner, KafkaError):
         raise Fatal(f"confluent-kafka raised without an error code: {error!r}")
@@ -136,7 +136,8 @@ def kafka_error(error: KafkaException | KafkaError) -> KafkaError:
 
 
 def partitions_named(text: str) -> set[Partition]:
-    """Partitions that librdkafka (2.16) names in the text of an error or a log line; empty where it names none."""
+    """Return partitions that librdkafka (2.16) names in the text of an error or a log line; empty where it names
+    none."""
     return {
         Partition(match["topic"], int(match["partition"]))
         for pattern in _NAMED_PARTITIONS
@@ -145,13 +146,13 @@ def partitions_named(text: str) -> set[Partition]:
 
 
 def reason(error: KafkaError) -> str:
-    """librdkafka's text without its remarks about states and retries."""
+    """Return librdkafka's text without its remarks about states and retries."""
     text = str(error.str()).split(" (after ")[0]
     return text.removeprefix("Broker: ").strip() or str(error.name())
 
 
 def describe(error: KafkaError, cluster: str, doing: str, right: str = "") -> str:
-    """One line for the operator: which cluster, what was tried (in words that follow "cannot"), the missing right
+    """Make one line for the operator: which cluster, what was tried (in words that follow "cannot"), the missing right
     (operation and resource, such as "Write on topic 'x'") and librdkafka's own words."""
     why = f"{error.name()}: {reason(error)}"
     if error.code() in NOT_ALLOWED:
@@ -162,7 +163,8 @@ def describe(error: KafkaError, cluster: str, doing: str, right: str = "") -> st
 
 
 def classify(error: KafkaException | KafkaError, cluster: str, doing: str, right: str = "") -> ReplicatorError:
-    """What follows from an error outside a transaction, where nothing can be half done. Arguments as of `describe`."""
+    """Say what follows from an error outside a transaction, where nothing can be half done. Arguments as of
+    `describe`."""
     inner = kafka_error(error)
     text, meaning = describe(inner, cluster, doing, right), _MEANING.get(inner.code())
     if meaning is Meaning.FENCED:
@@ -181,14 +183,15 @@ def classify(error: KafkaException | KafkaError, cluster: str, doing: str, right
 
 
 def classify_code(code: int, cluster: str, doing: str, right: str = "", said: str = "") -> ReplicatorError:
-    """As `classify`, of a code in a response that didn't come through librdkafka; `said` is the broker's text."""
+    """Classify, as `classify` does, a code in a response that didn't come through librdkafka; `said` is the broker's
+    text."""
     if code == KafkaError.UNSUPPORTED_VERSION:
         return Unsupported(f"cluster {cluster!r}: cannot {doing}: it doesn't speak this version of the request")
     return classify(KafkaError(code, said) if said else KafkaError(code), cluster, doing, right)
 
 
 def classify_open(error: KafkaException | KafkaError, cluster: str, doing: str, right: str = "") -> ReplicatorError:
-    """Inside a transaction, before EndTxn: abort where librdkafka is sure, otherwise start over."""
+    """Classify an error inside a transaction, before EndTxn: abort where librdkafka is sure, otherwise start over."""
     inner = kafka_error(error)
     text = describe(inner, cluster, doing, right)
     if inner.code() in FENCED:
@@ -201,7 +204,8 @@ def classify_open(error: KafkaException | KafkaError, cluster: str, doing: str, 
 
 
 def classify_plain(error: KafkaException | KafkaError, cluster: str, doing: str) -> ReplicatorError:
-    """Of an idempotent producer without transactions: a fatal error leaves open what the target holds."""
+    """Classify an error of an idempotent producer without transactions: a fatal error leaves open what the target
+    holds."""
     inner = kafka_error(error)
     if inner.code() in NOT_ALLOWED:
         right = "IdempotentWrite on the cluster" if inner.code() == KafkaError.CLUSTER_AUTHORIZATION_FAILED else ""
@@ -211,7 +215,8 @@ def classify_plain(error: KafkaException | KafkaError, cluster: str, doing: str)
 
 
 def classify_end(error: KafkaException | KafkaError, cluster: str, doing: str, right: str = "") -> ReplicatorError:
-    """EndTxn was sent or may have been: only fencing is certain (and read again from the position's owner)."""
+    """Classify an error after EndTxn was sent, or may have been: only fencing is certain (and read again from the
+    position's owner)."""
     inner = kafka_error(error)
     text = describe(inner, cluster, doing, right)
     return Fenced(text) if inner.code() in FENCED else UnknownOutcome(text)

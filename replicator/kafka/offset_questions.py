@@ -52,17 +52,17 @@ class OffsetAnswers(Protocol):
         """Wait so long at most; whether nothing more is to be waited for."""
 
     def values(self) -> Sequence[ListedByPartition]:
-        """What is known by now, one item for each `Wanted`: TopicMissing, NotAllowed, Incident or Retriable of a single
-        partition, Unreachable where no answer has come."""
+        """Say what is known by now, one item for each `Wanted`: TopicMissing, NotAllowed, Incident or Retriable of a
+        single partition, Unreachable where no answer has come."""
 
 
 def doing(at: Partition) -> tuple[str, str]:
-    """What was tried, and the right that it takes, for `failures`."""
+    """Say what was tried, and the right that it takes, for `failures`."""
     return f"ask for an offset of {at}", f"Describe on topic {at.topic!r}"
 
 
 def no_leader(cluster: str, at: Partition) -> ReplicatorError:
-    """The error of a partition that nobody leads."""
+    """Return the error of a partition that nobody leads."""
     return Retriable(f"cluster {cluster!r}: cannot {doing(at)[0]}: LEADER_NOT_AVAILABLE: {at} has no leader")
 
 

@@ -47,8 +47,8 @@ class OffsetReader:
 
     @cached_property
     def group_metadata(self) -> object:
-        """Metadata of the group without members: what TxnOffsetCommit carries. It never changes, and each commit needs
-        it."""
+        """Return the metadata of the group without members: what TxnOffsetCommit carries. It never changes, and each
+        commit needs it."""
         return self._consumer.consumer_group_metadata()
 
     def connect(self) -> None:
@@ -77,7 +77,7 @@ class OffsetReader:
         return found
 
     def _ask(self, asked: list[TopicPartition]) -> list[TopicPartition]:
-        """Asks again while the coordinator comes up (it answers so on a new cluster), within the request timeout."""
+        """Ask again while the coordinator comes up (it answers so on a new cluster), within the request timeout."""
         deadline = time.monotonic() + self._timeout_s
         while True:
             try:
@@ -96,7 +96,8 @@ class OffsetReader:
                 raise self._error(error, self._doing, f"Read and Describe on group {self._group!r}") from error
 
     def _answers_unstable(self, asked: list[TopicPartition]) -> bool:
-        """Whether the target tells positions that may not be stable: then it is a transaction that is waited for."""
+        """Tell whether the target tells positions that may not be stable: then it is a transaction that is waited
+        for."""
         consumer = Consumer({**properties.reader(self._flow.target, self._flow, committed=False), **properties.SILENT})
         try:
             return bool(consumer.committed([TopicPartition(at.topic, at.partition) for at in asked], self._timeout_s))
@@ -116,7 +117,7 @@ class OffsetReader:
 
 
 def positions(flow: Flow, partitions: Iterable[Partition], *, stable: bool = True) -> dict[Partition, Stored | None]:
-    """The flow's committed positions by *target* partition; None for an explicit "no offset". `stable` as above.
+    """Return the flow's committed positions by *target* partition; None for an explicit "no offset". `stable` as above.
 
     Raises NotAllowed, Unreachable, Retriable: of single partitions too.
     """
@@ -145,7 +146,7 @@ def _consumer(cluster: Cluster, flow: Flow, *, committed: bool, **own: int) -> I
 def times_at(
     cluster: Cluster, flow: Flow, offsets: Mapping[Partition, int], timeout_s: float, *, committed: bool = True
 ) -> dict[Partition, int | None]:
-    """Timestamps in ms of the first record at or after each offset; None where there is no record.
+    """Return the timestamps in ms of the first record at or after each offset; None where there is no record.
 
     Without `committed` records of open transactions count too.
 

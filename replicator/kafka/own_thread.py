@@ -31,7 +31,8 @@ class OwnThread:
         return self._last is not None and not self._last.done()
 
     def call(self, function: Callable[[], T], timeout_s: float) -> T:
-        """What `function` returns or raises; TimeoutError when it has done neither by then."""
+        """Make a call: return what `function` returns, or raise what it raises; TimeoutError when it has done neither
+        by then."""
         if not self._begun:
             self._begun = True
             threading.Thread(target=_run, args=(self._calls,), name=self._name, daemon=True).start()

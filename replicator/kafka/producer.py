@@ -1,8 +1,8 @@
-"""A transactional producer on the target, and the doubts about it. Used by lanes (`planes.records`) and by
+"""A transactional producer on the target, and what makes an outcome unknown. Used by lanes (`planes.records`) and by
 `state.control`.
 
 Invariants
-- A producer is used until there is a doubt about an outcome: any transport error during a commit, a hidden resend
+- A producer is used until an outcome is unknown: any transport error during a commit, a hidden resend
   of EndTxn or a fatal error discards it (invariant 6). It is never used again.
 - Only `abort_transaction` purges the queue: a purge by itself would leave a gap in the producer's sequence numbers.
 - A transaction that has failed is found out by asking librdkafka for its state, never by waiting for a message
@@ -61,7 +61,7 @@ def wait_acknowledged(producer: Producer, timeout_s: float, *, send: bool) -> in
     return left
 
 
-class Transactions:
+class TransactionalProducer:
     """One transactional producer. Owned by one thread."""
 
     def __init__(
@@ -106,7 +106,7 @@ class Transactions:
         self._on_client_error(text)
 
     def _line(self, text: str) -> None:
-        """Only there librdkafka names the partitions that it could not add to a transaction."""
+        """Take a log line: only there librdkafka names the partitions that it could not add to a transaction."""
         if self._closed:
             return
         if "ADDPARTS" in text and "authorization failed" in text:  # the others were not even attempted
@@ -120,7 +120,7 @@ class Transactions:
         self._end_requests = sum(broker["req"].get("EndTxn", 0) for broker in brokers)
 
     def fence(self) -> None:
-        """InitProducerId: ends the predecessor's transaction, bumps the epoch.
+        """Send InitProducerId, which ends the predecessor's transaction and bumps the epoch.
 
         Raises Fenced, NotAllowed, Unreachable, Retriable, or ConfigError for a transaction timeout that is too long.
         """
@@ -129,7 +129,7 @@ class Transactions:
         self._broken = None
 
     def begin(self) -> None:
-        """Open a transaction; raises UnknownOutcome for a producer that is in doubt."""
+        """Open a transaction; raises UnknownOutcome for a producer whose last outcome is unknown."""
         self.check()
         self._begun_s = time.monotonic()
         self._guard(self.producer.begin_transaction, failures.classify_open, "begin a transaction")
@@ -138,7 +138,7 @@ class Transactions:
         self.open, self.written, self.unacknowledged = True, False, 0
 
     def overdue(self) -> bool:
-        """Whether a transaction is open that the target may have timed out; it began there later than here."""
+        """Tell whether a transaction is open that the target may have timed out; it began there later than here."""
         return self.open and time.monotonic() - self._begun_s >= self._transaction_s
 
     def check(self) -> None:
@@ -155,7 +155,7 @@ class Transactions:
         self._guard(lambda: self.producer.poll(0), failures.classify_open, "serve callbacks")
 
     def failure(self) -> KafkaError | None:
-        """Why the open transaction has failed, None while it goes on.
+        """Say why the open transaction has failed, None while it goes on.
 
         librdkafka keeps the first error of a transaction and answers any call with it that the state doesn't allow.
         `begin_transaction` is such a call inside a transaction, and does nothing else there: no request is sent.
@@ -198,7 +198,7 @@ class Transactions:
         return self._guard(wait, failures.classify_open, "write records") or 0
 
     def settle(self) -> None:
-        """After a failure: serve what is on its way for `STALL_S` at most, so that all its errors are known."""
+        """Serve, after a failure, what is on its way for `STALL_S` at most, so that all its errors are known."""
         with suppress(*failures.SERVING):
             self.producer.flush(STALL_S)
 
@@ -232,7 +232,7 @@ class Transactions:
                 raise self.produce_error(failures.served(error), Partition(topic, partition)) from error
 
     def produce_error(self, error: KafkaException, target: Partition) -> ReplicatorError:
-        """What an exception of `produce` means: of a failed transaction it only says that the state is wrong."""
+        """Say what an exception of `produce` means: of a failed transaction it only says that the state is wrong."""
         code = failures.kafka_error(error).code()
         found = self.failure() if code in (KafkaError._STATE, KafkaError._FATAL) else None
         right = f"Write on topic {target.topic!r}"
@@ -241,7 +241,7 @@ class Transactions:
         return self._judged(KafkaException(found), failures.classify_open, f"write to {target}", right)
 
     def send_positions(self, group: str, offsets: Mapping[Partition, Committed], member: object) -> None:
-        """AddOffsetsToTxn and TxnOffsetCommit for the memberless `group`, in requests of at most
+        """Send AddOffsetsToTxn and TxnOffsetCommit for the memberless `group`, in requests of at most
         `TXN_OFFSETS_BYTES_MAX`.
 
         Raises as `flush`, and UnknownOutcome when the coordinators haven't answered in time: then this producer may
@@ -270,14 +270,14 @@ class Transactions:
         self._patience.answered()
 
     def end(self) -> None:
-        """EndTxn(commit). Invariant 6: whatever is not certainly committed starts over, nothing is sent again."""
+        """Send EndTxn(commit). Invariant 6: whatever is not certainly committed starts over, nothing is sent again."""
         self._guard(lambda: self.producer.poll(0), failures.classify_open, "commit")
         self._broken = None
         self._guard(lambda: self.producer.commit_transaction(self._request_s), failures.classify_end, "commit")
         self._over("a commit")
 
     def abort(self) -> None:
-        """EndTxn(abort), after librdkafka has purged its queue; waits for what is in flight, `ABORT_S_MAX` in all.
+        """Send EndTxn(abort), after librdkafka has purged its queue; waits for what is in flight, `ABORT_S_MAX` in all.
 
         Raises UnknownOutcome when the abort is not certain, Fenced.
         """
@@ -320,7 +320,7 @@ class Transactions:
             raise self._judged(failures.served(error), classify, doing, right) from error
 
     def _judged(self, error: KafkaException, classify: Classify, doing: str, right: str = "") -> ReplicatorError:
-        """What an error of this producer means. Callbacks say of a fatal error only that there is one: the state
+        """Say what an error of this producer means. Callbacks say of a fatal error only that there is one: the state
         says which."""
         if failures.kafka_error(error).code() == KafkaError._FATAL:
             try:
@@ -332,7 +332,7 @@ class Transactions:
         return explained or classify(error, self._cluster, doing, self.right_for(inner) or right)
 
     def right_for(self, error: KafkaError) -> str:
-        """The right that is missing by the error's own code, where the code leaves no doubt; else empty."""
+        """Return the right that is missing by the error's own code, where the code says which; else empty."""
         return {
             KafkaError.GROUP_AUTHORIZATION_FAILED: f"Read on group {names.position_group(self._flow.name)!r}",
             KafkaError.CLUSTER_AUTHORIZATION_FAILED: "IdempotentWrite on the cluster",

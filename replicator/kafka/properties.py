@@ -13,7 +13,7 @@ SILENT: Properties = {"log_level": 0}
 
 
 def client_properties(cluster: Cluster, **own: Any) -> dict[str, Any]:
-    """librdkafka settings of a client that looks and administrates; `own` wins over the file."""
+    """Return the librdkafka settings of a client that looks and administrates; `own` wins over the file."""
     quiet = {} if "debug" in cluster.properties or "log_level" in cluster.properties else {"log_level": 0}
     return {
         "client.id": "eos-replicate",
@@ -45,12 +45,13 @@ message.max.bytes: with this much more our own limit decides, which counts what 
 
 
 def fetch_bytes_max(flow: Flow, record_bytes_max: int) -> int:
-    """Largest batch that the source reader takes: what the source may hold has no lower limit than the target's."""
+    """Find the largest batch that the source reader takes: what the source may hold has no lower limit than the
+    target's."""
     return min(MESSAGE_BYTES_MAX, max(FETCH_RESPONSE_BYTES, flow.limits.record_bytes_max, record_bytes_max))
 
 
 def source_consumer(flow: Flow, *, record_bytes_max: int = 0, bulk: bool = False) -> Properties:
-    """The reader of source records: never resets, never commits, checks every CRC.
+    """Configure the reader of source records: never resets, never commits, checks every CRC.
 
     Args:
         record_bytes_max: the largest record or batch that the target takes.
@@ -80,7 +81,7 @@ def source_consumer(flow: Flow, *, record_bytes_max: int = 0, bulk: bool = False
 
 
 def probing_consumer(flow: Flow, record_bytes_max: int, partitions: int) -> Properties:
-    """A reader that finds the partition whose next batch is too large for `source_consumer`.
+    """Configure a reader that finds the partition whose next batch is too large for `source_consumer`.
 
     It asks for one byte and is sent one batch. Its limit is lower by what a response about many partitions holds
     besides: else a batch could be too large beside the others and not alone.
@@ -110,7 +111,7 @@ def lane_producer(
     bulk: bool = False,
     compress: bool = False,
 ) -> Properties:
-    """The lane's transactional producer; in exactly_once it writes the records too.
+    """Configure the lane's transactional producer; in exactly_once it writes the records too.
 
     Args:
         batch_bytes_max: smallest max.message.bytes of the target's topics, which no batch may exceed.
@@ -142,7 +143,8 @@ def lane_producer(
 def plain_producer(
     flow: Flow, *, batch_bytes_max: int = BATCH_BYTES_MAX, record_bytes_max: int = 0, compress: bool = False
 ) -> Properties:
-    """Writer of records outside the transaction, for the two weaker delivery modes; limits as of `lane_producer`."""
+    """Configure the writer of records outside the transaction, for the two weaker delivery modes; limits as of
+    `lane_producer`."""
     once_at_most = flow.delivery.value == "at_most_once"
     return {
         **_base(flow.target, flow, "plain"),
@@ -155,7 +157,7 @@ def plain_producer(
 
 
 def note_producer(flow: Flow, timeout_s: float) -> Properties:
-    """Writer of a single record outside any transaction, which may be written twice."""
+    """Configure the writer of a single record outside any transaction, which may be written twice."""
     return {
         **_base(flow.target, flow, "notes"),
         "acks": "all",
@@ -183,7 +185,8 @@ def _producing(flow: Flow, batch_bytes_max: int, record_bytes_max: int, *, compr
 
 
 def reader(cluster: Cluster, flow: Flow, *, committed: bool) -> Properties:
-    """A consumer that reads an internal or target topic by assignment; `committed` picks the isolation level."""
+    """Configure a consumer that reads an internal or target topic by assignment; `committed` picks the isolation
+    level."""
     return {
         **_base(cluster, flow, "reader"),
         "group.id": names.position_group(flow.name),
@@ -200,8 +203,8 @@ def reader(cluster: Cluster, flow: Flow, *, committed: bool) -> Properties:
 
 
 def scanning_reader(cluster: Cluster, flow: Flow) -> Properties:
-    """A consumer that reads much of one partition, committed records only, and holds as little of it as the source
-    reader."""
+    """Configure a consumer that reads much of one partition, committed records only, and holds as little of it as the
+    source reader."""
     fetched = fetch_bytes_max(flow, 0)
     return {
         **reader(cluster, flow, committed=True),
@@ -214,5 +217,5 @@ def scanning_reader(cluster: Cluster, flow: Flow) -> Properties:
 
 
 def control_producer(flow: Flow) -> Properties:
-    """Writer of the control topic, under its own transactional id."""
+    """Configure the writer of the control topic, under its own transactional id."""
     return lane_producer(flow, names.control_id(flow.name))

@@ -37,7 +37,7 @@ class Readiness:
         self._min_isr: dict[str, tuple[float, int]] = {}  # by topic: when it was asked for, and the answer
 
     def not_ready(self, partitions: Collection[Partition], *, now: bool = False) -> dict[Partition, str]:
-        """Those that can't be written, each with the reason; `now`: not as it was a moment ago.
+        """Return those that can't be written, each with the reason; `now`: not as it was a moment ago.
 
         What isn't known counts as ready: then writing to it shows what it is.
         """
@@ -77,7 +77,7 @@ class Readiness:
         self._refresh_s = min(REFRESH_S_MAX, max(REFRESH_S, asked_for / PARTITIONS_PER_S))
 
     def _hindrance(self, at: Partition, short: Replicas) -> str:
-        """Why it can't be written; empty if it can."""
+        """Say why it can't be written; empty if it can."""
         if short.leader < 0:
             return f"{at} has no leader"
         needed = min(self._needed(at.topic), short.whole)
@@ -86,7 +86,7 @@ class Readiness:
         return f"{at} has {short.in_sync} of {short.whole} replicas in sync, fewer than {MIN_ISR}, {needed}"
 
     def _needed(self, topic: str) -> int:
-        """The topic's min.insync.replicas; 1 where the cluster doesn't say, or not to this user."""
+        """Return the topic's min.insync.replicas; 1 where the cluster doesn't say, or not to this user."""
         now_s = time.monotonic()
         asked_s, known = self._min_isr.get(topic, (-MIN_ISR_KEPT_S, 1))
         if now_s >= asked_s + MIN_ISR_KEPT_S:

@@ -57,8 +57,8 @@ class TopicAnswers(Protocol[T_co]):
         """Wait so long at most; whether all answers are there."""
 
     def values(self) -> Mapping[str, T_co | ReplicatorError]:
-        """What is known by now, by topic: TopicMissing, NotAllowed, Incident or Retriable of a single one, Unreachable
-        where no answer has come."""
+        """Say what is known by now, by topic: TopicMissing, NotAllowed, Incident or Retriable of a single one,
+        Unreachable where no answer has come."""
 
 
 class Answers(Protocol[T_co]):
@@ -68,26 +68,26 @@ class Answers(Protocol[T_co]):
         """Wait so long at most; whether all is there."""
 
     def values(self) -> T_co:
-        """What is known by now."""
+        """Say what is known by now."""
 
 
 class TopicQuestions(Protocol):
     """Used by one thread. Every method returns at once."""
 
     def describe(self, topics: Collection[str], *, rights: bool = False) -> TopicAnswers[TopicInfo]:
-        """Topics without their configs. `rights`: ask which operations the user may do."""
+        """Return topics without their configs. `rights`: ask which operations the user may do."""
 
     def configs(self, topics: Collection[str]) -> TopicAnswers[Mapping[str, str]]:
-        """Effective configs of existing topics: what is set on the topic, else the broker's default."""
+        """Return effective configs of existing topics: what is set on the topic, else the broker's default."""
 
     def list_offsets(
         self, partitions: Collection[Partition], wanted: Sequence[Wanted], *, patient: bool = False
     ) -> OffsetAnswers:
-        """Offsets of logs. `patient`: a partition without leader, or whose leader doesn't answer, is asked for again as
-        long as the answers are polled; else for a moment, so that it doesn't hold up the others."""
+        """Return the offsets of logs. `patient`: a partition without leader, or whose leader doesn't answer, is asked
+        for again as long as the answers are polled; else for a moment, so that it doesn't hold up the others."""
 
     def broker_configs(self) -> Answers[Mapping[str, str] | ReplicatorError]:
-        """The configs of one of the brokers, whichever answers; or why none does."""
+        """Return the configs of one of the brokers, whichever answers; or why none does."""
 
     def connect(self) -> None:
         """Begin to connect: the first question finds a connection."""
@@ -248,22 +248,22 @@ def _info(found: Any) -> TopicInfo:
 
 
 def config_values(entries: Any) -> Mapping[str, str]:
-    """Configs as an admin client answers, those that have a value."""
+    """Return configs as an admin client answers, those that have a value."""
     return {entry.name: entry.value for entry in entries.values() if entry.value is not None}
 
 
 def operations(found: Iterable[AclOperation]) -> frozenset[str]:
-    """Kafka's own spelling of operations: DESCRIBE_CONFIGS → DescribeConfigs."""
+    """Return Kafka's own spelling of operations: DESCRIBE_CONFIGS → DescribeConfigs."""
     return frozenset(operation.name.title().replace("_", "") for operation in found)
 
 
 def operations_of_bits(bits: int) -> frozenset[str]:
-    """As `operations`, of the bits in a response."""
+    """Return, as `operations`, what is meant by the bits in a response."""
     return operations(operation for operation in AclOperation if bits >> operation.value & 1)
 
 
 def within(answers: Answers[T], timeout_s: float) -> T:
-    """The answers, once they are all there or the time is over."""
+    """Return the answers, once they are all there or the time is over."""
     deadline_s = time.monotonic() + timeout_s
     while not answers.poll(deadline_s - time.monotonic()) and time.monotonic() < deadline_s:
         pass

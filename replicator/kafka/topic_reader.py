@@ -58,11 +58,11 @@ class TopicReader:
         return self._error(error, f"read topic {topic!r}", f"Read on topic {topic!r}")
 
     def bounds(self, at: Partition) -> tuple[int, int]:
-        """Log start and high watermark, open transactions included."""
+        """Return log start and high watermark, open transactions included."""
         return self._watermarks(self._uncommitted, at)
 
     def committed_bounds(self, at: Partition) -> tuple[int, int]:
-        """Log start and last stable offset."""
+        """Return log start and last stable offset."""
         return self._watermarks(self._committed, at)
 
     def _watermarks(self, consumer: Consumer, at: Partition) -> tuple[int, int]:
@@ -73,14 +73,14 @@ class TopicReader:
         return low, high
 
     def names(self) -> frozenset[str]:
-        """All topics that the user may see."""
+        """Return all topics that the user may see."""
         try:
             return frozenset(self._uncommitted.list_topics(timeout=self._timeout_s).topics)
         except KafkaException as error:
             raise self._error(error, "list topics", "Describe on topics") from error
 
     def partitions(self, topics: Collection[str]) -> dict[str, int]:
-        """Partition counts of those of `topics` that exist."""
+        """Return the partition counts of those of `topics` that exist."""
         try:
             known = self._uncommitted.list_topics(timeout=self._timeout_s).topics
         except KafkaException as error:
@@ -88,7 +88,7 @@ class TopicReader:
         return {name: len(known[name].partitions) for name in topics if name in known and known[name].error is None}
 
     def partition_count(self, topic: str) -> int:
-        """Partitions of one topic; 0 where there is no such topic.
+        """Count the partitions of one topic; 0 where there is no such topic.
 
         It is asked for by name: from a list of all topics the broker leaves out those that the user may not see.
         """
@@ -103,7 +103,7 @@ class TopicReader:
         raise self._error(found.error, f"describe topic {topic!r}", f"Describe on topic {topic!r}")
 
     def at_time(self, partitions: Iterable[Partition], timestamp_ms: int) -> dict[Partition, int]:
-        """First offset at or after `timestamp_ms`; -1 where there is none."""
+        """Find the first offset at or after `timestamp_ms`; -1 where there is none."""
         asked = [TopicPartition(at.topic, at.partition, timestamp_ms) for at in partitions]
         doing = "ask for the offsets of a time"
         try:
@@ -116,7 +116,7 @@ class TopicReader:
         return {Partition(answer.topic, answer.partition): answer.offset for answer in found}
 
     def committed_at_time(self, partitions: Iterable[Partition], timestamp_ms: int) -> dict[Partition, int]:
-        """Offset of the first *committed* record at or after `timestamp_ms`; -1 where there is none.
+        """Return the offset of the first *committed* record at or after `timestamp_ms`; -1 where there is none.
 
         The broker's answer may be an aborted record. Those a copy does not have, so two sides that hold the same
         records would be cut at different ones.
@@ -146,8 +146,8 @@ class TopicReader:
         return found
 
     def first_records(self, starts: Mapping[Partition, int]) -> dict[Partition, tuple[int, int]]:
-        """Offset and timestamp (ms) of the first committed record at or after each start; partitions without one are
-        left out.
+        """Return offset and timestamp (ms) of the first committed record at or after each start; partitions without one
+        are left out.
 
         Raises Retriable when a partition can't be read in time.
         """
@@ -181,7 +181,7 @@ class TopicReader:
             raise self._read_error(error, topic)
 
     def whole(self, topic: str, partitions: Iterable[int]) -> list[Record]:
-        """All committed records of `topic` up to the ends that a read_uncommitted reader sees now.
+        """Return all committed records of `topic` up to the ends that a read_uncommitted reader sees now.
 
         An open transaction hides what follows it, so this waits for it to end, at most as long as one may stay
         open; then raises Retriable.
@@ -254,7 +254,8 @@ class TopicReader:
                 ends_read.fail(at, self._read_error(error, at.topic))
 
     def holds(self, at: Partition, offset: int) -> bool:
-        """Whether there is a record at this offset, of an aborted transaction too: compaction may have taken it."""
+        """Tell whether there is a record at this offset, of an aborted transaction too: compaction may have taken
+        it."""
         consumer = self._assigned({at: offset}, committed=False)
         deadline = time.monotonic() + self._timeout_s
         while time.monotonic() < deadline:
@@ -286,24 +287,24 @@ class _EndsBeingRead:
         self.errors: dict[Partition, ReplicatorError] = {}
 
     def record(self, at: Partition, offset: int) -> None:
-        """A committed record; with the second the partition is read."""
+        """Take a committed record; with the second the partition is read."""
         self._records[at].append(offset)
         if len(self._records[at]) > 1:
             self.waiting.discard(at)
 
     def end(self, at: Partition, offset: int) -> None:
-        """The last stable offset, which may not have reached the end yet."""
+        """Return the last stable offset, which may not have reached the end yet."""
         self.stable[at] = offset
         if offset >= self._ends[at]:
             self.waiting.discard(at)
 
     def fail(self, at: Partition, error: ReplicatorError) -> None:
-        """The partition's own error."""
+        """Note the partition's own error."""
         self.errors[at] = error
         self.waiting.discard(at)
 
     def found(self) -> dict[Partition, EndRecords | ReplicatorError]:
-        """All of them."""
+        """Return all of them."""
         return {
             at: self.errors[at] if at in self.errors else EndRecords(tuple(records), self.stable.get(at, -1))
             for at, records in self._records.items()
@@ -311,7 +312,7 @@ class _EndsBeingRead:
 
 
 def _where(message: Message | None) -> Partition | None:
-    """The partition of a message or error; None for errors of the client as a whole."""
+    """Return the partition of a message or error; None for errors of the client as a whole."""
     topic, partition = (None, None) if message is None else (message.topic(), message.partition())
     return None if topic is None or partition is None else Partition(topic, partition)
 

@@ -20,7 +20,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "architecture.md"
 
 
 def table() -> str:
-    """The transitions as a Markdown table: a row for each state, a column for each event."""
+    """Write the transitions as a Markdown table: a row for each state, a column for each event."""
     events = list(next(iter(TRANSITIONS.values())))
     heads = [_word(event) for event in events]
     lines = ["| | " + " | ".join(heads) + " |", "|---" * (len(events) + 1) + "|"]
@@ -39,7 +39,7 @@ def _word(named: type) -> str:
 
 
 def written(page: str) -> str:
-    """`page` with the table as it is now. Raises ValueError where its markers are missing."""
+    """Return `page` with the table as it is now. Raises ValueError where its markers are missing."""
     begin, end = page.index(BEGIN) + len(BEGIN), page.index(END)
     return f"{page[:begin]}\n{table()}\n{page[end:]}"
 

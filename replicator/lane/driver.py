@@ -94,7 +94,7 @@ class LaneEnded:
 
 
 @dataclass(frozen=True, slots=True)
-class LaneStates:
+class CountsChanged:
     """How many of a lane's partitions are in which state, under this plan; reported whenever these numbers change."""
 
     lane: int
@@ -102,7 +102,7 @@ class LaneStates:
     plan: LanePlan
 
 
-Event = LaneEnded | LaneStates | None  # None: a request to stop
+Event = LaneEnded | CountsChanged | None  # None: a request to stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ class LaneDriver:
 
     def _changed(self, counts: StateCounts) -> None:
         plan = self.plan
-        self._events.put(LaneStates(plan.lane, counts, plan))
+        self._events.put(CountsChanged(plan.lane, counts, plan))
 
     def _main(self) -> None:
         try:
@@ -259,8 +259,8 @@ class LaneDriver:
             self._clock.wait(self._pause, delay_s)
 
     def _gives_up(self, error: ReplicatorError) -> bool:
-        """Before its first start a lane tries as long as a cluster may take to answer; a job isn't kept waiting for
-        rights."""
+        """Tell whether it is tried no more: before its first start a lane tries as long as a cluster may take to
+        answer; a job isn't kept waiting for rights."""
         if isinstance(error, NotAllowed) and not self._policy.waits:
             return True
         if self._opened or not isinstance(error, Unreachable | NotAllowed):

@@ -113,8 +113,8 @@ class FactReader:
         }
 
     def _source_ends(self, partitions: Sequence[Partition]) -> Callable[[], LogEndsByPartition]:
-        """Asks; waits when it is called. While the source doesn't answer at all its partitions wait, and their
-        positions are kept alive (invariant 7); a job is told."""
+        """Ask; the function that this returns waits. While the source doesn't answer at all its partitions wait, and
+        their positions are kept alive (invariant 7); a job is told."""
         asked = self._to.source.ask_log_ends(partitions)
 
         def answer() -> LogEndsByPartition:

@@ -36,7 +36,7 @@ class OriginCheck:
         self.claims: dict[Partition, Claim] = {}  # as they stand on the target, of other lanes too, by target partition
 
     def claimed(self, claims: Iterable[Claim]) -> None:
-        """These claims stand on the target."""
+        """Note that these claims stand on the target."""
         for claim in claims:
             self.claims[claim.target] = claim
             partition = self._partitions.get(claim.source)
@@ -44,7 +44,8 @@ class OriginCheck:
                 partition.session.learned = NONE
 
     def renewed(self, partition: LanePartition) -> Claim | None:
-        """The claim of a partition that has a position, if it doesn't say all that is known of where it comes from."""
+        """Renew the claim of a partition that has a position, if it doesn't say all that is known of where it comes
+        from."""
         plan, claim = self._plan, self.claims.get(partition.route.target)
         if claim is None or claim.source != partition.route.source or partition.position is None:
             return None
@@ -52,7 +53,8 @@ class OriginCheck:
         return claim.renewed(plan.source_cluster, origins, plan.generation, plan.owner, self._clock.now_ms())
 
     def before_reading(self, ends: Mapping[Partition, LogEnds | ReplicatorError]) -> Wrong:
-        """After claims were committed. `ends`: of source partitions, as they were read before that."""
+        """Look where partitions come from, after their claims were committed. `ends`: of source partitions, as they
+        were read before that."""
         copied = self._partitions.copied
         fresh = {at: it for at, it in copied.items() if not it.session.origin_checked and _untouched(it)}
         wrong = self._look(fresh)
@@ -63,7 +65,8 @@ class OriginCheck:
         return wrong
 
     def before_commit(self, copied: Collection[Partition]) -> tuple[Wrong, list[Claim]]:
-        """After the last fetch of a transaction: what is wrong with these partitions, and claims to write with it."""
+        """Find, after the last fetch of a transaction, what is wrong with these partitions, and claims to write with
+        it."""
         partitions = [(at, self._partitions[at]) for at in copied]
         first = {at: it for at, it in partitions if it.session.was_empty}
         wrong = self._look(first)

@@ -22,7 +22,7 @@ class Pace:
         self._due_s = 0.0
 
     def committed(self, now_s: float, writing_s: float, drained: bool) -> None:
-        """A commit was answered at `now_s`; its records took `writing_s` from the first to the last ack.
+        """Note that a commit was answered at `now_s`; its records took `writing_s` from the first to the last ack.
 
         `drained`: the transaction ended because nothing more was there to copy.
         """
@@ -34,7 +34,7 @@ class Pace:
         self._due_s = now_s + self.pause_s
 
     def left_s(self, now_s: float) -> float:
-        """Seconds until the next record should be written; 0 when it is time."""
+        """Return the seconds until the next record should be written; 0 when it is time."""
         return max(0.0, self._due_s - now_s)
 
 
@@ -46,14 +46,15 @@ class Rate:
         self._due_s = 0.0
 
     def records(self, limit: int, interval_s: float) -> int:
-        """The most records of one transaction: `limit`, or what may be written in `interval_s`."""
+        """Limit the records of one transaction: `limit`, or what may be written in `interval_s`."""
         return limit if self._records_max is None else max(1, min(limit, int(self._records_max * interval_s)))
 
     def spent(self, began_s: float, records: int) -> None:
-        """A transaction of `records` that began at `began_s` was committed; an idle time before it earns nothing."""
+        """Note that a transaction of `records` that began at `began_s` was committed; an idle time before it earns
+        nothing."""
         if self._records_max is not None:
             self._due_s = max(self._due_s, began_s) + records / self._records_max
 
     def left_s(self, now_s: float) -> float:
-        """Seconds until the next record may be written; 0 when it is time."""
+        """Return the seconds until the next record may be written; 0 when it is time."""
         return max(0.0, self._due_s - now_s)

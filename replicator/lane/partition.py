@@ -44,7 +44,7 @@ MISSING = (Reason.SOURCE_MISSING, Reason.TARGET_MISSING)
 
 
 def reason_of(error: ReplicatorError, missing: Reason = Reason.SOURCE_MISSING) -> Reason:
-    """Why a partition waits that `error` of a cluster keeps back; `missing` says whose topic is meant."""
+    """Say why a partition waits that `error` of a cluster keeps back; `missing` says whose topic is meant."""
     if isinstance(error, NotAllowed):
         return Reason.NOT_ALLOWED
     return missing if isinstance(error, TopicMissing) else Reason.NO_ANSWER
@@ -313,7 +313,7 @@ class LanePartition:
 
 
 def _entered(kind: type[State], event: Event, before: State, told: PartitionState | None, now_s: float) -> State:
-    """The new state, of the kind that the table says."""
+    """Make the new state, of the kind that the table says."""
     if kind is Judging:
         return Judging(told)
     if kind is Admitted and isinstance(event, Admit):
@@ -328,7 +328,7 @@ def _entered(kind: type[State], event: Event, before: State, told: PartitionStat
 
 
 def _waiting(event: Wait | HoldUp, told: PartitionState | None, now_s: float) -> Waiting:
-    """The same reason again waits longer until it is asked about, up to RETRY_S_MAX."""
+    """Let the same reason wait longer until it is asked about again, up to RETRY_S_MAX."""
     if isinstance(told, Waiting) and told.reason is event.reason:
         pause_s = longer(told.pause_s, RETRY_S_MAX)
         return Waiting(event.reason, event.detail, told.since_s, now_s + pause_s, pause_s)

@@ -46,7 +46,7 @@ class StateCounts:
 
 
 def _same(one: Incident, other: Incident) -> bool:
-    """Whether two incidents of a partition are one, seen again: what else was found may have grown meanwhile."""
+    """Tell whether two incidents of a partition are one, seen again: what else was found may have grown meanwhile."""
     return (one.name, one.offset) == (other.name, other.offset)
 
 
@@ -144,7 +144,8 @@ class Partitions(Mapping[Partition, LanePartition]):
             self.apply(at, event)
 
     def hold_up(self, event: HoldUp) -> None:
-        """The lane gets no records committed: all that are copied, and those admitted from now on, are said to wait."""
+        """Note that the lane gets no records committed: all that are copied, and those admitted from now on, are said
+        to wait."""
         self._held_up = event
         for at in list(self.copied):
             self.apply(at, event)
@@ -158,7 +159,7 @@ class Partitions(Mapping[Partition, LanePartition]):
                 self.apply(at, RecordsCommitted())
 
     def wait_all(self, routes: Collection[Route], wait: Wait) -> None:
-        """A cause of the whole lane keeps them back: those of `routes` that were copied, or never judged, wait."""
+        """Note a cause that keeps back the whole lane: those of `routes` that were copied, or never judged, wait."""
         for route in routes:
             if route.source not in self._all:
                 self.add(route)

@@ -63,8 +63,8 @@ class Policy(Protocol):
         """
 
     def committed(self, copied: Mapping[Partition, Copied], ends: Mapping[Partition, Seek]) -> bool:
-        """A transaction was committed, or nothing was there to commit. Whether the source must be read anew. Raises
-        Incident."""
+        """Take note of a commit, or that nothing was there to commit. Return whether the source must be read anew.
+        Raises Incident."""
 
     def done(self, positions: LanePositions, ends: Mapping[Partition, Seek]) -> bool:
         """Tell whether the source is read to the end of `read_plans` once `ends` are committed.

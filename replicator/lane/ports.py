@@ -24,14 +24,14 @@ class StateReader(Protocol):
     """The flow's own topics on the target, read when they are asked for."""
 
     def control(self) -> Control:
-        """The control topic, read_committed up to the end that a read_uncommitted reader sees.
+        """Read the control topic, read_committed up to the end that a read_uncommitted reader sees.
 
         Raises Incident: `control_topic_lost` where there is no such topic, or neither an `open` nor a `preparing`
         record in it; `control_topic_unreadable`; `newer_format`. Retriable, Unreachable, NotAllowed.
         """
 
     def claims(self, partition: int | None = None) -> Claims:
-        """The claims topic, read like the control topic; all of it, or one `partition`.
+        """Read the claims topic, like the control topic; all of it, or one `partition`.
 
         Raises Incident: `claims_topic_lost`, `claims_topic_unreadable`, `newer_format`. Retriable, Unreachable,
         NotAllowed.
@@ -48,17 +48,17 @@ class OriginsReader(Protocol):
     """Where topics of the source come from, by what other flows have claimed there; read when it is asked."""
 
     def origins(self, topic_ids: Mapping[str, str]) -> FoundOrigins:
-        """Of topics with these ids. Raises Retriable, Unreachable, NotAllowed."""
+        """Find where topics with these ids come from. Raises Retriable, Unreachable, NotAllowed."""
 
 
 class Clock(Protocol):
     """Time as a lane sees it: the real one, or a simulated one."""
 
     def now_s(self) -> float:
-        """Monotonic seconds."""
+        """Return monotonic seconds."""
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970 UTC."""
+        """Return milliseconds since 1970 UTC."""
 
     def wait(self, event: threading.Event, timeout_s: float) -> bool:
         """Wait until `event` is set, at most so long; whether it is set."""
@@ -71,7 +71,7 @@ class IdAnswer(Protocol):
     """Topic ids that were asked for and may still be under way."""
 
     def wait(self) -> dict[str, str | ReplicatorError]:
-        """The id of each topic, or why it is not known: TopicMissing, NotAllowed, Unreachable, Retriable."""
+        """Return the id of each topic, or why it is not known: TopicMissing, NotAllowed, Unreachable, Retriable."""
 
 
 class Cluster(Protocol):
@@ -85,15 +85,15 @@ class Cluster(Protocol):
         """Ask for the ids of topics as the cluster has them now. Returns at once."""
 
     def log_ends(self, partitions: Collection[Partition]) -> LogEndsByPartition:
-        """Topic ids and both ends of logs; a partition's error is its value."""
+        """Ask for topic ids and both ends of logs; a partition's error is its value."""
 
     def ask_log_ends(self, partitions: Collection[Partition]) -> Callable[[], LogEndsByPartition]:
-        """As `log_ends`, but returns at once; the function that it returns waits for the answers."""
+        """Ask as `log_ends`, but return at once; the function that it returns waits for the answers."""
 
     def offsets_at(
         self, partitions: Collection[Partition], timestamp_ms: int
     ) -> dict[Partition, int | ReplicatorError]:
-        """First committed offset at or after a time; -1 where there is none."""
+        """Find the first committed offset at or after a time; -1 where there is none."""
 
     def end_records(
         self, starts: Mapping[Partition, int], ends: Mapping[Partition, int]
@@ -105,27 +105,27 @@ class Cluster(Protocol):
         """
 
     def not_ready(self, partitions: Collection[Partition], *, now: bool = False) -> dict[Partition, str]:
-        """Those that can't be written, each with the reason: no leader, or too few replicas in sync.
+        """Find those that can't be written, each with the reason: no leader, or too few replicas in sync.
 
         By what the cluster said a moment ago, without waiting for an answer, where `now` doesn't ask for more. What
         isn't known counts as ready. Raises nothing.
         """
 
     def holds(self, at: Partition, offset: int) -> bool:
-        """Whether there is a record at this offset, of an aborted transaction too."""
+        """Tell whether there is a record at this offset, of an aborted transaction too."""
 
     def compacted(self, topic: str) -> bool:
-        """Whether the topic's cleanup.policy has compact."""
+        """Tell whether the topic's cleanup.policy has compact."""
 
     def rewrites_timestamps(self, topics: Collection[str]) -> dict[str, bool | ReplicatorError]:
-        """Whether each topic stamps records with the time of their append, as it is configured now."""
+        """Tell whether each topic stamps records with the time of their append, as it is configured now."""
 
     def missing_rights(self, topics: Collection[str]) -> dict[str, MissingRights]:
-        """What the user may not do with topics of this side of the flow; topics without fault and those of which the
-        broker tells nothing are left out."""
+        """Find what the user may not do with topics of this side of the flow; topics without fault and those of which
+        the broker tells nothing are left out."""
 
     def offsets_retention_ms(self) -> int | None:
-        """How long the cluster keeps committed offsets of a group without members; None where it doesn't say."""
+        """Say how long the cluster keeps committed offsets of a group without members; None where it doesn't say."""
 
     def close(self) -> None:
         """Let go of connections; a later question connects again."""
@@ -139,10 +139,10 @@ class OpenTransactions(Protocol):
     """
 
     def open_in(self, at: Partition) -> Sequence[OpenTransaction]:
-        """Those that the partition's leader knows. Needs Read on the topic."""
+        """Find those that the partition's leader knows. Needs Read on the topic."""
 
     def producer(self, transactional_id: str) -> ProducerState:
-        """What the id's coordinator knows of it. Needs Describe on the id."""
+        """Say what the id's coordinator knows of it. Needs Describe on the id."""
 
     def end(self, marker: Marker) -> None:
         """Write a marker that ends a transaction in one partition. Needs Alter or ClusterAction on the cluster."""

@@ -103,7 +103,7 @@ class LanePositions:
         return Position(entry.position.offset, evidence)
 
     def _stamp(self, evidence: Evidence, now_ms: int, owner: str | None = None) -> Evidence:
-        """Evidence with oneself as owner (or `owner`).
+        """Stamp evidence with oneself as owner (or `owner`).
 
         Exactly-once is claimed only with the first records that were written so.
         A generation that is newer than one's own stays: that contradiction is the incident, and must outlive it.
@@ -146,7 +146,7 @@ class LanePositions:
 
 
 def check_acks(at: Partition, position: Position, done: Copied) -> None:
-    """Raises Incident when an acknowledged record stands below what the position promised."""
+    """Raise Incident when an acknowledged record stands below what the position promised."""
     if 0 <= done.first_target < position.evidence.next_target_offset:
         raise Incident(
             "target_lost_data",

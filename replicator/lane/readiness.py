@@ -45,27 +45,27 @@ class TargetReadiness:
         self.held_up = False  # by the last transaction
 
     def look(self, copied: Collection[Partition]) -> None:
-        """Before a transaction, now and then: those of `copied` wait whose targets can't be written."""
+        """Look, before a transaction, now and then: those of `copied` wait whose targets can't be written."""
         now_s = self._clock.now_s()
         if now_s >= self._looked_s + LOOK_S:
             self._looked_s = now_s
             self.keep_out(copied)
 
     def keep_out(self, partitions: Collection[Partition], *, now: bool = False) -> dict[Partition, str]:
-        """Those wait whose targets can't be written; which and why."""
+        """Make those wait whose targets can't be written; return which and why."""
         found = self._found(partitions, now=now)
         for at, why in found.items():
             self._partitions.apply(at, Wait(Reason.TARGET_NOT_READY, why))
         return found
 
     def ready(self, waiting: Collection[Partition]) -> list[Partition]:
-        """Those of the waiting partitions whose cause isn't their target, or no longer."""
+        """Return those of the waiting partitions whose cause isn't their target, or no longer."""
         still = self.keep_out([at for at in waiting if self._waits(at)])
         return [at for at in waiting if at not in still]
 
     def stalled(self, written: Written) -> None:
-        """Acknowledgements are late. Raises TargetNotReady if partitions of the open transaction are the cause: they
-        wait from now on."""
+        """Find out why acknowledgements are late. Raises TargetNotReady if partitions of the open transaction are the
+        cause: they wait from now on."""
         now_s = self._clock.now_s()
         if now_s < self._stalled_s + STALL_LOOK_S:
             return
@@ -81,12 +81,12 @@ class TargetReadiness:
             self._partitions.hold_up(HoldUp(Reason.TARGET_NOT_READY, why))
 
     def ended(self, written: Collection[Partition]) -> None:
-        """A transaction with records of these partitions was aborted, or left to the next fence."""
+        """Note that a transaction with records of these partitions was aborted, or left to the next fence."""
         if written:
             self._next_transaction(written)
 
     def committed(self, written: Collection[Partition] = ()) -> None:
-        """A transaction with records of these partitions was committed: so the one before it has ended."""
+        """Note that a transaction with records of these partitions was committed: so the one before it has ended."""
         self._next_transaction(written)
         self.held_up = False
 
@@ -97,7 +97,8 @@ class TargetReadiness:
 
     @contextmanager
     def fencing(self, routes: Collection[Route]) -> Iterator[None]:
-        """A fence first ends the predecessor's transaction: if it fails, and that may be why, all partitions wait."""
+        """Watch a fence, which first ends the predecessor's transaction: if it fails, and that may be why, all
+        partitions wait."""
         try:
             yield
         except (Retriable, Unreachable):

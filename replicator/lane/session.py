@@ -34,7 +34,7 @@ from replicator.lane.readiness import TargetNotReady, TargetReadiness
 from replicator.lane.silence import LOOK_S, silent
 from replicator.lane.size import TOLD_AFTER, slowness
 from replicator.lane.start import LaneStart
-from replicator.lane.transaction import Collected, Done, IdMismatch, Kind, LaneTransactions, TimestampsReplaced
+from replicator.lane.transaction import Collected, CommitKind, Done, IdMismatch, LaneTransactions, TimestampsReplaced
 from replicator.model.checkpoint import NOBODY
 from replicator.model.errors import (
     Abortable,
@@ -84,7 +84,7 @@ class ProducerSession:
             self._plane.fence()
         self._failpoint("fenced")
         self.positions = positions = self._start.begin()
-        self._commit_positions(Kind.START)
+        self._commit_positions(CommitKind.START)
         self._failpoint("claimed")
         self._memory.owners.update(
             {
@@ -135,7 +135,7 @@ class ProducerSession:
             except Abortable as error:
                 self._abort_and_wait(error)
             if self._memory.reports.pending:  # before anybody stops the lane because nothing of it can go on
-                self._commit_positions(Kind.ADMITTED)
+                self._commit_positions(CommitKind.ADMITTED)
             self._partitions.publish()
         return self._policy.done(self.positions, {})
 
@@ -147,12 +147,12 @@ class ProducerSession:
         """
         for _ in range(RELEASES_MAX):
             try:
-                self._transactions.commit(Kind.RELEASE, self.positions)
+                self._transactions.commit(CommitKind.RELEASE, self.positions)
             except IdMismatch as mismatch:
                 self._judge_failed(mismatch.answers, mismatch.at_target)
             else:
                 return
-        self._transactions.commit(Kind.RELEASE, self.positions)
+        self._transactions.commit(CommitKind.RELEASE, self.positions)
 
     def _step(self) -> None:
         if self._clock.now_s() >= self._last_recommit_s + self._plan.flow.limits.recommit_interval_ms / 1000:
@@ -179,9 +179,9 @@ class ProducerSession:
             self._abort(next(iter(collected.failed.values())))
             self._judge_failed(collected.failed)
         elif collected.pending:
-            self._commit(Kind.RECORDS, collected)
+            self._commit(CommitKind.RECORDS, collected)
         elif self._ends_due(collected.ends):
-            self._commit(Kind.ENDS, collected)
+            self._commit(CommitKind.ENDS, collected)
 
     def _ends_due(self, ends: Mapping[Partition, Seek]) -> bool:
         """Tell whether positions shall move now although nothing is there to be copied."""
@@ -197,11 +197,11 @@ class ProducerSession:
             if size.timeouts >= TOLD_AFTER:
                 self._partitions.hold_up(HoldUp(Reason.TARGET_SLOW, slowness(size.timeouts, written)))
 
-    def _commit(self, kind: Kind, collected: Collected) -> None:
+    def _commit(self, kind: CommitKind, collected: Collected) -> None:
         """Commit what was copied, or positions alone, and find out how the source is read from then on."""
         done = self._transactions.commit(kind, self.positions, collected)
         self._last_commit_s = self._clock.now_s()
-        if kind is Kind.RECORDS or done.positions:
+        if kind is CommitKind.RECORDS or done.positions:
             self._report_commit(done, collected.since_s)
         for at, part in done.copied.items():
             if part.blocked is not None:
@@ -261,7 +261,7 @@ class ProducerSession:
             self._log.warning("owner_unknown", reason=str(error))
             return
         if again:
-            self._commit_positions(Kind.ADMITTED)
+            self._commit_positions(CommitKind.ADMITTED)
 
     def _rewind(self) -> None:
         read_plans = self._policy.read_plans(self.positions)
@@ -275,14 +275,14 @@ class ProducerSession:
         before, self._last_recommit_s = self._last_recommit_s, self._clock.now_s()
         self._start.before_all(self.positions)
         try:
-            self._commit_positions(Kind.KEEP_ALIVE)
+            self._commit_positions(CommitKind.KEEP_ALIVE)
         except IdMismatch:
             self._last_recommit_s = before  # at once again, without the partitions that it names
             raise
         self._last_commit_s = self._clock.now_s()
         self._log.info("recommitted", partitions=len(self.positions.entries))
 
-    def _commit_positions(self, kind: Kind) -> None:
+    def _commit_positions(self, kind: CommitKind) -> None:
         """Commit positions and claims without records, as in step 3.
 
         A right that is missing for one topic keeps out that topic's partitions and no others. Where the transaction is
@@ -308,13 +308,13 @@ class ProducerSession:
         """Judge waiting partitions again whose time has come; those that can go on do."""
         due = self._partitions.due()
         if due and self._start.judge_again(due):
-            self._commit_positions(Kind.ADMITTED)
+            self._commit_positions(CommitKind.ADMITTED)
             self._partitions.read_anew = True
 
     def _judge_failed(
         self, answers: Mapping[Partition, str | ReplicatorError], at_target: Collection[Partition] = ()
     ) -> None:
-        """Partitions that failed or whose ids are others: each is judged anew, by itself.
+        """Judge anew, each by itself, partitions that failed or whose ids are others.
 
         `at_target`: those whose answers are of the target.
         """
@@ -336,7 +336,7 @@ class ProducerSession:
             for at, incident in truncated.items():
                 if not isinstance(self._partitions[at].state, Stopped):  # it can't be found out a second time
                     self._start.stop(at, incident)
-            self._commit_positions(Kind.ADMITTED)
+            self._commit_positions(CommitKind.ADMITTED)
         self._partitions.read_anew = True
 
     def _denied(self, denied: NotAllowed) -> None:

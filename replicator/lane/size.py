@@ -33,12 +33,12 @@ class TransactionSize:
         self._record_bytes = 0.0  # on average, in the transaction that timed out last
 
     def session_began(self) -> None:
-        """The lane has a new producer."""
+        """Begin small: the lane has a new producer."""
         if self._small:
             self.records = min(self.records, FIRST_RECORDS)
 
     def left(self, records: int, size: int) -> int:
-        """How many records more a transaction may have that holds `records` of `size` bytes; 0 or less: none."""
+        """Say how many records more a transaction may have that holds `records` of `size` bytes; 0 or less: none."""
         if size >= self.bytes:
             return 0
         left = self.records - records
@@ -47,7 +47,7 @@ class TransactionSize:
         return left
 
     def committed(self, written: Written) -> None:
-        """A transaction is committed; `written` is as of its last acknowledgement."""
+        """Note that a transaction is committed; `written` is as of its last acknowledgement."""
         self.timeouts = 0
         if not self._slow:
             self.records = min(self._records_max, self.records * LARGER)
@@ -58,7 +58,7 @@ class TransactionSize:
                 self._slow, self._record_bytes = False, 0.0
 
     def timed_out(self, written: Written) -> None:
-        """A transaction was given up for its time."""
+        """Note that a transaction was given up for its time."""
         self.timeouts += 1
         self._slow, self._record_bytes = True, written.bytes / written.records
         self.records = max(1, min(self.records, written.records) // 2)
@@ -66,7 +66,8 @@ class TransactionSize:
 
 
 def slowness(timeouts: int, written: Written) -> str:
-    """What an operator needs to know of a target that was too slow `timeouts` times in a row, lastly for `written`."""
+    """Say what an operator needs to know of a target that was too slow `timeouts` times in a row, lastly for
+    `written`."""
     limit_s = written.limit_s or written.took_s
     needed = written.bytes / written.records / limit_s
     seen = "nothing"
@@ -75,6 +76,6 @@ def slowness(timeouts: int, written: Written) -> str:
     return (
         f"{timeouts} transactions in a row were not written within {limit_s:g} s. The last one had {written.records} "
         f"records with {written.bytes:,} bytes, of which {seen} was acknowledged; a single one of its records needs "
-        f"{needed:,.0f} bytes a second. LaneTransactions become smaller, down to one record; if that is not enough, "
+        f"{needed:,.0f} bytes a second. Transactions become smaller, down to one record; if that is not enough, "
         "give the line or the quota more, or raise limits.transaction_timeout_ms"
     )

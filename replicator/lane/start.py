@@ -90,9 +90,9 @@ class LaneStart:
     def _decide(self, routes: Sequence[Route]) -> dict[Partition, StartDecision]:
         facts, now_ms = self._facts.read(routes, self.origins.claims), self._clock.now_ms()
         found = {it.source: decide(self._plan, it, facts[it.source], now_ms) for it in routes}
-        doubtful = {it.source: it for it in routes if _by_offsets(found[it.source])}
-        for at, known in self._facts.with_ids(facts, doubtful.values()).items():
-            found[at] = decide(self._plan, doubtful[at], known, now_ms)
+        contradicted = {it.source: it for it in routes if _by_offsets(found[it.source])}
+        for at, known in self._facts.with_ids(facts, contradicted.values()).items():
+            found[at] = decide(self._plan, contradicted[at], known, now_ms)
         return found
 
     def before_all(self, positions: LanePositions) -> None:

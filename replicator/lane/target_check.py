@@ -28,7 +28,8 @@ Answer = TypeVar("Answer")
 
 
 def judge_end(next_target: int, log_start: int, end: int, last: EndRecords) -> tuple[str, str] | None:
-    """What is wrong with one partition: `next_target` is the position's, `end` the high watermark before the reading.
+    """Find what is wrong with one partition: `next_target` is the position's, `end` the high watermark before the
+    reading.
 
     `last` was read from the last record that the position covers on, or from the log start if that is later.
     """
@@ -55,7 +56,8 @@ def check_target(
     target: Cluster,
     known: Mapping[Partition, LogEnds | ReplicatorError] = MappingProxyType({}),
 ) -> dict[Partition, Incident | ReplicatorError]:
-    """What is wrong with these source partitions' targets; an error that is no Incident says why one can't be known.
+    """Find what is wrong with these source partitions' targets; an error that is no Incident says why one can't be
+    known.
 
     `known` are ends by target partition that were read after the positions; others are asked for. Looks at partitions
     whose last records were written exactly once, the others promise nothing. Raises Retriable, NotAllowed, Unreachable
@@ -140,7 +142,7 @@ def _known(at: Partition, answer: Answer | ReplicatorError) -> Answer:
 
 
 def _marker(entry: LanePartition) -> int:
-    """How many markers stand behind what the position covers, at least: one if this flow wrote anything there."""
+    """Count how many markers stand behind what the position covers, at least: one if this flow wrote anything there."""
     return int(entry.position is not None and entry.position.evidence.count > 0)
 
 
@@ -166,7 +168,7 @@ def _wrong(at: Partition, entry: LanePartition, log: LogEnds, last: EndRecords, 
 
 
 def _incident(name: str, detail: str, at: Partition, entry: LanePartition) -> Incident:
-    """`detail` says what the target's partition has."""
+    """Make an incident; `detail` says what the target's partition has."""
     return Incident(
         name,
         f"{entry.route.target} {detail}",

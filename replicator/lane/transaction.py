@@ -6,7 +6,7 @@
     7 positions  into the same transaction
     8 end        EndTxn(commit)
 
-All that a lane commits goes through `LaneTransactions.commit`, and `Kind` says what is asked before it.
+All that a lane commits goes through `LaneTransactions.commit`, and `CommitKind` says what is asked before it.
 
 Invariants
 - Invariant 8: nothing of a partition is committed unless its source topic had the same id after the last fetch as when
@@ -91,7 +91,7 @@ class Collected:
 NOTHING = Collected()
 
 
-class Kind(Enum):
+class CommitKind(Enum):
     """What a transaction is committed for, and with it what is asked before (docs/guarantees.md)."""
 
     RECORDS = auto()
@@ -191,22 +191,24 @@ class LaneTransactions:
             known = self._partitions[at].session
             known.heard_s, known.unchecked = now_s, True
 
-    def commit(self, kind: Kind, positions: LanePositions, collected: Collected = NOTHING) -> Done:
+    def commit(self, kind: CommitKind, positions: LanePositions, collected: Collected = NOTHING) -> Done:
         """Commit what was `collected`, or what else `kind` says (steps 6 to 8). On return it is certainly committed.
 
         Raises IdMismatch, TimestampsReplaced, Incident of one partition, RecordsRefused, NotAllowed, Abortable: the
         transaction has to be aborted then. UnknownOutcome, Fenced.
         """
-        if kind is Kind.RECORDS:
+        if kind is CommitKind.RECORDS:
             return self._commit_records(positions, collected)
-        held = self._progress(positions, {}, collected.ends) if kind is Kind.ENDS else self._every(positions, kind)
-        asked = held.done.positions if kind is Kind.ENDS else positions.copying
-        if kind in (Kind.ENDS, Kind.KEEP_ALIVE, Kind.RELEASE):
+        held = (
+            self._progress(positions, {}, collected.ends) if kind is CommitKind.ENDS else self._every(positions, kind)
+        )
+        asked = held.done.positions if kind is CommitKind.ENDS else positions.copying
+        if kind in (CommitKind.ENDS, CommitKind.KEEP_ALIVE, CommitKind.RELEASE):
             self.check_ids(positions, asked)
         if held.offsets or held.entries:  # librdkafka would end a transaction without either and ask nobody
             self._plane.commit(held.offsets, held.entries)
             self._readiness.committed()
-        if kind in (Kind.ADMITTED, Kind.START, Kind.KEEP_ALIVE):
+        if kind in (CommitKind.ADMITTED, CommitKind.START, CommitKind.KEEP_ALIVE):
             self._reports.committed()
             self._partitions.committed()
         return self._committed(positions, held)
@@ -254,13 +256,13 @@ class LaneTransactions:
         entries = [*progress.entries, *(claim.encode() for claim in claims)]
         return _Contents(offsets, entries, claims, Done(copied, progress.positions))
 
-    def _every(self, positions: LanePositions, kind: Kind) -> _Contents:
+    def _every(self, positions: LanePositions, kind: CommitKind) -> _Contents:
         """Take all positions of the lane, or those of admitted partitions, with claims and reports of incidents."""
         now_ms = self._clock.now_ms()
-        if kind is Kind.RELEASE:
+        if kind is CommitKind.RELEASE:
             return _Contents(positions.recommits(now_ms, NOBODY))
         admitted, offsets = self._partitions.admitted, positions.recommits(now_ms)
-        if kind is Kind.ADMITTED:
+        if kind is CommitKind.ADMITTED:
             wanted = {partition.route.target for partition in admitted.values()}
             offsets = {target: committed for target, committed in offsets.items() if target in wanted}
         claims = [claim for it in admitted.values() if (claim := it.claim or self._origins.renewed(it)) is not None]
@@ -268,7 +270,7 @@ class LaneTransactions:
         return _Contents(offsets, [*(claim.encode() for claim in claims), *reports], claims)
 
     def _check_timestamps(self, positions: LanePositions, restamped: Collection[Partition], *, undone: bool) -> None:
-        """Raises TimestampsReplaced where the target's topic stamps records itself, unless the flow wants that.
+        """Raise TimestampsReplaced where the target's topic stamps records itself, unless the flow wants that.
 
         An acknowledgement alone doesn't prove it: that of a batch which was sent again, and had been appended before,
         has the batch's own time where the time of the append would stand (UnifiedLog.append in Kafka). So the topic is
@@ -352,7 +354,8 @@ def _check_ids(
     here: Mapping[str, str | ReplicatorError],
     there: Mapping[str, str | ReplicatorError],
 ) -> None:
-    """Raises IdMismatch. `here` are ids of the source's topics, `there` those that the target was asked for."""
+    """Raise IdMismatch unless ids are those of the positions. `here` are ids of the source's topics, `there` those that
+    the target was asked for."""
     others: dict[Partition, str | ReplicatorError] = {}
     at_target: set[Partition] = set()
     for at, entry in entries.items():

@@ -194,7 +194,8 @@ class Plane(Protocol):
         """
 
     def deliver(self) -> Collection[Partition]:
-        """Under at_most_once, after `commit`: write the records whose positions are committed, once and without retry.
+        """Write, under at_most_once and after `commit`, the records whose positions are committed, once and without
+        retry.
 
         Returns the source partitions whose records the target has given other timestamps.
         """
@@ -203,10 +204,10 @@ class Plane(Protocol):
         """Purge what is queued, then abort the open transaction. Raises UnknownOutcome when that is not certain."""
 
     def written(self) -> Written:
-        """What was written since the last commit, abort or seek; also after a call has failed."""
+        """Say what was written since the last commit, abort or seek; also after a call has failed."""
 
     def on_stall(self, call: Callable[[Written], None]) -> None:
-        """While the target's acknowledgements are late, `call` is made now and then; what it raises is raised by
+        """Have `call` made now and then while the target's acknowledgements are late; what it raises is raised by
         `poll`, `flush` or `commit`."""
 
     def close(self) -> None:
@@ -231,7 +232,7 @@ class RecordReader(Protocol):
     """Reads records of one cluster to compare them. Used by a lane's thread between transactions."""
 
     def identities(self, at: Partition, spans: Sequence[Span]) -> Iterator[Sequence[RecordIdentity]]:
-        """Committed records at these offsets, in order, some at a time; spans are sorted and disjoint.
+        """Read committed records at these offsets, in order, some at a time; spans are sorted and disjoint.
 
         Raises ReadStopped, NotAllowed, TopicMissing; Retriable where an offset is gone, or the rest can't be read in
         time: because the cluster doesn't answer, or an open transaction hides it.

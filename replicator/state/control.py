@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from replicator.config import Flow
 from replicator.kafka import properties
-from replicator.kafka.producer import Transactions
+from replicator.kafka.producer import TransactionalProducer
 from replicator.model import names
 from replicator.model.errors import Fatal, Retriable, TakenOver
 from replicator.state.flow_state import FlowState
@@ -51,7 +51,7 @@ class Changer:
         self._flow, self._state, self._by, self._on_error = flow, state, by, on_error
         self._resolve_starts = resolve_starts
         self._first, self._seen = first, seen
-        self._writer: Transactions | None = None
+        self._writer: TransactionalProducer | None = None
 
     def ensure(
         self, assignment: LaneAssignment, listing: Mapping[str, int], may_replace: MayReplace
@@ -90,7 +90,7 @@ class Changer:
         may_replace: MayReplace,
         wanted: Callable[[Generation], bool],
     ) -> Generation:
-        self._writer = Transactions(self._flow, properties.control_producer(self._flow), self._on_error)
+        self._writer = TransactionalProducer(self._flow, properties.control_producer(self._flow), self._on_error)
         try:
             self._writer.fence()
             control = self._read()
@@ -130,7 +130,9 @@ class Changer:
 
     def _fence(self, generation: int, lane: int) -> None:
         transactional_id = names.lane_id(self._flow.name, generation, lane)
-        fenced = Transactions(self._flow, properties.lane_producer(self._flow, transactional_id), self._on_error)
+        fenced = TransactionalProducer(
+            self._flow, properties.lane_producer(self._flow, transactional_id), self._on_error
+        )
         try:
             fenced.fence()
         finally:

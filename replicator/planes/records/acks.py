@@ -75,24 +75,24 @@ class Acks:
         return offset
 
     def on_first(self, error: KafkaError | None, message: Message) -> None:
-        """Delivery report of the run's first record."""
+        """Take the delivery report of the run's first record."""
         self.first = self._take(self.first_source, error, message)
 
     def on_last(self, error: KafkaError | None, message: Message) -> None:
-        """Delivery report of the run's last record."""
+        """Take the delivery report of the run's last record."""
         self.last = self._take(self.last_source, error, message)
 
     def on_middle(self, source_offset: int, error: KafkaError | None, message: Message) -> None:
-        """Delivery report of a record between the two, where each one is asked for."""
+        """Take the delivery report of a record between the two, where each one is asked for."""
         self._take(source_offset, error, message)
 
     def on_only(self, error: KafkaError | None, message: Message) -> None:
-        """Delivery report of a run of one record."""
+        """Take the delivery report of a run of one record."""
         self.first = self.last = self._take(self.first_source, error, message)
 
 
 def refusal(errors: Mapping[int, AckError], *, every_ack: bool) -> Refusal | None:
-    """What was refused of one partition, by the errors of its records by source offset; None if nothing was.
+    """Find what was refused of one partition, by the errors of its records by source offset; None if nothing was.
 
     `every_ack`: each record's report was asked for, so that batches are known whole.
     """

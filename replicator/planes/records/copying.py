@@ -58,7 +58,7 @@ class Writer:
 
 
 def new_run(messages: list[Record], watch: AckWatch, *, every_ack: bool = False) -> Run:
-    """A run of `messages` (one source partition, in order) of which nothing is written yet.
+    """Make a run of `messages` (one source partition, in order) of which nothing is written yet.
 
     `every_ack` asks for each record's delivery report.
     """
@@ -101,7 +101,7 @@ def copy_run(writer: Writer, run: Run, messages: list[Record], target: Partition
 
 
 def _carriable(messages: list[Record], run: Run, chain: digest.Chain, topic: str, writer: Writer) -> list[Fields]:
-    """The fields of all messages up to the first that cannot be carried, which goes to `run.blocked`."""
+    """Return the fields of all messages up to the first that cannot be carried, which goes to `run.blocked`."""
     parts: list[bytes] = []
     records: list[Fields] = []
     size, record_bytes_max, now_ms = 0, writer.record_bytes_max, time.time_ns() // 1_000_000

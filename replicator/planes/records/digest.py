@@ -21,7 +21,7 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 
 def canonical_headers(headers: Headers) -> bytes:
-    """Canonical bytes of a record's headers, count included."""
+    """Return the canonical bytes of a record's headers, count included."""
     parts = [_pack_int(len(headers))]
     for key, value in headers:
         raw = key.encode()
@@ -55,5 +55,5 @@ class Chain:
         self._hash.update(b"".join(parts))
 
     def hexdigest(self) -> str:
-        """The chained digest so far."""
+        """Return the chained digest so far."""
         return self._hash.hexdigest()

@@ -22,7 +22,7 @@ class LostRecords:
 
 
 def lost_records(at: Partition, outcomes: Iterable[tuple[int, str | None]]) -> LostRecords | None:
-    """What was lost of a partition; None if nothing was.
+    """Find what was lost of a partition; None if nothing was.
 
     Args:
         outcomes: ascending source offsets of the records that were read, each with the reason why it is lost, or None.

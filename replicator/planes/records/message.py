@@ -9,28 +9,28 @@ class Record(Protocol):
     """A record that was read from a partition."""
 
     def topic(self) -> str:
-        """Topic."""
+        """Return its topic."""
 
     def partition(self) -> int:
-        """Partition."""
+        """Return its partition."""
 
     def offset(self) -> int:
-        """Offset."""
+        """Return its offset."""
 
     def leader_epoch(self) -> int | None:
-        """Leader epoch of its batch, if the broker gave one."""
+        """Return the leader epoch of its batch, if the broker gave one."""
 
     def key(self) -> bytes | None:
-        """Key; None is null, b"" is empty."""
+        """Return its key; None is null, b"" is empty."""
 
     def value(self) -> bytes | None:
-        """Value; None is a tombstone."""
+        """Return its value; None is a tombstone."""
 
     def timestamp(self) -> tuple[int, int]:
-        """Kind of timestamp, and milliseconds since 1970 UTC."""
+        """Return the kind of its timestamp, and milliseconds since 1970 UTC."""
 
     def headers(self) -> list[tuple[str, bytes | None]] | None:
-        """Headers in order; None without any. Raises SystemError for a key that isn't UTF-8."""
+        """Return its headers in order; None without any. Raises SystemError for a key that isn't UTF-8."""
 
     def __len__(self) -> int:
-        """Bytes of the value."""
+        """Count the bytes of its value."""

@@ -23,7 +23,8 @@ ANSWER_S_MAX = 0.5  # of one partition in it
 
 
 def is_oversized(error: KafkaError) -> bool:
-    """Whether an error of a client as a whole says that a response was too large. CRC errors have the same code."""
+    """Tell whether an error of a client as a whole says that a response was too large. CRC errors have the same
+    code."""
     return error.code() == KafkaError._BAD_MSG and "Invalid response size" in error.str()
 
 
@@ -39,11 +40,11 @@ class OversizedSearch:
         self._text = ""
 
     def begin(self, text: str) -> None:
-        """The source reader was sent a response that it does not take; `text` is the client's."""
+        """Note that the source reader was sent a response that it does not take; `text` is the client's."""
         self._wanted, self._text = True, text
 
     def forget(self) -> None:
-        """Another assignment: what is wrong with it will be told again."""
+        """Forget the search for another assignment: what is wrong with it will be told again."""
         self._wanted = False
         self._asked.clear()
 

@@ -86,7 +86,7 @@ class PlainWriter:
         return self._guard(lambda: self.producer.flush(self._request_s))
 
     def settle(self) -> None:
-        """After a failure: serve what is on its way. Raises a fatal error."""
+        """Serve what is on its way after a failure. Raises a fatal error."""
         self._guard(lambda: self.producer.flush(STALL_S))
 
     def wait_for_space(self) -> None:
@@ -106,7 +106,7 @@ class PlainWriter:
             raise self.judged(failures.served(error)) from error
 
     def judged(self, error: KafkaException, doing: str = "write records") -> ReplicatorError:
-        """What an exception of the producer means. No transactional id is fenced by what befalls this one."""
+        """Say what an exception of the producer means. No transactional id is fenced by what befalls this one."""
         return failures.classify_plain(error, self._cluster, doing)
 
     def discard(self) -> None:

@@ -17,7 +17,7 @@ from replicator.config import Delivery, Flow
 from replicator.kafka import failures, properties
 from replicator.kafka.coordinator_patience import CoordinatorPatience
 from replicator.kafka.offset_reader import OffsetReader
-from replicator.kafka.producer import Transactions
+from replicator.kafka.producer import TransactionalProducer
 from replicator.model import names
 from replicator.model.checkpoint import Stored
 from replicator.model.errors import Abortable, NotAllowed, ReplicatorError, UnknownOutcome
@@ -75,7 +75,7 @@ class RecordsPlane:
         self._on_lost_records = on_lost_records
         self._record_bytes_max = max(flow.limits.record_bytes_max, settings.record_bytes_max)
         self._watch = AckWatch()
-        self._transactions = Transactions(
+        self._transactions = TransactionalProducer(
             flow,
             properties.lane_producer(
                 flow,
@@ -104,7 +104,7 @@ class RecordsPlane:
         self._ends: dict[Partition, Seek] = {}
 
     def connections(self) -> Iterator[Callable[[], None]]:
-        """Functions that make the connections of its clients, each from a thread of its own if need be."""
+        """Return functions that make the connections of its clients, each from a thread of its own if need be."""
         yield self._positions.connect
         for at in self._routes:
             yield partial(self._source.connect, at.topic)
@@ -115,7 +115,7 @@ class RecordsPlane:
         self._transactions.fence()
 
     def on_stall(self, call: Callable[[Written], None]) -> None:
-        """While the target's acknowledgements are late, `call` is made now and then."""
+        """Have `call` made now and then while the target's acknowledgements are late."""
         for writer in (self._transactions, self._plain):
             if writer is not None:
                 writer.stalled = lambda: call(self.written())
@@ -162,7 +162,7 @@ class RecordsPlane:
         return result
 
     def _parts(self, source: Partition, messages: list[Record]) -> list[list[Record]]:
-        """What is written together of one partition, see `ReadPlan.flush_every`."""
+        """Divide into what is written together of one partition, see `ReadPlan.flush_every`."""
         plan = self._read_plans.get(source)
         size = plan.flush_every if plan is not None and plan.flush_every else len(messages)
         return [messages[first : first + size] for first in range(0, len(messages), size)]
@@ -194,7 +194,7 @@ class RecordsPlane:
         return run
 
     def _write_error(self, error: KafkaException, target: Partition) -> ReplicatorError:
-        """What an exception of `produce` means: an error of its own, or that the transaction has failed before."""
+        """Say what an exception of `produce` means: an error of its own, or that the transaction has failed before."""
         inner = failures.kafka_error(error)
         if inner.code() in failures.NOT_ALLOWED:
             return self._refusals.not_allowed(inner, {target}, f"write to {target}")
@@ -214,7 +214,7 @@ class RecordsPlane:
             raise self._failure() or error from error
 
     def _failure(self) -> ReplicatorError | None:
-        """Why the open transaction cannot be committed: refused records first. None when nothing has failed."""
+        """Say why the open transaction cannot be committed: refused records first. None when nothing has failed."""
         (self._plain or self._transactions).settle()
         failure = self._transactions.failure() if self._transactions.open else None
         found: ReplicatorError | None = self._refusals.of_runs(self._runs, failure)
@@ -229,7 +229,7 @@ class RecordsPlane:
             raise self._failure() or Abortable(f"cluster {self._flow.target.name!r}: a record was not written")
 
     def _explain(self, error: KafkaError) -> ReplicatorError | None:
-        """What the reason of a failed transaction means for the partitions that it names."""
+        """Say what the reason of a failed transaction means for the partitions that it names."""
         return self._refusals.explain(error, self._transactions.denied)
 
     def _serve(self) -> None:
@@ -239,7 +239,7 @@ class RecordsPlane:
             self._plain.serve()
 
     def written(self) -> Written:
-        """What was written since the last commit, abort or seek."""
+        """Say what was written since the last commit, abort or seek."""
         records, size = sum(run.acks.count for run in self._runs), sum(run.bytes for run in self._runs)
         overdue = self._transactions.overdue()
         if not records:
@@ -336,7 +336,7 @@ class RecordsPlane:
             transactions.send_positions(group, offsets, self._positions.group_metadata)
 
     def deliver(self) -> Collection[Partition]:
-        """Under at_most_once: write the records whose positions are committed, once and without retry.
+        """Write, under at_most_once, the records whose positions are committed, once and without retry.
 
         Returns the source partitions whose records the target has given other timestamps.
         """
@@ -385,7 +385,7 @@ class RecordsPlane:
 
 
 def _outcomes(run: Run, messages: list[Record]) -> Iterator[tuple[int, str | None]]:
-    """What became of each record of a run that was written without a transaction: None, or why it is lost."""
+    """Say what became of each record of a run that was written without a transaction: None, or why it is lost."""
     stored: set[int] = run.acks.stored or set()
     for message in messages[: run.acks.count]:
         offset = message.offset()

@@ -40,7 +40,7 @@ class LogReader:
         self._consumer: Consumer | None = None
 
     def identities(self, at: Partition, spans: Sequence[Span]) -> Iterator[Sequence[RecordIdentity]]:
-        """See `contract.RecordReader`."""
+        """Read as `contract.RecordReader` says."""
         for together in _grouped(spans):
             yield from self._read(at, together)
 
@@ -91,7 +91,7 @@ class LogReader:
 
 
 def _grouped(spans: Sequence[Span]) -> list[list[Span]]:
-    """Spans that are read without a new assignment."""
+    """Group spans that are read without a new assignment."""
     found: list[list[Span]] = []
     for span in spans:
         if span[0] >= span[1]:
@@ -104,7 +104,7 @@ def _grouped(spans: Sequence[Span]) -> list[list[Span]]:
 
 
 def _identities(records: Sequence[Record], spans: Sequence[Span]) -> list[RecordIdentity]:
-    """Those that lie in the spans; both are in order."""
+    """Take those that lie in the spans; both are in order."""
     found: list[RecordIdentity] = []
     number = 0
     for record in records:
@@ -119,7 +119,7 @@ def _identities(records: Sequence[Record], spans: Sequence[Span]) -> list[Record
 
 
 def identity(record: Record) -> RecordIdentity:
-    """The record's digests. One with a header that librdkafka can't return equals none."""
+    """Return the record's digests. One with a header that librdkafka can't return equals none."""
     key, parts = record.key(), list[bytes]()
     try:
         digest.add_record(parts, record.timestamp()[1], key, record.value(), record.headers())

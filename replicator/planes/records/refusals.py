@@ -33,7 +33,8 @@ class Refusals:
         self._routes = routes
 
     def of_runs(self, runs: Sequence[Run], failure: KafkaError | None) -> RecordsRefused | NotAllowed | None:
-        """Refused records, or else missing rights, by the reports of `runs` and the transaction's own `failure`."""
+        """Find refused records, or else missing rights, by the reports of `runs` and the transaction's own
+        `failure`."""
         refused: dict[Partition, Refusal] = {}
         for source, (errors, every_ack) in _errors(runs).items():
             found = refusal(errors, every_ack=every_ack)
@@ -51,7 +52,8 @@ class Refusals:
         return RecordsRefused(f"cluster {self._cluster!r}: records were refused: {listed}", refused)
 
     def _denied(self, runs: Sequence[Run]) -> NotAllowed | None:
-        """A missing right to describe a topic shows in delivery reports only; its transaction has not failed."""
+        """Find a missing right to describe a topic: it shows in delivery reports only; its transaction has not
+        failed."""
         denied: dict[Partition, KafkaError] = {}
         for source, (errors, _) in _errors(runs).items():
             for found in errors.values():
@@ -63,7 +65,7 @@ class Refusals:
         return self.not_allowed(next(iter(denied.values())), denied.keys(), "write records")
 
     def of_errors(self, runs: Sequence[Run], *, transactional: bool) -> ReplicatorError | None:
-        """What is left: records failed, none was refused, and the transaction itself goes on; None if none failed.
+        """Make what is left: records failed, none was refused, and the transaction itself goes on; None if none failed.
 
         A fenced producer means the lane only where its id is the lane's (`transactional`).
         """
@@ -75,7 +77,7 @@ class Refusals:
         return Fenced(text) if transactional and telling[0].code() in failures.FENCED else Abortable(text)
 
     def explain(self, error: KafkaError, denied: Iterable[Partition]) -> ReplicatorError | None:
-        """What the reason of a failed transaction means for the partitions that its text names; None where it is no
+        """Say what the reason of a failed transaction means for the partitions that its text names; None where it is no
         refusal and no missing right of a topic.
 
         `denied`: target partitions that could not be added to the transaction.
@@ -97,7 +99,7 @@ class Refusals:
     def not_allowed(
         self, error: KafkaError, targets: Collection[Partition], doing: str, operation: str = "Write"
     ) -> NotAllowed:
-        """A right that is missing on the topics of `targets`; with none the text cannot say which."""
+        """Name a right that is missing on the topics of `targets`; with none the text cannot say which."""
         topics = ", ".join(repr(topic) for topic in sorted({target.topic for target in targets}))
         right = f"{operation} on topic {topics}" if topics else f"{operation} on all target topics of the flow"
         return NotAllowed(
@@ -107,7 +109,8 @@ class Refusals:
 
 
 def _errors(runs: Sequence[Run]) -> dict[Partition, tuple[dict[int, AckError], bool]]:
-    """Errors of each source partition by source offset, and whether each of its records' reports was asked for."""
+    """Collect the errors of each source partition by source offset, and whether each of its records' reports was asked
+    for."""
     found: dict[Partition, tuple[dict[int, AckError], bool]] = {}
     for run in runs:
         errors, every_ack = found.get(run.source, ({}, True))

@@ -9,7 +9,7 @@ FRAMING_BYTES_MAX = 128  # that and all lengths and deltas of a single record
 
 
 def encoded_bytes(key: bytes | None, value: bytes | None, headers: list[Any] | None) -> int:
-    """Bytes of an uncompressed record batch that holds this record alone (magic 2)."""
+    """Count the bytes of an uncompressed record batch that holds this record alone (magic 2)."""
     size = 1 + 1 + 1 + _field(key) + _field(value) + _varint(len(headers or ()))  # attributes, both deltas of 0
     for name, content in headers or ():
         size += _field(name.encode()) + _field(content)
@@ -21,5 +21,5 @@ def _field(content: bytes | None) -> int:
 
 
 def _varint(number: int) -> int:
-    """Bytes of a zigzag varint of a number that isn't negative."""
+    """Count the bytes of a zigzag varint of a number that isn't negative."""
     return max(1, -(-(2 * number).bit_length() // 7))

@@ -71,7 +71,7 @@ class Source:
         self._on_client_error(f"cluster {self._flow.source.name!r}: {text}")
 
     def _error(self, error: KafkaError) -> None:
-        """An error of the client as a whole. It names partitions in its text at best."""
+        """Take an error of the client as a whole. It names partitions in its text at best."""
         text = failures.describe(error, self._flow.source.name, "read the source")
         self._on_client_error(text)
         if is_oversized(error):
@@ -203,7 +203,7 @@ class Source:
             self._at_end.discard(at)
 
     def _clip(self, found: Batch, at: Partition, end: int) -> None:
-        """Nothing at or behind `end` is copied or asked for; having read so far is to have reached it."""
+        """Let nothing at or behind `end` be copied or asked for; whoever has read so far has reached it."""
         group, stands = found.groups.get(at), found.ends.get(at)
         if group and group[-1].offset() >= end:
             within = bisect_left(group, end, key=lambda record: record.offset())
@@ -253,7 +253,8 @@ class Source:
         self._fail(at, judged)
 
     def _epoch(self, at: Partition, end: int) -> int:
-        """Leader epoch up to a partition's end: markers and aborted records have it, and come with no message."""
+        """Return the leader epoch up to a partition's end: markers and aborted records have it, and come with no
+        message."""
         here = self._consumer.position([TopicPartition(at.topic, at.partition)])[0]
         return -1 if here.offset != end or here.leader_epoch is None else here.leader_epoch
 
@@ -279,7 +280,7 @@ def _topic_partition(at: Partition, start: Seek) -> TopicPartition:
 
 
 def _bound(plan: ReadPlan) -> int | None:
-    """The offset behind which nothing of a partition is wanted."""
+    """Return the offset behind which nothing of a partition is wanted."""
     if not plan.spans:
         return plan.until
     end = plan.spans[-1][1]

@@ -16,7 +16,7 @@ CORRUPT = frozenset({KafkaError._BAD_MSG, KafkaError.INVALID_MSG, KafkaError._BA
 
 
 def judge(error: KafkaError, cluster: str, at: Partition, offset: int) -> ReplicatorError | None:
-    """The error of one partition, None where librdkafka waits it out.
+    """Make the error of one partition, None where librdkafka waits it out.
 
     Args:
         cluster: name of the source in the flow file.
@@ -41,7 +41,7 @@ def judge(error: KafkaError, cluster: str, at: Partition, offset: int) -> Replic
 
 
 def not_allowed(error: KafkaError, cluster: str, at: Partition) -> NotAllowed:
-    """The right that a reader of this partition lacks."""
+    """Name the right that a reader of this partition lacks."""
     return NotAllowed(failures.describe(error, cluster, f"read {at}", f"Read on topic {at.topic!r}"), [at])
 
 

@@ -16,7 +16,7 @@ import structlog
 from replicator.flow.listing import Routing
 from replicator.flow.topics import ControlPlane
 from replicator.flow.worker import FlowWorker, Parts, margin_s, with_routes
-from replicator.lane.driver import LaneEnded, LaneStates
+from replicator.lane.driver import CountsChanged, LaneEnded
 from replicator.lane.partitions import StateCounts
 from replicator.lane.plan import LanePlan
 from replicator.model.errors import Incident, ReplicatorError, TakenOver, Unreachable
@@ -55,7 +55,7 @@ class FakeLane:
         self.reassigned.set()
 
     def tell(self, *, running: int = 0, waiting: int = 0, stopped: int = 0) -> None:
-        self.events.put(LaneStates(self.plan.lane, StateCounts(running, waiting, stopped), self.plan))
+        self.events.put(CountsChanged(self.plan.lane, StateCounts(running, waiting, stopped), self.plan))
 
     def end(self, error: BaseException | None) -> None:
         self.events.put(LaneEnded(self.plan.lane, error))

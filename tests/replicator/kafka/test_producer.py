@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError
 from replicator.config import Cluster, Flow, Properties
 from replicator.kafka import producer, properties
 from replicator.kafka.coordinator_patience import CoordinatorPatience
-from replicator.kafka.producer import OFFSET_OVERHEAD_BYTES, TXN_OFFSETS_BYTES_MAX, Transactions
+from replicator.kafka.producer import OFFSET_OVERHEAD_BYTES, TXN_OFFSETS_BYTES_MAX, TransactionalProducer
 from replicator.model.errors import Abortable, Fenced, NotAllowed, UnknownOutcome
 from replicator.model.partition import Committed, Partition
 from tests.replicator.kafka.fakes import Factory, FakeProducer
@@ -40,25 +40,25 @@ def said() -> list[str]:
 
 
 @pytest.fixture
-def transactions(factory: Factory, said: list[str]) -> Transactions:
+def transactions(factory: Factory, said: list[str]) -> TransactionalProducer:
     flow = make_flow()
-    made = Transactions(flow, properties.lane_producer(flow, "eos.f.1.0"), said.append)
+    made = TransactionalProducer(flow, properties.lane_producer(flow, "eos.f.1.0"), said.append)
     made.fence()
     made.begin()
     return made
 
 
 @pytest.fixture
-def client(factory: Factory, transactions: Transactions) -> FakeProducer:
+def client(factory: Factory, transactions: TransactionalProducer) -> FakeProducer:
     return factory.made[0]
 
 
-def test_while_it_goes_on_there_is_no_failure(transactions: Transactions) -> None:
+def test_while_it_goes_on_there_is_no_failure(transactions: TransactionalProducer) -> None:
     assert transactions.failure() is None
 
 
 def test_a_flush_that_stalls_tells_why_the_transaction_has_failed(
-    transactions: Transactions, client: FakeProducer
+    transactions: TransactionalProducer, client: FakeProducer
 ) -> None:
     client.holds_acks = True
     transactions.write("t", b"v", b"k", 0)
@@ -70,21 +70,23 @@ def test_a_flush_that_stalls_tells_why_the_transaction_has_failed(
     assert time.monotonic() - began < SOON_S
 
 
-def test_a_flush_that_ends_asks_too(transactions: Transactions, client: FakeProducer) -> None:
+def test_a_flush_that_ends_asks_too(transactions: TransactionalProducer, client: FakeProducer) -> None:
     """A batch in the middle of a run has no delivery report that is listened to."""
     client.fail(KafkaError.INVALID_RECORD, "ProduceRequest for t [0] failed")
     with pytest.raises(Abortable, match="INVALID_RECORD"):
         transactions.flush()
 
 
-def test_a_produce_in_the_wrong_state_is_no_unknown_outcome(transactions: Transactions, client: FakeProducer) -> None:
+def test_a_produce_in_the_wrong_state_is_no_unknown_outcome(
+    transactions: TransactionalProducer, client: FakeProducer
+) -> None:
     client.fail(KafkaError._TIMED_OUT, "too late")
     with pytest.raises(Abortable, match="too late"):
         transactions.write("t", b"v", b"k", 0)
 
 
 def test_a_full_queue_of_a_failed_transaction_is_not_waited_for(
-    transactions: Transactions, client: FakeProducer
+    transactions: TransactionalProducer, client: FakeProducer
 ) -> None:
     client.room, client.holds_acks = 1, True
     transactions.write("t", b"v", b"k", 0)
@@ -117,7 +119,7 @@ def test_a_full_queue_of_a_failed_transaction_is_not_waited_for(
     ],
 )
 def test_the_reason_decides(
-    transactions: Transactions,
+    transactions: TransactionalProducer,
     client: FakeProducer,
     code: int,
     flags: dict[str, bool],
@@ -130,7 +132,7 @@ def test_the_reason_decides(
 
 
 def test_partitions_that_could_not_be_added_are_read_from_the_log(
-    transactions: Transactions, client: FakeProducer, said: list[str]
+    transactions: TransactionalProducer, client: FakeProducer, said: list[str]
 ) -> None:
     line = (
         'ADDPARTS [rdkafka#producer-1] [thrd:main]: TxnCoordinator/1: Failed to add partition "t" [2] to transaction: '
@@ -142,7 +144,7 @@ def test_partitions_that_could_not_be_added_are_read_from_the_log(
     assert len(said) == 2
 
 
-def test_positions_go_in_requests_that_fit_a_batch(transactions: Transactions, client: FakeProducer) -> None:
+def test_positions_go_in_requests_that_fit_a_batch(transactions: TransactionalProducer, client: FakeProducer) -> None:
     offsets = {Partition("t" * 249, number): Committed(number, "ü" * 1_000) for number in range(300)}
     transactions.send_positions("g", offsets, None)
     sizes = [
@@ -155,12 +157,12 @@ def test_positions_go_in_requests_that_fit_a_batch(transactions: Transactions, c
     assert sent == [(at.topic, at.partition, value.offset) for at, value in offsets.items()]
 
 
-def test_no_positions_are_no_request(transactions: Transactions, client: FakeProducer) -> None:
+def test_no_positions_are_no_request(transactions: TransactionalProducer, client: FakeProducer) -> None:
     transactions.send_positions("g", {}, None)
     assert client.offsets == []
 
 
-def test_an_abort_is_not_preceded_by_a_flush(transactions: Transactions, client: FakeProducer) -> None:
+def test_an_abort_is_not_preceded_by_a_flush(transactions: TransactionalProducer, client: FakeProducer) -> None:
     transactions.write("t", b"v", b"k", 0)
     client.calls.clear()
     transactions.abort()
@@ -171,7 +173,7 @@ def test_an_abort_is_not_preceded_by_a_flush(transactions: Transactions, client:
 def test_positions_without_answer_end_the_session_and_hold_nobody_up(factory: Factory) -> None:
     """librdkafka keeps no time-out while it waits for a coordinator that has left the cluster."""
     flow, patience = make_flow(), CoordinatorPatience(60.0, late_s=0.05)
-    transactions = Transactions(flow, properties.lane_producer(flow, "eos.f.1.0"), print, patience=patience)
+    transactions = TransactionalProducer(flow, properties.lane_producer(flow, "eos.f.1.0"), print, patience=patience)
     factory.made[0].held_up = over = threading.Event()
     transactions.begin()
     began = time.monotonic()

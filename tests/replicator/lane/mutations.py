@@ -18,7 +18,7 @@ from replicator.lane.readiness import TargetReadiness
 from replicator.lane.reports import Reports
 from replicator.lane.session import ProducerSession
 from replicator.lane.start import LaneStart
-from replicator.lane.transaction import Kind, LaneTransactions
+from replicator.lane.transaction import CommitKind, LaneTransactions
 from replicator.model.errors import Abortable, UnknownOutcome
 from tests.replicator.lane import (
     test_between_transactions,
@@ -104,7 +104,7 @@ def commit_over_what_is_open(patch: Patch) -> None:
 def commit_without_flush(patch: Patch) -> None:
     commit = LaneTransactions.commit
 
-    def hasty(self: Any, kind: Kind, positions: Any, collected: Any = None) -> Any:
+    def hasty(self: Any, kind: CommitKind, positions: Any, collected: Any = None) -> Any:
         flush = self._plane.flush
         self._plane.flush = lambda: _unacknowledged(self._plane)
         try:
@@ -258,7 +258,7 @@ def _a_commit_whose_answer_was_lost_doubles_nothing() -> None:
 def go_on_after_an_unknown_outcome(patch: Patch) -> None:
     commit = LaneTransactions.commit
 
-    def hopeful(self: Any, kind: Kind, positions: Any, collected: Any = None) -> Any:
+    def hopeful(self: Any, kind: CommitKind, positions: Any, collected: Any = None) -> Any:
         try:
             return commit(self, kind, positions, collected)
         except UnknownOutcome as error:

@@ -93,5 +93,6 @@ def test_whatever_the_line_takes_a_size_is_found_that_goes_through() -> None:
 
 def test_an_operator_is_told_the_rate_seen_and_the_rate_needed() -> None:
     text = slowness(3, Written(4, 600_000, 300_000, 20.0, 10.0))
+    assert "Transactions become smaller, down to one record" in text
     assert "15,000 bytes a second was acknowledged" in text
     assert "needs 15,000 bytes a second" in text
