@@ -5,7 +5,7 @@ The executors shorten them: the driver never holds a whole value.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, NamedTuple
@@ -22,7 +22,8 @@ from replicator.spark.reconcile.pairs import Pair
 from replicator.spark.reconcile.summary import Ranges
 
 OF_PARTITION, OF_ALL = 3, 30
-"""Altered records that are shown: of each partition, and together. Each is read by tasks of its own."""
+"""Altered records that are shown: of each partition, and together. Those that are far apart are read by tasks of their
+own."""
 _SHOWN = (
     "number int, name string, same boolean, of_source boolean, before string, differing string, after string, "
     "bytes long, sha256 string, cut_before boolean, cut_differing boolean, cut_after boolean"
@@ -80,20 +81,22 @@ def _wanted(pairs: Iterable[Pair], ranges: Mapping[Partition, Ranges]) -> list[_
 
 def _side(spark: SparkSession, flow: Flow, wanted: Sequence[_Wanted], *, of_source: bool) -> DataFrame | None:
     """The records of one side, each with its number in `wanted`."""
-    layers: list[dict[Partition, tuple[int, int]]] = []
+    offsets: dict[Partition, set[int]] = defaultdict(set)
     numbers: list[tuple[str, int, int, int]] = []
-    seen: Counter[Partition] = Counter()
     for number, item in enumerate(wanted):
         at, offset = (item.pair.source, item.source_offset) if of_source else (item.pair.target, item.target_offset)
-        if seen[at] == len(layers):  # a read takes one range of a partition
-            layers.append({})
-        layers[seen[at]][at] = (offset, offset + 1)
-        seen[at] += 1
+        offsets[at].add(offset)
         numbers.append((*at, offset, number))
+    ranges = {
+        at: kafka.put_together(((offset, offset + 1) for offset in sorted(here)), OF_PARTITION)
+        for at, here in offsets.items()
+    }
+    # A read takes one range of a partition.
+    layers = [{at: here[layer] for at, here in ranges.items() if layer < len(here)} for layer in range(OF_PARTITION)]
     reads = [
         read
-        for ranges in layers
-        if (read := kafka.read(spark, flow, flow.source if of_source else flow.target, ranges)) is not None
+        for layer in layers
+        if (read := kafka.read(spark, flow, flow.source if of_source else flow.target, layer)) is not None
     ]
     records = kafka.union(reads)
     if records is None:

@@ -43,3 +43,13 @@ def frame(spark: SparkSession, rows: Iterable[Sequence[object]], columns: str) -
         columns: as `types` takes them.
     """
     return spark.createDataFrame(table(rows, types(columns)))
+
+
+def on_driver(found: DataFrame) -> DataFrame:
+    """The rows of a frame, computed now and kept by the driver. They are one partition, which is what every window,
+    group and join asks of its input: whatever is computed from them alone takes one stage, and no shuffle.
+
+    Args:
+        found: so few rows that a task may be sent all of them.
+    """
+    return found.sparkSession.createDataFrame(found.toArrow()).coalesce(1)

@@ -52,12 +52,15 @@ class Place(NamedTuple):
     records: int
 
 
-def settled(findings: DataFrame, flow: Flow, pairs: Sequence[Pair], reordered: Collection[Partition]) -> DataFrame:
+def settled(
+    findings: DataFrame, flow: Flow, pairs: Sequence[Pair], reordered: Collection[Partition], *, few: bool = False
+) -> DataFrame:
     """The findings with compaction proven, refuted or left unproven. One task reads the log of one partition.
 
     Args:
         findings: those that compaction may explain among them; their `reason` says what they are if it doesn't.
         reordered: source partitions whose records stand in another order on the target.
+        few: as of `resolve.explained`.
     """
     by_source, elsewhere = {pair.source: pair for pair in pairs}, frozenset(reordered)
 
@@ -76,8 +79,10 @@ def settled(findings: DataFrame, flow: Flow, pairs: Sequence[Pair], reordered: C
 
     asked = findings.where(F.col("verdict").isin(verdicts.COMPACTED, verdicts.COMPACTED_SOURCE))
     places = asked.groupBy(*_PLACE).agg(F.count(F.lit(1)).alias("missing"))
-    judged = places.groupBy(*PARTITION, "verdict").applyInArrow(judge, _JUDGED)
-    found = findings.join(judged, list(_PLACE), "left")
+    # Also where all findings are one partition, several tasks read the logs.
+    apart = places.repartition(*PARTITION, "verdict")
+    judged = apart.groupBy(*PARTITION, "verdict").applyInArrow(judge, _JUDGED)
+    found = findings.join(F.broadcast(judged) if few else judged, list(_PLACE), "left")
     lost, unproven = F.col("judged") == verdicts.MISSING, F.col("judged") == verdicts.UNPROVEN
     candidate = F.isnotnull("judged")
     return found.withColumns(

@@ -8,6 +8,7 @@ with what retention removes while it reads (`failOnDataLoss`): that is seen by t
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from collections.abc import Iterable, Mapping
@@ -25,6 +26,9 @@ FETCH_BYTES_MIN, FETCH_BYTES_MAX = 1 << 16, 1 << 22
 HEAP_PARTS = 8
 FETCHES = 2
 """That a consumer holds: one that is being given away, and the next one."""
+READ_OVER = 2_000
+"""So many offsets between two stretches are rather read and thrown away than left out: to leave them out takes another
+read of the partition, with a consumer of its own."""
 EXECUTOR_SLOTS = 8
 """Of an executor that doesn't say how many it has."""
 
@@ -111,6 +115,20 @@ def _partitions_json(partitions: Iterable[Partition]) -> str:
     for at in sorted(partitions):
         found.setdefault(at.topic, []).append(at.partition)
     return json.dumps(found)
+
+
+def put_together(stretches: Iterable[Offsets], ranges_max: int) -> list[Offsets]:
+    """At most `ranges_max` ranges of offsets that hold all of these stretches: those nearest to each other are read
+    together. Stretches are in order, and may be empty."""
+    spans = [(first, end) for first, end in stretches if first < end]
+    if not spans:
+        return []
+    distances = sorted(
+        (after[0] - before[1], index) for index, (before, after) in enumerate(itertools.pairwise(spans), 1)
+    )
+    far = [index for distance, index in distances if distance > READ_OVER]
+    cuts = sorted(far[len(far) - min(len(far), ranges_max - 1) :])
+    return [(spans[first][0], spans[end - 1][1]) for first, end in itertools.pairwise([0, *cuts, len(spans)])]
 
 
 def union(frames: list[DataFrame]) -> DataFrame | None:

@@ -162,7 +162,10 @@ class Passes:
             )
             for pair in pairs
         }
-        spans = {at: _reads(stretches) for at, (_, stretches) in places.items()}
+        spans = {
+            at: kafka.put_together(((stretch.first, stretch.end) for stretch in stretches), READS_MAX)
+            for at, (_, stretches) in places.items()
+        }
         layers: list[DataFrame] = []
         for layer in itertools.count():
             now = {at: ranges[layer] for at, ranges in spans.items() if layer < len(ranges)}
@@ -274,15 +277,3 @@ def _stretch(side: Side, numbers: tuple[int, int]) -> Stretch:
     return Stretch(
         begin, side.chunks[end - 1].last_offset + 1 if first < end else begin, side.ranks[first], before, after
     )
-
-
-def _reads(stretches: Sequence[Stretch]) -> list[Offsets]:
-    """At most READS_MAX ranges of offsets that hold all of these: those nearest to each other are read together."""
-    spans = [(stretch.first, stretch.end) for stretch in stretches if stretch.first < stretch.end]
-    if not spans:
-        return []
-    distances = sorted(
-        (after[0] - before[1], index) for index, (before, after) in enumerate(itertools.pairwise(spans), 1)
-    )
-    cuts = sorted(index for distance, index in distances[-(READS_MAX - 1) :] if distance > 0)
-    return [(spans[first][0], spans[end - 1][1]) for first, end in itertools.pairwise([0, *cuts, len(spans)])]

@@ -12,7 +12,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from pyspark.sql import DataFrame, SparkSession
@@ -41,12 +42,19 @@ from replicator.spark.reconcile.retention import Heads, OneSided, heads
 from replicator.spark.reconcile.snapshot import Snapshot, after_reading
 
 _ONE_SIDED = (verdicts.MISSING, verdicts.EXTRA, verdicts.DOUBLED)
+ON_DRIVER_MAX = 20_000
+"""Findings that the driver keeps: what explains them then takes one small stage a step, where each of some thirty
+shuffles of a few rows would cost more than the rows."""
 FEW_MAX = 250_000
 """Missing and extra records that are sent to every executor; with more, the records among which they are looked for
 are shuffled."""
 HEAD_TIMES, HEAD_RECORDS = 2, 4_096
 """Where a head was cut, so many times as many records as the other side has before the first common one are compared
 with those, and so many more."""
+
+
+Keep = Callable[[DataFrame], DataFrame]
+"""Has a frame that is used more than once computed once."""
 
 
 class Say(Protocol):
@@ -87,9 +95,8 @@ def reconcile(
         firsts = summary.firsts(opened)
         # Asked once more: what went before a gap was opened was not seen there.
         now = after_reading(flow, [item.compared.pair for item in differ])
-        done, found, removed = _resolved(flow, passes, differ, opened, firsts, {pair.source: pair for pair in now})
+        done, findings, removed = _resolved(flow, passes, differ, opened, firsts, {pair.source: pair for pair in now})
         wanted |= {item.compared.pair.source: item for item in done}
-        findings = found.drop(*transforms.ONLY_ALTERATIONS).persist()
     partitions = _summed(spark, flow, list(wanted.values()), findings, firsts, removed, say, values=values)
     outcome = Outcome(
         flow=flow.name,
@@ -207,17 +214,20 @@ def _resolved(
     """What was opened, as `left_out` completes it, the findings with missing and extra records looked for beyond their
     gap, and what retention explains. `now`: the pairs with the beginnings of their logs after the last read."""
     differing = opened.where(F.col("verdict") != verdicts.SAME)
-    open_questions = sum(
-        first.records for found in firsts.values() for name, first in found.items() if name in _ONE_SIDED
-    )
+    found_of = Counter[str]()
+    for of_partition in firsts.values():
+        found_of.update({name: first.records for name, first in of_partition.items() if name != verdicts.SAME})
+    open_questions = sum(found_of[name] for name in _ONE_SIDED)
     few = open_questions <= FEW_MAX
+    keep = arrow.on_driver if found_of.total() <= ON_DRIVER_MAX else DataFrame.persist
+    differing = keep(differing)
     again = {at: (pair.copied_again, pair.source_start) for at, pair in now.items()}
     differing = resolve.expired_originals(differing, again)
     opened_now, differing = left_out.looked_up(passes, differ, differing, firsts)
-    differing = _alterations(passes, differ, differing, firsts, few=few)
+    differing = _alterations(passes, differ, differing, firsts, keep, few=few)
     common = {item.compared.pair: _first_common(item, firsts) for item in differ}
     one_sided = F.col("verdict").isin(*_ONE_SIDED)
-    settled, found = differing.where(~one_sided), resolve.moved(differing.where(one_sided)).persist()
+    settled, found = differing.where(~one_sided), keep(resolve.moved(differing.where(one_sided)))
     numbers = _one_sided(passes.spark, opened_now, common, settled.unionByName(found), firsts)
     removed = {
         pair: heads(pair, item.compared.aligned.source.records, numbers.get(pair.source, OneSided()))
@@ -225,11 +235,27 @@ def _resolved(
         for pair in [item.compared.pair]
     }
     if not open_questions:
-        return opened_now, differing, removed
+        return opened_now, keep(_shown(differing)), removed
     rows = [_place(now[item.compared.pair.source], item, common, removed) for item in opened_now]
     places = arrow.frame(passes.spark, rows, resolve.PLACES)
     found = resolve.expired(found, places)
-    pairs = [item.compared.pair for item in differ]
+    found = _compacted(flow, passes, [item.compared.pair for item in differ], found, places, firsts, keep, few=few)
+    found = resolve.removed_meanwhile(settled.unionByName(found), places)
+    return opened_now, keep(_shown(found)), removed
+
+
+def _compacted(
+    flow: Flow,
+    passes: Passes,
+    pairs: Sequence[Pair],
+    found: DataFrame,
+    places: DataFrame,
+    firsts: summary.Firsts,
+    keep: Keep,
+    *,
+    few: bool,
+) -> DataFrame:
+    """The findings with what compaction explains, proven by the logs of compacted topics."""
     compacted = [
         pair
         for pair in pairs
@@ -240,16 +266,21 @@ def _resolved(
     target = passes.named(compacted, of_source=False)
     if source is not None or target is not None:
         found = resolve.explained(found, places, source, target, few=few)
-    if compacted:
-        found = found.persist()
-        moved = found.where(F.col("verdict") == verdicts.REORDERED).select("topic", "partition").distinct().collect()
-        reordered = {at for at, kinds in firsts.items() if verdicts.REORDERED in kinds}
-        found = evidence.settled(found, flow, compacted, reordered | {Partition(*row) for row in moved})
-    return opened_now, resolve.removed_meanwhile(settled.unionByName(found), places), removed
+    if not compacted:
+        return found
+    found = keep(found)
+    moved = found.where(F.col("verdict") == verdicts.REORDERED).select("topic", "partition").distinct().collect()
+    reordered = {at for at, kinds in firsts.items() if verdicts.REORDERED in kinds}
+    return evidence.settled(found, flow, compacted, reordered | {Partition(*row) for row in moved}, few=few)
+
+
+def _shown(findings: DataFrame) -> DataFrame:
+    """Without what nobody asks any more once altered records are known."""
+    return findings.drop(*transforms.ONLY_ALTERATIONS)
 
 
 def _alterations(
-    passes: Passes, differ: Sequence[ToOpen], differing: DataFrame, firsts: summary.Firsts, *, few: bool
+    passes: Passes, differ: Sequence[ToOpen], differing: DataFrame, firsts: summary.Firsts, keep: Keep, *, few: bool
 ) -> DataFrame:
     """The findings with extra records that the source has named as doubled, and missing and extra records that are one
     altered record as one finding: only where neither has an equal on the other side."""
@@ -265,15 +296,15 @@ def _alterations(
     ]
     if both:
         asked = F.broadcast(arrow.frame(passes.spark, both, "topic string, partition int, large boolean"))
-        marked = (
-            differing.join(asked, ["topic", "partition"], "left")
-            .withColumn("alone", F.isnotnull("large") & resolve.alone())
-            .persist()
+        marked = keep(
+            differing.join(asked, ["topic", "partition"], "left").withColumn(
+                "alone", F.isnotnull("large") & resolve.alone()
+            )
         )
         together = F.when(F.col("large"), F.col("place")).otherwise(F.lit(-1))
         paired = opened_chunks.altered(marked.where("alone").withColumn("together", together))
         differing = marked.where(~F.col("alone")).select(differing.columns).unionByName(paired)
-    return differing.persist()
+    return keep(differing)
 
 
 def _first_common(item: ToOpen, firsts: summary.Firsts) -> tuple[int, int] | None:

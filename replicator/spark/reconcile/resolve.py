@@ -143,7 +143,7 @@ def doubled(findings: DataFrame, source: DataFrame, *, few: bool = False) -> Dat
     small = F.broadcast if few else _as_it_is
     wanted = findings.where(_extra()).select(*PARTITION, "digest").distinct()
     there = source.select(*PARTITION, "digest").join(small(wanted), [*PARTITION, "digest"], "left_semi").distinct()
-    found = findings.join(there.withColumn("equal", F.lit(True)), [*PARTITION, "digest"], "left")
+    found = findings.join(small(there.withColumn("equal", F.lit(True))), [*PARTITION, "digest"], "left")
     verdict = F.when(_extra() & F.isnotnull("equal"), F.lit(verdicts.DOUBLED)).otherwise(F.col("verdict"))
     return found.withColumn("verdict", verdict).select(findings.columns)
 
@@ -168,7 +168,7 @@ def explained(
         places: schema PLACES, one row for each partition.
         source, target: records of the partitions where it may matter, to the end of their logs, with `topic`,
             `partition` (the source's), `offset`, `digest`, `key_hash`; None: it matters nowhere.
-        few: the findings fit into every executor's memory; then no record of a side is shuffled.
+        few: the findings fit into every executor's memory; then neither they nor records of a side are shuffled.
     """
     small = F.broadcast if few else _as_it_is
     found = findings.join(F.broadcast(places), list(PARTITION))
@@ -186,7 +186,7 @@ def explained(
             F.max(copied).alias(names[1]),
             F.max_by("digest", "offset").alias(names[2]),
         )
-        found = found.join(last, [*PARTITION, "key_hash"], "left")
+        found = found.join(small(last), [*PARTITION, "key_hash"], "left")
     gone, never = F.col("target_compacted") & _missing(), F.col("source_compacted") & (_extra() | _doubled())
     verdict = (
         F.when(gone & (_cleaned_there() | _last_equals("target")), F.lit(verdicts.COMPACTED))
