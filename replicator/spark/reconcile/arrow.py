@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Iterable, Sequence
+from types import NoneType
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -20,6 +23,22 @@ _TYPES = {
 def types(columns: str) -> pa.Schema:
     """Arrow's schema of columns that are written as Spark takes them: `topic string, partition int`."""
     return pa.schema([(name, _TYPES[kind]) for name, kind in (column.split() for column in columns.split(", "))])
+
+
+_COLUMN_OF = {str: "string", int: "long", bool: "boolean", bytes: "binary"}
+
+
+def columns(of: type[tuple[object, ...]]) -> str:
+    """The fields of a named tuple, or of another class with annotations, as columns that `types` takes."""
+    named = typing.get_type_hints(of).items()
+    return ", ".join(f"{name} {_COLUMN_OF[_without_none(kind)]}" for name, kind in named)
+
+
+def _without_none(kind: Any) -> type:
+    """The type of what may be None besides."""
+    (found,) = [one for one in typing.get_args(kind) or (kind,) if one is not NoneType]
+    assert isinstance(found, type)
+    return found
 
 
 def record_batch(rows: Iterable[Sequence[object]], schema: pa.Schema) -> pa.RecordBatch:

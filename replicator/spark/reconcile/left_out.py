@@ -23,6 +23,7 @@ from replicator.spark.reconcile.opened_chunks import FOUND
 from replicator.spark.reconcile.pairs import Offsets
 from replicator.spark.reconcile.passes import Passes, ToOpen
 from replicator.spark.reconcile.transforms import PARTITION
+from replicator.spark.reconcile.verdicts import Finding
 
 _MORE = (verdicts.EXTRA, verdicts.DOUBLED)
 _RECORD = ("offset", "timestamp_ms", "digest", "key_hash", "value_hash", "headers_hash", "key_shown")
@@ -129,24 +130,13 @@ def _wanted(left_out: DataFrame, differing: DataFrame, of_source: bool) -> DataF
     digests = differing.groupBy(*PARTITION, "digest").agg(surplus.alias("surplus")).where("surplus > 0")
     last = Window.partitionBy(*PARTITION, "digest").orderBy(F.desc("rank"))
     found = left_out.join(digests, [*PARTITION, "digest"]).withColumn("nth", F.row_number().over(last))
-    side, other = ("source", "target") if of_source else ("target", "source")
-    known = {
-        "verdict": F.lit(verdicts.MISSING if of_source else verdicts.EXTRA),
-        "records": F.lit(1),
-        "fields": F.lit(""),
+    side = "source" if of_source else "target"
+    usual = Finding(verdicts.MISSING if of_source else verdicts.EXTRA, 1)._asdict()
+    known = {name: F.lit(value) for name, value in usual.items() if name not in _RECORD} | {
         f"{side}_offset": F.col("offset"),
         f"{side}_rank": F.col("rank"),
-        f"{other}_offset": F.lit(None),
-        f"{other}_rank": F.lit(None),
         "tombstone": F.isnull("value_hash"),
         "key": F.col("key_shown"),
-        "other_after": F.lit(-1),
-        "other_before": F.lit(-1),
-        "reason": F.lit(""),
-        "guessed": F.lit(False),
-        "place": F.lit(-1),
-        "keys_repeat": F.lit(False),
-        "repeats": F.lit(0),
     }
     columns = (column.split() for column in FOUND.split(", "))
     return found.where("nth <= surplus").select(

@@ -12,7 +12,6 @@ from pyspark.sql import DataFrame
 
 from replicator.model.partition import Partition
 from replicator.spark.reconcile import alterations, arrow, verdicts
-from replicator.spark.reconcile.transforms import FINDING
 from replicator.spark.reconcile.verdicts import Finding, Record
 
 _FIELDS = ("offset", "timestamp_ms", "digest", "key_hash", "value_hash", "headers_hash", "key_shown")
@@ -20,7 +19,8 @@ _SIDE = (
     "topic string, partition int, gap long, of_source boolean, offset long, timestamp_ms long, digest long, "
     "key_hash long, value_hash long, headers_hash long, key_shown binary"
 )
-FOUND = f"topic string, partition int, {FINDING}"
+FOUND = f"topic string, partition int, {arrow.columns(Finding)}"
+"""Columns of findings: where, and all fields of a `Finding`."""
 FOUND_TYPES = arrow.types(FOUND)
 
 

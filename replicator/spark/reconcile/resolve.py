@@ -21,6 +21,7 @@ from replicator.model.partition import Partition
 from replicator.spark.reconcile import verdicts
 from replicator.spark.reconcile.copied_again import Run, copied_from
 from replicator.spark.reconcile.transforms import PARTITION
+from replicator.spark.reconcile.verdicts import SIDES, Finding
 
 PLACES = (
     "topic string, partition int, head_source long, head_target long, expired_source long, expired_target long, "
@@ -33,10 +34,8 @@ records of either side that were opened and have no equal lost their copy to ret
 they were read (0: none did)."""
 BY_RETENTION = "retention may have removed its copy, and no count says whether it did"
 MEANWHILE = "retention removed records here while they were read, and its copy may have been one of them"
-_FIRST = (
-    *("records", "fields", "timestamp_ms", "digest", "key_hash", "tombstone", "key", "other_after", "other_before"),
-    *("guessed", "value_hash", "headers_hash", "place", "keys_repeat", "repeats"),
-)
+_OF_EITHER = [name for name in Finding._fields if name not in (*SIDES, "verdict", "digest", "reason")]
+"""What a missing record and the extra one that equals it are the same in, or of which one will do."""
 
 
 def expired(findings: DataFrame, places: DataFrame) -> DataFrame:
@@ -121,14 +120,13 @@ def moved(findings: DataFrame) -> DataFrame:
     nth = F.when(_missing(), F.count_if(_missing()).over(before)).when(more, F.count_if(more).over(before))
     # Others are numbered from -1 down, so that each stays alone.
     other = -F.count_if(~(_missing() | more)).over(before)
-    sides = ("source_offset", "target_offset", "source_rank", "target_rank", "reason")
     return (
         findings.withColumn("nth", F.coalesce(nth, other))
         .groupBy(*PARTITION, "digest", "nth")
         .agg(
             F.when(F.count(F.lit(1)) == 2, F.lit(verdicts.REORDERED)).otherwise(F.min("verdict")).alias("verdict"),
-            *(F.first(name, ignorenulls=True).alias(name) for name in _FIRST if name != "digest"),
-            *(F.max(name).alias(name) for name in sides),
+            *(F.first(name, ignorenulls=True).alias(name) for name in _OF_EITHER),
+            *(F.max(name).alias(name) for name in (*SIDES, "reason")),
         )
         .select(findings.columns)
     )
@@ -162,7 +160,7 @@ def alone() -> Column:
 def explained(
     findings: DataFrame, places: DataFrame, source: DataFrame | None, target: DataFrame | None, *, few: bool = False
 ) -> DataFrame:
-    """Names what compaction may explain; `reason` says what it is if it doesn't: see `evidence`.
+    """Names what compaction may explain; `reason` says what it is if it doesn't: see `compaction_proof`.
 
     Args:
         places: schema PLACES, one row for each partition.

@@ -11,15 +11,6 @@ from pyspark.sql import functions as F
 
 KEY_BYTES_SHOWN = 64
 PARTITION = ("topic", "partition")
-FINDING = (
-    "verdict string, records long, fields string, source_offset long, target_offset long, source_rank long, "
-    "target_rank long, timestamp_ms long, digest long, key_hash long, tombstone boolean, key binary, "
-    "other_after long, other_before long, reason string, guessed boolean, value_hash long, headers_hash long, "
-    "place long, keys_repeat boolean, repeats int"
-)
-"""Schema of `verdicts.Finding`."""
-ONLY_ALTERATIONS = ("value_hash", "headers_hash", "place", "keys_repeat", "repeats")
-"""Columns that nobody needs any more once altered records are known."""
 
 
 def hashed(records: DataFrame) -> DataFrame:

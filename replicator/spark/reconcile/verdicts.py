@@ -81,6 +81,10 @@ class Finding(NamedTuple):
     repeats: int = 0
 
 
+ONLY_ALTERATIONS = ("value_hash", "headers_hash", "place", "keys_repeat", "repeats")
+"""Fields of a finding that nobody needs any more once altered records are known."""
+SIDES = ("source_offset", "target_offset", "source_rank", "target_rank")
+"""Fields of a finding that one side has by itself."""
 SIGNS = (("key_hash", "value_hash"), ("key_hash", "timestamp_ms"), ("value_hash", "timestamp_ms"))
 """Two fields that two records have in common if one of them is the other with its third field altered."""
 PLACES_BITS = 32

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from replicator.model.partition import Partition
-from replicator.spark.reconcile import alignment, cutting, reconcile, verdicts
+from replicator.spark.reconcile import alignment, cutting, explain, reconcile, verdicts
 from tests.budget import budget
 from tests.replicator.spark.reconcile.drawn import drawn_partition
 from tests.replicator.spark.reconcile.read_lists import reconciled
@@ -23,14 +23,14 @@ SEEDS, AT_ONCE = budget(20, 1_000), 100
 @pytest.mark.parametrize("first", range(0, SEEDS, AT_ONCE))
 @pytest.mark.parametrize(
     ("mean", "heads", "on_driver"),
-    [(cutting.MEAN_MIN, reconcile.HEAD_RECORDS, reconcile.ON_DRIVER_MAX), (32, 40, 0), (32, 40, 1 << 30)],
+    [(cutting.MEAN_MIN, reconcile.HEAD_RECORDS, explain.ON_DRIVER_MAX), (32, 40, 0), (32, 40, 1 << 30)],
 )
 def test_no_verdict_is_wrong(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, mean: int, heads: int, on_driver: int, first: int
 ) -> None:
     """With chunks as they are, and small ones, so that heads are left out that retention is known to have removed; with
     findings on the driver, and shuffled."""
-    monkeypatch.setattr(reconcile, "ON_DRIVER_MAX", on_driver)
+    monkeypatch.setattr(explain, "ON_DRIVER_MAX", on_driver)
     drawn = {Partition("t", seed): drawn_partition(seed) for seed in range(first, min(first + AT_ONCE, SEEDS))}
     monkeypatch.setattr(reconcile, "HEAD_RECORDS", heads)
     monkeypatch.setattr(alignment, "MEAN_MIN", mean)

@@ -12,7 +12,7 @@ from replicator.jobs.repair_decision import Asked
 from replicator.jobs.repair_spans import Missing
 from replicator.model.partition import Partition
 from replicator.planes.contract import RecordIdentity
-from replicator.spark.reconcile import alignment, missing, reconcile
+from replicator.spark.reconcile import alignment, explain, missing
 from replicator.spark.reconcile.pairs import Pair
 from tests.budget import budget
 from tests.replicator.spark.reconcile.drawn import Content, Drawn, Entry, spread
@@ -31,7 +31,7 @@ def test_no_verdict_is_wrong_and_no_repair_does_harm(
 ) -> None:
     drawn = {Partition("t", seed): with_offsets(seed) for seed in range(first, min(first + AT_ONCE, SEEDS))}
     monkeypatch.setattr(alignment, "MEAN_MIN", random.Random(first).choice((32, 512)))
-    monkeypatch.setattr(reconcile, "ON_DRIVER_MAX", random.Random(~first).choice((0, reconcile.ON_DRIVER_MAX, 1 << 30)))
+    monkeypatch.setattr(explain, "ON_DRIVER_MAX", random.Random(~first).choice((0, explain.ON_DRIVER_MAX, 1 << 30)))
     outcome, findings = found(spark, monkeypatch, drawn.values())
     unsure, spans = missing.unsure(outcome), missing.spans(findings)
     for partition in outcome.partitions:

@@ -8,11 +8,11 @@ import pytest
 from chispa import assert_df_equality
 from pyspark.sql import DataFrame, SparkSession
 
-from replicator.spark.reconcile import resolve, transforms, verdicts
+from replicator.spark.reconcile import opened_chunks, resolve, verdicts
 from replicator.spark.reconcile.resolve import expired, explained, moved, removed_meanwhile
 from replicator.spark.reconcile.verdicts import Finding
 
-SCHEMA = f"topic string, partition int, {transforms.FINDING}"
+SCHEMA = opened_chunks.FOUND
 SIDE = "topic string, partition int, offset long, digest long, key_hash long"
 Row = tuple[object, ...]
 

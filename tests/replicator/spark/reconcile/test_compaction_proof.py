@@ -8,8 +8,8 @@ import pytest
 
 from replicator.model.errors import Unreachable
 from replicator.model.partition import Span
-from replicator.spark.reconcile import evidence, verdicts
-from replicator.spark.reconcile.evidence import Place, judged_places
+from replicator.spark.reconcile import compaction_proof, verdicts
+from replicator.spark.reconcile.compaction_proof import Place, judged_places
 
 WHOLE = (10, 1_000)
 EMPTY = [(20, 30), (50, 51), (60, 70), (500, 600)]
@@ -55,7 +55,7 @@ def test_enough_empty_offsets_between_the_neighbours_or_not(place: Place, verdic
 
 
 def test_places_are_read_together_in_order_and_no_offset_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evidence, "INTERVALS_AT_ONCE", 2)
+    monkeypatch.setattr(compaction_proof, "INTERVALS_AT_ONCE", 2)
     log = Log(EMPTY)
     places = [Place(70, 80, 1), Place(19, 30, 1), Place(22, 27, 1), Place(-1, 15, 1), Place(499, 600, 1)]
     found = judged_places(log, places, WHOLE)
