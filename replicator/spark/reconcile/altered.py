@@ -18,8 +18,8 @@ from replicator.config import Flow
 from replicator.model.partition import Partition
 from replicator.spark.reconcile import arrow, excerpts, kafka, verdicts
 from replicator.spark.reconcile.excerpts import Excerpt, FieldPair, Fields
+from replicator.spark.reconcile.outcome import PartitionOutcome
 from replicator.spark.reconcile.pairs import Pair
-from replicator.spark.reconcile.summary import Ranges
 
 OF_PARTITION, OF_ALL = 3, 30
 """Altered records that are shown: of each partition, and together. Those that are far apart are read by tasks of their
@@ -42,35 +42,35 @@ class _Wanted(NamedTuple):
 
 
 def with_fields(
-    spark: SparkSession, flow: Flow, pairs: Iterable[Pair], ranges: Mapping[Partition, Ranges]
-) -> dict[Partition, Ranges]:
-    """The ranges, with the fields of the first record of some of those that were altered. One that retention has
+    spark: SparkSession, flow: Flow, pairs: Iterable[Pair], outcomes: Sequence[PartitionOutcome]
+) -> tuple[PartitionOutcome, ...]:
+    """The outcomes, with the fields of the first record of some of the ranges that were altered. One that retention has
     removed meanwhile has none."""
-    wanted = _wanted(pairs, ranges)
+    wanted = _wanted({pair.source: pair for pair in pairs}, outcomes)
     sides = [
         side for of_source in (True, False) if (side := _side(spark, flow, wanted, of_source=of_source)) is not None
     ]
     both = kafka.union(sides)
     if both is None:
-        return dict(ranges)
+        return tuple(outcomes)
     shown: dict[int, list[dict[str, Any]]] = {}
     for row in both.groupBy("number").applyInArrow(_compared, _SHOWN).collect():
         shown.setdefault(row["number"], []).append(row.asDict())
-    found = dict(ranges)
+    found = {outcome.source: outcome for outcome in outcomes}
     for number, rows in shown.items():
         at, place = wanted[number].pair.source, wanted[number].place
-        first = list(found[at].first)
-        first[place] = replace(first[place], fields_of_first=_field_pairs(rows))
-        found[at] = found[at]._replace(first=tuple(first))
-    return found
+        ranges = list(found[at].ranges)
+        ranges[place] = replace(ranges[place], fields_of_first=_field_pairs(rows))
+        found[at] = replace(found[at], ranges=tuple(ranges))
+    return tuple(found[outcome.source] for outcome in outcomes)
 
 
-def _wanted(pairs: Iterable[Pair], ranges: Mapping[Partition, Ranges]) -> list[_Wanted]:
+def _wanted(pairs: Mapping[Partition, Pair], outcomes: Iterable[PartitionOutcome]) -> list[_Wanted]:
     found: list[list[_Wanted]] = []
-    for pair in pairs:
+    for outcome in outcomes:
         of_pair = [
-            _Wanted(pair, place, item.source_offsets[0], item.target_offsets[0])
-            for place, item in enumerate(ranges[pair.source].first if pair.source in ranges else ())
+            _Wanted(pairs[outcome.source], place, item.source_offsets[0], item.target_offsets[0])
+            for place, item in enumerate(outcome.ranges)
             if item.verdict == verdicts.ALTERED and item.source_offsets and item.target_offsets
         ]
         found.append(of_pair[:OF_PARTITION])

@@ -22,7 +22,8 @@ from pyspark.sql import functions as F
 
 from replicator.config import Flow
 from replicator.model.partition import Partition
-from replicator.spark.reconcile import arrow, compaction_proof, left_out, opened_chunks, resolve, summary, verdicts
+from replicator.spark.reconcile import arrow, compaction_proof, left_out, opened_chunks, resolve, verdicts
+from replicator.spark.reconcile.opened_chunks import Firsts
 from replicator.spark.reconcile.pairs import Pair
 from replicator.spark.reconcile.passes import Passes, ToOpen
 from replicator.spark.reconcile.retention import Heads, OneSided, heads
@@ -43,7 +44,7 @@ def explain(
     passes: Passes,
     differ: Sequence[ToOpen],
     opened: DataFrame,
-    firsts: summary.Firsts,
+    firsts: Firsts,
     now: Mapping[Partition, Pair],
 ) -> tuple[list[ToOpen], DataFrame, dict[Pair, Heads]]:
     """What was opened, as `left_out` completes it, the findings with missing and extra records looked for beyond their
@@ -85,7 +86,7 @@ def _compacted(
     pairs: Sequence[Pair],
     found: DataFrame,
     places: DataFrame,
-    firsts: summary.Firsts,
+    firsts: Firsts,
     keep: Keep,
     *,
     few: bool,
@@ -115,7 +116,7 @@ def _shown(findings: DataFrame) -> DataFrame:
 
 
 def _alterations(
-    passes: Passes, differ: Sequence[ToOpen], differing: DataFrame, firsts: summary.Firsts, keep: Keep, *, few: bool
+    passes: Passes, differ: Sequence[ToOpen], differing: DataFrame, firsts: Firsts, keep: Keep, *, few: bool
 ) -> DataFrame:
     """The findings with extra records that the source has named as doubled, and missing and extra records that are one
     altered record as one finding: only where neither has an equal on the other side."""
@@ -142,7 +143,7 @@ def _alterations(
     return keep(differing)
 
 
-def _first_common(item: ToOpen, firsts: summary.Firsts) -> tuple[int, int] | None:
+def _first_common(item: ToOpen, firsts: Firsts) -> tuple[int, int] | None:
     """Ranks of the first record that both sides have, in an equal chunk or in an opened one."""
     aligned = item.compared.aligned
     known = []
@@ -160,7 +161,7 @@ def _one_sided(
     differ: Sequence[ToOpen],
     common: Mapping[Pair, tuple[int, int] | None],
     found: DataFrame,
-    firsts: summary.Firsts,
+    firsts: Firsts,
 ) -> dict[Partition, OneSided]:
     """What only one side has of partitions whose heads were cut. A record that stands elsewhere on the other side is
     none of it, wherever the two stand. `found`: all findings after `resolve.moved`."""

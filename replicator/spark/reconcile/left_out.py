@@ -17,9 +17,9 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from replicator.model.partition import Partition
-from replicator.spark.reconcile import kafka, opened_chunks, summary, transforms, verdicts
+from replicator.spark.reconcile import kafka, opened_chunks, transforms, verdicts
 from replicator.spark.reconcile.alignment import Side
-from replicator.spark.reconcile.opened_chunks import FOUND
+from replicator.spark.reconcile.opened_chunks import FOUND, Firsts
 from replicator.spark.reconcile.pairs import Offsets
 from replicator.spark.reconcile.passes import Passes, ToOpen
 from replicator.spark.reconcile.transforms import PARTITION
@@ -34,7 +34,7 @@ _RANKED = (
 
 
 def looked_up(
-    passes: Passes, differ: Sequence[ToOpen], differing: DataFrame, firsts: summary.Firsts
+    passes: Passes, differ: Sequence[ToOpen], differing: DataFrame, firsts: Firsts
 ) -> tuple[list[ToOpen], DataFrame]:
     """What is to be opened, with the number of records that were found elsewhere, and the findings with one more for
     each of these: missing or extra, until `resolve.moved` makes one finding of both.

@@ -15,7 +15,7 @@ from replicator.model.errors import Incident
 from replicator.model.partition import Partition, Span
 from replicator.spark.reconcile import verdicts
 from replicator.spark.reconcile.outcome import Outcome
-from replicator.spark.reconcile.outcomes import GUESSED, PAIRED_BY_GUESS
+from replicator.spark.reconcile.outcome.partitions import GUESSED, PAIRED_BY_GUESS
 from replicator.spark.reconcile.snapshot import Snapshot
 
 SPANS_MAX = 100_000

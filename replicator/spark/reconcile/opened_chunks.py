@@ -9,9 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from replicator.model.partition import Partition
 from replicator.spark.reconcile import alterations, arrow, verdicts
+from replicator.spark.reconcile.transforms import PARTITION
 from replicator.spark.reconcile.verdicts import Finding, Record
 
 _FIELDS = ("offset", "timestamp_ms", "digest", "key_hash", "value_hash", "headers_hash", "key_shown")
@@ -158,3 +160,29 @@ def altered(findings: DataFrame) -> DataFrame:
         return arrow.table([(*at, *one) for one in alterations.altered(mine)] if at else [], FOUND_TYPES)
 
     return findings.groupBy("topic", "partition", "together").applyInArrow(pair, FOUND)
+
+
+class First(NamedTuple):
+    """So many records have a verdict, and the first ranks on either side."""
+
+    records: int
+    source_rank: int | None
+    target_rank: int | None
+
+
+Firsts = Mapping[Partition, Mapping[str, First]]
+"""By partition and verdict."""
+
+
+def firsts(opened: DataFrame) -> Firsts:
+    """Collects which verdicts there are on opened records, and where each begins."""
+    rows = opened.groupBy(*PARTITION, "verdict").agg(
+        F.sum("records").alias("records"),
+        F.min("source_rank").alias("source_rank"),
+        F.min("target_rank").alias("target_rank"),
+    )
+    found: dict[Partition, dict[str, First]] = {}
+    for row in rows.collect():
+        first = First(row["records"], row["source_rank"], row["target_rank"])
+        found.setdefault(Partition(row["topic"], row["partition"]), {})[row["verdict"]] = first
+    return found

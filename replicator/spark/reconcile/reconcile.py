@@ -4,25 +4,25 @@
 2 align     equal chunks correspond; what lies between is a gap                             (alignment)
 3 open      records of the gaps, compared one by one                          (opened_chunks, verdicts)
 4 explain   what is there twice, was altered or has moved, what retention and compaction removed      (explain)
-5 count     every record of both sides has exactly one verdict                              (outcomes)
-6 show      findings as ranges, altered records side by side                                (summary, altered)
+5 sum up    every record of both sides has exactly one verdict; findings as ranges          (outcome)
+6 show      some altered records side by side                                               (altered)
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 
 from replicator.config import Flow
 from replicator.model.counting import counted
-from replicator.model.partition import Partition
-from replicator.spark.reconcile import altered, arrow, outcomes, summary, verdicts
+from replicator.spark.reconcile import altered, arrow, opened_chunks, verdicts
 from replicator.spark.reconcile.explain import explain
-from replicator.spark.reconcile.opened_chunks import FOUND
-from replicator.spark.reconcile.outcome import ClusterFacts, Mode, Outcome, PartitionOutcome
+from replicator.spark.reconcile.opened_chunks import FOUND, Firsts
+from replicator.spark.reconcile.outcome import ClusterFacts, Mode, Outcome
+from replicator.spark.reconcile.outcome.partitions import outcomes
 from replicator.spark.reconcile.pairs import Pair
 from replicator.spark.reconcile.passes import Compared, Passes, ToOpen
 from replicator.spark.reconcile.retention import Heads, OneSided, heads
@@ -61,19 +61,24 @@ def reconcile(
     compared = [Compared(pair, found) for pair, found in zip(pairs, aligned, strict=True)]
     wanted = {item.pair.source: _to_open(item, mode) for item in compared}
     differ = [item for item in wanted.values() if item.gaps]
-    firsts: summary.Firsts = {}
+    firsts: Firsts = {}
     removed: dict[Pair, Heads] = {}
     findings = None
     if differ:
         stretches = sum(len(item.gaps) for item in differ)
         say(f"opening {counted(stretches, 'stretch that differs', 'stretches that differ')}")
         opened = passes.opened(differ).persist()
-        firsts = summary.firsts(opened)
+        firsts = opened_chunks.firsts(opened)
         # Asked once more: what went before a gap was opened was not seen there.
         now = after_reading(flow, [item.compared.pair for item in differ])
         done, findings, removed = explain(flow, passes, differ, opened, firsts, {pair.source: pair for pair in now})
         wanted |= {item.compared.pair.source: item for item in done}
-    partitions = _summed(spark, flow, list(wanted.values()), findings, firsts, removed, say, values=values)
+    if findings is not None:
+        say("summing up what was found")
+    partitions = outcomes(list(wanted.values()), findings, firsts, removed)
+    if values and any(verdicts.ALTERED in partition.verdicts for partition in partitions):
+        say("reading some of the altered records again")
+        partitions = altered.with_fields(spark, flow, pairs, partitions)
     outcome = Outcome(
         flow=flow.name,
         source=ClusterFacts(flow.source.name, snapshot.cluster_ids[0], flow.source.bootstrap_servers),
@@ -100,46 +105,6 @@ def _offsets_of_first_read(pairs: Sequence[Pair]) -> int:
         if not (pair.source_cut or pair.target_cut or pair.source_compacted or pair.target_compacted)
     ]
     return sum(end - first for pair in whole or pairs for first, end in (pair.source_range, pair.target_range))
-
-
-def _summed(
-    spark: SparkSession,
-    flow: Flow,
-    wanted: Sequence[ToOpen],
-    findings: DataFrame | None,
-    firsts: summary.Firsts,
-    removed: Mapping[Pair, Heads],
-    say: Say,
-    *,
-    values: bool,
-) -> tuple[PartitionOutcome, ...]:
-    """What became of each partition, with what a reader is shown of its findings."""
-    counts: summary.Counts = {}
-    ranges: dict[Partition, summary.Ranges] = {}
-    reasons: dict[Partition, dict[str, int]] = {}
-    if findings is not None:
-        say("summing up what was found")
-        compared = [item.compared for item in wanted]
-        left = {item.compared.pair.source: outcomes.left_out(item, removed.get(item.compared.pair)) for item in wanted}
-        counts, ranges = summary.counts(findings, compared), summary.ranges(findings, left)
-        found = {name for of_partition in counts.values() for name in of_partition}
-        if verdicts.UNPROVEN in found:
-            reasons = summary.reasons(findings)
-        if verdicts.ALTERED in found and values:
-            say("reading some of the altered records again")
-            ranges = altered.with_fields(spark, flow, [item.pair for item in compared], ranges)
-    return tuple(
-        outcomes.partition_outcome(
-            item,
-            firsts.get(at, {}),
-            counts.get(at, {}),
-            ranges.get(at, summary.Ranges((), {})),
-            reasons.get(at, {}),
-            removed.get(item.compared.pair),
-        )
-        for item in wanted
-        for at in [item.compared.pair.source]
-    )
 
 
 def _to_open(item: Compared, mode: Mode) -> ToOpen:

@@ -56,12 +56,3 @@ def by_field(records: DataFrame, *, deep: bool = False) -> DataFrame:
             "key_shown": F.substring("key", 1, KEY_BYTES_SHOWN),
         }
     )
-
-
-def firsts(opened: DataFrame) -> DataFrame:
-    """Records and the first ranks on both sides, by topic, partition and verdict."""
-    return opened.groupBy(*PARTITION, "verdict").agg(
-        F.sum("records").alias("records"),
-        F.min("source_rank").alias("source_rank"),
-        F.min("target_rank").alias("target_rank"),
-    )

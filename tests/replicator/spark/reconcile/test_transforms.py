@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from replicator.model.partition import Partition
-from replicator.spark.reconcile import transforms
+from replicator.spark.reconcile import opened_chunks, transforms
 from replicator.spark.reconcile.opened_chunks import GapSides, Stretch, findings, within
 from tests.replicator.spark.frames import Headers, kafka_frame, record
 
@@ -89,7 +89,8 @@ def test_opened_records_get_their_verdicts(spark: SparkSession) -> None:
     ], "which of them are one altered record is decided over all gaps of the partition"
     assert [entry[0] for entry in seen].count("reordered") == 1
     assert [entry[0] for entry in seen].count("doubled") == 1
-    firsts = {row["verdict"]: (row["source_rank"], row["target_rank"]) for row in transforms.firsts(found).collect()}
+    ((_, of_partition),) = opened_chunks.firsts(found).items()
+    firsts = {verdict: (first.source_rank, first.target_rank) for verdict, first in of_partition.items()}
     assert firsts.keys() == {"same", "missing", "extra", "doubled", "reordered"}
     assert (firsts["same"], firsts["missing"], firsts["extra"]) == ((40, 50), (42, None), (None, 55))
 

@@ -1,4 +1,4 @@
-"""One partition's outcome from all that was found of it. Pure.
+"""Each partition's outcome from all that was found of it.
 
 Conservation: each record of either side is in an equal chunk, or has one verdict, or is known to have lost its copy to
 retention. Where the numbers don't add up the log has changed between the two reads, and that is said.
@@ -7,14 +7,18 @@ retention. Where the numbers don't add up the log has changed between the two re
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import DataFrame
 
 from replicator.spark.reconcile import verdicts
-from replicator.spark.reconcile.outcome import BUCKETS, DIFFERS, PartitionOutcome
+from replicator.spark.reconcile.opened_chunks import First, Firsts
+from replicator.spark.reconcile.outcome.found import Found, LeftOut, found
+from replicator.spark.reconcile.outcome.model import BUCKETS, DIFFERS, PartitionOutcome
+from replicator.spark.reconcile.pairs import Pair
 from replicator.spark.reconcile.passes import ToOpen
 from replicator.spark.reconcile.resolve import BY_RETENTION
 from replicator.spark.reconcile.retention import Heads
-from replicator.spark.reconcile.summary import Count, First, LeftOut, Ranges
 
 GUESSED = (
     "more records differ here in a row than are compared with one another at a time, and none of them says where to "
@@ -27,37 +31,50 @@ PAIRED_BY_GUESS = (
 CHANGED = "the log changed while it was read: {} records were counted and {} compared; run it again"
 
 
-def partition_outcome(
-    item: ToOpen,
-    firsts: Mapping[str, First],
-    counts: Mapping[str, Count],
-    ranges: Ranges,
-    reasons: Mapping[str, int],
-    removed: Heads | None,
-) -> PartitionOutcome:
-    """What became of one partition.
+def outcomes(
+    wanted: Sequence[ToOpen], findings: DataFrame | None, firsts: Firsts, removed: Mapping[Pair, Heads]
+) -> tuple[PartitionOutcome, ...]:
+    """What became of each partition, with what a reader is shown of its findings.
 
     Args:
+        wanted: what was opened of each partition.
+        findings: all of them; None where nothing was opened.
         firsts: verdicts on the opened records, before anything was explained.
-        counts: verdicts in the end, besides the records that are the same.
-        ranges: those of the findings that are told.
-        reasons: why findings are unproven, and of how many records.
-        removed: what retention explains; None where nothing was opened.
+        removed: what retention explains, of partitions of which something was opened.
+    """
+    left = {item.compared.pair.source: left_out(item, removed.get(item.compared.pair)) for item in wanted}
+    known = {} if findings is None else found(findings, [item.compared for item in wanted], left)
+    return tuple(
+        partition_outcome(item, firsts.get(at, {}), known.get(at, Found()), left[at])
+        for item in wanted
+        for at in [item.compared.pair.source]
+    )
+
+
+def partition_outcome(
+    item: ToOpen, firsts: Mapping[str, First], known: Found, left: Sequence[LeftOut]
+) -> PartitionOutcome:
+    """What became of one partition. Pure.
+
+    Args:
+        firsts: as of `outcomes`, by verdict.
+        known: the findings, besides the records that are the same.
+        left: records that nobody looked at.
     """
     pair, aligned = item.compared.pair, item.compared.aligned
     source, target = aligned.source.records, aligned.target.records
     same = aligned.matched_records + (firsts[verdicts.SAME].records if verdicts.SAME in firsts else 0)
-    found = {name: count.records for name, count in counts.items()}
-    why = dict(reasons)
+    counts, why = known.counts, dict(known.reasons)
+    totals = {name: count.records for name, count in counts.items()}
     places = {name: list(count.places) for name, count in counts.items()}
-    for one in left_out(item, removed):
+    for one in left:
         if one.reason:
             why[one.reason] = why.get(one.reason, 0) + one.records
-        found[one.verdict] = found.get(one.verdict, 0) + one.records
+        totals[one.verdict] = totals.get(one.verdict, 0) + one.records
         _add(places.setdefault(one.verdict, [0] * BUCKETS), one, max(1, source, target))
     closed_source, closed_target = _closed(item)
     if closed_source or closed_target:
-        found[DIFFERS] = max(closed_source, closed_target)
+        totals[DIFFERS] = max(closed_source, closed_target)
     notes = [*pair.notes, *_foreign(item), *([GUESSED] if any(gap.divided for gap in item.gaps) else [])]
     notes += [PAIRED_BY_GUESS] if any(count.guessed for count in counts.values()) else []
     of_source = same + item.left_out[0] + closed_source + sum(count.of_source for count in counts.values())
@@ -67,7 +84,7 @@ def partition_outcome(
             changed = CHANGED.format(counted, compared)
             notes.append(changed)
             why[changed] = why.get(changed, 0) + abs(counted - compared)
-            found[verdicts.UNPROVEN] = found.get(verdicts.UNPROVEN, 0) + abs(counted - compared)
+            totals[verdicts.UNPROVEN] = totals.get(verdicts.UNPROVEN, 0) + abs(counted - compared)
     source_known = pair.count is not None and not pair.source_cut and not pair.source_compacted
     target_known = pair.count is not None and not pair.target_cut and not pair.target_compacted
     return PartitionOutcome(
@@ -87,12 +104,12 @@ def partition_outcome(
             sum(gap.source[1] - gap.source[0] for gap in aligned.gaps),
             sum(gap.target[1] - gap.target[0] for gap in aligned.gaps),
         ),
-        verdicts={verdicts.SAME: same, **found},
+        verdicts={verdicts.SAME: same, **totals},
         opened=_opened(item),
         reasons=why,
         places=places,
-        ranges=ranges.first,
-        ranges_found=ranges.found,
+        ranges=known.ranges,
+        ranges_found=known.ranges_found,
         notes=tuple(notes),
     )
 

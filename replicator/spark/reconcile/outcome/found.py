@@ -1,17 +1,20 @@
-"""Small summaries of all findings, made by Spark: counts, where they lie, ranges of them, and why some are unproven."""
+"""What was found of each partition, summed up by Spark: counts, where findings lie, ranges of them, and why some are
+unproven. The driver holds no more than this, however many findings there are.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import NamedTuple
 
 from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as F
 
 from replicator.model.partition import Partition
-from replicator.spark.reconcile import arrow, transforms, verdicts
-from replicator.spark.reconcile.outcome import BUCKETS, Range
+from replicator.spark.reconcile import arrow, verdicts
+from replicator.spark.reconcile.outcome.model import BUCKETS, Range
 from replicator.spark.reconcile.passes import Compared
 
 RANGES_OF_VERDICT, RANGES_MAX = 20, 5_000
@@ -19,27 +22,6 @@ RANGES_OF_VERDICT, RANGES_MAX = 20, 5_000
 REASONS_MAX = 5
 """Reasons that are told for each partition; those with most records."""
 OTHER_REASONS = "other reasons (findings.parquet has them)"
-
-
-class First(NamedTuple):
-    """So many records have a verdict, and the first ranks on either side."""
-
-    records: int
-    source_rank: int | None
-    target_rank: int | None
-
-
-Firsts = Mapping[Partition, Mapping[str, First]]
-"""By partition and verdict."""
-
-
-def firsts(opened: DataFrame) -> Firsts:
-    """Which verdicts there are, and where each begins."""
-    found: dict[Partition, dict[str, First]] = {}
-    for row in transforms.firsts(opened).collect():
-        first = First(row["records"], row["source_rank"], row["target_rank"])
-        found.setdefault(Partition(row["topic"], row["partition"]), {})[row["verdict"]] = first
-    return found
 
 
 class Count(NamedTuple):
@@ -53,12 +35,8 @@ class Count(NamedTuple):
     guessed: int = 0
 
 
-Counts = Mapping[Partition, Mapping[str, Count]]
-"""By partition and verdict."""
-
-
-def counts(findings: DataFrame, compared: Iterable[Compared]) -> Counts:
-    """How many findings of each verdict there are, and where."""
+def _counts(findings: DataFrame, compared: Iterable[Compared]) -> dict[Partition, dict[str, Count]]:
+    """How many findings of each verdict there are, and where, by partition and verdict."""
     lengths = [
         (*item.pair.source, max(1, item.aligned.source.records, item.aligned.target.records)) for item in compared
     ]
@@ -128,14 +106,43 @@ class LeftOut(NamedTuple):
         )
 
 
-class Ranges(NamedTuple):
+class _Ranges(NamedTuple):
     """The first ranges of a partition, and how many of each verdict there are."""
 
-    first: tuple[Range, ...]
-    found: Mapping[str, int]
+    first: tuple[Range, ...] = ()
+    found: Mapping[str, int] = MappingProxyType({})
 
 
-def ranges(findings: DataFrame, left_out: Mapping[Partition, Collection[LeftOut]]) -> dict[Partition, Ranges]:
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was found of one partition. `counts`: by verdict; `reasons`: why findings are unproven, and of how many
+    records; `ranges`: the first ones of each verdict, of which there are `ranges_found`."""
+
+    counts: Mapping[str, Count] = field(default_factory=dict)
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    ranges: tuple[Range, ...] = ()
+    ranges_found: Mapping[str, int] = field(default_factory=dict)
+
+
+def found(
+    findings: DataFrame, compared: Sequence[Compared], left_out: Mapping[Partition, Collection[LeftOut]]
+) -> dict[Partition, Found]:
+    """Sums up all findings by source partition, in three jobs at most.
+
+    Args:
+        compared: all partitions that were compared.
+        left_out: records that are no findings because nobody looked at them.
+    """
+    counts, ranges = _counts(findings, compared), _ranges(findings, left_out)
+    unproven = any(verdicts.UNPROVEN in of_partition for of_partition in counts.values())
+    reasons = _reasons(findings) if unproven else {}
+    return {
+        at: Found(counts.get(at, {}), reasons.get(at, {}), *ranges.get(at, _Ranges()))
+        for at in counts.keys() | ranges.keys()
+    }
+
+
+def _ranges(findings: DataFrame, left_out: Mapping[Partition, Collection[LeftOut]]) -> dict[Partition, _Ranges]:
     """Findings that follow one another as ranges: the first RANGES_OF_VERDICT of each verdict in each partition, and of
     all partitions RANGES_MAX at most, where the first ones of each come first.
 
@@ -165,7 +172,7 @@ def ranges(findings: DataFrame, left_out: Mapping[Partition, Collection[LeftOut]
             first.setdefault(at, []).insert(0, alone.as_range())
             of_verdict_found = found.setdefault(at, {})
             of_verdict_found[alone.verdict] = of_verdict_found.get(alone.verdict, 0) + 1
-    return {at: Ranges(tuple(items), found[at]) for at, items in first.items()}
+    return {at: _Ranges(tuple(items), found[at]) for at, items in first.items()}
 
 
 def _joined(findings: DataFrame) -> DataFrame:
@@ -213,7 +220,7 @@ def _range(row: Row) -> Range:
     )
 
 
-def reasons(findings: DataFrame) -> dict[Partition, dict[str, int]]:
+def _reasons(findings: DataFrame) -> dict[Partition, dict[str, int]]:
     """Why records are unproven, by partition: REASONS_MAX reasons at most, and how many records have others."""
     of_reason = (
         findings.where(F.col("verdict") == verdicts.UNPROVEN)

@@ -1,4 +1,4 @@
-"""What a reconciliation found, as data for reports and machines."""
+"""The outcome of a reconciliation as data. Pure."""
 
 from __future__ import annotations
 
