@@ -109,8 +109,8 @@ def drawn(seed: int, now_ms: int) -> Seeded:
         seed=seed,
         shape=shape,
         records=tuple(records),
-        source=_steps(draw, source, now_ms, alone=shape.compacted),
-        target=_steps(draw, entries, now_ms, alone=shape.compacted),
+        source=steps(draw, source, now_ms, alone=shape.compacted),
+        target=steps(draw, entries, now_ms, alone=shape.compacted),
         source_cut=source_cut,
         target_cut=sum(len(slot) for slot in target.slots[:target_cut]),
         has_position=draw.random() > 0.04,
@@ -162,7 +162,7 @@ def _others(draw: random.Random, what: str) -> list[Entry]:
     ]
 
 
-def _steps(draw: random.Random, entries: Sequence[Entry], now_ms: int, *, alone: bool) -> tuple[Step, ...]:
+def steps(draw: random.Random, entries: Sequence[Entry], now_ms: int, *, alone: bool) -> tuple[Step, ...]:
     """How a log is written: plain or in transactions, by all codecs, with aborted records between. `alone`: those with
     which the broker begins a segment are in batches of their own."""
     cuts = {draw.randrange(len(entries) + 1) for _ in range(draw.choice((0, 1, 3, 6)))}

@@ -3,12 +3,12 @@ records are deleted from the beginning of logs, positions are committed, and the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
@@ -74,8 +74,8 @@ class SeededFlow:
         self._brokers = source.bootstrap, target.bootstrap
         by_shape = {shape: [seed for seed in seeds if seed.shape is shape] for shape in SHAPES}
         self._topics = {shape: f"{name}.{shape.name}" for shape, chosen in by_shape.items() if chosen}
-        self._file = FlowFile(directory, name, *self._brokers, topics=sorted(self._topics.values()))
-        self.flow: Flow = config.load(self._file.path).flows[name]
+        self.file = FlowFile(directory, name, *self._brokers, topics=sorted(self._topics.values()))
+        self.flow: Flow = config.load(self.file.path).flows[name]
         places = [
             (seed, Partition(self._topics[shape], number))
             for shape, chosen in by_shape.items()
@@ -89,6 +89,11 @@ class SeededFlow:
         self.logs = [Logs(seed, at, Log(here[at]), Log(there[_copy(at)])) for seed, at in places]
         self._delete_and_commit()
         self._compact()
+
+    def read_target(self) -> dict[Partition, list[Content]]:
+        """What the committed records of the target say now, in order, by source partition."""
+        found = read_contents(self._brokers[1], {_copy(logs.at): logs.target.start for logs in self.logs})
+        return {logs.at: found[_copy(logs.at)] for logs in self.logs}
 
     def _create(self, partitions: Mapping[str, int]) -> None:
         for shape, topic in self._topics.items():
@@ -197,24 +202,37 @@ def _differences(bootstrap: str, side: Mapping[Partition, Log]) -> str:
 
 def read_offsets(bootstrap: str, starts: Mapping[Partition, int]) -> dict[Partition, set[int]]:
     """The offsets of the committed records of all these partitions."""
+    found: dict[Partition, set[int]] = {at: set() for at in starts}
+    for at, message in _read(bootstrap, starts):
+        found[at].add(_number(message.offset()))
+    return found
+
+
+def read_contents(bootstrap: str, starts: Mapping[Partition, int]) -> dict[Partition, list[Content]]:
+    """What the committed records of all these partitions say, in order."""
+    found: dict[Partition, list[Content]] = {at: [] for at in starts}
+    for at, message in _read(bootstrap, starts):
+        headers = tuple(cast(list[tuple[str, bytes | None]], message.headers() or []))
+        found[at].append(Content(message.key(), message.value(), message.timestamp()[1], headers))
+    return found
+
+
+def _read(bootstrap: str, starts: Mapping[Partition, int]) -> Iterator[tuple[Partition, Message]]:
     client = clients.consumer(bootstrap)
     client.assign([TopicPartition(*at, offset) for at, offset in starts.items()])
-    found: dict[Partition, set[int]] = {at: set() for at in starts}
     ended: set[Partition] = set()
     try:
         while len(ended) < len(starts):
-            messages = client.consume(10_000, timeout=0.2)
-            for message in messages:
+            for message in client.consume(10_000, timeout=0.2):
                 error, at = message.error(), Partition(str(message.topic()), _number(message.partition()))
                 if error is None:
-                    found[at].add(_number(message.offset()))
+                    yield at, message
                 elif error.code() == KafkaError._PARTITION_EOF:
                     ended.add(at)
                 else:
                     raise AssertionError(f"{at}: {error}")
     finally:
         client.close()
-    return found
 
 
 def _number(value: int | None) -> int:

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from tests.replicator.spark.reconcile.drawn import EPOCH_MS, Content
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -130,3 +133,21 @@ ACTS: dict[str, Callable[[History, random.Random, int], None]] = {
     "foreign": _foreign,
     "alter": _alter,
 }
+
+
+def wrongly_counted(counts: Mapping[str, int], here: Counter[T], there: Counter[T]) -> dict[str, tuple[int, int]]:
+    """Numbers of records that don't fit what content tells: expected and found.
+
+    Args:
+        here, there: what the records of the source and of the target say, as multisets.
+    """
+    expected = {
+        "same, reordered": sum((here & there).values()),
+        "doubled": sum(
+            count - here[content] for content, count in there.items() if content in here and count > here[content]
+        ),
+        "missing, altered": sum((here - there).values()),
+        "extra, altered": sum(count for content, count in there.items() if content not in here),
+    }
+    found = {names: sum(counts.get(name, 0) for name in names.split(", ")) for names in expected}
+    return {names: (expected[names], found[names]) for names in expected if expected[names] != found[names]}

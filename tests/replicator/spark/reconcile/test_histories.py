@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 import pytest
 
 from replicator.spark.reconcile import verdicts
 from replicator.spark.reconcile.verdicts import Finding
 from tests.budget import budget
-from tests.replicator.spark.reconcile.drawn import Content
-from tests.replicator.spark.reconcile.histories import History, drawn_history
+from tests.replicator.spark.reconcile.histories import History, drawn_history, wrongly_counted
 from tests.replicator.spark.reconcile.pipeline import counted, reconciled, repaired
 
 SEEDS, PARTS = budget(100, 10_000), budget(20, 200)
@@ -34,7 +33,7 @@ def check(seed: int, history: History, mean: int) -> None:
     counts: Counter[str] = Counter()
     for finding in findings:
         counts[finding.verdict] += finding.records
-    wrong = wrongly_counted(counts, history.source, history.target)
+    wrong = wrongly_counted(counts, counted(history.source), counted(history.target))
     assert not wrong, (seed, history.acts, wrong, counts)
     there = counted(history.target)
     for finding in findings:
@@ -67,20 +66,3 @@ def check_altered(seed: int, history: History, finding: Finding, there: Collecti
         assert now.number < -1, (seed, was, now)
         original = history.source[-2 - now.number][1:]
         assert original == was[1:] or original in there, (seed, was, now)
-
-
-def wrongly_counted(
-    counts: Mapping[str, int], source: list[Content], target: list[Content]
-) -> dict[str, tuple[int, int]]:
-    """Numbers of records that don't fit what content tells: expected and found."""
-    here, there = counted(source), counted(target)
-    expected = {
-        "same, reordered": sum((here & there).values()),
-        "doubled": sum(
-            count - here[content] for content, count in there.items() if content in here and count > here[content]
-        ),
-        "missing, altered": sum((here - there).values()),
-        "extra, altered": sum(count for content, count in there.items() if content not in here),
-    }
-    found = {names: sum(counts.get(name, 0) for name in names.split(", ")) for names in expected}
-    return {names: (expected[names], found[names]) for names in expected if expected[names] != found[names]}

@@ -16,10 +16,9 @@ from replicator.spark.reconcile import alignment, explain, missing
 from replicator.spark.reconcile.pairs import Pair
 from tests.budget import budget
 from tests.replicator.spark.reconcile.drawn import Content, Drawn, Entry, spread
-from tests.replicator.spark.reconcile.histories import drawn_history
+from tests.replicator.spark.reconcile.histories import drawn_history, wrongly_counted
 from tests.replicator.spark.reconcile.pipeline import counted
 from tests.replicator.spark.reconcile.read_lists import found
-from tests.replicator.spark.reconcile.test_histories import wrongly_counted
 
 SEEDS, AT_ONCE = budget(12, 1_000), 50
 pytestmark = [pytest.mark.tier("full"), pytest.mark.timeout(budget(600, 7_200))]
@@ -38,7 +37,7 @@ def test_no_verdict_is_wrong_and_no_repair_does_harm(
         at, one = partition.source, drawn[partition.source]
         source, target = ([entry.content for entry in side] for side in (one.source, one.target))
         if not (one.pair.source_cut or one.pair.target_cut):
-            wrong = wrongly_counted(partition.verdicts, source, target)
+            wrong = wrongly_counted(partition.verdicts, counted(source), counted(target))
             assert not wrong, (at.partition, wrong, partition.verdicts, partition.notes)
         if at in unsure:
             continue
