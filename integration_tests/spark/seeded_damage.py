@@ -1,5 +1,5 @@
 """What is done to a copy, by seed: records that are missing, doubled, altered, moved, or nobody's; single ones and
-stretches, at the beginning, in the middle and at the end. Pure.
+ranges, at the beginning, in the middle and at the end. Pure.
 
 Differences stand so far apart that none can be taken for a part of another one. Where several explanations would be as
 good (which of several identical records is missing beside a cut, say), nothing is drawn: what no evidence decides can't
@@ -16,7 +16,7 @@ from integration_tests.spark.planted import Content
 
 APART = 4
 """So many records stand at least between two differences."""
-STRETCH = (1, 1, 1, 2, 5, 20)
+LENGTHS = (1, 1, 1, 2, 5, 20)
 PLACES = ("removed", "beginning", "beginning", "middle", "middle", "end")
 KINDS = ("missing", "missing", "extra", "altered", "doubled", "replayed", "moved")
 ALTERED = Content(b"altered", b"altered", 3_600_000, (("altered", b"1"),))
@@ -69,8 +69,8 @@ class Target:
         return len(self._run(number)) > 1
 
     def name_first_of_equal_ones(self) -> None:
-        """Calls the first ones missing, of identical records that follow one another: no bytes differ for it, but heads
-        and cleaners take the first ones, and what they leave is the copy of the last."""
+        """Calls the first ones missing, of identical records that follow one another: no bytes differ for it, but
+        retention and cleaners take the first ones, and what they leave is the copy of the last."""
         for lost in range(len(self.records)):
             number = lost
             while number and not self.slots[number] and self.records[number - 1] == self.records[number]:
@@ -96,7 +96,7 @@ def damaged(draw: random.Random, target: Target, kind: str) -> None:
             _few(draw, target)
         return
     for _ in range(draw.randint(1, 5)):
-        _one(draw, target, draw.choice(KINDS), draw.choice(STRETCH), draw.choice(PLACES))
+        _one(draw, target, draw.choice(KINDS), draw.choice(LENGTHS), draw.choice(PLACES))
     target.name_first_of_equal_ones()
 
 

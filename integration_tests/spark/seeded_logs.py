@@ -103,7 +103,7 @@ class SeededFlow:
         open_flow(self.flow, self._brokers[1], partitions)
 
     def _delete_and_commit(self) -> None:
-        """Takes the heads, and says how far the flow has copied."""
+        """Deletes the beginnings of logs, and says how far the flow has copied."""
         source_ends = _ends(self._brokers[0], [logs.at for logs in self.logs])
         target_ends = _ends(self._brokers[1], [_copy(logs.at) for logs in self.logs])
         for logs in self.logs:

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from integration_tests.spark.planted import Content
 from integration_tests.spark.seeded import Entry
-from integration_tests.spark.seeded_heads import Heads, expected_heads
 from integration_tests.spark.seeded_logs import Logs, Placed
+from integration_tests.spark.seeded_prefixes import Prefixes, expected_prefixes
 from replicator.config import Delivery
 from replicator.spark.reconcile import verdicts as v
 
@@ -42,13 +42,13 @@ class Pair(NamedTuple):
 
 @dataclass
 class Expected:
-    """`behind` the first record that both sides have, and before it (`head`); `first` is that pair of offsets."""
+    """`behind` the first record that both sides have, and before it (`prefix`); `first` is that pair of offsets."""
 
     first: tuple[int, int] | None
     source_records: int
     target_records: int
     behind: dict[Of, list[Allowed]] = field(default_factory=lambda: defaultdict(list))
-    head: list[Allowed] = field(default_factory=list)
+    prefix: list[Allowed] = field(default_factory=list)
     moves: list[tuple[list[Content], list[Content]]] = field(default_factory=list)
     """What has moved, and what it has passed: it is a matter of words which of them are out of order."""
     fields: dict[Content, str] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Expected:
             for content in passed:
                 self.behind[Of(True, content)].append(REORDERED)
 
-    def is_head(self, source_offset: int | None, target_offset: int | None) -> bool:
+    def in_prefix(self, source_offset: int | None, target_offset: int | None) -> bool:
         """Whether a finding stands before the first pair."""
         if self.first is None:
             return True
@@ -134,24 +134,24 @@ class _Oracle:
             else:
                 found.moves.append(([content], passed))
             found.behind[Of(True, content)].append(REORDERED)
-        head_here, head_there = list[Placed](), list[Placed]()
+        prefix_here, prefix_there = list[Placed](), list[Placed]()
         for placed in self._lacking:
-            if found.is_head(placed.offset, None):
-                head_here.append(placed)
+            if found.in_prefix(placed.offset, None):
+                prefix_here.append(placed)
             else:
                 found.behind[Of(True, placed.entry.content)].append(self._of_lacking(placed))
         for placed in self._surplus:
-            if found.is_head(None, placed.offset):
-                head_there.append(placed)
+            if found.in_prefix(None, placed.offset):
+                prefix_there.append(placed)
             else:
                 found.behind[Of(False, placed.entry.content)].append(self._of_surplus(placed))
-        found.head += self._heads(head_here, head_there)
+        found.prefix += self._prefixes(prefix_here, prefix_there)
         return found
 
-    def _heads(self, here: Sequence[Placed], there: Sequence[Placed]) -> Iterator[Allowed]:
-        """What is before the first pair. Retention explains it where offsets are gone, see `seeded_heads`."""
+    def _prefixes(self, here: Sequence[Placed], there: Sequence[Placed]) -> Iterator[Allowed]:
+        """What is before the first pair. Retention explains it where offsets are gone, see `seeded_prefixes`."""
         source, target, seeded = self._logs.source, self._logs.target, self._seeded
-        facts = Heads(
+        facts = Prefixes(
             lacking=len(here),
             surplus=len(there),
             source_gone=max(0, source.start - source.began),
@@ -165,7 +165,7 @@ class _Oracle:
             for placed, by_offsets in _within(self._there, there, facts.source_gone):
                 yield frozenset({v.UNPROVEN}) if by_offsets else self._of_surplus(placed)
             return
-        yield from expected_heads(facts, [self._of_surplus(placed) for placed in there])
+        yield from expected_prefixes(facts, [self._of_surplus(placed) for placed in there])
 
     # --- what no copy is there of ---
 
@@ -318,10 +318,10 @@ def _run_of(entry: Entry, runs: Mapping[int, int]) -> int | None:
     return runs[entry.number] if entry.number is not None and entry.what in ("copy", "doubled") else None
 
 
-def _within(log: Sequence[Placed], head: Sequence[Placed], gone: int) -> Iterator[tuple[Placed, bool]]:
+def _within(log: Sequence[Placed], prefix: Sequence[Placed], gone: int) -> Iterator[tuple[Placed, bool]]:
     """These records of a log's beginning, and whether so many offsets that are gone elsewhere had room for them."""
     ranks = {placed.offset: rank for rank, placed in enumerate(log)}
-    return ((placed, len(head) <= gone or ranks[placed.offset] < gone) for placed in head)
+    return ((placed, len(prefix) <= gone or ranks[placed.offset] < gone) for placed in prefix)
 
 
 def unlike(found: Counter[str], allowed: Sequence[Allowed]) -> bool:

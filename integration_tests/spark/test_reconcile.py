@@ -345,7 +345,7 @@ def test_what_goes_while_it_is_read_is_bounded_or_named(
 def test_what_goes_between_two_reads_is_not_called_a_difference(
     spark: SparkSession, plant: Plant, monkeypatch: pytest.MonkeyPatch, side: str
 ) -> None:
-    """A stretch is opened because of one record; when it is read again, one side has nothing of it any more."""
+    """A range is opened because of one record; when it is read again, one side has nothing of it any more."""
     records = mixed(2_000)
     planted = plant([records], [[*records[:50], *records[51:]]])
     bootstrap, topic = (planted.source, planted.topic) if side == "source" else (planted.target, planted.copy)

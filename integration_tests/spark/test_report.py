@@ -52,8 +52,8 @@ def machine(out: Path) -> dict[str, Any]:
 
 
 def damaged_flow(plant: Plant) -> Planted:
-    """Differences of all kinds, a head that retention took, a partition that can't be compared, one to begin, one that
-    is the same."""
+    """Differences of all kinds, a beginning that retention took, a partition that can't be compared, one to begin, one
+    that is the same."""
     same = mixed(RECORDS, "same")
     planted = plant([orders(), same, same], [careless(orders()), same, same])
     clients.delete_records(planted.target, planted.copy, 1, 1_234)

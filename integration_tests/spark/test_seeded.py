@@ -29,7 +29,7 @@ AT_ONCE = 100
 SEEDS = {"embedded": budget(24, 1_000), "kafka": budget(24, 100)}
 TOLD_MAX = 5
 """Differences of one seed: there may be one for each record."""
-SMALL_CHUNKS, SMALL_HEADS = 32, 40
+SMALL_CHUNKS, SMALL_PREFIXES = 32, 40
 pytestmark = pytest.mark.timeout(budget(600, 7_200))
 
 
@@ -43,7 +43,8 @@ def test_no_verdict_is_wrong(
     unique: Callable[[str], str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Half of the time with small chunks, so that logs have many, and with heads that are left out unread."""
+    """Half of the time with small chunks, so that logs have many, and with retained prefixes that are left out
+    unread."""
     seeds = range(first, min(first + AT_ONCE, SEEDS[source.kind]))
     if not seeds:
         pytest.skip("on real Kafka fewer seeds are tried")
@@ -51,7 +52,7 @@ def test_no_verdict_is_wrong(
     flow = SeededFlow(source, target, tmp_path, unique("seeded"), [drawn(seed, now_ms) for seed in seeds])
     if first // AT_ONCE % 2 == 0:
         monkeypatch.setattr(alignment, "MEAN_MIN", SMALL_CHUNKS)
-        monkeypatch.setattr(reconcile, "HEAD_RECORDS", SMALL_HEADS)
+        monkeypatch.setattr(reconcile, "PREFIX_RECORDS", SMALL_PREFIXES)
     taken = snapshot.take(flow.flow, (), Window(), connect_timeout_ms=PATIENCE_MS)
     outcome, found = reconcile.reconcile(spark, flow.flow, taken, "full", lambda *_: None)
     wrong = differences(flow, outcome, found.collect())
@@ -90,11 +91,11 @@ def _differences(logs: Logs, outcome: PartitionOutcome, rows: list[Row]) -> Iter
     for of in {*behind, *expected.behind}:
         if unlike(behind.get(of, Counter()), expected.behind.get(of, [])):
             yield f"{of}: {dict(behind.get(of, {}))}, expected {_text(expected.behind.get(of, []))}"
-    head = Counter({name: count for name, count in outcome.verdicts.items() if name != verdicts.SAME})
+    prefix = Counter({name: count for name, count in outcome.verdicts.items() if name != verdicts.SAME})
     for found in behind.values():
-        head.subtract(found)
-    if unlike(+head, expected.head):
-        yield f"head: {dict(+head)}, expected {_text(expected.head)}"
+        prefix.subtract(found)
+    if unlike(+prefix, expected.prefix):
+        yield f"prefix: {dict(+prefix)}, expected {_text(expected.prefix)}"
     for row in rows:
         if row["verdict"] == verdicts.ALTERED:
             content = contents[0][row["source_offset"]]
@@ -108,7 +109,7 @@ def _behind(
     """The findings behind the first record that both sides have."""
     found: dict[Of, Counter[str]] = defaultdict(Counter)
     for row in rows:
-        if row["verdict"] != verdicts.REORDERED and expected.is_head(row["source_offset"], row["target_offset"]):
+        if row["verdict"] != verdicts.REORDERED and expected.in_prefix(row["source_offset"], row["target_offset"]):
             continue
         on_source = row["source_offset"] is not None
         content = contents[0][row["source_offset"]] if on_source else contents[1][row["target_offset"]]

@@ -22,8 +22,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "architecture.md"
 def table() -> str:
     """Write the transitions as a Markdown table: a row for each state, a column for each event."""
     events = list(next(iter(TRANSITIONS.values())))
-    heads = [_word(event) for event in events]
-    lines = ["| | " + " | ".join(heads) + " |", "|---" * (len(events) + 1) + "|"]
+    titles = [_word(event) for event in events]
+    lines = ["| | " + " | ".join(titles) + " |", "|---" * (len(events) + 1) + "|"]
     for state, row in TRANSITIONS.items():
         cells = [row[event] for event in events]
         said = [

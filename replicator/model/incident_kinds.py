@@ -250,7 +250,7 @@ _JOBS = {
         "Restore it from elsewhere; the report names it",
     ),
     "repair_too_large": IncidentKind(
-        "More than 100,000 stretches of records are missing",
+        "More than 100,000 ranges of records are missing",
         "That is no loss of single records",
         _ANOTHER_FLOW,
     ),

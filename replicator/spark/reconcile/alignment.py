@@ -1,4 +1,4 @@
-"""How the chunks of both sides of a partition correspond, and which stretches have to be opened. Pure.
+"""How the chunks of both sides of a partition correspond, and which ranges have to be opened. Pure.
 
 Chunks with equal digests are matched in order (`sequences.matched`). What lies between two matches is a *gap*: records
 of either side, or of both, that have to be looked at one by one.
@@ -32,7 +32,7 @@ def mean_size(records: int) -> int:
 def chunks(pieces: Iterable[Piece]) -> list[Piece]:
     """Whole chunks from what the tasks that read one side of a partition gave, in any order.
 
-    Stretches of one and the same record are one chunk however long they are: so they are compared by their number.
+    Runs of one and the same record are one chunk however long they are: so they are compared by their number.
     """
     found: list[Piece] = []
     for piece in sorted(pieces):
@@ -97,8 +97,9 @@ class Aligned:
         )
 
     @property
-    def head_end(self) -> tuple[int, int]:
-        """The first chunks that both sides have alike, or the numbers of all chunks: what stands before is the head."""
+    def prefix_end(self) -> tuple[int, int]:
+        """The first chunks that both sides have alike, or the numbers of all chunks: what stands before is the
+        prefix."""
         at = (0, 0)
         for gap in self.gaps:
             if (gap.source[0], gap.target[0]) != at:
@@ -164,7 +165,7 @@ def divided(gap: Gap, source: Side, target: Side) -> list[Gap]:
 
 
 def _shared(of: Side, chunks: tuple[int, int], parts: int) -> list[int]:
-    """Chunk numbers at which a stretch is divided into so many parts of about as many records."""
+    """Chunk numbers at which a range is divided into so many parts of about as many records."""
     first, end = chunks
     begun, records = of.ranks[first], of.ranks[end] - of.ranks[first]
     inner = [bisect_left(of.ranks, begun + records * part // parts, first, end) for part in range(1, parts)]

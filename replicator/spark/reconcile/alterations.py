@@ -6,7 +6,7 @@ key alone, then the value alone. A time alone tells nothing. Records between the
 share two of the three may stand anywhere in the partition.
 
 What stands elsewhere, or has only its key or only its value in common, is paired by a guess. So it is where others that
-are left, wherever they stand, or other records of the stretch share what a pair has in common, and where what is left
+are left, wherever they stand, or other records of the range share what a pair has in common, and where what is left
 on both sides shares a time. All of these are marked: what is guessed is not repaired.
 
 Everything is looked up in buckets and paired in order, so the work grows with the number of records.

@@ -4,7 +4,7 @@ As rsync and borg cut files: whether a chunk begins at a record depends on that 
 cut alike wherever they hold the same records, whatever is missing, added or read by another task before. Runs in
 Spark's Python workers on columns of numbers; nothing here knows Spark or Kafka.
 
-The digest of a chunk is a polynomial over the digests of its records, modulo a prime: the digest of two stretches, one
+The digest of a chunk is a polynomial over the digests of its records, modulo a prime: the digest of two ranges, one
 behind the other, follows from theirs (`joined`). So a partition may be read by several tasks, each of which begins and
 ends anywhere.
 """
@@ -52,7 +52,7 @@ class Piece(NamedTuple):
 
 
 def joined(left: Piece, right: Piece) -> Piece:
-    """Two stretches of one chunk as one; `right` begins directly behind `left`."""
+    """Two ranges of one chunk as one; `right` begins directly behind `left`."""
     moved = [pow(base, left.records, PRIME) for base in BASES]
     hashes = (
         (before + moved[index % len(moved)] * behind) % PRIME
@@ -79,7 +79,7 @@ def begins_chunk(digest: int, mean: int) -> bool:
 class Cutter:
     """Takes the records of one task in the order of their offsets; gives the pieces that are complete, then the rest.
 
-    Raises ValueError when offsets don't rise: what is read would not be a stretch of one partition.
+    Raises ValueError when offsets don't rise: what is read would not be a range of one partition.
     """
 
     def __init__(self, mean: int) -> None:

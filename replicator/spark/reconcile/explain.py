@@ -26,7 +26,7 @@ from replicator.spark.reconcile import arrow, compaction_proof, left_out, opened
 from replicator.spark.reconcile.opened_chunks import Firsts
 from replicator.spark.reconcile.pairs import Pair
 from replicator.spark.reconcile.passes import Passes, ToOpen
-from replicator.spark.reconcile.retention import Heads, OneSided, heads
+from replicator.spark.reconcile.retention import OneSided, RetainedPrefix, retained_prefix
 
 _ONE_SIDED = (verdicts.MISSING, verdicts.EXTRA, verdicts.DOUBLED)
 ON_DRIVER_MAX = 20_000
@@ -46,7 +46,7 @@ def explain(
     opened: DataFrame,
     firsts: Firsts,
     now: Mapping[Partition, Pair],
-) -> tuple[list[ToOpen], DataFrame, dict[Pair, Heads]]:
+) -> tuple[list[ToOpen], DataFrame, dict[Pair, RetainedPrefix]]:
     """What was opened, as `left_out` completes it, the findings with missing and extra records looked for beyond their
     gap, and what retention explains. `now`: the pairs with the beginnings of their logs after the last read."""
     differing = opened.where(F.col("verdict") != verdicts.SAME)
@@ -66,7 +66,7 @@ def explain(
     settled, found = differing.where(~one_sided), keep(resolve.moved(differing.where(one_sided)))
     numbers = _one_sided(passes.spark, opened_now, common, settled.unionByName(found), firsts)
     removed = {
-        pair: heads(pair, item.compared.aligned.source.records, numbers.get(pair.source, OneSided()))
+        pair: retained_prefix(pair, item.compared.aligned.source.records, numbers.get(pair.source, OneSided()))
         for item in differ
         for pair in [item.compared.pair]
     }
@@ -147,7 +147,7 @@ def _first_common(item: ToOpen, firsts: Firsts) -> tuple[int, int] | None:
     """Ranks of the first record that both sides have, in an equal chunk or in an opened one."""
     aligned = item.compared.aligned
     known = []
-    here, there = aligned.head_end
+    here, there = aligned.prefix_end
     if here < len(aligned.source.chunks) and there < len(aligned.target.chunks):
         known.append((aligned.source.ranks[here], aligned.target.ranks[there]))
     same = firsts.get(item.compared.pair.source, {}).get(verdicts.SAME)
@@ -163,8 +163,8 @@ def _one_sided(
     found: DataFrame,
     firsts: Firsts,
 ) -> dict[Partition, OneSided]:
-    """What only one side has of partitions whose heads were cut. A record that stands elsewhere on the other side is
-    none of it, wherever the two stand. `found`: all findings after `resolve.moved`."""
+    """What only one side has of partitions whose logs were cut at their beginning. A record that stands elsewhere on
+    the other side is none of it, wherever the two stand. `found`: all findings after `resolve.moved`."""
     cut = [item for item in differ if item.compared.pair.source_cut or item.compared.pair.target_cut]
     numbers = {item.compared.pair.source: OneSided(*item.left_out) for item in cut}
     asked: list[tuple[object, ...]] = [
@@ -176,12 +176,14 @@ def _one_sided(
     if not asked:
         return numbers
     again = F.col("verdict") == verdicts.NEVER_MINE
-    ranks = F.broadcast(arrow.frame(spark, asked, "topic string, partition int, head_source long, head_target long"))
+    ranks = F.broadcast(
+        arrow.frame(spark, asked, "topic string, partition int, common_source long, common_target long")
+    )
     asked_of = found.where(F.col("verdict").isin(*_ONE_SIDED, verdicts.NEVER_MINE)).join(ranks, ["topic", "partition"])
     counts = asked_of.groupBy("topic", "partition").agg(
-        F.count_if(resolve.before("source_rank", "head_source")).alias("source"),
-        F.count_if(resolve.before("target_rank", "head_target") & ~again).alias("target"),
-        F.count_if(F.col("source_rank") >= F.col("head_source")).alias("missing"),
+        F.count_if(resolve.before("source_rank", "common_source")).alias("source"),
+        F.count_if(resolve.before("target_rank", "common_target") & ~again).alias("target"),
+        F.count_if(F.col("source_rank") >= F.col("common_source")).alias("missing"),
         F.count_if(again).alias("copied_again"),
     )
     for row in counts.collect():
@@ -194,7 +196,7 @@ def _one_sided(
 
 
 def _place(
-    pair: Pair, item: ToOpen, common: Mapping[Pair, tuple[int, int] | None], removed: Mapping[Pair, Heads]
+    pair: Pair, item: ToOpen, common: Mapping[Pair, tuple[int, int] | None], removed: Mapping[Pair, RetainedPrefix]
 ) -> tuple[object, ...]:
     """A row of `resolve.PLACES`. Of the records that retention explains, those that were left out are the first.
 
@@ -206,13 +208,13 @@ def _place(
         start if start > first else 0
         for start, first in ((pair.source_start, pair.source_range[0]), (pair.target_start, pair.target_range[0]))
     ]
-    heads_ = removed[known]
+    prefix = removed[known]
     return (
         *pair.source,
         *(common[known] or (None, None)),
-        heads_.source - item.left_out[0],
-        heads_.target - item.left_out[1],
-        heads_.proven,
+        prefix.source - item.left_out[0],
+        prefix.target - item.left_out[1],
+        prefix.proven,
         pair.source_compacted,
         pair.target_compacted,
         pair.source_copied_end,

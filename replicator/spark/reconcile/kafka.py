@@ -27,7 +27,7 @@ HEAP_PARTS = 8
 FETCHES = 2
 """That a consumer holds: one that is being given away, and the next one."""
 READ_OVER = 2_000
-"""So many offsets between two stretches are rather read and thrown away than left out: to leave them out takes another
+"""So many offsets between two ranges are rather read and thrown away than left out: to leave them out takes another
 read of the partition, with a consumer of its own."""
 EXECUTOR_SLOTS = 8
 """Of an executor that doesn't say how many it has."""
@@ -117,10 +117,10 @@ def _partitions_json(partitions: Iterable[Partition]) -> str:
     return json.dumps(found)
 
 
-def put_together(stretches: Iterable[Offsets], ranges_max: int) -> list[Offsets]:
-    """At most `ranges_max` ranges of offsets that hold all of these stretches: those nearest to each other are read
-    together. Stretches are in order, and may be empty."""
-    spans = [(first, end) for first, end in stretches if first < end]
+def put_together(wanted: Iterable[Offsets], ranges_max: int) -> list[Offsets]:
+    """At most `ranges_max` ranges of offsets that hold all of the wanted ones: those nearest to each other are read
+    together. They are in order, and may be empty."""
+    spans = [(first, end) for first, end in wanted if first < end]
     if not spans:
         return []
     distances = sorted(

@@ -1,8 +1,8 @@
 """Records that were left out of the opened gaps, looked up by digest among what the other side has too many of.
 
-Of a partition whose head was cut, records are left out whose copies retention has removed (`reconcile`). Their copies
-may stand elsewhere all the same: a repair copies behind all others what was lost, and its place may have expired since.
-Called by `reconcile`, before anything is explained.
+Of a partition whose log was cut at its beginning, records are left out whose copies retention has removed
+(`reconcile`). Their copies may stand elsewhere all the same: a repair copies behind all others what was lost, and its
+place may have expired since. Called by `explain`, before anything is explained.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def looked_up(
     """What is to be opened, with the number of records that were found elsewhere, and the findings with one more for
     each of these: missing or extra, until `resolve.moved` makes one finding of both.
 
-    Of each digest as many are added as the other side has more of, the last ones: what goes from a head are the first.
+    Of each digest as many are added as the other side has more of, the last ones: what retention takes are the first.
     """
     added = []
     for of_source in (True, False):

@@ -55,7 +55,7 @@ def spans(findings: DataFrame) -> dict[Partition, tuple[Missing, ...]]:
     if len(rows) > SPANS_MAX:
         raise Incident(
             "repair_too_large",
-            f"more than {SPANS_MAX} stretches of records are missing",
+            f"more than {SPANS_MAX} ranges of records are missing",
             advice="repair some of the topics at a time (--topics), or copy to a new target topic",
         )
     found: dict[Partition, list[Missing]] = {}

@@ -26,7 +26,7 @@ FOUND = f"topic string, partition int, {arrow.columns(Finding)}"
 FOUND_TYPES = arrow.types(FOUND)
 
 
-class Stretch(NamedTuple):
+class GapRange(NamedTuple):
     """What a gap has of one side: offsets [first, end), how many records of the partition stand before it, and the
     offsets of the records next to it, -1 where there is none."""
 
@@ -39,43 +39,43 @@ class Stretch(NamedTuple):
 
 class GapSides(NamedTuple):
     """A gap, by both sides. Records below a rank of `source_skipped` or `target_skipped` are left out. `from_end`: of
-    several equal records the last ones correspond. `compacted`: a side's topic is. `head_cut`: it is at the beginning,
-    and the head of a side was cut."""
+    several equal records the last ones correspond. `compacted`: a side's topic is. `prefix_cut`: it is at the
+    beginning, and a side's log was cut there."""
 
-    source: Stretch
-    target: Stretch
+    source: GapRange
+    target: GapRange
     source_skipped: int
     target_skipped: int
     from_end: bool
     compacted: bool = False
-    head_cut: bool = False
+    prefix_cut: bool = False
 
 
 Gaps = Mapping[Partition, list[GapSides]]
 """By source partition. The number of a gap is its place in the list."""
 
 
-def within(records: DataFrame, places: Mapping[Partition, tuple[str, list[Stretch]]], *, of_source: bool) -> DataFrame:
-    """Those of `records` that lie in the stretches of their partition, under the name of the source's topic.
+def within(records: DataFrame, places: Mapping[Partition, tuple[str, list[GapRange]]], *, of_source: bool) -> DataFrame:
+    """Those of `records` that lie in the ranges of their partition, under the name of the source's topic.
 
     Args:
         records: with `topic`, `partition` and `_FIELDS`.
-        places: by partition of this side, the source's topic, and each gap's stretch in order.
+        places: by partition of this side, the source's topic, and each gap's range in order.
     """
     columns = records.select("topic", "partition", *_FIELDS)
     return columns.mapInArrow(_located(places, of_source), _SIDE)  # type: ignore[arg-type]
 
 
 def _located(
-    places: Mapping[Partition, tuple[str, list[Stretch]]], of_source: bool
+    places: Mapping[Partition, tuple[str, list[GapRange]]], of_source: bool
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     tables = {
         at: (
             topic,
-            np.array([stretch.first for stretch in stretches], dtype=np.int64),
-            np.array([stretch.end for stretch in stretches], dtype=np.int64),
+            np.array([one.first for one in ranges], dtype=np.int64),
+            np.array([one.end for one in ranges], dtype=np.int64),
         )
-        for at, (topic, stretches) in places.items()
+        for at, (topic, ranges) in places.items()
     }
 
     def locate(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -127,7 +127,7 @@ def findings(sides: DataFrame, gaps: Gaps) -> DataFrame:
         there = _records(table, False, gap.target.rank, gap.target_skipped)
         edges = (gap.source.before, gap.source.after), (gap.target.before, gap.target.after)
         found = verdicts.compare(
-            here, there, edges, number=number, from_end=gap.from_end, compacted=gap.compacted, head_cut=gap.head_cut
+            here, there, edges, number=number, from_end=gap.from_end, compacted=gap.compacted, prefix_cut=gap.prefix_cut
         )
         return arrow.table([(topic, partition, *item) for item in found], FOUND_TYPES)
 

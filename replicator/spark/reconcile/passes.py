@@ -2,7 +2,7 @@
 then records of gaps.
 
 A partition may be read by several tasks of the first two (`minPartitions` of Spark's Kafka source): the pieces that
-they give are put together on the driver. No task of the last read has more than one stretch of one partition.
+they give are put together on the driver. No task of the last read has more than one range of one partition.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from replicator.model.partition import Partition
 from replicator.spark.reconcile import alignment, arrow, kafka, opened_chunks, transforms, whole_partitions
 from replicator.spark.reconcile.alignment import Aligned, Gap, Side
 from replicator.spark.reconcile.cutting import Cutter, Piece
-from replicator.spark.reconcile.opened_chunks import GapSides, Stretch, partition_of
+from replicator.spark.reconcile.opened_chunks import GapRange, GapSides, partition_of
 from replicator.spark.reconcile.pairs import Offsets, Pair
 
 TASK_RECORDS = 2_000_000
@@ -163,8 +163,8 @@ class Passes:
             for pair in pairs
         }
         spans = {
-            at: kafka.put_together(((stretch.first, stretch.end) for stretch in stretches), READS_MAX)
-            for at, (_, stretches) in places.items()
+            at: kafka.put_together(((one.first, one.end) for one in wanted), READS_MAX)
+            for at, (_, wanted) in places.items()
         }
         layers: list[DataFrame] = []
         for layer in itertools.count():
@@ -257,23 +257,23 @@ def _side_of(pieces: Mapping[Partition, Iterable[Piece]]) -> dict[Partition, Sid
 
 def _gap_sides(item: ToOpen, gap: Gap) -> GapSides:
     source, target = item.compared.aligned.source, item.compared.aligned.target
-    stretches = _stretch(source, gap.source), _stretch(target, gap.target)
+    sides = _gap_range(source, gap.source), _gap_range(target, gap.target)
     pair = item.compared.pair
     return GapSides(
-        *stretches,
+        *sides,
         item.source_skipped,
         item.target_skipped,
         item.from_end,
         compacted=pair.source_compacted or pair.target_compacted,
-        head_cut=(pair.source_cut or pair.target_cut) and gap.source[1] <= item.compared.aligned.head_end[0],
+        prefix_cut=(pair.source_cut or pair.target_cut) and gap.source[1] <= item.compared.aligned.prefix_end[0],
     )
 
 
-def _stretch(side: Side, numbers: tuple[int, int]) -> Stretch:
+def _gap_range(side: Side, numbers: tuple[int, int]) -> GapRange:
     first, end = numbers
     before = side.chunks[first - 1].last_offset if first else -1
     after = side.chunks[end].first_offset if end < len(side.chunks) else -1
     begin = side.chunks[first].first_offset if first < end else before + 1
-    return Stretch(
+    return GapRange(
         begin, side.chunks[end - 1].last_offset + 1 if first < end else begin, side.ranks[first], before, after
     )

@@ -25,12 +25,12 @@ from replicator.spark.reconcile.outcome import ClusterFacts, Mode, Outcome
 from replicator.spark.reconcile.outcome.partitions import outcomes
 from replicator.spark.reconcile.pairs import Pair
 from replicator.spark.reconcile.passes import Compared, Passes, ToOpen
-from replicator.spark.reconcile.retention import Heads, OneSided, heads
+from replicator.spark.reconcile.retention import OneSided, RetainedPrefix, retained_prefix
 from replicator.spark.reconcile.snapshot import Snapshot, after_reading
 
-HEAD_TIMES, HEAD_RECORDS = 2, 4_096
-"""Where a head was cut, so many times as many records as the other side has before the first common one are compared
-with those, and so many more."""
+PREFIX_TIMES, PREFIX_RECORDS = 2, 4_096
+"""Where a log was cut at its beginning, so many times as many records as the other side has before the first common one
+are compared with those, and so many more."""
 
 
 class Say(Protocol):
@@ -46,8 +46,9 @@ def reconcile(
     """Compares both sides of `snapshot`.
 
     Args:
-        mode: quick: which chunks differ, not which records; only the heads of partitions that retention has cut are
-            opened. full: which records, and how. deep: as full, and records are told apart by 128 bits of digest.
+        mode: quick: which chunks differ, not which records; only the retained prefixes of partitions that retention
+            has cut are opened. full: which records, and how. deep: as full, and records are told apart by 128 bits of
+            digest.
         say: told in a few words what begins.
         values: whether the outcome may hold parts of the fields of altered records.
 
@@ -62,11 +63,11 @@ def reconcile(
     wanted = {item.pair.source: _to_open(item, mode) for item in compared}
     differ = [item for item in wanted.values() if item.gaps]
     firsts: Firsts = {}
-    removed: dict[Pair, Heads] = {}
+    removed: dict[Pair, RetainedPrefix] = {}
     findings = None
     if differ:
-        stretches = sum(len(item.gaps) for item in differ)
-        say(f"opening {counted(stretches, 'stretch that differs', 'stretches that differ')}")
+        ranges = sum(len(item.gaps) for item in differ)
+        say(f"opening {counted(ranges, 'range that differs', 'ranges that differ')}")
         opened = passes.opened(differ).persist()
         firsts = opened_chunks.firsts(opened)
         # Asked once more: what went before a gap was opened was not seen there.
@@ -108,7 +109,8 @@ def _offsets_of_first_read(pairs: Sequence[Pair]) -> int:
 
 
 def _to_open(item: Compared, mode: Mode) -> ToOpen:
-    """What to look at of one pair. In the quick pass only heads: else retention would look like a difference."""
+    """What to look at of one pair. In the quick pass only retained prefixes: else retention would look like a
+    difference."""
     aligned, pair = item.aligned, item.pair
     cut = pair.source_cut or pair.target_cut
     skipped = _skipped(item) if cut else (0, 0)
@@ -121,8 +123,8 @@ def _to_open(item: Compared, mode: Mode) -> ToOpen:
             if gap.source[1] > first or gap.target[1] > target_first
         ]
     if mode == "quick":
-        gaps = [gap for gap in gaps if cut and gap.source[1] <= aligned.head_end[0]]
-    # What goes from the head, and what a cleaner takes of equal records, are the earlier ones.
+        gaps = [gap for gap in gaps if cut and gap.source[1] <= aligned.prefix_end[0]]
+    # What retention takes, and what a cleaner takes of equal records, are the earlier ones.
     return ToOpen(item, gaps, *skipped, from_end=cut or pair.source_compacted or pair.target_compacted)
 
 
@@ -133,12 +135,12 @@ def _from(numbers: tuple[int, int], first: int) -> tuple[int, int]:
 def _skipped(item: Compared) -> tuple[int, int]:
     """Below which ranks of either side the copies of records need not be looked for: retention has removed them, or may
     have, and the other side has too few records before the first common one that could be theirs."""
-    source_end = item.aligned.source.ranks[item.aligned.head_end[0]]
-    target_end = item.aligned.target.ranks[item.aligned.head_end[1]]
-    # At most the smaller number of records can be in both heads.
+    source_end = item.aligned.source.ranks[item.aligned.prefix_end[0]]
+    target_end = item.aligned.target.ranks[item.aligned.prefix_end[1]]
+    # At most the smaller number of records can be in both prefixes.
     at_least = OneSided(max(0, source_end - target_end), max(0, target_end - source_end))
-    removed = heads(item.pair, item.aligned.source.records, at_least)
+    removed = retained_prefix(item.pair, item.aligned.source.records, at_least)
     return (
-        min(removed.source, max(0, source_end - HEAD_TIMES * target_end - HEAD_RECORDS)),
-        min(removed.target, max(0, target_end - HEAD_TIMES * source_end - HEAD_RECORDS)),
+        min(removed.source, max(0, source_end - PREFIX_TIMES * target_end - PREFIX_RECORDS)),
+        min(removed.target, max(0, target_end - PREFIX_TIMES * source_end - PREFIX_RECORDS)),
     )

@@ -2,7 +2,7 @@
 
 Doubled: the source has an equal record anywhere in the compared range. Moved far: missing in one place and extra, or
 doubled, in another. Removed by retention: it has not moved, stands before the first record that both sides have, and
-`retention.heads` says so. Compacted: that side's topic is compacted, and a later record of the key
+`retention.retained_prefix` says so. Compacted: that side's topic is compacted, and a later record of the key
 exists; or it is a tombstone, and nothing older of the key is left there (a cleaner removes that first).
 
 Records that are identical are interchangeable: which of them is missing can't be known, and doesn't matter.
@@ -24,14 +24,14 @@ from replicator.spark.reconcile.transforms import PARTITION
 from replicator.spark.reconcile.verdicts import SIDES, Finding
 
 PLACES = (
-    "topic string, partition int, head_source long, head_target long, expired_source long, expired_target long, "
+    "topic string, partition int, common_source long, common_target long, expired_source long, expired_target long, "
     "proven boolean, source_compacted boolean, target_compacted boolean, source_copied_end long, source_gone long, "
     "target_gone long"
 )
 """What is known of a partition: ranks of the first record that both sides have (null: none); how many of the first
 records of either side that were opened and have no equal lost their copy to retention, and whether that is proven
-(`retention.Heads`); whose topic is compacted; the position; and below which offset records of either side went while
-they were read (0: none did)."""
+(`retention.RetainedPrefix`); whose topic is compacted; the position; and below which offset records of either side went
+while they were read (0: none did)."""
 BY_RETENTION = "retention may have removed its copy, and no count says whether it did"
 MEANWHILE = "retention removed records here while they were read, and its copy may have been one of them"
 _OF_EITHER = [name for name in Finding._fields if name not in (*SIDES, "verdict", "digest", "reason")]
@@ -46,12 +46,12 @@ def expired(findings: DataFrame, places: DataFrame) -> DataFrame:
         places: schema PLACES, one row for each partition.
     """
     found = findings.join(F.broadcast(places), list(PARTITION))
-    there = _missing() & before("source_rank", "head_source") & (F.col("expired_source") > 0)
-    here = (_extra() | _doubled()) & before("target_rank", "head_target") & (F.col("expired_target") > 0)
-    found = found.withColumn("head", F.when(there, F.lit(1)).when(here, F.lit(2)))
-    order = Window.partitionBy(*PARTITION, "head").orderBy(F.coalesce("source_rank", "target_rank"))
-    heads = found.where(F.isnotnull("head")).withColumn("nth", F.row_number().over(order))
-    of_source, proven = F.col("head") == 1, F.col("proven")
+    there = _missing() & before("source_rank", "common_source") & (F.col("expired_source") > 0)
+    here = (_extra() | _doubled()) & before("target_rank", "common_target") & (F.col("expired_target") > 0)
+    found = found.withColumn("prefix", F.when(there, F.lit(1)).when(here, F.lit(2)))
+    order = Window.partitionBy(*PARTITION, "prefix").orderBy(F.coalesce("source_rank", "target_rank"))
+    prefixes = found.where(F.isnotnull("prefix")).withColumn("nth", F.row_number().over(order))
+    of_source, proven = F.col("prefix") == 1, F.col("proven")
     gone = F.col("nth") <= F.when(of_source, F.col("expired_source")).otherwise(F.col("expired_target"))
     verdict = (
         F.when(gone & ~proven, F.lit(verdicts.UNPROVEN))
@@ -60,8 +60,8 @@ def expired(findings: DataFrame, places: DataFrame) -> DataFrame:
         .otherwise(F.col("verdict"))
     )
     reason = F.when(gone & ~proven, F.lit(BY_RETENTION)).otherwise(F.col("reason"))
-    judged = heads.withColumns({"verdict": verdict, "reason": reason}).select(findings.columns)
-    return found.where(F.isnull("head")).select(findings.columns).unionByName(judged)
+    judged = prefixes.withColumns({"verdict": verdict, "reason": reason}).select(findings.columns)
+    return found.where(F.isnull("prefix")).select(findings.columns).unionByName(judged)
 
 
 def expired_originals(findings: DataFrame, known: Mapping[Partition, tuple[Sequence[Run], int]]) -> DataFrame:
@@ -221,9 +221,9 @@ def _doubled() -> Column:
     return F.col("verdict") == verdicts.DOUBLED
 
 
-def before(rank: str, head: str) -> Column:
+def before(rank: str, common: str) -> Column:
     """Whether a record stands before the first one that both sides have; its side is the one of `rank`."""
-    return F.isnotnull(rank) & (F.isnull(head) | (F.col(rank) < F.col(head)))
+    return F.isnotnull(rank) & (F.isnull(common) | (F.col(rank) < F.col(common)))
 
 
 def _open_question() -> Column:

@@ -37,16 +37,16 @@ class OneSided:
 
 
 @dataclass(frozen=True, slots=True)
-class Heads:
-    """So many records at the beginning of one side were removed from the other one by retention: `source` of the
-    source's, `target` of the target's. `proven`: these are numbers; otherwise at most so many."""
+class RetainedPrefix:
+    """How many records at its beginning only one side retained, because retention removed their copies from the other:
+    `source` of the source's, `target` of the target's. `proven`: these are numbers; otherwise at most so many."""
 
     source: int
     target: int
     proven: bool
 
 
-def heads(pair: Pair, source_records: int, found: OneSided) -> Heads:
+def retained_prefix(pair: Pair, source_records: int, found: OneSided) -> RetainedPrefix:
     """What retention explains.
 
     Args:
@@ -56,16 +56,16 @@ def heads(pair: Pair, source_records: int, found: OneSided) -> Heads:
     there_max = pair.target_removed_max if pair.target_cut else 0
     here_max = pair.source_removed_max if pair.source_cut else 0
     if pair.count is None or pair.source_compacted or pair.target_compacted or not pair.exactly_once:
-        return Heads(there_max, here_max, proven=not (there_max or here_max))
+        return RetainedPrefix(there_max, here_max, proven=not (there_max or here_max))
     gone = pair.count - source_records  # below zero: the flow has not written so many of those that the source has
     gone_here = max(0, gone) if here_max else 0
     here = max(0, gone_here - found.copied_again)
     never_written = max(0, -gone - found.missing)
     lacking, surplus = max(0, found.source - never_written), min(found.target, here)
     if there_max and here_max and lacking and found.target:
-        return Heads(min(lacking, there_max), min(surplus, here_max), proven=False)
+        return RetainedPrefix(min(lacking, there_max), min(surplus, here_max), proven=False)
     there = max(0, here + lacking - surplus) if there_max else 0
-    return Heads(
+    return RetainedPrefix(
         min(lacking, there_max) if there_max else 0,
         min(surplus, here_max),
         proven=gone_here <= here_max and there <= there_max,

@@ -15,10 +15,10 @@ from collections.abc import Iterable, Sequence
 Pairs = list[tuple[int, int]]
 
 EDITS_MAX = 2_000
-"""So many differences of a stretch without any element of its own are found exactly."""
+"""So many differences of a range without any element of its own are found exactly."""
 NEIGHBOURS = (4, 16, 64, 256)
 """With more differences, an element is told from others like it by so many that follow; where that tells none apart,
-the stretch is matched position by position."""
+the range is matched position by position."""
 
 
 def rising(pairs: Iterable[tuple[int, int]]) -> Pairs:

@@ -1,6 +1,6 @@
-"""What became of each record of an opened stretch: the records of both sides, compared one by one. Pure.
+"""What became of each record of an opened range: the records of both sides, compared one by one. Pure.
 
-Runs in Spark's Python workers, one stretch at a time; nothing here knows Spark or Kafka.
+Runs in Spark's Python workers, one range at a time; nothing here knows Spark or Kafka.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Finding(NamedTuple):
 
     For `alterations` only: hashes of value and headers; `place`, the same number for what stands between the same two
     matches, of both sides; `keys_repeat`: there a common key alone does not make two records one that was altered;
-    `repeats`: which of its SIGNS another record of its side of the stretch has, a bit each.
+    `repeats`: which of its SIGNS another record of its side of the range has, a bit each.
     """
 
     verdict: str
@@ -88,9 +88,9 @@ SIDES = ("source_offset", "target_offset", "source_rank", "target_rank")
 SIGNS = (("key_hash", "value_hash"), ("key_hash", "timestamp_ms"), ("value_hash", "timestamp_ms"))
 """Two fields that two records have in common if one of them is the other with its third field altered."""
 PLACES_BITS = 32
-"""The number of a stretch, and so many bits for the number of a gap between two matches in it."""
+"""The number of a range, and so many bits for the number of a gap between two matches in it."""
 Edges = tuple[tuple[int, int], tuple[int, int]]
-"""Offsets of the records before and behind a stretch, of the source and of the target; -1 where there is none."""
+"""Offsets of the records before and behind a range, of the source and of the target; -1 where there is none."""
 NO_EDGES: Edges = ((-1, -1), (-1, -1))
 
 
@@ -102,20 +102,20 @@ def compare(
     number: int = 0,
     from_end: bool = False,
     compacted: bool = False,
-    head_cut: bool = False,
+    prefix_cut: bool = False,
 ) -> list[Finding]:
-    """Verdicts on all records of a stretch that both sides should have alike, by equality alone.
+    """Verdicts on all records of a range that both sides should have alike, by equality alone.
 
-    A record that stands elsewhere in the stretch is reordered; one more that equals a record of the source is
-    doubled. What is left is missing and extra, until all stretches of the partition are known: see `resolve` and
+    A record that stands elsewhere in the range is reordered; one more that equals a record of the source is
+    doubled. What is left is missing and extra, until all ranges of the partition are known: see `resolve` and
     `alterations`.
 
     Args:
-        number: of the stretch in its partition.
-        from_end: of several equal records the last ones correspond, as where the head of a side was cut off.
+        number: of the range in its partition.
+        from_end: of several equal records the last ones correspond, as where the beginning of a side was cut off.
         compacted: a cleaner takes a record because a later one has its key: a common key alone then does not make two
             records one that was altered.
-        head_cut: the stretch is at the beginning, and records were removed from there: so it is with common keys before
+        prefix_cut: the range is at the beginning, and records were removed from there: so it is with common keys before
             the first match.
     """
     source, target = sorted(source), sorted(target)
@@ -138,13 +138,13 @@ def compare(
         if record not in away:
             after, before = around[1][gap : gap + 2]
             found = on_source(MISSING, record)._replace(other_after=after, other_before=before)
-            findings.append(_placed(found, number, gap, compacted or (head_cut and not gap), repeats[0]))
+            findings.append(_placed(found, number, gap, compacted or (prefix_cut and not gap), repeats[0]))
     for gap, record in come:
         if record not in here:
             after, before = around[0][gap : gap + 2]
             verdict = DOUBLED if record.digest in digests else EXTRA
             found = on_target(verdict, record)._replace(other_after=after, other_before=before)
-            findings.append(_placed(found, number, gap, compacted or (head_cut and not gap), repeats[1]))
+            findings.append(_placed(found, number, gap, compacted or (prefix_cut and not gap), repeats[1]))
     return findings
 
 
@@ -184,7 +184,7 @@ def _pairs(source: list[int], target: list[int], from_end: bool) -> Pairs:
 
 
 def _latest(pairs: Pairs, source: Sequence[int], target: Sequence[int]) -> Pairs:
-    """The same pairs, each of the last records before the next pair that are equal to it: stretches are matched at both
+    """The same pairs, each of the last records before the next pair that are equal to it: ranges are matched at both
     of their ends, and there the first of several may have been taken."""
     found: Pairs = []
     end, target_end = len(source), len(target)

@@ -13,8 +13,8 @@ from replicator.model.counting import counted
         (counted(1, "partition"), "1 partition"),
         (counted(0, "partition"), "0 partitions"),
         (counted(2_000, "partition"), "2,000 partitions"),
-        (counted(1, "stretch that differs", "stretches that differ"), "1 stretch that differs"),
-        (counted(1_200, "stretch that differs", "stretches that differ"), "1,200 stretches that differ"),
+        (counted(1, "range that differs", "ranges that differ"), "1 range that differs"),
+        (counted(1_200, "range that differs", "ranges that differ"), "1,200 ranges that differ"),
     ],
 )
 def test_the_noun_fits_the_number(said: str, expected: str) -> None:

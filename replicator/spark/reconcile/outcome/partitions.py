@@ -18,7 +18,7 @@ from replicator.spark.reconcile.outcome.model import BUCKETS, DIFFERS, Partition
 from replicator.spark.reconcile.pairs import Pair
 from replicator.spark.reconcile.passes import ToOpen
 from replicator.spark.reconcile.resolve import BY_RETENTION
-from replicator.spark.reconcile.retention import Heads
+from replicator.spark.reconcile.retention import RetainedPrefix
 
 GUESSED = (
     "more records differ here in a row than are compared with one another at a time, and none of them says where to "
@@ -32,7 +32,7 @@ CHANGED = "the log changed while it was read: {} records were counted and {} com
 
 
 def outcomes(
-    wanted: Sequence[ToOpen], findings: DataFrame | None, firsts: Firsts, removed: Mapping[Pair, Heads]
+    wanted: Sequence[ToOpen], findings: DataFrame | None, firsts: Firsts, removed: Mapping[Pair, RetainedPrefix]
 ) -> tuple[PartitionOutcome, ...]:
     """What became of each partition, with what a reader is shown of its findings.
 
@@ -114,7 +114,7 @@ def partition_outcome(
     )
 
 
-def left_out(item: ToOpen, removed: Heads | None) -> list[LeftOut]:
+def left_out(item: ToOpen, removed: RetainedPrefix | None) -> list[LeftOut]:
     """The records that nobody looked at, with what retention says of them."""
     proven = removed is None or removed.proven
     aligned = item.compared.aligned

@@ -188,11 +188,11 @@ def _expect(found: Drawn, records: list[Content]) -> None:
     for number in here:
         if not there[number]:
             found.expected[verdicts.EXPIRED if number < first_there else verdicts.MISSING] += 1
-    head = next((n for n, entry in enumerate(found.target) if entry.content.number >= first_here), len(found.target))
-    expired = min(head, max(0, len(records) - len(found.source) - first_there))
+    prefix = next((n for n, entry in enumerate(found.target) if entry.content.number >= first_here), len(found.target))
+    expired = min(prefix, max(0, len(records) - len(found.source) - first_there))
     found.expected[verdicts.NEVER_MINE] += expired
-    found.expected[verdicts.EXTRA] += head - expired
-    for number, times in Counter(entry.content.number for entry in found.target[head:]).items():
+    found.expected[verdicts.EXTRA] += prefix - expired
+    for number, times in Counter(entry.content.number for entry in found.target[prefix:]).items():
         found.expected[verdicts.EXTRA if number < 0 else verdicts.DOUBLED] += times if number < 0 else times - 1
     altered = {entry.content.number for entry in found.target if entry.content.value == b"altered"}
     found.expected[verdicts.ALTERED] += sum(1 for number in altered if here[number])

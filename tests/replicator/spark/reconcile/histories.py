@@ -1,7 +1,7 @@
 """Partitions with a history that is drawn at random: what a flow copied, and all that was done to the copy since.
 
 Sizes, distances, repetition and adjacency come from the seed: from one record or difference to thousands, single ones
-and stretches, next to each other and far apart, also into and out of heads that retention has removed. The oracle knows
+and ranges, next to each other and far apart, also into and out of what retention has removed. The oracle knows
 each record of both sides by what was done to it, and expects no more of a reconciliation than content can tell.
 """
 
@@ -72,7 +72,7 @@ def drawn_history(seed: int, records_max: int = 5_000) -> History:
 
 
 def _place(drawn: random.Random, records: Sequence[Content]) -> int:
-    """Often at one of both ends, where heads are cut and flows stop."""
+    """Often at one of both ends, where logs are cut and flows stop."""
     return drawn.choice((0, len(records), *(drawn.randrange(len(records) + 1) for _ in range(4))))
 
 

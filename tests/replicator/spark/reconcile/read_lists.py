@@ -1,4 +1,4 @@
-"""Lists in place of clusters, which Spark reads as it reads Kafka: in order, a stretch of one partition in a task."""
+"""Lists in place of clusters, which Spark reads as it reads Kafka: in order, a range of one partition in a task."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A partition that was repaired and has lost its head since: what was copied again is found behind all others, however
-far it stands from its place, and nothing else is taken for it. Entries of the claims topic are evidence."""
+"""A partition that was repaired and has lost its beginning since: what was copied again is found behind all others,
+however far it stands from its place, and nothing else is taken for it. Entries of the claims topic are evidence."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tests.replicator.spark.reconcile.drawn import EPOCH_MS, Content, Drawn, Ent
 from tests.replicator.spark.reconcile.read_lists import found
 
 RECORDS = 1_200
-HEAD_RECORDS = 40
-"""Of a head, in place of `reconcile.HEAD_RECORDS`: the rest is left out."""
+PREFIX_RECORDS = 40
+"""Of a retained prefix, in place of `reconcile.PREFIX_RECORDS`: the rest is left out."""
 
 
 class Case(NamedTuple):
@@ -102,7 +102,7 @@ CASES = {
 
 @pytest.mark.tier("full")
 def test_what_was_copied_again_is_found_wherever_it_stood(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reconcile, "HEAD_RECORDS", HEAD_RECORDS)
+    monkeypatch.setattr(reconcile, "PREFIX_RECORDS", PREFIX_RECORDS)
     monkeypatch.setattr(alignment, "MEAN_MIN", 32)
     outcome, findings = found(spark, monkeypatch, [drawn(number, case) for number, case in enumerate(CASES.values())])
     got = {name: dict(outcome.partitions[number].verdicts) for number, name in enumerate(CASES)}

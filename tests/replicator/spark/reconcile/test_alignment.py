@@ -1,4 +1,4 @@
-"""Which stretches of both sides have to be opened: as little as there is to see."""
+"""Which ranges of both sides have to be opened: as little as there is to see."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_only_what_is_near_a_difference_is_opened() -> None:
 def test_one_side_alone_is_a_gap(source: list[int], target: list[int]) -> None:
     found = aligned(source, target)
     assert opened(found) == (len(source), len(target))
-    assert found.head_end == (len(found.source.chunks), len(found.target.chunks))
+    assert found.prefix_end == (len(found.source.chunks), len(found.target.chunks))
 
 
 def test_most_of_one_side_gone_is_cut_where_chunks_begin_alike() -> None:
@@ -79,10 +79,10 @@ def test_a_gap_without_anything_in_common_is_divided(monkeypatch: pytest.MonkeyP
 def test_the_head_ends_at_the_first_chunk_that_both_have() -> None:
     digests = some(RECORDS)
     found = aligned(digests, digests[5_000:])
-    here, there = found.head_end
+    here, there = found.prefix_end
     assert 5_000 <= found.source.ranks[here] < 6_000
     assert found.source.ranks[here] - found.target.ranks[there] == 5_000
-    assert aligned(digests, digests).head_end == (0, 0)
+    assert aligned(digests, digests).prefix_end == (0, 0)
 
 
 def test_runs_of_one_record_are_compared_by_their_number() -> None:

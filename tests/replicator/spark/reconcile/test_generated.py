@@ -1,6 +1,6 @@
 """Partitions of all shapes, drawn at random: no verdict is wrong, by an oracle that knows what was done to them.
 
-The clusters are replaced by lists, which Spark reads as it reads Kafka: in order, a stretch of one partition in a task.
+The clusters are replaced by lists, which Spark reads as it reads Kafka: in order, a range of one partition in a task.
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ SEEDS, AT_ONCE = budget(20, 1_000), 100
 @pytest.mark.tier("full")
 @pytest.mark.parametrize("first", range(0, SEEDS, AT_ONCE))
 @pytest.mark.parametrize(
-    ("mean", "heads", "on_driver"),
-    [(cutting.MEAN_MIN, reconcile.HEAD_RECORDS, explain.ON_DRIVER_MAX), (32, 40, 0), (32, 40, 1 << 30)],
+    ("mean", "prefix", "on_driver"),
+    [(cutting.MEAN_MIN, reconcile.PREFIX_RECORDS, explain.ON_DRIVER_MAX), (32, 40, 0), (32, 40, 1 << 30)],
 )
 def test_no_verdict_is_wrong(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, mean: int, heads: int, on_driver: int, first: int
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, mean: int, prefix: int, on_driver: int, first: int
 ) -> None:
-    """With chunks as they are, and small ones, so that heads are left out that retention is known to have removed; with
+    """With chunks as they are, and small ones, so that records are left out whose copies retention is known to have
+    removed; with
     findings on the driver, and shuffled."""
     monkeypatch.setattr(explain, "ON_DRIVER_MAX", on_driver)
     drawn = {Partition("t", seed): drawn_partition(seed) for seed in range(first, min(first + AT_ONCE, SEEDS))}
-    monkeypatch.setattr(reconcile, "HEAD_RECORDS", heads)
+    monkeypatch.setattr(reconcile, "PREFIX_RECORDS", prefix)
     monkeypatch.setattr(alignment, "MEAN_MIN", mean)
     outcome = reconciled(spark, monkeypatch, drawn.values())
     wrong = {}

@@ -1,4 +1,4 @@
-"""The same histories with everything that Spark does, and with heads that retention has cut; then the repair."""
+"""The same histories with everything that Spark does, and with logs that retention has cut; then the repair."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_no_verdict_is_wrong_and_no_repair_does_harm(
 
 
 def with_offsets(seed: int) -> Drawn:
-    """The history of this seed in two logs with markers and aborted records; some have lost their heads."""
+    """The history of this seed in two logs with markers and aborted records; some have lost their beginning."""
     history, drawn = drawn_history(seed), random.Random(-seed)
     source, source_end = spread(drawn, history.source, first=drawn.choice((0, 1_000)))
     target, target_end = spread(drawn, history.target)

@@ -1,4 +1,4 @@
-"""Missing and extra records, after a look beyond their stretch."""
+"""Missing and extra records, after a look beyond their range."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_what_is_found_elsewhere_explains_it(spark: SparkSession) -> None:
 
 
 def test_a_cleaner_may_have_taken_what_a_doubled_record_was_copied_from(spark: SparkSession) -> None:
-    """It equals another source record of its stretch; the source has a later one of the key behind offset 20."""
+    """It equals another source record of its range; the source has a later one of the key behind offset 20."""
     places = spark.createDataFrame([("t", 0, 0, 0, 0, 0, True, True, False, 1000, 0, 0)], resolve.PLACES)
     source = spark.createDataFrame([("t", 0, 10, 1, 7), ("t", 0, 30, 2, 7)], SIDE)
     before, after = (_behind(extra(3, verdict=verdicts.DOUBLED), offset) for offset in (20, 30))

@@ -77,7 +77,7 @@ def test_repeats_keep_the_longest_common_subsequence(left: list[int], right: lis
     assert len(found) == best[-1][-1]
 
 
-def test_a_long_stretch_of_few_different_elements_is_aligned() -> None:
+def test_a_long_range_of_few_different_elements_is_aligned() -> None:
     chance = random.Random(5)
     left = [chance.randrange(50) for _ in range(100_000)]
     right = [*left[:3], *left[4:40_000], 99, *left[40_000:90_000], *left[90_200:]]

@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from replicator.model.partition import Partition
 from replicator.spark.reconcile import opened_chunks, transforms
-from replicator.spark.reconcile.opened_chunks import GapSides, Stretch, findings, within
+from replicator.spark.reconcile.opened_chunks import GapRange, GapSides, findings, within
 from tests.replicator.spark.frames import Headers, kafka_frame, record
 
 
@@ -75,7 +75,7 @@ def test_opened_records_get_their_verdicts(spark: SparkSession) -> None:
     rows = [record(n, f"v{n}".encode(), key=f"k{n}".encode(), ms=n) for n in range(10)]
     changed = [*rows[:2], *rows[3:5], rows[4], record(5, b"new", key=b"k5", ms=5), rows[7], rows[6], *rows[8:]]
     target = [(*row[:4], 100 + place, *row[5:]) for place, row in enumerate(changed)]
-    whole = GapSides(Stretch(0, 10, 40, -1, -1), Stretch(100, 111, 50, -1, -1), 0, 0, False)
+    whole = GapSides(GapRange(0, 10, 40, -1, -1), GapRange(100, 111, 50, -1, -1), 0, 0, False)
     found = opened(spark, rows, target, gaps=[whole])
     seen = sorted(
         (row["verdict"], row["records"], row["fields"], row["source_offset"], bytes(row["key"] or b""))
@@ -98,8 +98,8 @@ def test_opened_records_get_their_verdicts(spark: SparkSession) -> None:
 def test_gaps_are_compared_apart_and_what_lies_between_them_not_at_all(spark: SparkSession) -> None:
     rows = [record(n, f"v{n}".encode()) for n in range(8)]
     gaps = [
-        GapSides(Stretch(0, 3, 0, -1, 3), Stretch(0, 3, 0, -1, 3), 1, 0, False),
-        GapSides(Stretch(5, 8, 5, 4, -1), Stretch(5, 8, 5, 4, -1), 1, 0, False),
+        GapSides(GapRange(0, 3, 0, -1, 3), GapRange(0, 3, 0, -1, 3), 1, 0, False),
+        GapSides(GapRange(5, 8, 5, 4, -1), GapRange(5, 8, 5, 4, -1), 1, 0, False),
     ]
     found = opened(spark, rows, [row for row in rows if row[4] != 6], gaps=gaps)
     per = sorted((row["verdict"], row["records"], row["source_rank"]) for row in found.collect())
@@ -110,6 +110,6 @@ def test_gaps_are_compared_apart_and_what_lies_between_them_not_at_all(spark: Sp
 
 def test_a_task_that_reads_two_partitions_is_an_error(spark: SparkSession) -> None:
     frame = transforms.by_field(transforms.hashed(kafka_frame(spark, [record(0), record(0, partition=1)])))
-    places = {Partition("t", number): ("t", [Stretch(0, 9, 0, -1, -1)]) for number in (0, 1)}
+    places = {Partition("t", number): ("t", [GapRange(0, 9, 0, -1, -1)]) for number in (0, 1)}
     with pytest.raises(Exception, match="one task reads"):
         within(frame, places, of_source=True).collect()

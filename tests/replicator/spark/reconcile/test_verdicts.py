@@ -50,7 +50,7 @@ def found(source: list[Content], target: list[Content]) -> list[Finding]:
 
 
 def told(source: list[Record], target: list[Record], **how: bool) -> list[Finding]:
-    """Of a partition that is one stretch."""
+    """Of a partition that is one range."""
     findings = verdicts.compare(source, target, **how)  # type: ignore[arg-type]
     open_ = [finding for finding in findings if finding.verdict in (verdicts.MISSING, verdicts.EXTRA)]
     return [*(finding for finding in findings if finding not in open_), *alterations.altered(open_)]
@@ -123,7 +123,7 @@ def test_where_a_head_was_cut_a_common_key_alone_makes_no_alteration_before_the_
     was, now, both = Content("k", "v1", 1000), Content("k", "v2", 2000), Content("x", "x", 3000)
 
     def compared(source: list[Content], target: list[Content]) -> list[str]:
-        return [item.verdict for item in told(side(source), side(target), head_cut=True)]
+        return [item.verdict for item in told(side(source), side(target), prefix_cut=True)]
 
     assert compared([was, both], [now, both]) == ["same", "missing", "extra"]
     assert compared([was, both], [Content("k", "v2", 1000), both]) == ["same", "altered"]

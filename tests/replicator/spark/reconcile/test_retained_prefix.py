@@ -1,4 +1,4 @@
-"""What stands before the first record that both sides have, where the heads of logs were cut."""
+"""What stands before the first record that both sides have, where logs were cut at their beginning."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ CASES = {
     "and it has a foreign record in front": Case(
         range(100), [FOREIGN, *range(40, 100)], 0, 41, {v.SAME: 60, v.EXPIRED: 40, v.EXTRA: 1}
     ),
-    "and a record of its head stands behind": Case(
+    "and a record of its prefix stands behind": Case(
         range(100), [*range(40, 80), 5, *range(80, 100)], 0, 41, {v.SAME: 60, v.EXPIRED: 39, v.REORDERED: 1}
     ),
     "and a later record stands in front": Case(
