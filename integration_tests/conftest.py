@@ -76,21 +76,24 @@ def secured(kind: Kind, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
 
 
 @pytest.fixture
-def source(brokers: Pair) -> BrokerHandle:
+def source(brokers: Pair) -> Iterator[BrokerHandle]:
     """The cluster that flows read. A test that killed it has left it running again, or it is started here."""
-    return _running(brokers.source)
+    yield from _running(brokers.source)
 
 
 @pytest.fixture
-def target(brokers: Pair) -> BrokerHandle:
+def target(brokers: Pair) -> Iterator[BrokerHandle]:
     """The cluster that flows write."""
-    return _running(brokers.target)
+    yield from _running(brokers.target)
 
 
-def _running(handle: BrokerHandle) -> BrokerHandle:
+def _running(handle: BrokerHandle) -> Iterator[BrokerHandle]:
+    """A broker that ends in a test which hasn't killed it is what the test fails for, whatever else it met."""
     if not handle.alive():
         handle.restart()
-    return handle
+    yield handle
+    if isinstance(handle, EmbeddedBroker):
+        assert not (why := handle.unexpected_end()), why
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ class EmbeddedBroker:
         self._log = directory / "broker.log"
         self._options = options
         self._process: subprocess.Popen[str] | None = None
+        self._told_to_end = False
         directory.mkdir(parents=True, exist_ok=True)
 
     @property
@@ -34,11 +35,17 @@ class EmbeddedBroker:
         assert self._process is not None, "the broker was never started"
         return self._process
 
+    @property
+    def pid(self) -> int:
+        """Of the process that was started last."""
+        return self._running.pid
+
     def start(self) -> None:
         """See `BrokerHandle`."""
         command = [sys.executable, "-m", "cli.main", "broker", "--no-auto-create", "--data-dir", str(self._data)]
         command += ["--listen", self.bootstrap, *self._options]
         command += [f"--config={name}={value}" for name, value in SHORT_SESSIONS.items()]
+        self._told_to_end = False
         with self._log.open("a") as log:
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         self._wait_listening(self._process)
@@ -64,6 +71,7 @@ class EmbeddedBroker:
 
     def kill(self) -> None:
         """See `BrokerHandle`."""
+        self._told_to_end = True
         self._running.kill()
         self._running.wait()
 
@@ -81,12 +89,19 @@ class EmbeddedBroker:
 
     def terminate(self, timeout_s: float = 20.0) -> int:
         """SIGTERM; its exit code."""
+        self._told_to_end = True
         self._running.terminate()
         return self._running.wait(timeout_s)
 
     def alive(self) -> bool:
         """See `BrokerHandle`."""
         return self._process is not None and self._process.poll() is None
+
+    def unexpected_end(self) -> str:
+        """How the process ended although nobody here had it end; empty where it runs, or was told to end."""
+        code = None if self._process is None or self._told_to_end else self._process.poll()
+        how = f"was ended by {signal.Signals(-code).name}" if code is not None and code < 0 else f"ended with {code}"
+        return "" if code is None else f"the broker at {self.bootstrap} {how}:\n{self.log_tail()}"
 
     def cut_log(self, topic: str, topic_id: uuid.UUID, partition: int, offset: int) -> None:
         """See `BrokerHandle`. Without the file `durable` nothing is known to have been acknowledged."""
