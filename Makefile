@@ -9,7 +9,7 @@ RUN_STAMP := $(VENV)/.installed-run
 SPARK_STAMP := $(VENV)/.installed-spark
 STAMP := $(VENV)/.installed
 
-.PHONY: demo demo-compare demo-spark test test-unit test-rest test-full test-long test-long-kafka test-seeds test-seeds-of-simulation compiled lint bench env lock clean
+.PHONY: demo demo-compare demo-spark test test-unit test-rest test-full test-long test-long-kafka test-seeds test-seeds-of-simulation test-kills compiled lint bench env lock clean
 
 # The demos run from the source tree, so their environment needs no build tools. They start many processes, so Python
 # keeps the bytecode of what they import even where PYTHONDONTWRITEBYTECODE is set.
@@ -75,8 +75,13 @@ test-seeds-of-simulation: $(STAMP)
 
 test-seeds: test-seeds-of-simulation
 	$(SEEDS) "reconcile: seeds without Spark" $(SEARCHED)/test_histories.py
+	$(SEEDS) "reconcile: seeds with repair" integration_tests/spark/test_seeded_repair.py -m "not kafka"
 	$(SEEDS) "reconcile: seeds on Spark" $(SEARCHED)/test_histories_on_spark.py $(SEARCHED)/test_generated.py \
 	  integration_tests/spark/test_seeded.py -m "not kafka"
+
+# In the same way: the seeds of kills on a standalone Spark cluster.
+test-kills: $(STAMP)
+	$(SEEDS) "kills on a standalone Spark cluster" integration_tests/spark/test_cluster_kills.py -m "not kafka"
 
 # Also with another version, if Docker has its image: make test-long-kafka KAFKA=4.1.0
 test-long-kafka: $(STAMP)

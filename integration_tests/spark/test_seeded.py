@@ -1,5 +1,5 @@
 """Logs of all shapes, drawn by seed, written to real brokers, damaged, cut and compacted: no verdict is wrong, by an
-oracle that knows what was done to each record (`seeded_oracle`)."""
+oracle that knows what was done to each record (`seeded_oracle`), and a repair makes nothing worse (`seeded_harm`)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,17 @@ from pathlib import Path
 import pytest
 from pyspark.sql import Row, SparkSession
 
+from cli.commands.reconcile_repair import Repairing
+from cli.stopping import Stopping
 from integration_tests.harness.broker import BrokerHandle
 from integration_tests.spark import seeded_oracle
 from integration_tests.spark.planted import Content
 from integration_tests.spark.reconciling import PATIENCE_MS
 from integration_tests.spark.seeded import drawn
+from integration_tests.spark.seeded_harm import harm
 from integration_tests.spark.seeded_logs import Logs, SeededFlow
 from integration_tests.spark.seeded_oracle import Allowed, Expected, Of, unlike
+from replicator import config
 from replicator.model.partition import Partition
 from replicator.spark.reconcile import alignment, reconcile, snapshot, verdicts
 from replicator.spark.reconcile.outcome import Outcome, PartitionOutcome
@@ -53,10 +57,19 @@ def test_no_verdict_is_wrong(
     if first // AT_ONCE % 2 == 0:
         monkeypatch.setattr(alignment, "MEAN_MIN", SMALL_CHUNKS)
         monkeypatch.setattr(reconcile, "PREFIX_RECORDS", SMALL_PREFIXES)
+    repairing = Repairing(config.load(flow.file.path), flow.flow, "apply", take_over=False)
+    repairing.begin()
     taken = snapshot.take(flow.flow, (), Window(), connect_timeout_ms=PATIENCE_MS)
     outcome, found = reconcile.reconcile(spark, flow.flow, taken, "full", lambda *_: None)
+    repairing.find(found)
     wrong = differences(flow, outcome, found.collect())
     found.unpersist()
+    with Stopping() as stopping:
+        repairing.finish(outcome, taken, stopping, lambda _: None)
+    after = flow.read_target()
+    for logs in flow.logs:
+        said = islice(harm(logs, after[logs.at]), TOLD_MAX)
+        wrong += [f"seed {logs.seeded.seed} {logs.seeded.shape.name} after its repair: {text}" for text in said]
     assert not wrong, f"{len(wrong)} of {len(seeds)}\n" + "\n".join(wrong)
 
 

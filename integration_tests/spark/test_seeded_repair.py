@@ -22,8 +22,9 @@ import pytest
 from integration_tests.harness.broker import BrokerHandle
 from integration_tests.spark.conftest import Command
 from integration_tests.spark.planted import Content
+from integration_tests.spark.seeded_harm import contents, harm
 from integration_tests.spark.seeded_histories import drawn
-from integration_tests.spark.seeded_logs import Log, Logs, SeededFlow
+from integration_tests.spark.seeded_logs import Logs, SeededFlow
 from replicator.model.partition import Partition
 from replicator.spark.reconcile import alignment, cutting, explain
 from tests.budget import budget
@@ -85,7 +86,7 @@ def _wrong(
         read: the target's records after it.
     """
     verdicts: Mapping[str, int] = row["verdicts"]
-    truth, before, after = _left(logs.source), _left(logs.target), Counter(read)
+    truth, before, after = Counter(contents(logs.source)), Counter(contents(logs.target)), Counter(read)
     lost, missing = (truth - before).total(), verdicts.get("missing", 0)
     cut = bool(logs.seeded.source_cut or logs.seeded.target_cut)
     if not cut:
@@ -100,14 +101,6 @@ def _wrong(
             yield f"{missing} missing, repaired: { {**repaired, 'spans': ()} }"
         if not cut and copied != missing:
             yield f"{copied} of {missing} were copied"
-    for content in before.keys() | after.keys():
-        if not before[content] <= after[content] <= max(before[content], truth[content]):
-            times = before[content], after[content], truth[content]
-            yield f"{content}: {times[0]} times before the repair, {times[1]} after it, {times[2]} on the source"
+    yield from harm(logs, read)
     if (after - before).total() != copied:
         yield f"{(after - before).total()} records came to the target, where {copied} are said to be copied"
-
-
-def _left(log: Log) -> Counter[Content]:
-    """What can still be read, as a multiset."""
-    return Counter(placed.entry.content for placed in log.visible)

@@ -1,9 +1,14 @@
-"""The same histories with everything that Spark does, and with logs that retention has cut; then the repair."""
+"""The same histories with everything that Spark does, and with logs that retention has cut; and what a repair decides.
+
+`integration_tests/spark/test_seeded_repair.py` has more of them, on real brokers, and carries the repair out.
+"""
 
 from __future__ import annotations
 
 import random
+from bisect import bisect_left
 from collections import Counter
+from collections.abc import Sequence
 
 import pytest
 from pyspark.sql import SparkSession
@@ -20,7 +25,7 @@ from tests.replicator.spark.reconcile.histories import drawn_history, wrongly_co
 from tests.replicator.spark.reconcile.pipeline import counted
 from tests.replicator.spark.reconcile.read_lists import found
 
-SEEDS, AT_ONCE = budget(12, 1_000), 50
+SEEDS, AT_ONCE = budget(12, 100), 50
 pytestmark = [pytest.mark.tier("full"), pytest.mark.timeout(budget(600, 7_200))]
 
 
@@ -87,15 +92,18 @@ def repaired(one: Drawn, spans: tuple[Missing, ...]) -> list[Content]:
     """What a repair of these spans copies."""
     asked = Asked(compacted=False)
     for span in spans:
-        records = [entry for entry in one.source if span.first <= entry.offset < span.end]
+        records = _within(one.source, span)
         assert len(records) == span.records
         asked.wanted(span, [_identity(entry) for entry in records])
     asked.target(_identity(entry) for entry in one.target)
     if asked.needs_source:
         asked.source(_identity(entry) for entry in one.source)
-    return [
-        entry.content for span in asked.decide().copied for entry in one.source if span.first <= entry.offset < span.end
-    ]
+    return [entry.content for span in asked.decide().copied for entry in _within(one.source, span)]
+
+
+def _within(side: Sequence[Entry], span: Missing) -> Sequence[Entry]:
+    first, end = (bisect_left(side, offset, key=lambda entry: entry.offset) for offset in span[:2])
+    return side[first:end]
 
 
 def _identity(entry: Entry) -> RecordIdentity:
