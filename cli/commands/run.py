@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cli import __version__
 from cli.options import chosen, config_option, flow_option, one, spark_options
 from cli.quick_imports import quick_imports
 
@@ -92,7 +93,14 @@ def run(
         flow = one(loaded, path, names[0] if names else None)
         sys.exit(_on_spark(loaded, flow, take_over, (master, conf), (log_format, log_level)))
     flows = chosen(loaded, path, names)
-    sys.exit(Daemon(loaded, flows, wiring.parts(failpoint), take_over=take_over).run())
+    if not loaded.metrics.listen:
+        sys.exit(Daemon(loaded, flows, wiring.parts(failpoint), take_over=take_over).run())
+    from replicator.observe.observation import Observation
+
+    observation = Observation(loaded.metrics, flows, __version__)
+    daemon = Daemon(loaded, flows, wiring.parts(failpoint, observation.observe), take_over=take_over)
+    with observation.serving(daemon.stages):
+        sys.exit(daemon.run())
 
 
 def _on_spark(

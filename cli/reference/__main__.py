@@ -1,4 +1,4 @@
-"""`python -m cli.reference` writes docs/reference/commands.md, configuration.md and log-events.md.
+"""`python -m cli.reference` writes commands.md, configuration.md, log-events.md and metrics.md in docs/reference.
 
 By hand, when a test says that one of them has changed.
 """
@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cli.reference import commands, configuration, log_events
+from cli.reference import commands, configuration, log_events, metrics
 
 DIRECTORY = Path(__file__).parents[2] / "docs" / "reference"
 PAGES = {
     "commands.md": commands.page,
     "configuration.md": configuration.page,
     "log-events.md": log_events.page,
+    "metrics.md": metrics.page,
 }
 """File name → what writes its text."""
 

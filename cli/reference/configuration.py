@@ -59,6 +59,11 @@ SECTIONS = (
     ),
     ("TopicConfigs", "flows.NAME.topic_configs", "How target topics are created."),
     ("SparkSection", "spark", "Where commands that use Spark run it. The daemon ignores it."),
+    (
+        "MetricsSection",
+        "metrics",
+        "Where `run` answers over HTTP: [Monitoring](../operate/monitoring.md).",
+    ),
 )
 """Model, heading, and what is said of it, in the order of the page."""
 

@@ -58,6 +58,10 @@ EVENTS = {
     "not_handed_over": (
         "A job that ended with an error could not hand the flow over. Run it again, or `run --take-over`."
     ),
+    "lag_unknown": (
+        "A bug in what finds out the lag for metrics, with its traceback. Copying goes on, without lag in the metrics."
+    ),
+    "metrics_served": "The process answers over HTTP at this address: /metrics, /healthz, /readyz.",
     "not_released": (
         "The positions could not be released at a clean stop. Everything is committed; only the next start "
         "takes longer."
@@ -86,6 +90,7 @@ EVENTS = {
         "partition. What a process held when it was killed is in no line."
     ),
     "repair_decided": "A repair has compared what is missing with what stands on the target now.",
+    "request_failed": "A request over HTTP could not be answered for a bug, with its traceback. Copying goes on.",
     "restarted": (
         "A lane starts over with a new producer, from the fence, because the outcome of a commit is unknown or "
         "a cluster did not answer. Nothing is lost or doubled by it."
@@ -127,6 +132,7 @@ BOUND = {
     "partition": "Of a repair: topic and partition.",
 }
 FIELDS = {
+    "address": "Where the process answers over HTTP.",
     "advice": "What to do next.",
     "away_s": "For how long no broker had answered, in seconds.",
     "cluster": "Name of a cluster in the flow file.",

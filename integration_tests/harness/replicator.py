@@ -54,6 +54,7 @@ class FlowFile:
         self._clusters = {"here": _properties(source), "there": _properties(target)}
         self._settings = merged(QUICK, settings)
         self._others: list[FlowFile] = []
+        self._metrics: dict[str, Any] = {}
         self.write()
 
     def write(self, **changes: Any) -> None:
@@ -67,7 +68,8 @@ class FlowFile:
             file.flow: {"source": "here", "target": "there", **_without_defaults(file._settings)}
             for file in (self, *self._others)
         }
-        self.path.write_text(yaml.safe_dump({"clusters": clusters, "flows": flows}, sort_keys=False))
+        sections = {"clusters": clusters, "flows": flows} | ({"metrics": self._metrics} if self._metrics else {})
+        self.path.write_text(yaml.safe_dump(sections, sort_keys=False))
 
     def log_in(self, source: Login) -> None:
         """Write the file with other properties for the source."""
@@ -77,6 +79,11 @@ class FlowFile:
     def write_to_target(self, properties: Mapping[str, str]) -> None:
         """Write the file with these properties of the target besides."""
         self._clusters["there"] = {**self._clusters["there"], **properties}
+        self.write()
+
+    def listen(self, address: str, **settings: Any) -> None:
+        """Write the file with metrics at this address; `settings` of that section besides."""
+        self._metrics = {"listen": address, "lag_interval_ms": 100, **settings}
         self.write()
 
     def include(self, other: FlowFile) -> None:

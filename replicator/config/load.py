@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from replicator.config import librdkafka, properties, routing
+from replicator.config import librdkafka, metrics, properties, routing
 from replicator.config.messages import faults_of, nearest, suggestion
-from replicator.config.models import Cluster, Config, Flow, SparkSection
+from replicator.config.models import Cluster, Config, Flow, MetricsSection, SparkSection
 from replicator.config.sections import (
     CLUSTER_NAME,
     FLOW_NAME,
@@ -117,7 +117,16 @@ class _Reader:
             self._document.fault(("flows", conflict.flow), conflict.message)
         good_clusters = {name: cluster for name, cluster in read_clusters.items() if cluster is not None}
         spark = whole.spark if whole else SparkSection()
-        return Config(clusters=good_clusters, flows=good_flows, spark=spark)
+        shown = self._metrics(whole.metrics, rest.get("metrics")) if whole else MetricsSection()
+        return Config(clusters=good_clusters, flows=good_flows, spark=spark, metrics=shown)
+
+    def _metrics(self, section: MetricsSection, written: Any) -> MetricsSection:
+        """The section with its token looked up. `written`: as it stands in the file."""
+        token, problems = metrics.token(written, self._env, self._directory)
+        problems += metrics.check(section, token_written=bool(token or problems))
+        for problem in problems:
+            self._document.fault(("metrics", problem.key), problem.message)
+        return section.model_copy(update={"token": token})
 
     def _named(self, data: dict[str, Any], key: str, pattern: str) -> dict[str, Any]:
         """The mapping of sections under `key`, with their names checked."""

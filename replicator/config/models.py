@@ -214,12 +214,38 @@ class SparkSection(Frozen):
     )
 
 
+class MetricsSection(Frozen):
+    """Where `run` answers about itself over HTTP."""
+
+    listen: str = Field(
+        default="",
+        description="HOST:PORT for /metrics (Prometheus), /healthz and /readyz, such as 127.0.0.1:9308. "
+        "Empty: none of them.",
+    )
+    token: Annotated[str, Field(repr=False)] = Field(
+        default="",
+        description="Who asks must know it: as a bearer token, or as the password of any user. Needed where `listen` "
+        "is no loopback address. ${NAME} stands for an environment variable, file:PATH for the content of a file.",
+    )
+    partitions_max: Annotated[int, Field(strict=True, ge=0, le=1_000_000)] = Field(
+        default=10_000, description="A flow with more partitions than this has metrics of the flow and its lanes only."
+    )
+    lag_interval_ms: Annotated[int, Field(strict=True, ge=100, le=HOUR_MS), MILLISECONDS] = Field(
+        default=5000, description="How often the source is asked for the ends of its partitions, for the lag."
+    )
+
+    @field_serializer("token")
+    def _hidden(self, token: str) -> str:
+        return HIDDEN if token else ""
+
+
 class Config(Frozen):
     """A whole flow file."""
 
     clusters: dict[str, Cluster]
     flows: dict[str, Flow]
     spark: SparkSection = SparkSection()
+    metrics: MetricsSection = MetricsSection()
 
 
 def servers(text: str) -> tuple[str, ...]:

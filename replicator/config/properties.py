@@ -104,20 +104,25 @@ def check(
     if "bootstrap.servers" in resolved and not addresses:
         yield Problem("bootstrap.servers", "names no address")
     for text in resolved.get("bootstrap.servers", "").split(","):
-        if not all(map(_is_address, servers(text))):
+        if not all(map(is_address, servers(text))):
             yield Problem(
                 "bootstrap.servers", f"expected addresses such as broker-1:9092,broker-2:9092, not {text.strip()!r}"
             )
             break
-    if not allow_plaintext_password and not all(_is_loopback(address) for address in addresses):
+    if not allow_plaintext_password and not all(is_loopback(address) for address in addresses):
         yield from _readable_secrets(raw, resolved)
+
+
+def is_written_in_the_file(text: str) -> bool:
+    """Whether a secret stands in the flow file itself."""
+    return not text.startswith(_FILE) and not _VARIABLE.search(text)
 
 
 def _readable_secrets(raw: Mapping[str, str], resolved: Mapping[str, str]) -> Iterator[Problem]:
     """Passwords that others could read: in the file itself, or on the wire."""
     advice = "or set allow_plaintext_password: true for this cluster"
     for key, text in raw.items():
-        if SECRET.search(key) and not text.startswith(_FILE) and not _VARIABLE.search(text):
+        if SECRET.search(key) and is_written_in_the_file(text):
             yield Problem(key, f"a secret written in the file; use ${{NAME}} or file:PATH, {advice}")
     protocol = resolved.get("security.protocol", "plaintext").lower()
     mechanism = resolved.get("sasl.mechanisms", resolved.get("sasl.mechanism", "GSSAPI")).upper()
@@ -155,13 +160,14 @@ def _reason(error: Exception) -> str:
     return str(error.args[0]) if error.args else type(error).__name__
 
 
-def _is_address(text: str) -> bool:
+def is_address(text: str) -> bool:
     """Whether it is a host, which isn't only a number, and a port."""
     match = _ADDRESS.fullmatch(text)
     return match is not None and not match["host"].isdecimal() and 0 < int(match["port"]) <= PORT_MAX
 
 
-def _is_loopback(address: str) -> bool:
+def is_loopback(address: str) -> bool:
+    """Whether `HOST:PORT` can be reached from this machine only."""
     host = address.rpartition(":")[0].strip("[]")
     if host == "localhost" or host.endswith(".localhost"):
         return True

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, field_validator
 
-from replicator.config.models import FlowSettings, Frozen, SparkSection, Start
+from replicator.config.models import FlowSettings, Frozen, MetricsSection, SparkSection, Start
 from replicator.config.source import but
 
 TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -140,6 +140,7 @@ class FileSection(Frozen):
         "flow is a new one."
     )
     spark: SparkSection = Field(default=SparkSection(), description="Where commands that use Spark run it.")
+    metrics: MetricsSection = Field(default=MetricsSection(), description="Where `run` answers about itself over HTTP.")
 
 
 def json_schema() -> dict[str, Any]:

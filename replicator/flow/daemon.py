@@ -79,6 +79,10 @@ class Daemon:
         self._causes: dict[str, str] = {}  # why flows have ended, and don't run again yet
         self._leave_s: float | None = None  # when the process leaves, whatever still runs
 
+    def stages(self) -> dict[str, Stage]:
+        """Where each flow stands. From any thread."""
+        return {name: self._restarts.stage(name) for name in self._flows}
+
     def run(self) -> int:
         """Run until every flow has ended; the exit code of the worst of them."""
         gc.freeze()

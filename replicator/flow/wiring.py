@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -28,7 +29,7 @@ from replicator.kafka.coordinator_patience import CoordinatorPatience
 from replicator.kafka.note import write_note
 from replicator.kafka.topic_questions import within
 from replicator.kafka.topic_reader import TopicReader
-from replicator.lane.driver import LaneDriver, Services
+from replicator.lane.driver import LaneDriver, Observe, Services, unobserved
 from replicator.lane.plan import LanePlan
 from replicator.lane.policy import LivePolicy, Policy
 from replicator.model import names
@@ -104,11 +105,8 @@ class KafkaConnections:
         self._open.close()
 
 
-def services(
-    failpoint: Failpoint, log: structlog.stdlib.BoundLogger, cluster_away: Callable[[], bool] = lambda: False
-) -> Services:
-    """What lanes are given from outside. `failpoint` is called at each named step, see `failpoints`; `cluster_away` as
-    of `Services`."""
+def services(failpoint: Failpoint, log: structlog.stdlib.BoundLogger) -> Services:
+    """What lanes are given from outside. `failpoint` is called at each named step, see `failpoints`."""
 
     origins: dict[str, SharedOrigins] = {}  # by flow
     patience: dict[str, CoordinatorPatience] = {}  # by flow
@@ -124,17 +122,16 @@ def services(
         clock=RealClock(),
         failpoint=failpoint,
         log=log,
-        cluster_away=cluster_away,
         jitter=_jitter,
     )
 
 
-def parts(failpoint: Failpoint) -> Callable[[structlog.stdlib.BoundLogger], Parts]:
-    """What a live flow's worker is made of, given the flow's log."""
+def parts(failpoint: Failpoint, observe: Observe = unobserved) -> Callable[[structlog.stdlib.BoundLogger], Parts]:
+    """What a live flow's worker is made of, given the flow's log. `observe` as of `Services`."""
 
     def make(log: structlog.stdlib.BoundLogger) -> Parts:
         away = AwayClusters()
-        given = services(failpoint, log, lambda: bool(away))
+        given = replace(services(failpoint, log), cluster_away=lambda: bool(away), observe=observe)
 
         def lane(plan: LanePlan, events: queue.SimpleQueue[Any]) -> LaneDriver:
             return LaneDriver(plan, LivePolicy(), given, events)

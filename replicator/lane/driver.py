@@ -32,7 +32,7 @@ from replicator.lane.partition import PartitionState, Reason, Wait, reason_of
 from replicator.lane.partitions import Partitions, StateCounts
 from replicator.lane.plan import LanePlan
 from replicator.lane.policy import Policy
-from replicator.lane.ports import Clock, Connections
+from replicator.lane.ports import Clock, Connections, LaneObserver, Unobserved
 from replicator.lane.refused_records import RefusedRecords
 from replicator.lane.reports import Reports
 from replicator.lane.session import ProducerSession
@@ -105,12 +105,21 @@ class CountsChanged:
 Event = LaneEnded | CountsChanged | None  # None: a request to stop
 
 
+Observe = Callable[[LanePlan, Callable[[], Mapping[Partition, PartitionState]]], LaneObserver]
+
+
+def unobserved(plan: LanePlan, states: Callable[[], Mapping[Partition, PartitionState]]) -> LaneObserver:
+    """Return what is told of a lane that nobody watches."""
+    return Unobserved()
+
+
 @dataclass(frozen=True, slots=True)
 class Services:
     """What lanes are given from outside.
 
     `connect` opens what one producer session works with; the event is set when the lane shall stop. `on_commit` gets
-    records and bytes. `cluster_away` as of `Partitions`.
+    records and bytes. `cluster_away` as of `Partitions`. `observe` makes what is told of a lane, which also gets to
+    ask what each of its partitions does.
     """
 
     connect: Callable[[LanePlan, Policy, threading.Event], Connections]
@@ -120,6 +129,7 @@ class Services:
     on_commit: Callable[[int, int], None] = lambda records, size: None
     cluster_away: Callable[[], bool] = lambda: False
     jitter: Callable[[], float] = random.random
+    observe: Observe = unobserved
 
 
 class LaneDriver:
@@ -136,6 +146,7 @@ class LaneDriver:
         records_max = Rate(policy.rate_max).records(commit.records_max, commit.interval_ms / 1000)
         size = TransactionSize(records_max, commit.bytes_max, small=policy.copies_live)
         self._memory = Memory(partitions, RefusedRecords(partitions), size, Reports(partitions))
+        self._observer = services.observe(plan, lambda: self.states)
         self._opened, self._began_s = False, 0.0
         self._opened_s: float | None = None  # since when the session has copied; None before
         self._owners_read = False
@@ -213,7 +224,13 @@ class LaneDriver:
             self._memory.owners.update({at: owner for at, owner in read.items() if owner is not None})
             self._owners_read = True
         context = SessionContext(
-            self._pause, self._clock, self._services.failpoint, self._log, self._committed, self._services.jitter
+            self._pause,
+            self._clock,
+            self._services.failpoint,
+            self._log,
+            self._committed,
+            self._services.jitter,
+            self._observer,
         )
         self.session = session = ProducerSession(plan, self._policy, to, self._memory, context)
         session.open()
@@ -271,6 +288,7 @@ class LaneDriver:
         """Read who owns the positions, until a successor had time to say so. Raises TakenOver if there is one, or
         another generation."""
         self._log.warning("fenced", reason=str(error))
+        self._observer.fenced()
         soon = to.plane.written().overdue or not self._opened
         deadline = self._clock.now_s() + (OWNER_SETTLES_S if soon else OWNER_SETTLES_S_MAX)
         owners: Mapping[Partition, Stored | ReplicatorError | None]

@@ -11,7 +11,7 @@ import structlog
 from replicator.backoff import Jitter
 from replicator.failpoints import Failpoint
 from replicator.lane.partitions import Partitions
-from replicator.lane.ports import Clock
+from replicator.lane.ports import Clock, LaneObserver
 from replicator.lane.refused_records import RefusedRecords
 from replicator.lane.reports import Reports
 from replicator.lane.size import TransactionSize
@@ -42,3 +42,4 @@ class SessionContext:
     log: structlog.stdlib.BoundLogger
     on_commit: Callable[[int, int], None]  # records, bytes
     jitter: Jitter
+    observer: LaneObserver

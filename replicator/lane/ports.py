@@ -9,12 +9,12 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
-from replicator.model.checkpoint import Stored
+from replicator.model.checkpoint import Position, Stored
 from replicator.model.errors import ReplicatorError
 from replicator.model.partition import EndRecords, LogEnds, Partition
 from replicator.model.rights import MissingRights
 from replicator.model.transactions import Marker, OpenTransaction, ProducerState
-from replicator.planes.contract import Plane, RecordReader
+from replicator.planes.contract import Copied, Plane, RecordReader
 from replicator.state.claims import Claims
 from replicator.state.generation import Control
 from replicator.state.origins import FoundOrigins
@@ -42,6 +42,43 @@ class StateReader(Protocol):
 
         Tells who owned them; nothing is ever copied from these. Raises Retriable, Unreachable, NotAllowed.
         """
+
+
+class LaneObserver(Protocol):
+    """Is told what a lane does, by the lane's thread; must not block and not raise."""
+
+    def session_began(self, positions: Mapping[Partition, int]) -> None:
+        """A producer session has begun to copy. `positions`: by source partition, of all that have one."""
+
+    def committed(
+        self, copied: Mapping[Partition, Copied], positions: Mapping[Partition, Position], took_s: float
+    ) -> None:
+        """A transaction is committed: with `copied` records, or none; the positions that moved. `took_s`: since its
+        first record."""
+
+    def aborted(self, kind: str) -> None:
+        """A transaction was aborted for an error of this class."""
+
+    def fenced(self) -> None:
+        """The lane's producer was fenced."""
+
+
+class Unobserved:
+    """Implements `LaneObserver` for a lane that nobody watches."""
+
+    def session_began(self, positions: Mapping[Partition, int]) -> None:
+        """See `LaneObserver`."""
+
+    def committed(
+        self, copied: Mapping[Partition, Copied], positions: Mapping[Partition, Position], took_s: float
+    ) -> None:
+        """See `LaneObserver`."""
+
+    def aborted(self, kind: str) -> None:
+        """See `LaneObserver`."""
+
+    def fenced(self) -> None:
+        """See `LaneObserver`."""
 
 
 class OriginsReader(Protocol):

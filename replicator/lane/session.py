@@ -66,7 +66,7 @@ class ProducerSession:
         self._plan, self._policy, self._to, self._plane = plan, policy, to, to.plane
         self._memory, self._partitions, self._refusals = memory, memory.partitions, memory.refusals
         self._stop, self._clock, self._log = context.stop, context.clock, context.log
-        self._failpoint, self._on_commit = context.failpoint, context.on_commit
+        self._failpoint, self._on_commit, self._observer = context.failpoint, context.on_commit, context.observer
         self._readiness = TargetReadiness(memory.partitions, to.target, context.clock)
         self._plane.on_stall(self._readiness.stalled)
         self._start = LaneStart(plan, policy, to, memory, self._readiness, context.clock, context.log)
@@ -97,6 +97,8 @@ class ProducerSession:
             self._memory.owners.setdefault(target, owner_of(committed) or NOBODY)
         self._policy.opened(self._to, positions)
         self._rewind()
+        entries = positions.entries.items()
+        self._observer.session_began({at: it.position.offset for at, it in entries if it.position is not None})
         counts = self._partitions.publish()
         self._log.info(
             "lane_started",
@@ -228,6 +230,7 @@ class ProducerSession:
         self._aborts.reset()
         records = sum(part.records for part in done.copied.values())
         self._on_commit(records, sum(part.bytes for part in done.copied.values()))
+        self._observer.committed(done.copied, done.positions, self._last_commit_s - since_s if since_s else 0.0)
         self._log.info(
             "committed",
             records=records,
@@ -374,6 +377,7 @@ class ProducerSession:
         written = self._plane.written()
         self._readiness.ended(written.partitions)
         self._plane.abort()
+        self._observer.aborted(type(error).__name__)
         # What the client says first may not be the cause: the advice comes with the incident that is judged.
         reason = f"{error.name}: {error.detail}" if isinstance(error, Incident) else str(error)
         self._log.warning("aborted", reason=reason, kind=type(error).__name__)

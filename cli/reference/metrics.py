@@ -1,0 +1,58 @@
+"""docs/reference/metrics.md: every metric of `eos-replicate run`, from `replicator.observe.metrics`."""
+
+from __future__ import annotations
+
+from cli.reference.markdown import cell, table
+from replicator.observe.metrics import METRICS
+from replicator.observe.view import Doing, FlowStage
+
+INTRODUCTION = """\
+# Metrics
+
+Generated from `replicator/observe/metrics.py` by `python -m cli.reference`; a test checks that it is up to date.
+
+`eos-replicate run` serves them at `/metrics` where the flow file has `metrics.listen`:
+[Monitoring](../operate/monitoring.md). Counters count from the start of the process, and don't go back when a flow is
+started again in it. What isn't known is absent: there is no lag while the source can't be asked, and none of a
+partition that has no position yet. The process metrics of the Prometheus client (`process_cpu_seconds_total`,
+`process_resident_memory_bytes`, ...) come besides.
+"""
+SUFFIXES = {"counter": "_total", "info": "_info"}
+
+
+def page() -> str:
+    """The whole page."""
+    rows = (
+        (
+            f"`{name}{SUFFIXES.get(described.kind, '')}`",
+            described.kind,
+            ", ".join(described.labels) or "none",
+            cell(described.help),
+        )
+        for name, described in METRICS.items()
+    )
+    return "\n".join(
+        (
+            INTRODUCTION,
+            table(("metric", "type", "labels", "meaning"), rows),
+            "## States\n",
+            "Values of `eos_partition_state`, and the label `state` of `eos_flow_partitions`:\n",
+            table(("value", "state", "meaning"), ((str(it.value), it.name.lower(), DOING[it]) for it in Doing)),
+            "Values of `eos_flow_stage`:\n",
+            table(("value", "stage", "meaning"), ((str(it.value), it.name.lower(), STAGES[it]) for it in FlowStage)),
+        )
+    )
+
+
+DOING = {
+    Doing.JUDGING: "Its lane has just begun and has not decided yet.",
+    Doing.COPYING: "Its records are copied as they come.",
+    Doing.WAITING: "Something that may pass keeps it back: `eos_partition_cause` has the reason as `kind`.",
+    Doing.STOPPED: "An [incident](../operate/incidents.md) has stopped it, and is the `kind` of `eos_partition_cause`.",
+}
+STAGES = {
+    FlowStage.STARTING: "It connects, lists its topics and opens its generation.",
+    FlowStage.RUNNING: "Its lanes run.",
+    FlowStage.ENDED: "It has ended by something that may pass, and is started again while another flow runs.",
+    FlowStage.OVER: "It was taken over by another process, or has ended for good.",
+}

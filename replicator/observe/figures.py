@@ -1,0 +1,181 @@
+"""What the lanes of one process report of themselves: the figures behind metrics, health and the status page.
+
+Lanes write from their own threads (`lane.ports.LaneObserver`), and requests over HTTP read from others. What is counted
+stays for as long as the process runs, whatever flow or lane is started again: counters never go back.
+
+Invariants
+- A report costs a lane a few dictionary writes for each partition that it has copied, and never waits for a reader
+  longer than that reader takes to copy numbers.
+- Lanes of an earlier attempt to run a flow show nothing any more: the states of its partitions are those of the lanes
+  that were made last.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from replicator.lane.partition import PartitionState
+from replicator.lane.plan import LanePlan
+from replicator.model.checkpoint import Position
+from replicator.model.partition import Partition
+from replicator.planes.contract import Copied
+
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+"""Upper bounds of the histogram of how long transactions took."""
+States = Callable[[], Mapping[Partition, PartitionState]]
+
+
+@dataclass(slots=True)
+class PartitionFigures:
+    """What was committed of one source partition since the process began. `position` is the next source offset, None
+    until a lane has read or committed it; `committed_ms` the wall clock of the last commit of records, 0 without."""
+
+    records: int = 0
+    bytes: int = 0
+    position: int | None = None
+    committed_ms: int = 0
+
+
+@dataclass(slots=True)
+class LaneFigures:
+    """What one lane of a flow has done since the process began. `took` counts transactions by the bound of `SECONDS`
+    that they didn't exceed (behind the last: any longer), `took_s` is their sum."""
+
+    sessions: int = 0
+    fenced: int = 0
+    aborts: Counter[str] = field(default_factory=Counter)
+    took: list[int] = field(default_factory=lambda: [0] * (len(SECONDS) + 1))
+    took_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class FlowFigures:
+    """A copy of one flow's figures at one moment."""
+
+    partitions: Mapping[Partition, PartitionFigures]
+    lanes: Mapping[int, LaneFigures]
+    states: Mapping[Partition, PartitionState]
+
+
+class ObservedFlow:
+    """The figures of one flow, over all attempts to run it."""
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        """`now_ms`: the wall clock."""
+        self._now_ms = now_ms
+        self._lock = threading.Lock()
+        self._partitions: dict[Partition, PartitionFigures] = {}
+        self._lanes: dict[int, LaneFigures] = {}
+        self._owner = ""  # of the attempt whose lanes show their states
+        self._states: dict[int, States] = {}
+
+    def lane(self, plan: LanePlan, states: States) -> ObservedLane:
+        """Take up a lane that was made. `states`: what its partitions do, asked from any thread."""
+        with self._lock:
+            if plan.owner != self._owner:
+                self._owner, self._states = plan.owner, {}
+            self._states[plan.lane] = states
+            self._lanes.setdefault(plan.lane, LaneFigures())
+        return ObservedLane(self, plan.lane)
+
+    def figures(self) -> FlowFigures:
+        """Copy all of them."""
+        with self._lock:
+            partitions = {at: replace(figures) for at, figures in self._partitions.items()}
+            lanes = {
+                lane: replace(figures, aborts=Counter(figures.aborts), took=list(figures.took))
+                for lane, figures in self._lanes.items()
+            }
+            states = list(self._states.values())
+        found: dict[Partition, PartitionState] = {}
+        for each in states:
+            found |= each()
+        return FlowFigures(partitions, lanes, found)
+
+    def partition_positions(self) -> dict[Partition, int | None]:
+        """Every partition that lanes know of, with its position."""
+        with self._lock:
+            known = {at: figures.position for at, figures in self._partitions.items()}
+            states = list(self._states.values())
+        for each in states:
+            for at in each():
+                known.setdefault(at, None)
+        return known
+
+    def began(self, lane: int, positions: Mapping[Partition, int]) -> None:
+        """See `LaneObserver.session_began`."""
+        with self._lock:
+            self._lanes[lane].sessions += 1
+            for at, position in positions.items():
+                self._partition(at).position = position
+
+    def committed(
+        self, lane: int, copied: Mapping[Partition, Copied], positions: Mapping[Partition, Position], took_s: float
+    ) -> None:
+        """See `LaneObserver.committed`."""
+        now_ms = self._now_ms()
+        with self._lock:
+            for at, position in positions.items():
+                self._partition(at).position = position.offset
+            for at, done in copied.items():
+                if done.records:
+                    figures = self._partition(at)
+                    figures.records += done.records
+                    figures.bytes += done.bytes
+                    figures.committed_ms = now_ms
+            if copied:
+                of_lane = self._lanes[lane]
+                of_lane.took[next((n for n, bound in enumerate(SECONDS) if took_s <= bound), len(SECONDS))] += 1
+                of_lane.took_s += took_s
+
+    def aborted(self, lane: int, kind: str) -> None:
+        """See `LaneObserver.aborted`."""
+        with self._lock:
+            self._lanes[lane].aborts[kind] += 1
+
+    def fenced(self, lane: int) -> None:
+        """See `LaneObserver.fenced`."""
+        with self._lock:
+            self._lanes[lane].fenced += 1
+
+    def _partition(self, at: Partition) -> PartitionFigures:
+        return self._partitions.setdefault(at, PartitionFigures())
+
+
+class ObservedLane:
+    """Implements `lane.ports.LaneObserver` for one lane of a flow."""
+
+    def __init__(self, flow: ObservedFlow, lane: int) -> None:
+        self._flow, self._lane = flow, lane
+
+    def session_began(self, positions: Mapping[Partition, int]) -> None:
+        """See `LaneObserver`."""
+        self._flow.began(self._lane, positions)
+
+    def committed(
+        self, copied: Mapping[Partition, Copied], positions: Mapping[Partition, Position], took_s: float
+    ) -> None:
+        """See `LaneObserver`."""
+        self._flow.committed(self._lane, copied, positions, took_s)
+
+    def aborted(self, kind: str) -> None:
+        """See `LaneObserver`."""
+        self._flow.aborted(self._lane, kind)
+
+    def fenced(self) -> None:
+        """See `LaneObserver`."""
+        self._flow.fenced(self._lane)
+
+
+class Figures:
+    """Of all flows of the process."""
+
+    def __init__(self, flows: Iterable[str], now_ms: Callable[[], int]) -> None:
+        self.flows: Mapping[str, ObservedFlow] = {name: ObservedFlow(now_ms) for name in flows}
+
+    def lane(self, plan: LanePlan, states: States) -> ObservedLane:
+        """Take up a lane, see `ObservedFlow.lane`."""
+        return self.flows[plan.flow.name].lane(plan, states)

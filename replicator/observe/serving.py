@@ -1,0 +1,88 @@
+"""Listens for requests about a process that runs: binds before anything is copied, answers in threads of its own.
+
+waitress bounds what a stranger may do to it: connections, time without a byte, sizes of headers and bodies.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import structlog
+from waitress.server import create_server
+
+from replicator.model.errors import ConfigError
+
+if TYPE_CHECKING:
+    from wsgiref.types import WSGIApplication
+
+THREADS = 2
+CONNECTIONS_MAX = 50
+CHANNEL_TIMEOUT_S = 30
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """A socket that listens there, so that nobody else can take the port any more.
+
+    Raises:
+        ConfigError: the address can't be used.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listening = socket.socket(family, kind, protocol)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(address)
+            listening.listen(CONNECTIONS_MAX)
+        except OSError:
+            listening.close()
+            raise
+    except OSError as error:
+        raise ConfigError(f"metrics.listen: cannot listen on {host}:{port}: {error.strerror or error}") from error
+    return listening
+
+
+@contextmanager
+def serving(listening: socket.socket, application: WSGIApplication, log: structlog.stdlib.BoundLogger) -> Iterator[int]:
+    """Answer with `application` until the block ends; gives the port. Closes the socket."""
+    _log_to(log)
+    server = create_server(
+        application,
+        sockets=[listening],
+        threads=THREADS,
+        connection_limit=CONNECTIONS_MAX,
+        channel_timeout=CHANNEL_TIMEOUT_S,
+        max_request_body_size=0,
+        ident="",
+    )
+    host, port = listening.getsockname()[:2]
+    thread = threading.Thread(target=server.run, name="metrics", daemon=True)
+    thread.start()
+    log.info("metrics_served", address=f"{host}:{port}")
+    try:
+        yield port
+    finally:
+        server.close()
+
+
+class _Lines(logging.Handler):
+    """Takes what waitress logs: errors of the application, in the process' own format."""
+
+    def __init__(self, log: structlog.stdlib.BoundLogger) -> None:
+        super().__init__(logging.ERROR)  # a queue of requests is no news
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See logging."""
+        self._log.error("request_failed", detail=self.format(record))
+
+
+def _log_to(log: structlog.stdlib.BoundLogger) -> None:
+    theirs = logging.getLogger("waitress")
+    theirs.handlers, theirs.propagate = [_Lines(log)], False

@@ -1,0 +1,133 @@
+"""What the process shows of its flows at one moment: one view, from which metrics, health and pages are made.
+
+Put together when it is asked for, from the lanes' figures, the ends of the source and the daemon's stages.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+from replicator.flow.restarts import Stage
+from replicator.lane.partition import Copying, PartitionState, Stopped, Waiting
+from replicator.model.partition import Partition
+from replicator.observe.figures import Figures, LaneFigures, PartitionFigures
+from replicator.observe.lag import Lag, LagWatch
+
+
+class Doing(IntEnum):
+    """What a partition does, as the number that metrics have."""
+
+    JUDGING = 0
+    """Its lane has just begun, and has not said anything of it yet."""
+    COPYING = 1
+    WAITING = 2
+    STOPPED = 3
+
+
+class FlowStage(IntEnum):
+    """Where a flow stands, as the number that metrics have."""
+
+    STARTING = 0
+    RUNNING = 1
+    ENDED = 2
+    """It has ended by something that may pass, and is started again."""
+    OVER = 3
+    """It is not started again by this process."""
+
+
+_STAGES = {
+    Stage.STARTING: FlowStage.STARTING,
+    Stage.ALIVE: FlowStage.RUNNING,
+    Stage.ENDED: FlowStage.ENDED,
+    Stage.OVER: FlowStage.OVER,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionView:
+    """One source partition. `kind`: why it waits, or the incident that stopped it; empty while it is copied. `lag` is
+    None where it isn't known."""
+
+    at: Partition
+    doing: Doing
+    kind: str
+    detail: str
+    figures: PartitionFigures
+    lag: Lag | None
+
+
+@dataclass(frozen=True, slots=True)
+class FlowView:
+    """One flow. `partitions` are sorted."""
+
+    name: str
+    source: str
+    target: str
+    stage: FlowStage
+    partitions: tuple[PartitionView, ...]
+    lanes: Mapping[int, LaneFigures]
+
+    @property
+    def counts(self) -> Counter[Doing]:
+        """How many partitions do what."""
+        return Counter(partition.doing for partition in self.partitions)
+
+    @property
+    def lag_records(self) -> int | None:
+        """Of all partitions together; None where it isn't known of each that has a position."""
+        known = [partition.lag for partition in self.partitions if partition.figures.position is not None]
+        return None if None in known else sum(lag.records for lag in known if lag is not None)
+
+    @property
+    def lag_seconds(self) -> float | None:
+        """The largest of all partitions; None as for `lag_records`."""
+        known = [partition.lag for partition in self.partitions if partition.figures.position is not None]
+        return None if None in known else max((lag.seconds for lag in known if lag is not None), default=0.0)
+
+    @property
+    def ready(self) -> bool:
+        """Whether its lanes run and each of its partitions is copied."""
+        return self.stage is FlowStage.RUNNING and all(each.doing is Doing.COPYING for each in self.partitions)
+
+
+class Views:
+    """Makes views of the flows of one process. From any thread."""
+
+    def __init__(
+        self,
+        clusters: Mapping[str, tuple[str, str]],
+        figures: Figures,
+        lags: Mapping[str, LagWatch],
+        stages: Callable[[], Mapping[str, Stage]],
+    ) -> None:
+        """By flow: the names of its `clusters`, its `figures`, its `lags`, and where the daemon says that it stands."""
+        self._clusters, self._figures, self._lags, self._stages = clusters, figures, lags, stages
+
+    def flows(self) -> list[FlowView]:
+        """Return all flows as they are now, in the order of the file."""
+        stages = self._stages()
+        return [self._flow(name, stages[name]) for name in self._clusters]
+
+    def _flow(self, name: str, stage: Stage) -> FlowView:
+        found = self._figures.flows[name].figures()
+        shown = found.states if stage in (Stage.STARTING, Stage.ALIVE) else {}
+        positions = {at: figures.position for at, figures in found.partitions.items()}
+        lags = self._lags[name].lags(positions) if name in self._lags else {}
+        partitions = tuple(
+            PartitionView(at, *_doing(shown.get(at)), found.partitions.get(at, PartitionFigures()), lags.get(at))
+            for at in sorted(found.partitions.keys() | shown.keys())
+        )
+        return FlowView(name, *self._clusters[name], _STAGES[stage], partitions, found.lanes)
+
+
+def _doing(state: PartitionState | None) -> tuple[Doing, str, str]:
+    if isinstance(state, Copying):
+        return Doing.COPYING, "", ""
+    if isinstance(state, Waiting):
+        return Doing.WAITING, state.reason.value, state.detail
+    if isinstance(state, Stopped):
+        return Doing.STOPPED, state.incident.name, state.incident.detail
+    return Doing.JUDGING, "", ""

@@ -1,0 +1,114 @@
+"""Metrics and health over HTTP, as a WSGI application. Read only.
+
+    GET /metrics   Prometheus' text format
+    GET /healthz   200 while the process works
+    GET /readyz    200 if every flow runs and each of its partitions is copied, else 503, with what is not
+
+Whoever knows the token may ask, as `Authorization: Bearer TOKEN` or as the password of any user (HTTP Basic, for
+browsers). /healthz needs none: it says nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+from wsgiref.types import StartResponse, WSGIEnvironment
+
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from replicator.observe.metrics import Metrics
+from replicator.observe.view import Doing, FlowStage, FlowView
+
+JSON = "application/json"
+CHALLENGE = ("WWW-Authenticate", 'Basic realm="eos-replicate"')
+OPEN = frozenset({"/healthz"})
+LISTED_MAX = 100
+"""Partitions that `/readyz` names of one flow."""
+
+
+class Answer(NamedTuple):
+    """What is sent back."""
+
+    status: str
+    content_type: str
+    body: bytes
+
+
+class Web:
+    """The application."""
+
+    def __init__(self, flows: Callable[[], Sequence[FlowView]], metrics: Metrics, token: str = "") -> None:
+        """`flows`: as they are now. `token`: empty where everybody may ask."""
+        self._flows, self._metrics, self._token = flows, metrics, token
+        self._pages: dict[str, Callable[[], Answer]] = {
+            "/metrics": self._of_metrics,
+            "/healthz": lambda: Answer("200 OK", JSON, b'{"status": "ok"}\n'),
+            "/readyz": self._readiness,
+        }
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """See PEP 3333."""
+        answer, headers = self._answer(environ)
+        headers += [
+            ("Content-Type", answer.content_type),
+            ("Content-Length", str(len(answer.body))),
+            ("Cache-Control", "no-store"),
+        ]
+        start_response(answer.status, headers)
+        return [] if environ["REQUEST_METHOD"] == "HEAD" else [answer.body]
+
+    def _answer(self, environ: WSGIEnvironment) -> tuple[Answer, list[tuple[str, str]]]:
+        path = environ.get("PATH_INFO", "")
+        if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
+            return _error("405 Method Not Allowed", "nothing can be changed here"), [("Allow", "GET, HEAD")]
+        if path not in OPEN and not self._may(environ.get("HTTP_AUTHORIZATION", "")):
+            return _error("401 Unauthorized", "a token is needed"), [CHALLENGE]
+        if path not in self._pages:
+            return _error("404 Not Found", f"there are {', '.join(self._pages)}"), []
+        return self._pages[path](), []
+
+    def _may(self, authorization: str) -> bool:
+        """Whether the request carries the token."""
+        if not self._token:
+            return True
+        scheme, _, given = authorization.partition(" ")
+        if scheme.lower() == "basic":
+            try:
+                given = base64.b64decode(given, validate=True).decode().partition(":")[2]
+            except (binascii.Error, UnicodeDecodeError):
+                return False
+        elif scheme.lower() != "bearer":
+            return False
+        return hmac.compare_digest(given.encode(), self._token.encode())
+
+    def _of_metrics(self) -> Answer:
+        return Answer("200 OK", CONTENT_TYPE_LATEST, self._metrics.text())
+
+    def _readiness(self) -> Answer:
+        flows = self._flows()
+        ready = all(flow.ready for flow in flows)
+        body = {"ready": ready, "flows": {flow.name: _readiness_of(flow) for flow in flows}}
+        return Answer("200 OK" if ready else "503 Service Unavailable", JSON, _json(body))
+
+
+def _readiness_of(flow: FlowView) -> dict[str, Any]:
+    """What keeps a flow from being ready."""
+    found: dict[str, Any] = {"ready": flow.ready, "stage": flow.stage.name.lower()}
+    if flow.stage is FlowStage.RUNNING:
+        kept = [each for each in flow.partitions if each.doing is not Doing.COPYING]
+        found["partitions"] = len(flow.partitions)
+        found["not_copied"] = len(kept)
+        found["causes"] = {str(each.at): each.kind or each.doing.name.lower() for each in kept[:LISTED_MAX]}
+    return found
+
+
+def _error(status: str, why: str) -> Answer:
+    return Answer(status, JSON, _json({"error": why}))
+
+
+def _json(body: object) -> bytes:
+    return json.dumps(body, indent=1).encode() + b"\n"

@@ -1,0 +1,115 @@
+"""Metrics as Prometheus reads them: every name that is documented is there, and a view's values arrive."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from replicator.model.partition import Partition
+from replicator.observe.figures import SECONDS, LaneFigures, PartitionFigures
+from replicator.observe.lag import Lag
+from replicator.observe.metrics import METRICS, Metrics
+from replicator.observe.view import Doing, FlowStage, FlowView, PartitionView
+
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "metrics.md"
+HOSTILE = 'a"b\\c\nd'
+
+
+def partition(number: int, doing: Doing = Doing.COPYING, kind: str = "", lag: Lag | None = None) -> PartitionView:
+    figures = PartitionFigures(records=10 * number, bytes=100 * number, position=number, committed_ms=1_500)
+    return PartitionView(Partition("t", number), doing, kind, "", figures, lag)
+
+
+def flow(*partitions: PartitionView, stage: FlowStage = FlowStage.RUNNING, name: str = "f") -> FlowView:
+    took = [1, *[0] * (len(SECONDS) - 1), 2]
+    lane = LaneFigures(sessions=3, fenced=1, aborts=Counter(Abortable=4), took=took, took_s=150.0)
+    return FlowView(name, "a", "b", stage, partitions, {0: lane})
+
+
+ALL = flow(
+    partition(1, lag=Lag(5, 2.5, 1)),
+    partition(2, Doing.WAITING, "no_answer", Lag(7, 9.5, 0)),
+    partition(3, Doing.STOPPED, "record_refused", Lag(0, 0.0, 0)),
+)
+
+
+def samples(view: FlowView, partitions_max: int = 100) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    text = Metrics(lambda: [view], "1.2", partitions_max).text().decode()
+    families = text_string_to_metric_families(text)
+    return {(each.name, frozenset(each.labels.items())): each.value for f in families for each in f.samples}
+
+
+def at(name: str, **labels: str) -> tuple[str, frozenset[tuple[str, str]]]:
+    return name, frozenset(labels.items())
+
+
+def test_values_arrive() -> None:
+    found = samples(ALL)
+    first = {"flow": "f", "topic": "t", "partition": "1"}
+    assert found[at("eos_build_info", version="1.2")] == 1
+    assert found[at("eos_partition_records_total", **first)] == 10
+    assert found[at("eos_partition_bytes_total", **first)] == 100
+    assert found[at("eos_partition_position", **first)] == 1
+    assert found[at("eos_partition_state", **first)] == 1
+    assert found[at("eos_partition_lag_records", **first)] == 5
+    assert found[at("eos_partition_lag_seconds", **first)] == 2.5
+    assert found[at("eos_partition_held_back_records", **first)] == 1
+    assert found[at("eos_partition_last_commit_timestamp_seconds", **first)] == 1.5
+    assert found[at("eos_partition_cause", flow="f", topic="t", partition="3", kind="record_refused")] == 1
+    assert found[at("eos_flow_records_total", flow="f")] == 60
+    assert found[at("eos_flow_lag_records", flow="f")] == 12
+    assert found[at("eos_flow_lag_seconds", flow="f")] == 9.5
+    assert found[at("eos_flow_ready", flow="f")] == 0
+    assert found[at("eos_flow_partitions", flow="f", state="waiting")] == 1
+    assert found[at("eos_lane_aborts_total", flow="f", lane="0", kind="Abortable")] == 4
+    assert found[at("eos_lane_transaction_seconds_bucket", flow="f", lane="0", le="60.0")] == 1
+    assert found[at("eos_lane_transaction_seconds_bucket", flow="f", lane="0", le="+Inf")] == 3
+    assert found[at("eos_lane_transaction_seconds_sum", flow="f", lane="0")] == 150
+
+
+def test_what_is_unknown_is_absent() -> None:
+    found = samples(flow(partition(1, lag=Lag(5, 2.5, 1)), partition(2)))
+    assert at("eos_flow_lag_records", flow="f") not in found
+    assert at("eos_partition_lag_records", flow="f", topic="t", partition="2") not in found
+    assert at("eos_partition_lag_records", flow="f", topic="t", partition="1") in found
+
+
+def test_too_many_partitions_leave_the_flow_and_its_lanes() -> None:
+    found = samples(ALL, partitions_max=2)
+    assert not [name for name, _ in found if name.startswith("eos_partition_")]
+    assert found[at("eos_flow_partitions_omitted", flow="f")] == 3
+    assert found[at("eos_flow_lag_records", flow="f")] == 12
+    assert samples(ALL, partitions_max=3)[at("eos_flow_partitions_omitted", flow="f")] == 0
+
+
+@pytest.mark.parametrize("stage", FlowStage)
+def test_a_flow_is_ready_only_while_it_runs_and_all_is_copied(stage: FlowStage) -> None:
+    assert flow(partition(1), stage=stage).ready == (stage is FlowStage.RUNNING)
+    assert not flow(partition(1), partition(2, Doing.JUDGING), stage=stage).ready
+
+
+def test_labels_with_any_character_can_be_read_again() -> None:
+    view = flow(partition(1, Doing.STOPPED, HOSTILE))
+    assert at("eos_partition_cause", flow="f", topic="t", partition="1", kind=HOSTILE) in samples(view)
+
+
+def test_the_page_has_every_metric_and_no_other() -> None:
+    shown = {
+        name + {"counter": "_total", "info": "_info"}.get(described.kind, "") for name, described in METRICS.items()
+    }
+    written = set(re.findall(r"^\| `(eos_\w+)` \|", PAGE.read_text(), re.MULTILINE))
+    assert written == shown
+
+
+def test_a_thousand_partitions_are_written_at_once() -> None:
+    """No bound on time here: what a scrape costs is measured in benchmarks."""
+    view = flow(*(partition(number, lag=Lag(1, 1.0, 0)) for number in range(1_000)))
+    began = time.perf_counter()
+    found = samples(view, partitions_max=1_000)
+    print(f"{len(found)} samples in {time.perf_counter() - began:.3f} s, with parsing them")
+    assert len([name for name, _ in found if name == "eos_partition_state"]) == 1_000

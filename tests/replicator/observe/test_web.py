@@ -1,0 +1,98 @@
+"""Requests over HTTP: who may ask what, and what is answered."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+from typing import Any
+from wsgiref.util import setup_testing_defaults
+
+import pytest
+
+from replicator.model.partition import Partition
+from replicator.observe.figures import PartitionFigures
+from replicator.observe.metrics import Metrics
+from replicator.observe.view import Doing, FlowStage, FlowView, PartitionView
+from replicator.observe.web import LISTED_MAX, Web
+
+
+def partition(number: int, doing: Doing, kind: str = "") -> PartitionView:
+    return PartitionView(Partition("t", number), doing, kind, "", PartitionFigures(), None)
+
+
+def flow(*partitions: PartitionView, stage: FlowStage = FlowStage.RUNNING) -> FlowView:
+    return FlowView("f", "a", "b", stage, partitions, {})
+
+
+READY = flow(partition(0, Doing.COPYING))
+
+
+def get(
+    path: str, flows: Sequence[FlowView] = (READY,), token: str = "", method: str = "GET", authorization: str = ""
+) -> tuple[int, dict[str, str], bytes]:
+    environ: dict[str, Any] = {"PATH_INFO": path, "REQUEST_METHOD": method, "HTTP_AUTHORIZATION": authorization}
+    setup_testing_defaults(environ)
+    answered: list[Any] = []
+    web = Web(lambda: flows, Metrics(lambda: flows, "1", 10), token)
+    body = b"".join(web(environ, lambda status, headers, error=None: answered.extend((status, headers)) or bytes))  # type: ignore[func-returns-value]
+    return int(answered[0].split()[0]), dict(answered[1]), body
+
+
+def test_pages() -> None:
+    assert get("/healthz")[::2] == (200, b'{"status": "ok"}\n')
+    status, headers, body = get("/metrics")
+    assert (status, headers["Content-Type"].partition(";")[0]) == (200, "text/plain")
+    assert b'eos_flow_ready{flow="f"} 1.0' in body
+    assert get("/nowhere")[0] == 404
+    assert get("/metrics", method="POST")[0] == 405
+
+
+def test_head_has_no_body() -> None:
+    status, headers, body = get("/metrics", method="HEAD")
+    assert (status, body) == (200, b"")
+    assert int(headers["Content-Length"]) > 0
+
+
+def test_ready_only_if_every_flow_is() -> None:
+    assert get("/readyz")[0] == 200
+    status, _, body = get("/readyz", [READY, flow(stage=FlowStage.OVER)])
+    assert status == 503
+    assert not json.loads(body)["ready"]
+
+
+def test_what_keeps_a_flow_from_being_ready_is_named_within_bounds() -> None:
+    stopped = [partition(number, Doing.STOPPED, "record_refused") for number in range(LISTED_MAX + 5)]
+    said = json.loads(get("/readyz", [flow(*stopped, partition(999, Doing.COPYING))])[2])["flows"]["f"]
+    assert said["not_copied"] == LISTED_MAX + 5
+    assert said["partitions"] == LISTED_MAX + 6
+    assert said["causes"]["t[0]"] == "record_refused"
+    assert len(said["causes"]) == LISTED_MAX
+
+
+def basic(text: str) -> str:
+    return "Basic " + base64.b64encode(text.encode()).decode()
+
+
+@pytest.mark.parametrize(
+    ("authorization", "allowed"),
+    [
+        ("", False),
+        ("Bearer s3cret", True),
+        ("bearer s3cret", True),
+        ("Bearer s3cre", False),
+        ("Bearer", False),
+        ("s3cret", False),
+        (basic("me:s3cret"), True),
+        (basic(":s3cret"), True),
+        (basic("s3cret"), False),
+        (basic("s3cret:"), False),
+        ("Basic s3cret", False),
+        ("Basic //8=", False),
+        ("Bearer ßecret", False),
+    ],
+)
+def test_the_token(authorization: str, allowed: bool) -> None:
+    for path in ("/metrics", "/readyz", "/nowhere"):
+        assert (get(path, token="s3cret", authorization=authorization)[0] != 401) == allowed
+    assert get("/healthz", token="s3cret")[0] == 200
