@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
 
 from replicator.lane import facts, transaction
+from replicator.lane.driver import LaneDriver
 from replicator.lane.facts import FactReader
 from replicator.lane.origin_check import OriginCheck
 from replicator.lane.partition import Commits, LanePartition, Waiting
+from replicator.lane.partitions import Partitions
 from replicator.lane.policy import LivePolicy
 from replicator.lane.positions import LanePositions
 from replicator.lane.readiness import TargetReadiness
@@ -22,12 +25,15 @@ from replicator.lane.transaction import CommitKind, LaneTransactions
 from replicator.model.errors import Abortable, UnknownOutcome
 from tests.replicator.lane import (
     test_between_transactions,
+    test_driver,
     test_kept_alive,
     test_lane,
     test_origin_check,
     test_own_transactions,
     test_readiness,
     test_reports,
+    test_session,
+    test_start,
     test_transaction,
 )
 from tests.replicator.lane.fakes.loads import A, filled
@@ -137,7 +143,10 @@ def _everything_is_copied_after_an_abort() -> None:
     assert world.position(A) == 8
 
 
-@mutation(_everything_is_copied_after_an_abort)
+@mutation(
+    _everything_is_copied_after_an_abort,
+    partial(test_session.test_after_an_abort_the_source_is_sought_before_the_next_poll, "plane.flush", 1),
+)
 def read_on_after_an_abort(patch: Patch) -> None:
     abort = ProducerSession._abort
 
@@ -254,7 +263,30 @@ def _a_commit_whose_answer_was_lost_doubles_nothing() -> None:
     assert world.position(A) == 8
 
 
-@mutation(_a_commit_whose_answer_was_lost_doubles_nothing)
+@mutation(test_session.test_transactions_that_fail_again_and_again_are_tried_ever_more_slowly)
+def try_again_at_once(patch: Patch) -> None:
+    patch.setattr(ProducerSession, "_abort_and_wait", ProducerSession._abort)
+
+
+@mutation(test_driver.test_a_lane_that_is_given_other_routes_starts_over_with_them_and_doubles_nothing)
+def start_over_with_the_old_routes(patch: Patch) -> None:
+    patch.setattr(LaneDriver, "reassign", lambda self, plan: self._pause.set())
+
+
+@mutation(test_driver.test_before_its_first_start_a_lane_tries_as_long_as_a_cluster_may_take_to_answer)
+def give_up_at_the_first_failure(patch: Patch) -> None:
+    patch.setattr(LaneDriver, "_gives_up", lambda self, error: True)
+
+
+@mutation(test_start.test_what_kept_one_back_is_asked_about_again_until_it_has_gone)
+def never_ask_again_about_what_waits(patch: Patch) -> None:
+    patch.setattr(Partitions, "due", lambda self: [])
+
+
+@mutation(
+    _a_commit_whose_answer_was_lost_doubles_nothing,
+    test_session.test_an_unknown_outcome_ends_the_session_and_nothing_is_sent_by_its_producer_again,
+)
 def go_on_after_an_unknown_outcome(patch: Patch) -> None:
     commit = LaneTransactions.commit
 

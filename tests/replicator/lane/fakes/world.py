@@ -261,19 +261,24 @@ class World:
         routes = self.routes() if routes is None else routes
         return LanePlan(self.flow, 1, 0, owner, "west-id", routes, 1, self.assignment, target_cluster="east-id")
 
+    def lane(
+        self, owner: str = "me", policy: Policy | None = None, plan: LanePlan | None = None
+    ) -> tuple[LaneDriver, queue.SimpleQueue[Event]]:
+        """Make a lane, and the queue in which its owner hears of it."""
+        log = structlog.wrap_logger(None, processors=[self._log], wrapper_class=structlog.BoundLogger)
+        services = Services(self._connect, self, lambda step: self.call(f"step.{step}"), log)
+        events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self.driver = LaneDriver(plan or self.plan(owner), policy or LivePolicy(), services, events)
+        self._happened_s = self.time_s
+        return self.driver, events
+
     def run(
         self, owner: str = "me", policy: Policy | None = None, plan: LanePlan | None = None
     ) -> ReplicatorError | None:
         """Run a lane until there is nothing left to do, or until it ends; the error that it left with."""
-        log = structlog.wrap_logger(None, processors=[self._log], wrapper_class=structlog.BoundLogger)
-        services = Services(self._connect, self, lambda step: self.call(f"step.{step}"), log)
-        events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-        self.driver, self._happened_s = (
-            LaneDriver(plan or self.plan(owner), policy or LivePolicy(), services, events),
-            self.time_s,
-        )
+        lane, _ = self.lane(owner, policy, plan)
         try:
-            self.driver.drive()
+            lane.drive()
         except ReplicatorError as error:
             return error
         return None
