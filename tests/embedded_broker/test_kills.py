@@ -20,6 +20,8 @@ pytestmark = pytest.mark.tier("default")  # brokers in processes
 TOPIC, PARTITIONS = "load", 3
 KILLS = 5
 SEED = 20261121
+COMMITTED_MIN = 11  # of each writer
+COMMITTED_S_MAX = 120.0
 
 
 @pytest.fixture
@@ -44,6 +46,7 @@ class Writer(threading.Thread):
     aborted: list[int] = field(default_factory=list)
     unknown: list[int] = field(default_factory=list)
     failure: Exception | None = None
+    ended: threading.Condition = field(default_factory=threading.Condition)  # notified of each transaction that ended
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -56,7 +59,9 @@ class Writer(threading.Thread):
             while not self.stop.is_set():
                 number = self._one_producer(number)
         except Exception as error:  # noqa: BLE001 - shown by the test
-            self.failure = error
+            with self.ended:
+                self.failure = error
+                self.ended.notify_all()
 
     def _one_producer(self, number: int) -> int:
         """Transactions until one fails. The next producer of this id fences this one."""
@@ -88,10 +93,21 @@ class Writer(threading.Thread):
         if number % 5 == 0:
             producer.flush(10)
             producer.abort_transaction(10)
-            self.aborted.append(number)
+            self._note(self.aborted, number)
         else:
             producer.commit_transaction(10)
-            self.committed.append(number)
+            self._note(self.committed, number)
+
+    def _note(self, ended: list[int], number: int) -> None:
+        with self.ended:
+            ended.append(number)
+            self.ended.notify_all()
+
+    def wait_committed(self, more: int) -> None:
+        """Until so many more transactions are committed than now, or the writer has failed."""
+        with self.ended:
+            enough = len(self.committed) + more
+            assert self.ended.wait_for(lambda: len(self.committed) >= enough or self.failure, COMMITTED_S_MAX), self
 
 
 def test_transactions_survive_kills_whole(broker: BrokerProcess) -> None:
@@ -102,10 +118,12 @@ def test_transactions_survive_kills_whole(broker: BrokerProcess) -> None:
     for writer in writers:
         writer.start()
     for _ in range(KILLS):
-        time.sleep(dice.uniform(0.3, 1.2))
+        dice.choice(writers).wait_committed(dice.randint(1, 8))
+        time.sleep(dice.uniform(0.0, 0.1))  # anywhere in what they do next
         broker.kill()
         broker.start()
-    time.sleep(0.5)
+    for writer in writers:
+        writer.wait_committed(COMMITTED_MIN - len(writer.committed))
     stop.set()
     for writer in writers:
         writer.join(60)
@@ -116,7 +134,7 @@ def test_transactions_survive_kills_whole(broker: BrokerProcess) -> None:
 
 def check(address: str, writer: Writer) -> None:
     """Every partition has each committed transaction once, no aborted one, and all partitions the same."""
-    assert len(writer.committed) > 10
+    assert len(writer.committed) >= COMMITTED_MIN
     seen = [numbers(address, writer.name_, partition) for partition in range(PARTITIONS)]
     for values in seen:
         assert sorted(values) == values, "reordered"

@@ -114,6 +114,15 @@ def recorded(parts: Mapping[str, Any], first: str = "") -> tuple[dict[str, float
     return single, others
 
 
+def unlisted(parts: Mapping[str, Any]) -> dict[str, int]:
+    """How many tests of each file are not listed by themselves: the most of any part that ran it."""
+    counts: Counter[str] = Counter()
+    for part in parts.values():
+        for path, known in part["files"].items():
+            counts[path] = max(counts[path], known["others"])
+    return dict(counts)
+
+
 def expected(tests: Iterable[str], path: Path = FILE, first: str = "") -> dict[str, float]:
     """What each test takes by what was recorded, in the part `first` if that ran it; `UNKNOWN_S` where nothing was."""
     single, others = recorded(load(path), first)

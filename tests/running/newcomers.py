@@ -2,13 +2,14 @@
 
 How slow it is on a quiet machine follows from the tests of the same run whose times are known (`durations`): where they
 take three times as long as usual, so does it. This works with `pytest --progress`, which all of the Makefile's commands
-have.
+have. Of a file's tests that took no time to speak of only the number is recorded. While a run has no more tests of that
+file besides those that are listed, none of them is new, whatever one of them takes for once on a busy machine.
 """
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from statistics import median
 from typing import Any
@@ -48,8 +49,9 @@ class Newcomers:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """The run fails if there is one."""
-        single, _ = durations.recorded(durations.load())
-        self._found = slow(self._seconds, single, self._usual)
+        parts = durations.load()
+        single, _ = durations.recorded(parts)
+        self._found = slow(self._seconds, single, self._usual, durations.unlisted(parts))
         if self._found and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -60,10 +62,17 @@ class Newcomers:
             terminalreporter.write_line(f"FAILED {said}", red=True)
 
 
-def slow(seconds: Mapping[str, float], known: Mapping[str, float], usual: Mapping[str, str]) -> dict[str, float]:
-    """Tests that aren't known, are in their `usual` tier and too slow for it, with their seconds on a quiet machine."""
+def slow(
+    seconds: Mapping[str, float], known: Mapping[str, float], usual: Mapping[str, str], unlisted: Mapping[str, int]
+) -> dict[str, float]:
+    """Tests that aren't known, are in their `usual` tier and too slow for it, with their seconds on a quiet machine.
+
+    `unlisted`: how many tests each file had, besides those that are known, when it was recorded.
+    """
     times = slowness(seconds, known)
-    new = {test: seconds[test] / times for test in usual if test not in known}
+    others = Counter(_file(test) for test in seconds if test not in known)
+    grown = {file for file, count in others.items() if count > unlisted.get(file, 0)}
+    new = {test: seconds[test] / times for test in usual if test not in known and _file(test) in grown}
     return {test: took for test, took in new.items() if took > SECONDS_MAX[usual[test]]}
 
 
@@ -71,3 +80,7 @@ def slowness(seconds: Mapping[str, float], known: Mapping[str, float]) -> float:
     """How many times as long as usual tests take in this run; 1 where too few are known."""
     compared = [test for test in seconds if known.get(test, 0) >= KNOWN_S_MIN]
     return max(1.0, median(seconds[test] / known[test] for test in compared)) if len(compared) >= KNOWN_MIN else 1.0
+
+
+def _file(test: str) -> str:
+    return test.partition("::")[0]

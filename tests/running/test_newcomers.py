@@ -20,12 +20,20 @@ KNOWN = {f"t.py::test_{number}": 2.0 for number in range(6)}
 def test_what_it_takes_is_measured_by_the_others(times: float, took_s: float, found: bool) -> None:
     seconds = {test: known * times for test, known in KNOWN.items()} | {"t.py::test_new": took_s}
     usual = dict.fromkeys(seconds, "unit")
-    assert bool(newcomers.slow(seconds, KNOWN, usual)) is found
+    assert bool(newcomers.slow(seconds, KNOWN, usual, {})) is found
 
 
 def test_one_that_says_its_tier_or_is_known_may_be_slow() -> None:
     seconds = {"t.py::test_new": 100.0, "t.py::test_known": 100.0}
-    assert newcomers.slow(seconds, {"t.py::test_known": 90.0}, {"t.py::test_known": "unit"}) == {}
+    assert newcomers.slow(seconds, {"t.py::test_known": 90.0}, {"t.py::test_known": "unit"}, {}) == {}
+
+
+@pytest.mark.parametrize(("quick", "found"), [(1, True), (2, False)])
+def test_one_that_was_quick_when_it_was_recorded_is_not_new(quick: int, found: bool) -> None:
+    """Two tests of the file are not listed: with one known to be quick one of them is new, with two none is."""
+    seconds = {"t.py::test_quick": 0.1, "t.py::test_waited": 100.0}
+    usual = dict.fromkeys(seconds, "unit")
+    assert bool(newcomers.slow(seconds, {}, usual, {"t.py": quick, "other.py": 9})) is found
 
 
 @pytest.mark.parametrize(("marker", "code"), [("", 1), ('@pytest.mark.tier("unit")', 0)])
