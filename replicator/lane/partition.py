@@ -286,6 +286,11 @@ class LanePartition:
         """What was told of it last; None before the first time."""
         return self.state.told if isinstance(self.state, Judging | Admitted | HeldUp) else self.state
 
+    def waits_since(self, *reasons: Reason) -> float | None:
+        """Return since when it is said to wait for one of these reasons (monotonic); None: it isn't."""
+        told = self.told
+        return told.since_s if isinstance(told, Waiting) and told.reason in reasons else None
+
     @property
     def overwritten(self) -> bool:
         """Whether a stray commit stopped it, while this session knew its position: that can be committed again."""

@@ -185,10 +185,8 @@ class Partitions(Mapping[Partition, LanePartition]):
 
     def missing_for_long(self, at: Partition) -> bool:
         """Tell whether the topic of a waiting partition has been missing for longer than a starting broker takes."""
-        told = self._all[at].told
-        if not isinstance(told, Waiting) or told.reason not in MISSING:
-            return False
-        return self._now_s() - told.since_s >= DELETED_AFTER_S
+        since_s = self._all[at].waits_since(*MISSING)
+        return since_s is not None and self._now_s() - since_s >= DELETED_AFTER_S
 
     def publish(self) -> StateCounts:
         """Count how many partitions are in which state; `changed` is called if these are other numbers than before."""

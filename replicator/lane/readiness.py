@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 
-from replicator.lane.partition import HoldUp, Reason, Wait, Waiting
+from replicator.lane.partition import HoldUp, Reason, Wait
 from replicator.lane.partitions import Partitions
 from replicator.lane.ports import Clock, Cluster
 from replicator.model.errors import Abortable, Retriable, Unreachable
@@ -60,7 +60,8 @@ class TargetReadiness:
 
     def ready(self, waiting: Collection[Partition]) -> list[Partition]:
         """Return those of the waiting partitions whose cause isn't their target, or no longer."""
-        still = self.keep_out([at for at in waiting if self._waits(at)])
+        kept_out = [at for at in waiting if self._partitions[at].waits_since(Reason.TARGET_NOT_READY) is not None]
+        still = self.keep_out(kept_out)
         return [at for at in waiting if at not in still]
 
     def stalled(self, written: Written) -> None:
@@ -112,10 +113,6 @@ class TargetReadiness:
             named = "; ".join(sorted(found.values())[:NAMED_MAX]) + ("; ..." if len(found) > NAMED_MAX else "")
             why = f"{named}: Kafka may not be able to end the lane's last transaction there, and begins no other"
             self._partitions.wait_all(routes, Wait(Reason.TARGET_NOT_READY, why))
-
-    def _waits(self, at: Partition) -> bool:
-        told = self._partitions[at].told
-        return isinstance(told, Waiting) and told.reason is Reason.TARGET_NOT_READY
 
     def _found(self, sources: Collection[Partition], *, now: bool = False) -> dict[Partition, str]:
         routes = [self._partitions[at].route for at in sources if at in self._partitions]

@@ -26,7 +26,6 @@ from replicator.lane.partition import (
     Reason,
     Stop,
     Wait,
-    Waiting,
     reason_of,
 )
 from replicator.lane.plan import LanePlan
@@ -118,8 +117,7 @@ class LaneStart:
         return self._rights.missing(waiting)
 
     def _waits_for_right(self, at: Partition) -> bool:
-        told = self._partitions[at].told
-        return isinstance(told, Waiting) and told.reason is Reason.NOT_ALLOWED
+        return self._partitions[at].waits_since(Reason.NOT_ALLOWED) is not None
 
     def judge_again(self, partitions: Collection[Partition]) -> bool:
         """Judge these partitions anew; return whether any of them is copied from now on."""
