@@ -116,7 +116,7 @@ class DurabilityWorkload:
             self._acks.append(Ack(value, partition, answer.base_offset, sent_s, client.now_s))
         elif answer.error_code is ErrorCode.kafka_storage_error:
             history.refused(client.now_s, f"{partition}: {answer.error_code.name}")
-        else:
+        elif answer.error_code is not ErrorCode.not_leader_or_follower:  # the broker has begun to stop
             history.found(Kind.BROKEN, f"{value!r}: {answer.error_code.name}")
 
     async def settle(self) -> None:

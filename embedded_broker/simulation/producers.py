@@ -16,7 +16,10 @@ from kafka_records.records import encode
 
 NONE = ErrorCode.none
 IN_FLIGHT_MAX = 5  # as many as the broker's window holds
-RETRIABLE = frozenset({ErrorCode.kafka_storage_error})
+STORAGE = ErrorCode.kafka_storage_error
+RETRIABLE = frozenset({STORAGE, ErrorCode.not_leader_or_follower})
+"""Errors after which a batch is sent again. The second one is answered when configs have changed, or the broker has
+begun to stop, while the batch was being checked."""
 OUT_OF_ORDER = ErrorCode.out_of_order_sequence_number
 VERSION = 9
 IDENTITY_PAUSE_S_MAX = 1.0
@@ -82,7 +85,8 @@ class IdempotentProducer:
                 continue
             result = answer.responses[0].partition_responses[0]
             if result.error_code in RETRIABLE:
-                self._history.refused(self._client.now_s, f"{self._name}: {result.error_code.name}")
+                if result.error_code is STORAGE:
+                    self._history.refused(self._client.now_s, f"{self._name}: {result.error_code.name}")
                 self._first_was_refused |= oldest.sequence == 0
                 await self._again()
             elif self._first_was_refused and oldest.sequence == 0 and result.error_code is OUT_OF_ORDER:

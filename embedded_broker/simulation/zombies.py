@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.simulation.history import History, Kind, TopicPartition
-from embedded_broker.simulation.producers import RETRIABLE, VERSION, Record, produce, take_identity
+from embedded_broker.simulation.producers import RETRIABLE, STORAGE, VERSION, Record, produce, take_identity
 from embedded_broker.simulation.wire import Client, NoResponse
 from kafka_records.records import encode
 
@@ -81,7 +81,8 @@ class Zombies:
             if result.error_code is ErrorCode.none:
                 return int(result.base_offset)
             if result.error_code in RETRIABLE:
-                self._history.refused(client.now_s, f"zombie {epoch}: {result.error_code.name}")
+                if result.error_code is STORAGE:
+                    self._history.refused(client.now_s, f"zombie {epoch}: {result.error_code.name}")
                 await client.pause()
                 continue
             is_last = epoch == EPOCHS - 1
