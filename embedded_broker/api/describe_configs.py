@@ -7,6 +7,7 @@ Version notes: v1+ synonyms; v3+ types and documentation (always empty).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -14,7 +15,7 @@ from kio.schema.errors import ErrorCode
 from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.api.topic_configs_shown import TopicConfigs, config, set_for_brokers, synonym
-from embedded_broker.metadata.broker_configs import KERBEROS, TOPIC_DEFAULTS, broker_configs
+from embedded_broker.metadata.broker_configs import CONNECTIONS_MAX, OF_ONE_BROKER, TOPIC_DEFAULTS, broker_configs
 from embedded_broker.metadata.dynamic_configs import ALL_BROKERS, DynamicConfigs, Source
 from embedded_broker.metadata.topic_configs import Kind
 from embedded_broker.metadata.topic_names import name_problem
@@ -24,6 +25,8 @@ TOPIC, BROKER, GROUP = 2, 4, 32
 RESOURCE_STEPS = 200
 RESOURCE_BYTES = 5_000
 """Most configs are the same for all topics, see `topic_configs_shown`."""
+CHANGEABLE = TOPIC_DEFAULTS.keys() | {CONNECTIONS_MAX}
+"""While the broker runs, besides those of one broker."""
 
 
 @api(32, "describe_configs", range(1, 5))
@@ -72,25 +75,31 @@ def _of_broker(broker: Parts, name: str, request: Any) -> list[Same]:
         static = {each: static[each] for each in sorted(dynamic.own(ALL_BROKERS))}
     found = []
     for each, (kind, text) in static.items():
-        defaults = dynamic.of_topics().get(TOPIC_DEFAULTS.get(each, ""), ())
+        if each in OF_ONE_BROKER:
+            continue
+        defaults = dynamic.of(each)
         defaults = tuple(default for default in defaults if name in (default.broker, dynamic.this_broker))
         source, value = (dynamic.source(defaults[0]), defaults[0].value) if defaults else (Source.STATIC, text)
         synonyms = [*(set_for_brokers(dynamic, default) for default in defaults), synonym(each, text, Source.STATIC)]
         shown = synonyms if _asks_synonyms(request) else []
-        found.append(config(each, kind, value, source, shown, read_only=each not in TOPIC_DEFAULTS))
-    return found if name == ALL_BROKERS else found + _kerberos(dynamic, request)
+        found.append(config(each, kind, value, source, shown, read_only=each not in CHANGEABLE))
+    return found if name == ALL_BROKERS else found + _of_one_broker(dynamic, static, request)
 
 
-def _kerberos(dynamic: DynamicConfigs, request: Any) -> list[Same]:
+def _of_one_broker(dynamic: DynamicConfigs, static: Mapping[str, tuple[Kind, str]], request: Any) -> list[Same]:
     own, found = dynamic.own(dynamic.this_broker), []
-    for name, (kind, default) in KERBEROS.items():
-        synonyms = [synonym(name, own[name], Source.DYNAMIC)] if name in own else []
-        if default is not None:
-            synonyms.append(synonym(name, default, Source.DEFAULT))
+    for name, (kind, usual) in OF_ONE_BROKER.items():
+        default, usual_source = (static[name][1], Source.STATIC) if name in static else (usual, Source.DEFAULT)
         value = own.get(name, default)
-        if value is not None and kind is Kind.DOUBLE:
+        if kind is Kind.PASSWORD:
+            value = None
+        elif value is not None and kind is Kind.DOUBLE:
             value = str(float(value))
-        source = Source.DYNAMIC if name in own else Source.DEFAULT
+        told = None if kind is Kind.PASSWORD else own.get(name)
+        synonyms = [synonym(name, told, Source.DYNAMIC)] if name in own else []
+        if default is not None:
+            synonyms.append(synonym(name, default, usual_source))
+        source = Source.DYNAMIC if name in own else usual_source
         found.append(config(name, kind, value, source, synonyms if _asks_synonyms(request) else []))
     return found
 

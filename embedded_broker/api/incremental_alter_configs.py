@@ -1,8 +1,9 @@
 """IncrementalAlterConfigs (44).
 
 Behaviour: sets, deletes, appends to or subtracts from configs of topics, consumer groups and brokers; durable before it
-is answered. The changes of a topic are applied atomically. Of a broker's settings those that are defaults of topics can
-be changed while it runs, for it or for all brokers (KIP-226); others are refused with INVALID_REQUEST.
+is answered. The changes of a topic are applied atomically. Of a broker's settings those that are defaults of topics,
+and max.connections, can be changed while it runs, for it or for all brokers (KIP-226), those of logins for it alone;
+others are refused with INVALID_REQUEST.
 Version notes: none that matter here.
 """
 
@@ -16,7 +17,7 @@ from kio.schema.errors import ErrorCode
 from embedded_broker.api.config_changes import ConfigRejected, change, check_request, refusal
 from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
-from embedded_broker.metadata.broker_configs import TOPIC_DEFAULTS
+from embedded_broker.metadata.broker_configs import OF_ONE_BROKER, TOPIC_DEFAULTS
 from embedded_broker.metadata.topic_configs import CONFIGS, Kind, parts_of
 from embedded_broker.wire.responses import Answer
 
@@ -56,10 +57,13 @@ def _apply(wanted: Any, own: dict[str, str]) -> dict[str, str]:
 
 def _listed(changed: dict[str, str], config: Any) -> str:
     """A list after APPEND or SUBTRACT."""
-    known = CONFIGS.get(TOPIC_DEFAULTS.get(config.name, config.name))
-    if known is None or known.kind is not Kind.LIST:
+    of_topic = CONFIGS.get(TOPIC_DEFAULTS.get(config.name, config.name))
+    kind, default = (
+        OF_ONE_BROKER.get(config.name, (None, None)) if of_topic is None else (of_topic.kind, of_topic.default)
+    )
+    if kind is not Kind.LIST:
         raise ConfigRejected.invalid(f"{config.name} is not a list")
-    parts, given = parts_of(changed.get(config.name, known.default)), parts_of(config.value)
+    parts, given = parts_of(changed.get(config.name, default or "")), parts_of(config.value)
     if config.config_operation == APPEND:
         return ",".join([*parts, *(part for part in given if part not in parts)])
     if config.config_operation == SUBTRACT:

@@ -51,7 +51,7 @@ def set_for_brokers(dynamic: DynamicConfigs, default: Default) -> dict[str, Any]
     return synonym(default.name, default.value, dynamic.source(default))
 
 
-def synonym(name: str, value: str, source: Source) -> dict[str, Any]:
+def synonym(name: str, value: str | None, source: Source) -> dict[str, Any]:
     """One place where a config is set."""
     return {"name": name, "value": value, "source": source}
 
@@ -66,7 +66,7 @@ def config(
             "value": value,
             "read_only": read_only,
             "config_source": source,
-            "is_sensitive": False,
+            "is_sensitive": kind is Kind.PASSWORD,
             "synonyms": synonyms,
             "config_type": kind,
             "documentation": None,

@@ -60,16 +60,25 @@ TOPIC_DEFAULTS: Mapping[str, str] = {
     "min.insync.replicas": "min.insync.replicas",
 }
 
-KERBEROS: Mapping[str, tuple[Kind, str | None]] = {
+OF_ONE_BROKER: Mapping[str, tuple[Kind, str | None]] = {
+    "sasl.enabled.mechanisms": (Kind.LIST, "GSSAPI"),
+    "sasl.jaas.config": (Kind.PASSWORD, None),
     "sasl.kerberos.kinit.cmd": (Kind.STRING, "/usr/bin/kinit"),
     "sasl.kerberos.min.time.before.relogin": (Kind.LONG, "60000"),
     "sasl.kerberos.principal.to.local.rules": (Kind.LIST, "DEFAULT"),
     "sasl.kerberos.service.name": (Kind.STRING, None),
     "sasl.kerberos.ticket.renew.jitter": (Kind.DOUBLE, "0.05"),
     "sasl.kerberos.ticket.renew.window.factor": (Kind.DOUBLE, "0.8"),
+    "sasl.login.refresh.buffer.seconds": (Kind.SHORT, "300"),
+    "sasl.login.refresh.min.period.seconds": (Kind.SHORT, "60"),
+    "sasl.login.refresh.window.factor": (Kind.DOUBLE, "0.8"),
+    "sasl.login.refresh.window.jitter": (Kind.DOUBLE, "0.05"),
 }
-"""Type and default of what Kafka lets be set for one broker while it runs, also where nobody logs in with Kerberos, as
-here: it is kept and told. Source: Kafka `DynamicBrokerConfig.PER_BROKER_CONFIGS`."""
+"""Type and default of what Kafka lets be set for one broker while it runs, also where nobody logs in that way: it is
+kept and told. The mechanisms of listeners that are there already don't change by it, in Kafka neither. Source: Kafka
+`DynamicBrokerConfig.PER_BROKER_CONFIGS`."""
+CONNECTIONS_MAX = "max.connections"
+"""Holds at once, for this broker or for all."""
 
 
 def broker_configs(config: BrokerConfig, endpoints: Sequence[Endpoint]) -> Mapping[str, tuple[Kind, str]]:

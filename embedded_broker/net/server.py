@@ -91,9 +91,8 @@ class Server:
             "unread answers", config.answers_bytes_max, self._answers_full, emptied=self._give_back
         )
         self._giving_back: asyncio.Task[None] | None = None
-        self.connections_max = min(config.connections_max, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
+        self._files_max = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
         """Half of the files that may be open: the other half is the logs'."""
-        self.connections_per_ip_max = config.connections_of_one_ip(self.connections_max)
         self._by_host: Counter[str] = Counter()
         self._empty = asyncio.Event()
         self._empty.set()
@@ -131,12 +130,15 @@ class Server:
         self._log.close()
 
     def admit(self, connection: Connection) -> bool:
-        """Register a new connection; returns False if there are `connections_max` already, or enough of its address."""
-        if len(self._connections) >= self.connections_max:
-            self.log(f"{connection.session} refused: there are {self.connections_max} connections already")
+        """Register a new connection; returns False if there are `max.connections` already, or enough of its address."""
+        usual = self.config.connections_max
+        most = min(self.broker.dynamic_configs.connections_max(usual), self._files_max)
+        if len(self._connections) >= most:
+            self.log(f"{connection.session} refused: there are {most} connections already")
             return False
-        if self._by_host[connection.client_host] >= self.connections_per_ip_max:
-            self.log(f"{connection.session} refused: its address has {self.connections_per_ip_max} connections already")
+        most_of_one = self.config.connections_of_one_ip(most)
+        if self._by_host[connection.client_host] >= most_of_one:
+            self.log(f"{connection.session} refused: its address has {most_of_one} connections already")
             return False
         self._by_host[connection.client_host] += 1
         self._connections[connection] = None

@@ -21,7 +21,11 @@ TOPIC, BROKER = 2, 4
 SET, DELETE, APPEND, SUBTRACT = range(4)
 ALL, THIS = "", "1"
 OF_TOPIC, OF_BROKER, OF_ALL, OF_NONE = 1, 2, 3, 5
-KERBEROS = {
+OF_ONE_BROKER = {
+    "sasl.login.refresh.buffer.seconds": ("300", "3601", "3601"),
+    "sasl.login.refresh.min.period.seconds": ("60", "901", "901"),
+    "sasl.login.refresh.window.factor": ("0.8", "2", "2.0"),
+    "sasl.login.refresh.window.jitter": ("0.05", "0.1", "0.1"),
     "sasl.kerberos.kinit.cmd": ("/usr/bin/kinit", "/usr/bin/k", "/usr/bin/k"),
     "sasl.kerberos.min.time.before.relogin": ("60000", "-1", "-1"),
     "sasl.kerberos.principal.to.local.rules": ("DEFAULT", "RULE:[1:$1]", "RULE:[1:$1]"),
@@ -111,15 +115,15 @@ def is_set(bootstrap: str, name: str, value: str) -> bool:
 
 
 @pytest.fixture
-def no_kerberos(bootstrap: str) -> Iterator[None]:
+def no_logins(bootstrap: str) -> Iterator[None]:
     yield
-    changes = [(name, DELETE, None) for name in KERBEROS]
-    assert alter(bootstrap, BROKER, THIS, *changes) is NONE
+    names = [*OF_ONE_BROKER, "sasl.enabled.mechanisms", "sasl.jaas.config"]
+    assert alter(bootstrap, BROKER, THIS, *((name, DELETE, None) for name in names)) is NONE
 
 
-@pytest.mark.usefixtures("no_kerberos")
-def test_kerberos_is_set_for_one_broker_and_not_for_all(bootstrap: str) -> None:
-    for name, (default, value, shown) in KERBEROS.items():
+@pytest.mark.usefixtures("no_logins")
+def test_what_concerns_logins_is_set_for_one_broker_and_not_for_all(bootstrap: str) -> None:
+    for name, (default, value, shown) in OF_ONE_BROKER.items():
         assert seen(bootstrap, BROKER, THIS, name) == (default, OF_NONE), name
         assert alter(bootstrap, BROKER, ALL, (name, SET, value)) is REFUSED, name
         assert alter(bootstrap, BROKER, THIS, (name, SET, value)) is NONE, name
@@ -128,9 +132,54 @@ def test_kerberos_is_set_for_one_broker_and_not_for_all(bootstrap: str) -> None:
         where = [(name, value, OF_BROKER)] + ([] if default is None else [(name, default, OF_NONE)])
         assert [(each.name, each.value, each.source) for each in found.synonyms] == where
         assert not found.read_only
-    for name in ("sasl.kerberos.min.time.before.relogin", "sasl.kerberos.ticket.renew.jitter"):
-        assert alter(bootstrap, BROKER, THIS, (name, SET, "x")) is REFUSED
-    assert not set(KERBEROS) & set(dynamic(bootstrap, ALL))
+    for name in OF_ONE_BROKER:
+        if name.endswith(("relogin", "jitter", "factor", "seconds")):
+            assert alter(bootstrap, BROKER, THIS, (name, SET, "x")) is REFUSED, name
+    assert alter(bootstrap, BROKER, THIS, ("sasl.login.refresh.buffer.seconds", SET, "32768")) is REFUSED
+    assert not set(OF_ONE_BROKER) & set(dynamic(bootstrap, ALL))
+
+
+@pytest.mark.usefixtures("no_logins")
+def test_mechanisms_and_the_secrets_of_logins_are_set_for_one_broker(bootstrap: str) -> None:
+    name = "sasl.enabled.mechanisms"
+    for value in ("PLAIN", "SCRAM-SHA-256,PLAIN", "NONSENSE"):
+        assert alter(bootstrap, BROKER, ALL, (name, SET, value)) is REFUSED
+        assert alter(bootstrap, BROKER, THIS, (name, SET, value)) is NONE
+        wait_until(partial(is_set, bootstrap, name, value), f"{name} is {value}", str)
+    assert alter(bootstrap, BROKER, THIS, (name, APPEND, "PLAIN")) is NONE
+    wait_until(partial(is_set, bootstrap, name, "NONSENSE,PLAIN"), "one more", str)
+    assert not described(bootstrap, BROKER, THIS, name)[name].read_only
+    secret = "sasl.jaas.config"
+    for value in ('org.apache.kafka.common.security.plain.PlainLoginModule required password="p";', "anything"):
+        assert alter(bootstrap, BROKER, ALL, (secret, SET, value)) is REFUSED
+        assert alter(bootstrap, BROKER, THIS, (secret, SET, value)) is NONE
+        wait_until(lambda: seen(bootstrap, BROKER, THIS, secret) == (None, OF_BROKER), "it is hidden", str)
+    found = described(bootstrap, BROKER, THIS, secret)[secret]
+    assert (found.is_sensitive, found.config_type, found.read_only) == (True, 9, False)
+    assert [(each.name, each.value, each.source) for each in found.synonyms] == [(secret, None, OF_BROKER)]
+
+
+@pytest.fixture
+def usual_connections(bootstrap: str) -> Iterator[None]:
+    yield
+    for broker in (ALL, THIS):
+        assert alter(bootstrap, BROKER, broker, ("max.connections", DELETE, None)) is NONE
+
+
+@pytest.mark.usefixtures("usual_connections")
+def test_the_number_of_connections_is_set_for_one_broker_or_all(bootstrap: str) -> None:
+    name = "max.connections"
+    for broker in (THIS, ALL):
+        assert alter(bootstrap, BROKER, broker, (name, SET, "x")) is REFUSED
+        assert alter(bootstrap, BROKER, broker, (name, SET, "0")) is REFUSED, broker
+    assert alter(bootstrap, BROKER, ALL, (name, SET, "900")) is NONE
+    wait_until(lambda: seen(bootstrap, BROKER, THIS, name) == ("900", OF_ALL), "for all", str)
+    assert alter(bootstrap, BROKER, THIS, (name, SET, "800")) is NONE
+    wait_until(partial(is_set, bootstrap, name, "800"), "for this one", str)
+    assert alter(bootstrap, BROKER, ALL, (name, SET, "0")) is NONE, "this one has its own"
+    found = described(bootstrap, BROKER, THIS, name)[name]
+    assert [(each.value, each.source) for each in found.synonyms][:1] == [("800", OF_BROKER)]
+    assert not found.read_only
 
 
 def test_what_needs_a_new_start_or_makes_no_sense_is_refused(bootstrap: str) -> None:

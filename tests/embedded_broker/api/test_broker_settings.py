@@ -58,6 +58,44 @@ def test_defaults_of_topics_hold_at_once_and_after_a_restart(tmp_path: Path) -> 
     asyncio.run(main())
 
 
+def test_the_number_of_connections_holds_at_once_and_after_a_restart(tmp_path: Path) -> None:
+    async def is_served(served: Served) -> bool:
+        try:
+            return bool((await (await served.client()).call("api_versions", 0)).error_code == 0)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return False
+
+    async def main() -> None:
+        settings = {"connections_per_ip_max": 100}
+        async with serving(tmp_path, None, **settings) as served:
+            client = await served.client()
+            assert await alter(client, ALL, max_connections="2") is OK
+            assert [await is_served(served), await is_served(served)] == [True, False]
+            assert await alter(client, THIS, max_connections="3") is OK
+            assert await is_served(served)
+        async with serving(tmp_path, None, **settings) as served:
+            client = await served.client()
+            assert [await is_served(served) for _ in range(3)] == [True, True, False]
+            assert await alter(client, THIS, max_connections=None) is OK
+            assert await alter(client, ALL, max_connections=None) is OK
+            assert await is_served(served)
+
+    asyncio.run(main())
+
+
+def test_a_password_is_not_kept(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with serving(tmp_path) as served:
+            client = await served.client()
+            assert await alter(client, THIS, sasl_jaas_config="who reads this knows it") is OK
+            assert served.broker.dynamic_configs.own(THIS) == {"sasl.jaas.config": "[hidden]"}
+
+    asyncio.run(main())
+    files = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(files) > 3
+    assert not any(b"who reads this" in data for data in files)
+
+
 def test_nothing_of_a_bad_change_is_kept(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(tmp_path) as served:
