@@ -1,7 +1,7 @@
 """Clients that try to stop, starve or bloat a broker: what each does once, over connections of its own.
 
-All speak the protocol well enough to be heard. Used by the soak; `python -m tests.embedded_broker.hostile HOST:PORT`
-goes on until it is killed.
+All speak the protocol well enough to be heard. Used by the soak; `python -m tests.embedded_broker.hostile HOST:PORT
+TLS_HOST:PORT SEED` goes on until it is killed.
 """
 
 from __future__ import annotations
@@ -21,11 +21,14 @@ import cramjam
 
 from kafka_records.batch import seal
 from kafka_records.records import encode
+from tests.embedded_broker.largest import COUNT
+from tests.embedded_broker.leaving_behind import CASES
 from tests.embedded_broker.served import Client, fetch, produce
 
 TOPIC, COMPACTED = "hostile", "hostile-compacted"
 ZSTD, FAR_MS = 4, 1 << 61
-CONNECTIONS = 400
+CONNECTIONS, UNREAD, HANDSHAKES = 400, 100, 3_000
+HANDSHAKE_S_MAX = 60
 BURST_S = 2.0
 PAUSE_S = 0.2
 Attack = Callable[[str], Awaitable[None]]
@@ -173,7 +176,61 @@ async def fat_members(address: str) -> None:
             await asyncio.sleep(0.05)
 
 
+async def costly_answers(address: str) -> None:
+    """Requests that name one thing as often as a request can, or as many things: small ones for large answers."""
+    offsets = [{"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}] * COUNT
+    by_time = [{"partition_index": 0, "timestamp": 1}] * COUNT
+    new = [{"name": f"wide {number}", "num_partitions": 1, "replication_factor": 1} for number in range(COUNT)]
+    for name, version, fields in (
+        ("describe_producers", 0, {"topics": [{"name": TOPIC, "partition_indexes": [0] * COUNT}]}),
+        (
+            "list_offsets",
+            5,
+            {"topics": [{"name": TOPIC, "partitions": by_time}]},
+        ),
+        ("create_topics", 7, {"topics": new, "timeout": 1_000, "validate_only": True}),
+        ("describe_transactions", 0, {"transactional_ids": ["worn out"] * COUNT}),
+        (
+            "offset_commit",
+            8,
+            {
+                "group_id": "repeated",
+                "generation_id_or_member_epoch": -1,
+                "topics": [{"name": TOPIC, "partitions": offsets}],
+            },
+        ),
+    ):
+        async with connected(address) as client:
+            client.send(name, version, **fields)
+            with contextlib.suppress(asyncio.IncompleteReadError, ConnectionResetError):
+                await client.frame()
+
+
+async def unread_answers(address: str) -> None:
+    """A hundred connections with one Fetch each, of which nobody reads an answer."""
+    async with contextlib.AsyncExitStack() as stack:
+        data = bytes(encode([(b"k", os.urandom(500_000))], int(time.time() * 1000)))
+        writer = await stack.enter_async_context(connected(address))
+        for _ in range(10):
+            await writer.call("produce", 9, **produce(TOPIC, data))
+        for _ in range(UNREAD):
+            client = await stack.enter_async_context(connected(address))
+            client.send("fetch", 12, **fetch(TOPIC, 0, max_bytes=50 << 20, partition_max_bytes=50 << 20))
+        await asyncio.sleep(BURST_S)
+
+
+def _leaving(leave: Callable[[int], Awaitable[None]]) -> Attack:
+    async def attack(address: str) -> None:
+        await leave(int(address.rpartition(":")[2]))
+
+    attack.__name__ = leave.__name__
+    return attack
+
+
 ATTACKS: tuple[Attack, ...] = (
+    costly_answers,
+    unread_answers,
+    *map(_leaving, CASES),
     last_epoch,
     long_names,
     patterns,
@@ -186,6 +243,32 @@ ATTACKS: tuple[Attack, ...] = (
     crowd,
     fat_members,
 )
+
+
+async def unfinished_handshakes(address: str) -> None:
+    """As many TLS handshakes that were begun and don't go on, again and again: each until the broker's deadline."""
+    host, _, port = address.rpartition(":")
+    while True:
+        began_s = time.monotonic()
+        waiting = [_begin_handshake(host, int(port), f"127.0.0.{2 + each % 4}") for each in range(HANDSHAKES)]
+        begun = sum(await asyncio.gather(*waiting))
+        print(unfinished_handshakes.__name__, began_s, time.monotonic(), begun, flush=True)
+
+
+async def _begin_handshake(host: str, port: int, source: str) -> bool:
+    """Whether the broker has waited for the rest of it."""
+    await asyncio.sleep(random.uniform(0, BURST_S))
+    with contextlib.suppress(OSError, TimeoutError):
+        reader, writer = await asyncio.open_connection(host, port, local_addr=(source, 0))
+        began_s = time.monotonic()
+        try:
+            writer.write(b"\x16\x03\x01")
+            async with asyncio.timeout(HANDSHAKE_S_MAX):
+                await reader.read()
+        finally:
+            writer.close()
+        return time.monotonic() - began_s > 1
+    return False
 
 
 async def attack(address: str, seed: int) -> None:
@@ -205,5 +288,10 @@ async def attack(address: str, seed: int) -> None:
         await asyncio.sleep(PAUSE_S)
 
 
+async def main(address: str, tls_address: str, seed: int) -> None:
+    """Attacks, one after the other, beside handshakes."""
+    await asyncio.gather(attack(address, seed), unfinished_handshakes(tls_address))
+
+
 if __name__ == "__main__":
-    asyncio.run(attack(sys.argv[1], int(sys.argv[2])))
+    asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
