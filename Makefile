@@ -9,7 +9,7 @@ RUN_STAMP := $(VENV)/.installed-run
 SPARK_STAMP := $(VENV)/.installed-spark
 STAMP := $(VENV)/.installed
 
-.PHONY: demo demo-compare demo-spark test test-unit test-rest test-full test-long test-long-kafka test-seeds test-seeds-of-simulation test-kills compiled lint bench env lock clean
+.PHONY: demo demo-compare demo-spark test test-unit test-rest test-full test-long test-long-kafka test-seeds test-seeds-of-simulation test-kills test-brokers compiled lint bench env lock clean
 
 # The demos run from the source tree, so their environment needs no build tools. They start many processes, so Python
 # keeps the bytecode of what they import even where PYTHONDONTWRITEBYTECODE is set.
@@ -82,6 +82,10 @@ test-seeds: test-seeds-of-simulation
 # In the same way: the seeds of kills on a standalone Spark cluster.
 test-kills: $(STAMP)
 	$(SEEDS) "kills on a standalone Spark cluster" integration_tests/spark/test_cluster_kills.py -m "not kafka"
+
+# Brokers of real Kafka die in turn, 50 rounds, in parts of so many MINUTES as above.
+test-brokers: $(STAMP)
+	$(SEEDS) "brokers die in turn" integration_tests/exactly_once/test_brokers_in_turn.py
 
 # Also with another version, if Docker has its image: make test-long-kafka KAFKA=4.1.0
 test-long-kafka: $(STAMP)
