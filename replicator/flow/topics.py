@@ -73,10 +73,11 @@ class ControlPlane:
         self.target_logs: Cluster = KafkaCluster(
             flow, flow.target, "target", topics=topics_of(flow, flow.target, "target")
         )
-        self._source_reader = TopicReader(flow, flow.source)
+        self._own_topics = {side.name: topics_of(flow, side, "reader") for side in (flow.source, flow.target)}
+        self._source_reader = TopicReader(flow, flow.source, self._own_topics[flow.source.name])
         self._source_names: frozenset[str] = frozenset()  # as they were listed last
         self.source_claims = SourceClaims(flow, self._source_reader, lambda: self._source_names)
-        self._reader = TopicReader(flow, flow.target)
+        self._reader = TopicReader(flow, flow.target, self._own_topics[flow.target.name])
         self.state = FlowState(flow, self._reader)
 
     def __enter__(self) -> ControlPlane:
@@ -95,6 +96,8 @@ class ControlPlane:
         self.target.close()
         self._reader.close()
         self._source_reader.close()
+        for topics in self._own_topics.values():
+            topics.close()
 
     def connect(self) -> tuple[ClusterInfo, ClusterInfo]:
         """Source and target as they answer; bounded by limits.connect_timeout_ms, at the same time."""

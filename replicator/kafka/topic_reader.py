@@ -13,7 +13,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from replicator.config import Cluster, Flow
 from replicator.kafka import failures, metadata, properties
-from replicator.model.errors import ReplicatorError, Retriable
+from replicator.kafka.offset_questions import EARLIEST, LATEST, Listed
+from replicator.kafka.topic_questions import TopicQuestions, within
+from replicator.model.errors import ReplicatorError, Retriable, TopicMissing
 from replicator.model.partition import EndRecords, Partition
 
 Record = tuple[bytes | None, bytes | None]
@@ -26,9 +28,10 @@ class TopicReader:
     kind.
     """
 
-    def __init__(self, flow: Flow, cluster: Cluster) -> None:
-        """`cluster` is one of the flow's two."""
-        self._flow, self._cluster = flow, cluster
+    def __init__(self, flow: Flow, cluster: Cluster, topics: TopicQuestions | None = None) -> None:
+        """`cluster` is one of the flow's two. `topics` asks it for topics and ends, and is closed by its owner: a
+        consumer asks one broker for them, and waits for it if that one is frozen. None: the consumers are asked."""
+        self._flow, self._cluster, self._topics = flow, cluster, topics
         self._timeout_s = flow.limits.request_timeout_ms / 1000
         self._patience_s = (flow.limits.request_timeout_ms + flow.limits.transaction_timeout_ms) / 1000
         self._open: dict[bool, Consumer] = {}
@@ -57,9 +60,13 @@ class TopicReader:
     def _read_error(self, error: KafkaError, topic: str) -> ReplicatorError:
         return self._error(error, f"read topic {topic!r}", f"Read on topic {topic!r}")
 
-    def bounds(self, at: Partition) -> tuple[int, int]:
-        """Return log start and high watermark, open transactions included."""
-        return self._watermarks(self._uncommitted, at)
+    def bounds(self, partitions: Collection[Partition]) -> dict[Partition, tuple[int, int]]:
+        """Return log start and high watermark of each, open transactions included; all are asked for at the same time."""
+        if self._topics is None:
+            return {at: self._watermarks(self._uncommitted, at) for at in partitions}
+        asked = self._topics.list_offsets(partitions, (EARLIEST, LATEST), patient=True)
+        starts, ends = within(asked, self._timeout_s)
+        return {at: (_listed(starts[at]), _listed(ends[at])) for at in partitions}
 
     def committed_bounds(self, at: Partition) -> tuple[int, int]:
         """Return log start and last stable offset."""
@@ -92,6 +99,13 @@ class TopicReader:
 
         It is asked for by name: from a list of all topics the broker leaves out those that the user may not see.
         """
+        if self._topics is not None:
+            answer = within(self._topics.describe([topic]), self._timeout_s)[topic]
+            if isinstance(answer, TopicMissing):
+                return 0
+            if isinstance(answer, ReplicatorError):
+                raise answer
+            return answer.partitions
         try:
             found = self._uncommitted.list_topics(topic, timeout=self._timeout_s).topics[topic]
         except KafkaException as error:
@@ -186,7 +200,7 @@ class TopicReader:
         An open transaction hides what follows it, so this waits for it to end, at most as long as one may stay
         open; then raises Retriable.
         """
-        ends = {Partition(topic, number): self.bounds(Partition(topic, number)) for number in partitions}
+        ends = self.bounds([Partition(topic, number) for number in partitions])
         records: list[Record] = []
         for at, (low, high) in ends.items():
             if high > low:
@@ -324,3 +338,9 @@ def _offset(message: Message) -> int:
 
 def _list(partitions: Iterable[Partition]) -> str:
     return ", ".join(map(str, sorted(partitions)))
+
+
+def _listed(answer: Listed | ReplicatorError) -> int:
+    if isinstance(answer, ReplicatorError):
+        raise answer
+    return answer.offset

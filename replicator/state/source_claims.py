@@ -53,11 +53,11 @@ class SourceClaims:
     def _topic(self, flow: str, topic: str) -> list[OriginsById]:
         """By partition: lanes write to different ones, and what any of them says of a topic counts."""
         found: list[OriginsById] = []
-        for number in range(self._reader.partition_count(topic)):
-            at = Partition(topic, number)
-            ends, known = self._reader.bounds(at), self._known.get(at)
+        partitions = [Partition(topic, number) for number in range(self._reader.partition_count(topic))]
+        for at, ends in self._reader.bounds(partitions).items():
+            known = self._known.get(at)
             if known is None or known[0] != ends:
-                known = self._known[at] = ends, self._partition(flow, topic, number)
+                known = self._known[at] = ends, self._partition(flow, topic, at.partition)
             found.append(known[1])
         return found
 

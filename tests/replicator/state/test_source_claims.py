@@ -42,8 +42,8 @@ class Topics:
             raise self.failing[topic]
         return len(self.records.get(topic, ()))
 
-    def bounds(self, at: Partition) -> tuple[int, int]:
-        return 0, len(self.records[at.topic][at.partition])
+    def bounds(self, partitions: Iterable[Partition]) -> dict[Partition, tuple[int, int]]:
+        return {at: (0, len(self.records[at.topic][at.partition])) for at in partitions}
 
     def whole(self, topic: str, partitions: Iterable[int]) -> list[Record]:
         self.read += [Partition(topic, number) for number in partitions]

@@ -1,0 +1,53 @@
+"""A reader asks for topics and their ends without its consumers: no frozen broker holds it up."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from replicator.kafka.topic_reader import TopicReader
+from replicator.model.errors import NotAllowed, Unreachable
+from replicator.model.partition import Partition
+from replicator.wire import any_broker, leaders
+from tests.replicator.wire.fake_broker import flow_of
+from tests.replicator.wire.test_offsets import Scene, scene
+
+pytestmark = pytest.mark.tier("default")  # brokers are waited for that do not answer
+DENIED = 29
+
+
+def reader(world: Scene) -> TopicReader:
+    """Its consumers would go to a port where nobody is."""
+    flow = flow_of(1, request_timeout_ms=3_000)
+    return TopicReader(flow, flow.source, world.asking)
+
+
+def test_partitions_are_counted_and_a_missing_topic_has_none() -> None:
+    with scene(partitions=6) as world:
+        assert reader(world).partition_count("a") == 6
+        assert reader(world).partition_count("nowhere") == 0
+        world.logs.topic_errors["b"] = DENIED
+        with pytest.raises(NotAllowed):
+            reader(world).partition_count("b")
+
+
+def test_ends_of_all_partitions_come_at_once() -> None:
+    with scene() as world:
+        found = reader(world).bounds(list(world.logs.leaders))
+        assert found == {at: (1, end) for at, end in world.logs.ends.items()}
+        assert [world.requests(number) for number in range(3)] == [2, 2, 2]
+
+
+def test_a_frozen_broker_holds_up_its_own_partitions_alone() -> None:
+    with scene() as world:
+        asking = reader(world)
+        asking.bounds(list(world.logs.leaders))
+        world.brokers[1].frozen = True
+        began_s = time.monotonic()
+        assert asking.partition_count("a") == 6
+        others = [*world.of(0), *world.of(2)]
+        assert asking.bounds(others) == {at: (1, world.logs.ends[at]) for at in others}
+        assert time.monotonic() - began_s < 2 * any_broker.ATTEMPT_S + leaders.ATTEMPT_S
+        with pytest.raises(Unreachable, match="no answer in time"):
+            asking.bounds([Partition("a", 1)])
