@@ -116,11 +116,7 @@ class ClusterAdmin:
 
     def topic_names(self) -> frozenset[str]:
         """Return topics that the user may see, without creating any."""
-        try:
-            listed = self._client.list_topics(timeout=self._request_s)
-        except KafkaException as error:
-            raise failures.classify(error.args[0], self.cluster.name, "list topics", "Describe on topics") from error
-        return frozenset(listed.topics)
+        return _raised(within(self._topics.names(), self._request_s))
 
     def describe(self, names: Iterable[str], *, rights: bool = False) -> dict[str, TopicInfo | ReplicatorError]:
         """Describe topics in one request, without configs. Topics that don't exist are left out; a topic's own error,

@@ -86,6 +86,9 @@ class TopicQuestions(Protocol):
         """Return the offsets of logs. `patient`: a partition without leader, or whose leader doesn't answer, is asked
         for again as long as the answers are polled; else for a moment, so that it doesn't hold up the others."""
 
+    def names(self) -> Answers[frozenset[str] | ReplicatorError]:
+        """Topics that the user may see, without creating any."""
+
     def broker_configs(self) -> Answers[Mapping[str, str] | ReplicatorError]:
         """Return the configs of one of the brokers, whichever answers; or why none does."""
 
@@ -172,6 +175,27 @@ class _AdminBrokerConfigs:
             return failures.classify(error, self._cluster, doing, right)
 
 
+class _ListedNames:
+    """Implements `Answers`: asked when it is waited for."""
+
+    def __init__(self, cluster: str, client: AdminClient) -> None:
+        self._cluster, self._client = cluster, client
+        self._found: frozenset[str] | ReplicatorError | None = None
+
+    def poll(self, timeout_s: float) -> bool:
+        """See `Answers`."""
+        if self._found is None:
+            try:
+                self._found = frozenset(self._client.list_topics(timeout=max(0.0, timeout_s)).topics)
+            except KafkaException as error:
+                self._found = failures.classify(error, self._cluster, "list topics", "Describe on topics")
+        return True
+
+    def values(self) -> frozenset[str] | ReplicatorError:
+        """See `Answers`."""
+        return Unreachable(f"cluster {self._cluster!r}: cannot list topics") if self._found is None else self._found
+
+
 class AdminTopicQuestions:
     """Implements `TopicQuestions` with librdkafka: speaks all of its logins."""
 
@@ -223,6 +247,10 @@ class AdminTopicQuestions:
             lambda: (self._client, self._timeout_s),
             self.close,
         )
+
+    def names(self) -> Answers[frozenset[str] | ReplicatorError]:
+        """See `TopicQuestions`; librdkafka asks any broker, and waits for it."""
+        return _ListedNames(self._cluster.name, self._client)
 
     def broker_configs(self) -> Answers[Mapping[str, str] | ReplicatorError]:
         """See `TopicQuestions`."""

@@ -61,7 +61,7 @@ class TopicReader:
         return self._error(error, f"read topic {topic!r}", f"Read on topic {topic!r}")
 
     def bounds(self, partitions: Collection[Partition]) -> dict[Partition, tuple[int, int]]:
-        """Return log start and high watermark of each, open transactions included; all are asked for at the same time."""
+        """Return log start and high watermark of each, open transactions included, asked for at the same time."""
         if self._topics is None:
             return {at: self._watermarks(self._uncommitted, at) for at in partitions}
         asked = self._topics.list_offsets(partitions, (EARLIEST, LATEST), patient=True)

@@ -11,8 +11,10 @@ from replicator.wire.connection import Connection
 from replicator.wire.protocol import made
 
 
-def metadata_request(connection: Connection, client_id: str, topics: Sequence[str], *, rights: bool = False) -> bytes:
-    """A question for brokers and these topics; `rights`: also for what the user may do with them.
+def metadata_request(
+    connection: Connection, client_id: str, topics: Sequence[str] | None, *, rights: bool = False
+) -> bytes:
+    """A question for brokers and these topics, or all (None); `rights`: also for what the user may do with them.
 
     Raises Unsupported.
     """
@@ -23,7 +25,7 @@ def metadata_request(connection: Connection, client_id: str, topics: Sequence[st
     exchange = protocol.exchange("metadata", version)
     topic: Any = exchange.types.MetadataRequestTopic
     fields = {
-        "topics": tuple(made(topic, name=name, topic_id=None) for name in topics),
+        "topics": None if topics is None else tuple(made(topic, name=name, topic_id=None) for name in topics),
         "allow_auto_topic_creation": False,
         "include_cluster_authorized_operations": False,
         "include_topic_authorized_operations": rights,

@@ -40,6 +40,7 @@ from replicator.wire.leaders import Leaders
 from replicator.wire.metadata_request import metadata_request
 from replicator.wire.protocol import Exchange, made
 from replicator.wire.response_limits import BadResponse
+from replicator.wire.topic_names import TopicNames
 
 T = TypeVar("T")
 Values = Mapping[str, T | ReplicatorError]
@@ -118,6 +119,12 @@ class AnyBrokerTopics:
             return otherwise()
         asked = self._brokers, self._leaders, self._client_id
         return offsets.listing(self.cluster, asked, partitions, wanted, otherwise, patient=patient)
+
+    def names(self) -> Answers[frozenset[str] | ReplicatorError]:
+        """See `TopicQuestions`."""
+        if not self._supported:
+            return self._otherwise.names()
+        return TopicNames(self.cluster, self._brokers, self._client_id)
 
     def broker_configs(self) -> Answers[Mapping[str, str] | ReplicatorError]:
         """See `TopicQuestions`."""

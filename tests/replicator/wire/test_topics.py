@@ -279,3 +279,24 @@ def test_metadata_that_is_cut_or_altered_is_refused_or_read_but_never_more(versi
         with suppress(BadResponse):
             metadata_response.read(bytes(altered), 13, version)
         assert time.monotonic() - began_s < 1
+
+
+def test_all_names_are_asked_of_any_broker_that_lives() -> None:
+    with cluster(3) as (answering, brokers, asking):
+        assert within(asking.names(), LIMIT_S) == {TOPIC}
+        connected = next(number for number, broker in enumerate(brokers) if broker.connections)
+        answering[connected].frozen = True
+        began_s = time.monotonic()
+        assert within(asking.names(), LIMIT_S) == {TOPIC}
+        assert time.monotonic() - began_s < any_broker.ATTEMPT_S + SLACK_S
+        assert all(
+            request.topics is None for broker in brokers for api, _, request in broker.asked if api == "metadata"
+        )
+
+
+def test_names_that_no_broker_tells_are_not_known() -> None:
+    with cluster(1) as (answering, _, asking):
+        answering[0].instead["metadata"] = [None, None, None, None, None, None]
+        found = within(asking.names(), 0.3)
+        assert isinstance(found, Unreachable)
+        assert "cannot list topics" in str(found)
