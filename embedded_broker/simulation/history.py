@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -170,6 +170,15 @@ class History:
                 self.written_ms[value] = now_ms
             if is_compacted:
                 self.by_key.setdefault((partition, key), []).append((value, transaction))
+
+    def unsure(self, partition: TopicPartition, records: Sequence[tuple[bytes, bytes | None]]) -> None:
+        """Records, the latest that their producer has sent, may be written or not: it has given up."""
+        nobody_knows = Transaction("given up", outcome=Outcome.UNKNOWN)
+        for key, value in reversed(records):
+            sent = self.by_key.get((partition, key), [])
+            at = next((at for at in reversed(range(len(sent))) if sent[at] == (value, None)), None)
+            if at is not None:
+                sent[at] = value, nobody_knows
 
     def begin(self, name: str) -> Transaction:
         """A transaction begins; in order per transactional id."""

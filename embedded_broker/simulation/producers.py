@@ -90,7 +90,9 @@ class IdempotentProducer:
                 self._first_was_refused |= oldest.sequence == 0
                 await self._again()
             elif self._first_was_refused and oldest.sequence == 0 and result.error_code is OUT_OF_ORDER:
-                return  # The second batch was taken first: without producer state any first sequence is accepted.
+                # The second batch was taken first: without producer state any first sequence is accepted.
+                self._history.unsure(self._partition, [record for each in self._in_flight for record in each.records])
+                return
             elif result.error_code is not NONE:
                 detail = f"{self._name}, sequence {oldest.sequence}: {result.error_code.name}"
                 self._history.found(Kind.BROKEN, detail)

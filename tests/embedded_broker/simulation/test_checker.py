@@ -46,6 +46,15 @@ def test_a_transaction_counts_as_far_as_its_end_is_known(outcome: Outcome, allow
         assert (kinds(history) == []) == (value in allowed)
 
 
+@pytest.mark.parametrize(("value", "wrong"), [(b"0", True), (b"1", False), (b"2", False), (b"3", False)])
+def test_what_a_producer_has_given_up_may_be_there_or_not(value: bytes, wrong: bool) -> None:
+    history = opened()
+    history.sent(P, [(b"k", b"0"), (b"k", b"1"), (b"k", b"2"), (b"k", b"3")], 0)
+    history.unsure(P, [(b"k", b"2"), (b"k", b"3")])
+    check_keys(history, P, {5: value}, {5: b"k"})
+    assert kinds(history) == [Kind.LOST_WRITE] * wrong
+
+
 @pytest.mark.parametrize("log", [{}, {1: b""}])
 def test_a_tombstone_may_stay_or_go(log: Log) -> None:
     history = opened()
