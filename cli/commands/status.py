@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from itertools import groupby
@@ -26,12 +27,16 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from replicator.config import Config, Flow
     from replicator.inspect.status import FlowStatus, PartitionStatus
+    from replicator.model.errors import ReplicatorError
 
 EPILOG = """\b
 Examples:
   eos-replicate status -c flows.yaml
   eos-replicate status -c flows.yaml --flow orders --json
+  eos-replicate status -c flows.yaml --watch 5
+  eos-replicate status -c flows.yaml --check --lag-seconds-max 60
 
 States: in_sync, behind, stalled (something to copy, but the position stands still), source_waits (a transaction at the
 source has been open for long), not_started, waiting (for a cluster or a right), topic_missing, records_lost,
@@ -40,7 +45,8 @@ foreign_position, stopped (by any other incident). A line below the table says w
 
 \b
 Exit codes:
-  0  shown
+  0  shown; with --check: all is well
+  1  with --check: something is not
   2  the flow file is wrong
   3  a cluster cannot be reached, or a right is missing without which nothing
      can be shown
@@ -55,32 +61,86 @@ _COLOURS = {"in_sync": "green", "behind": "yellow", "not_started": "cyan"}
 @config_option
 @flow_option
 @json_option
-def status(path: Path, names: tuple[str, ...], as_json: bool) -> int:
+@click.option("--watch", "every_s", type=click.FloatRange(min=0.5), metavar="SECONDS", help="Show it again and again.")
+@click.option("--check", is_flag=True, help="Exit with 1 unless each partition is copied, and within the bounds.")
+@click.option("--lag-records-max", type=click.IntRange(min=0), help="With --check: the most records not copied.")
+@click.option("--lag-seconds-max", type=click.FloatRange(min=0), help="With --check: the oldest of them, in seconds.")
+def status(
+    path: Path,
+    names: tuple[str, ...],
+    as_json: bool,
+    every_s: float | None,
+    check: bool,
+    lag_records_max: int | None,
+    lag_seconds_max: float | None,
+) -> int:
     """Per partition: position, source end, lag in records and seconds, last commit, state.
 
-    Reads the positions from the target; it works whether the daemon runs or not.
+    Reads the positions from the target; it works whether the daemon runs or not. --check is for scripts: it also names
+    on stderr what is not well.
     """
+    from cli.commands.status_check import LagBounds, problems
     from replicator import config
+    from replicator.model.errors import ConfigError
+
+    bounds = LagBounds(lag_records_max, lag_seconds_max)
+    if not check and bounds != LagBounds():
+        raise ConfigError("--lag-records-max and --lag-seconds-max go with --check")
+    if every_s is not None and (check or as_json):
+        raise ConfigError("--watch is for people, --check and --json are for scripts")
+    loaded = config.load(path, os.environ)
+    flows = chosen(loaded, path, names)
+    if every_s is not None:
+        return _watch(loaded, flows, every_s)
+    shown, failed = _ask(loaded, flows)
+    found = [problem for item in shown for problem in problems(item, bounds)] if check else []
+    if as_json:
+        errors = {name: str(failure) for name, failure in failed.items()}
+        print_json(
+            {"flows": [_as_json(item) for item in shown], "errors": errors} | ({"problems": found} if check else {})
+        )
+    else:
+        _show_all(console_for_people(), shown)
+    _show_failed(failed)
+    for line in found:
+        click.echo(f"check: {line}", err=True)
+    return max((failure.exit_code for failure in failed.values()), default=1 if found else 0)
+
+
+def _ask(loaded: Config, flows: Sequence[Flow]) -> tuple[list[FlowStatus], dict[str, ReplicatorError]]:
+    """The status of each flow, or why it can't be known."""
     from replicator.inspect import status as statuses
     from replicator.model.errors import ReplicatorError
 
-    loaded = config.load(path, os.environ)
     shown: list[FlowStatus] = []
     failed: dict[str, ReplicatorError] = {}
-    for flow in chosen(loaded, path, names):
+    for flow in flows:
         now_ms = time.time_ns() // 1_000_000
         try:
             shown.append(statuses.status(flow, loaded, now_ms=now_ms, connect_timeout_ms=patience_ms(flow)))
         except ReplicatorError as error:
             failed[flow.name] = error
-    if as_json:
-        errors = {name: str(failure) for name, failure in failed.items()}
-        print_json({"flows": [_as_json(item) for item in shown], "errors": errors})
-    else:
-        _show_all(shown, time.time_ns() // 1_000_000)
+    return shown, failed
+
+
+def _watch(loaded: Config, flows: Sequence[Flow], every_s: float) -> int:
+    """Show all again and again until ^C, which ends it well."""
+    console = console_for_people()
+    try:
+        while True:
+            shown, failed = _ask(loaded, flows)
+            console.clear()  # nothing unless it is a terminal
+            console.print(f"{_iso(time.time_ns() // 1_000_000)}, every {every_s:g} s; ^C ends it", style="dim")
+            _show_all(console, shown)
+            _show_failed(failed)
+            time.sleep(every_s)
+    except KeyboardInterrupt:
+        return 0
+
+
+def _show_failed(failed: Mapping[str, ReplicatorError]) -> None:
     for name, failure in failed.items():
         click.echo(f"error: flow {name}: {failure}", err=True)
-    return max((failure.exit_code for failure in failed.values()), default=0)
 
 
 def _as_json(item: FlowStatus) -> dict[str, Any]:
@@ -96,8 +156,8 @@ def _as_json(item: FlowStatus) -> dict[str, Any]:
     return {**flow, "lag_records": sum(known), "lag_seconds": _largest_lag_s(item)}
 
 
-def _show_all(shown: list[FlowStatus], now_ms: int) -> None:
-    console = console_for_people()
+def _show_all(console: Console, shown: list[FlowStatus]) -> None:
+    now_ms = time.time_ns() // 1_000_000
     for item in shown:
         _show(console, item, now_ms)
 

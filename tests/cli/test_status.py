@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import io
+from typing import get_args
 
+import pytest
 from rich.console import Console
 
+from cli import main
 from cli.commands.status import _show
-from replicator.inspect.status import Ended, FlowStatus, PartitionStatus, Runner
+from cli.commands.status_check import WELL, LagBounds, problems
+from replicator.inspect.status import Ended, FlowStatus, PartitionStatus, Runner, State
 
 NOW_MS = 1_800_000_000_000
 LARGE = 9_999_999_999
@@ -58,3 +62,45 @@ def test_who_runs_the_flow_and_how_it_has_ended_is_told() -> None:
     told = shown(synced, released_ms=NOW_MS, ended=ended)[-1]
     assert told.startswith("  it has ended at 2027-01-15T08:00:00Z with 4, in the process host:1:a, which goes on")
     assert told.endswith("control_topic_lost: it is gone")
+
+
+@pytest.mark.parametrize("state", sorted(get_args(State)))
+def test_only_partitions_that_are_copied_are_well(state: State) -> None:
+    flow = FlowStatus("orders", "east", "west", "exactly_once", (row("t", 3, state=state),))
+    found = problems(flow, LagBounds())
+    assert found == ([] if state in WELL else [f"flow orders: t[3] is {state}"])
+
+
+def test_lag_beyond_a_bound_is_named_with_both() -> None:
+    behind = row("t", 0, state="behind", lag_records=7, lag_seconds=61.2)
+    flow = FlowStatus("orders", "east", "west", "exactly_once", (behind, row("u", 0, state="not_started")))
+    assert problems(flow, LagBounds(7, 61.2)) == []
+    assert problems(flow, LagBounds(6, 60)) == [
+        "flow orders: t[0] is 7 records behind, more than 6",
+        "flow orders: t[0] is 61 s behind, more than 60",
+    ]
+
+
+def test_a_flow_that_cannot_start_has_ended_or_has_no_partition_is_not_well() -> None:
+    ended = Ended("Incident", "it is gone", 4, "host:1:a", NOW_MS)
+    flow = FlowStatus("orders", "east", "west", "exactly_once", (), "control_topic_lost", ended=ended)
+    assert problems(flow, LagBounds()) == [
+        "flow orders can't start: control_topic_lost",
+        "flow orders has ended with 4: it is gone",
+        "flow orders has no partition",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--lag-seconds-max", "5"], "go with --check"),
+        (["--watch", "1", "--json"], "--watch is for people"),
+        (["--watch", "1", "--check"], "--watch is for people"),
+        (["--watch", "0"], "0.5"),
+        (["--check", "--lag-records-max", "-1"], "x>=0"),
+    ],
+)
+def test_options_that_do_not_go_together(options: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.invoke(["status", "-c", "/nowhere.yaml", *options]) == 2
+    assert said in capsys.readouterr().err

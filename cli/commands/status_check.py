@@ -1,0 +1,45 @@
+"""`status --check`: what of a flow is beyond the bounds that a script has given. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from replicator.inspect.status import FlowStatus, PartitionStatus
+
+WELL = frozenset({"in_sync", "behind", "not_started"})
+"""States in which a partition needs nobody: lag has bounds of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class LagBounds:
+    """The largest lag of a partition that is still well; None: any."""
+
+    lag_records_max: int | None = None
+    lag_seconds_max: float | None = None
+
+
+def problems(item: FlowStatus, bounds: LagBounds) -> list[str]:
+    """Name all that is not well with a flow, a line each."""
+    found = []
+    if item.incident:
+        found.append(f"flow {item.flow} can't start: {item.incident}")
+    if item.ended is not None:
+        found.append(f"flow {item.flow} has ended with {item.ended.exit_code}: {item.ended.detail}")
+    if not item.partitions:
+        found.append(f"flow {item.flow} has no partition")
+    for row in item.partitions:
+        where = row.source_topic if row.partition < 0 else f"{row.source_topic}[{row.partition}]"
+        found += [f"flow {item.flow}: {where} {what}" for what in _of_partition(row, bounds)]
+    return found
+
+
+def _of_partition(row: PartitionStatus, bounds: LagBounds) -> Iterator[str]:
+    if row.state not in WELL:
+        yield f"is {row.incident or row.state}" + (f": {row.detail}" if row.detail else "")
+    if bounds.lag_records_max is not None and (row.lag_records or 0) > bounds.lag_records_max:
+        yield f"is {row.lag_records} records behind, more than {bounds.lag_records_max}"
+    if bounds.lag_seconds_max is not None and (row.lag_seconds or 0) > bounds.lag_seconds_max:
+        yield f"is {row.lag_seconds:.0f} s behind, more than {bounds.lag_seconds_max:g}"
