@@ -6,6 +6,7 @@ begins, both sides may change.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -57,11 +58,7 @@ class Sides:
         check_source_start(self.source, at, window[0].first)
         check_source_end(self.source, at, window[-1].end)
         asked = Asked(compacted=compacted or self.target.compacted(there.topic))
-        for span in window:
-            records = [one for some in self.source_records.identities(at, [span[:2]]) for one in some]
-            seen.add(runs_of(record.offset for record in records))
-            check_gone(seen, span.end, at)
-            asked.wanted(span, records)
+        self._read_missing(window, asked, seen, on_read)
         log = answered(self.target.log_ends([there])[there])
         end = log.end if target_end is None else target_end
         _read("target", self.target_records, there, (log.start, end), asked.target, on_read)
@@ -69,6 +66,30 @@ class Sides:
             start = answered(self.source.log_ends([at])[at]).start
             _read("source", self.source_records, at, (start, position), asked.source, on_read)
         return asked.decide()
+
+    def _read_missing(self, window: Sequence[Missing], asked: Asked, seen: Tally, on_read: OnRead) -> None:
+        """Read a window's records at the source: all spans in one go, since there may be thousands, and each new
+        assignment of a consumer takes tenths of a second."""
+        at, first, end = self.source_at, window[0].first, window[-1].end
+        read: deque[RecordIdentity] = deque()
+        left = deque(window)
+
+        def note(upto: int) -> None:
+            """What ends at or before this offset has been read."""
+            while left and left[0].end <= upto:
+                span, records = left.popleft(), []
+                while read and read[0].offset < span.end:
+                    records.append(read.popleft())
+                seen.add(runs_of(record.offset for record in records))
+                check_gone(seen, span.end, at)
+                asked.wanted(span, records)
+
+        for some in self.source_records.identities(at, [span[:2] for span in window]):
+            read.extend(some)
+            if some:
+                note(some[-1].offset)  # of the last one's own span more may come
+            on_read("source", (some[-1].offset + 1 - first) if some else 0, end - first)
+        note(end)
 
 
 def _read(

@@ -62,3 +62,15 @@ def test_both_sides_are_asked_window_by_window(monkeypatch: pytest.MonkeyPatch) 
     plan = planned(world, damage(world, (Missing(2, 20, 18),)), said)
     assert (plan.copied, plan.standing) == (len(LOST), 18 - len(LOST))
     assert {line.split()[2] for line in said} == {"target", "source"}
+
+
+def test_many_scattered_records_are_read_in_one_go() -> None:
+    """Each reading is a new assignment of a consumer: hundreds of them took longer than a repair waits for anything."""
+    world = copied()
+    spans = tuple(Missing(offset, offset + 1, 1) for offset in range(2, 20, 2))
+    source = FakeReader(world.source)
+    sides = Sides(world.source, world.target, source, FakeReader(world.target), AT, THERE)
+    plan = planned_partition(sides, damage(world, spans), list[str]().append)
+    assert plan.copied + plan.standing == len(spans)
+    assert source.asked[0] == [span[:2] for span in spans]
+    assert len([asked for asked in source.asked if len(asked) == 1]) <= 1, "one span is the whole log, to compare"

@@ -15,10 +15,12 @@ class FakeReader:
 
     def __init__(self, cluster: FakeCluster) -> None:
         self._cluster = cluster
+        self.asked: list[list[Span]] = []  # the spans of each reading
 
     def identities(self, at: Partition, spans: Sequence[Span]) -> Iterator[Sequence[RecordIdentity]]:
         """One record at a time."""
         self._cluster.fault(f"{self._cluster.name}.identities")
+        self.asked.append(list(spans))
         log = self._cluster.log(at)
         for first, end in spans:
             if first < log.start or log.stable < end:
