@@ -6,8 +6,6 @@ import base64
 import socket
 from pathlib import Path
 
-import pytest
-
 from integration_tests.conftest import MakeCopying
 from integration_tests.harness import clients
 from integration_tests.harness.broker import BrokerHandle, free_port
@@ -154,15 +152,14 @@ def test_a_port_that_is_taken_is_said_before_anything_runs(make_copying: MakeCop
             worker.close()
 
 
-@pytest.mark.parametrize("request_line", [b"", b"GET /metrics", b"\x16\x03\x01\x02", b"POST /metrics HTTP/1.1\r\n\r\n"])
-def test_strange_requests_harm_nobody(make_copying: MakeCopying, request_line: bytes) -> None:
+def test_strange_requests_harm_nobody(make_copying: MakeCopying) -> None:
     copying = make_copying(partitions=1)
     asked = observed(copying)
     worker = copying.running()
     worker.wait_event("metrics_served")
-    host, _, port = asked._base.removeprefix("http://").rpartition(":")
-    with socket.create_connection((host, int(port))) as stranger:
-        stranger.sendall(request_line)
-        assert asked.get("/healthz")[0] == 200
-    assert asked.get("/metrics")[0] == 200
+    for request in (b"", b"GET /metrics", b"\x16\x03\x01\x02", b"POST /metrics HTTP/1.1\r\n\r\n"):
+        with socket.create_connection(asked.address) as stranger:
+            stranger.sendall(request)
+            assert asked.get("/healthz")[0] == 200
+        assert asked.get("/metrics")[0] == 200
     assert worker.stop() == 0, worker.tail()

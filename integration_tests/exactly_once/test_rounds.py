@@ -20,6 +20,7 @@ def continuous(copying: Copying) -> Continuous:
     return Continuous(loaded.flows[copying.file.flow], loaded, structlog.get_logger())
 
 
+@pytest.mark.tier("full")
 def test_rounds_and_the_daemon_take_turns_while_the_source_is_written(make_copying: MakeCopying) -> None:
     copying = make_copying()
     with ThreadPoolExecutor(1) as pool:

@@ -22,6 +22,12 @@ class Observed:
     def __init__(self, address: str, token: str = "") -> None:
         self._base, self._token = f"http://{address}", token
 
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where it listens."""
+        host, _, port = self._base.removeprefix("http://").rpartition(":")
+        return host, int(port)
+
     def get(self, path: str, headers: Mapping[str, str] | None = None) -> tuple[int, str]:
         """The status of an answer, and its body."""
         given = {"Authorization": f"Bearer {self._token}"} if self._token else {}
