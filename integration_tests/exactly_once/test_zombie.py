@@ -7,6 +7,8 @@ import signal
 import pytest
 
 from integration_tests.conftest import MakeCopying
+from integration_tests.harness.copying import Copying
+from integration_tests.harness.replicator import Replicator
 
 LIMITS = {"transaction_timeout_ms": 1_500}
 STEPS = ("before_send", "before_flush", "before_offsets", "before_end_txn")
@@ -34,14 +36,20 @@ def test_a_worker_that_wakes_up_after_its_successor_came_writes_nothing_more(
     copying.finish(successor)
 
 
+def asleep_until_timed_out(copying: Copying) -> Replicator:
+    """A worker that stands still in a transaction, which the target has aborted by now."""
+    worker = copying.run("before_end_txn@2=stop")
+    worker.wait_stopped()
+    copying.wait_stable()
+    return worker
+
+
 def test_a_worker_that_wakes_up_alone_goes_on(make_copying: MakeCopying) -> None:
     """A transaction time-out looks like fencing; the positions' owner tells that nobody else came."""
     copying = make_copying(limits=LIMITS)
     copying.load.mixed(200)
     with copying.writing():
-        worker = copying.run("before_end_txn@2=stop")
-        worker.wait_stopped()
-        copying.wait_stable()
+        worker = asleep_until_timed_out(copying)
         mark = worker.mark()
         worker.resume()
         worker.wait_event("restarted", after=mark)
@@ -55,9 +63,7 @@ def test_a_stop_of_a_worker_that_wakes_up_alone_is_not_told_as_a_takeover(make_c
     copying = make_copying(limits=LIMITS)
     copying.load.mixed(200)
     with copying.writing():
-        worker = copying.run("before_end_txn@2=stop")
-        worker.wait_stopped()
-        copying.wait_stable()
+        worker = asleep_until_timed_out(copying)
         worker.signal(signal.SIGTERM)
         worker.resume()
         assert worker.wait_exit() in (0, 3), worker.tail()
