@@ -98,8 +98,9 @@ class FlowsCollector(Collector):
         """All gauges and counters: name, labels behind the flow's, value."""
         yield "eos_flow_stage", (), flow.stage
         yield "eos_flow_ready", (), flow.ready
+        counts = flow.counts
         for doing in Doing:
-            yield "eos_flow_partitions", (doing.name.lower(),), flow.counts[doing]
+            yield "eos_flow_partitions", (doing.name.lower(),), counts[doing]
         if (records := flow.lag_records) is not None:
             yield "eos_flow_lag_records", (), records
         if (seconds := flow.lag_seconds) is not None:

@@ -78,14 +78,20 @@ class FlowView:
     @property
     def lag_records(self) -> int | None:
         """Of all partitions together; None where it isn't known of each that has a position."""
-        known = [partition.lag for partition in self.partitions if partition.figures.position is not None]
-        return None if None in known else sum(lag.records for lag in known if lag is not None)
+        lags = self._lags()
+        return None if lags is None else sum(lag.records for lag in lags)
 
     @property
     def lag_seconds(self) -> float | None:
         """The largest of all partitions; None as for `lag_records`."""
-        known = [partition.lag for partition in self.partitions if partition.figures.position is not None]
-        return None if None in known else max((lag.seconds for lag in known if lag is not None), default=0.0)
+        lags = self._lags()
+        return None if lags is None else max((lag.seconds for lag in lags), default=0.0)
+
+    def _lags(self) -> list[Lag] | None:
+        """Of each partition that has a position; None unless all of them are known."""
+        placed = [partition.lag for partition in self.partitions if partition.figures.position is not None]
+        known = [lag for lag in placed if lag is not None]
+        return known if len(known) == len(placed) else None
 
     @property
     def ready(self) -> bool:
