@@ -5,18 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka.admin import NewTopic
 
 from integration_tests.conftest import MakeCopying
 from integration_tests.harness import clients
 from integration_tests.harness.broker import BrokerHandle
 from integration_tests.harness.proxy import Action, Proxy, Side
 from integration_tests.harness.two_topics import INCIDENT, TwoTopics, assert_told, numbered
+from replicator.model import names
+from replicator.model.partition import Partition
+from replicator.state.claims import Claim
 
 OLD = 20
 PARTITIONS = 30
 REQUESTS_MAX = 45
 """Of which most read the flow's own topics, and some are sent again while leaders of new topics are elected. There are
 30 partitions, and three offsets of each are asked for: one by one that would be 90 at each side."""
+OTHER_FLOWS = 60
 DELAY_S, START_S = 0.15, 10.0
 UNREACHABLE, TAKEN_OVER = 3, 5
 
@@ -26,6 +31,20 @@ def source_proxy(source: BrokerHandle) -> Iterator[Proxy]:
     """In front of the source."""
     with Proxy(source.bootstrap) as running:
         yield running
+
+
+def claims_of_others(source: str, name: str) -> None:
+    """Other flows have claimed topics there."""
+    flows = [f"{name}-other-{number}" for number in range(OTHER_FLOWS)]
+    topics = [names.claims_topic(flow) for flow in flows]
+    admin, writer = clients.admin(source), clients.producer(source)
+    for made in admin.create_topics([NewTopic(topic, 1, 1) for topic in topics]).values():
+        made.result(clients.TIMEOUT_S)
+    for flow, topic in zip(flows, topics, strict=True):
+        clients.settle(source, topic, 1)
+        at = Partition(flow, 0)
+        key, value = Claim(at, at, "s", "t", 0, 0, 1, "other", 1, "other-cluster").encode()
+        clients.put(writer, topic, value, key=key)
 
 
 @pytest.mark.parametrize("pattern", [False, True], ids=["named", "by a pattern"])
@@ -75,8 +94,10 @@ def test_a_topic_that_is_deleted_while_the_lane_starts_keeps_nothing_else_shut(
 def test_many_partitions_are_asked_about_in_few_requests(
     make_copying: MakeCopying, source_proxy: Proxy, proxy: Proxy
 ) -> None:
+    """Nor does each other flow that writes to the source cost a request, though all of their claims are read."""
     copying = make_copying(partitions=PARTITIONS, source_via=source_proxy.bootstrap, via=proxy.bootstrap)
     copying.load.plain(PARTITIONS * 10)
+    claims_of_others(copying.source, copying.name)
     worker = copying.running()
     first = [each.count("ListOffsets") for each in (source_proxy, proxy)]
     copying.wait_copied()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import closing
 
 import pytest
 from confluent_kafka.admin import NewTopic
@@ -14,9 +13,9 @@ from integration_tests.harness.kafka_cluster import KafkaCluster
 from integration_tests.harness.kafka_container import need_kafka
 from integration_tests.planes.conftest import make_flow
 from replicator.config import Cluster, Properties
+from replicator.flow.topics import reading_topics
 from replicator.kafka.offset_questions import LATEST, Listed, ListedByPartition
 from replicator.kafka.topic_questions import within
-from replicator.kafka.topic_reader import TopicReader
 from replicator.model import names
 from replicator.model.errors import ReplicatorError
 from replicator.model.partition import Partition
@@ -70,7 +69,7 @@ def test_a_frozen_leader_of_other_lanes_claims_delays_no_start(three_brokers: Ka
     three_brokers.suspend(2)
     try:
         for lane in (0, 2):
-            with closing(TopicReader(flow, flow.target)) as reader:
+            with reading_topics(flow, flow.target) as reader:
                 began_s = time.monotonic()
                 found = FlowState(flow, reader, claim_partitions=3).claims(lane)
                 assert found.claims == {claims[lane].target: claims[lane]}

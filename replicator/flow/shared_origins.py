@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from contextlib import closing
 
 from replicator.clock import RealClock
 from replicator.config import Flow
-from replicator.kafka.topic_reader import TopicReader
+from replicator.flow.topics import reading_topics
 from replicator.lane.ports import Clock
 from replicator.model.errors import ReplicatorError
 from replicator.state.origins import FoundOrigins, OriginsById, of_topics
@@ -42,5 +41,5 @@ class SharedOrigins:
 
     def _read(self) -> tuple[OriginsById, Mapping[str, ReplicatorError]]:
         """With a connection of its own: this happens when partitions are new."""
-        with closing(TopicReader(self._flow, self._flow.source)) as reader:
+        with reading_topics(self._flow, self._flow.source) as reader:
             return SourceClaims(self._flow, reader).read()

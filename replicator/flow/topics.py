@@ -6,8 +6,9 @@ Used by `flow.setup`, `inspect`, jobs and reconcile. Questions about many topics
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from types import TracebackType
 from typing import TypeVar
@@ -47,6 +48,13 @@ def topics_of(flow: Flow, cluster: config.Cluster, role: str, *, kept_s: float =
     return topic_questions(cluster, client_id, timeout_s, kept_s=kept_s)
 
 
+@contextmanager
+def reading_topics(flow: Flow, cluster: config.Cluster) -> Iterator[TopicReader]:
+    """Yield a reader of a cluster's topics with connections of its own, and close it. It connects when it is used."""
+    with closing(topics_of(flow, cluster, "reader")) as topics, closing(TopicReader(flow, cluster, topics)) as reader:
+        yield reader
+
+
 class ControlPlane:
     """Admin clients on both clusters of a flow, and the reader of its state. Each cluster is used by one thread at a
     time. Close it, or use it as context manager.
@@ -67,12 +75,10 @@ class ControlPlane:
             )
             for side in (flow.source, flow.target)
         )
-        self.source_logs: Cluster = KafkaCluster(  # both connect when they are first asked
-            flow, flow.source, "source", topics=topics_of(flow, flow.source, "source")
-        )
-        self.target_logs: Cluster = KafkaCluster(
-            flow, flow.target, "target", topics=topics_of(flow, flow.target, "target")
-        )
+        self.source_logs: Cluster  # both connect when they are first asked
+        self.target_logs: Cluster
+        self.source_logs = KafkaCluster(flow, flow.source, "source", topics_of(flow, flow.source, "source"))
+        self.target_logs = KafkaCluster(flow, flow.target, "target", topics_of(flow, flow.target, "target"))
         self._own_topics = {side.name: topics_of(flow, side, "reader") for side in (flow.source, flow.target)}
         self._source_reader = TopicReader(flow, flow.source, self._own_topics[flow.source.name])
         self._source_names: frozenset[str] = frozenset()  # as they were listed last

@@ -7,12 +7,11 @@ the oldest, and the one with the latest time. `run` looks at each record before 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import closing
 
 from replicator.config import Flow
+from replicator.flow.topics import reading_topics
 from replicator.kafka.admin import ClusterAdmin
 from replicator.kafka.topic_questions import TopicInfo
-from replicator.kafka.topic_reader import TopicReader
 from replicator.model.errors import Incident
 from replicator.model.partition import LogEnds, Partition
 from replicator.model.timestamps import TimestampBounds
@@ -48,7 +47,7 @@ def refused_timestamps(
     starts = {at: start for at, start in starts.items() if start <= logs[at].end}  # others are told as truncated
     latest = source.latest_records(starts)
     told: set[str] = set()
-    with closing(TopicReader(flow, flow.source)) as reader:
+    with reading_topics(flow, flow.source) as reader:
         first = reader.first_records(starts)
     for at, start in sorted(starts.items()):
         name, bounds = targets[at.topic]

@@ -16,7 +16,7 @@ class JobClients:
 
     def __init__(self, flow: Flow) -> None:
         self.plane = ControlPlane(flow)
-        self._source = KafkaCluster(flow, flow.source, "source", topics=topics_of(flow, flow.source, "source"))
+        self._source = KafkaCluster(flow, flow.source, "source", topics_of(flow, flow.source, "source"))
 
     @property
     def source(self) -> Cluster:

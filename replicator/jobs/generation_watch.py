@@ -11,7 +11,7 @@ from contextlib import ExitStack
 
 import structlog
 
-from replicator.kafka.topic_reader import TopicReader
+from replicator.flow.topics import reading_topics
 from replicator.lane.plan import LanePlan
 from replicator.model.errors import NotAllowed, Retriable, Unreachable
 from replicator.state.flow_state import FlowState
@@ -32,9 +32,7 @@ class GenerationWatch:
         be asked nothing is known, and nothing is raised."""
         plan = self._plan
         if self._state is None:
-            reader = TopicReader(plan.flow, plan.flow.target)
-            self._open.callback(reader.close)
-            self._state = FlowState(plan.flow, reader)
+            self._state = FlowState(plan.flow, self._open.enter_context(reading_topics(plan.flow, plan.flow.target)))
         try:
             check_generation(self._state.control(), plan.generation, plan.assignment, running=True)
         except (Retriable, Unreachable, NotAllowed) as error:

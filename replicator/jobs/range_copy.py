@@ -23,11 +23,11 @@ from replicator.config import Commit, Delivery, Flow
 from replicator.failpoints import Failpoint, nothing
 from replicator.flow import wiring
 from replicator.flow.daemon import GC_YOUNG_OBJECTS_MAX
+from replicator.flow.topics import reading_topics
 from replicator.jobs.bounded_lane import BoundedLane, patience_s
 from replicator.jobs.generation_watch import GenerationWatch
 from replicator.jobs.range_policy import RangePolicy
 from replicator.kafka.offset_reader import OffsetReader
-from replicator.kafka.topic_reader import TopicReader
 from replicator.lane.plan import LanePlan
 from replicator.model.errors import ReplicatorError, Retriable, TakenOver, Unreachable
 from replicator.model.names import process_name
@@ -142,7 +142,7 @@ class _Attempt:
             return True  # the attempt that fenced it has committed the positions of its lane too
         with (
             closing(OffsetReader(self._flow)) as positions,
-            closing(TopicReader(self._flow, self._flow.target)) as topics,
+            reading_topics(self._flow, self._flow.target) as topics,
         ):
             state, target = FlowState(self._flow, topics), self._task.target
             stood, since_s = -1, time.monotonic()

@@ -49,11 +49,9 @@ def planned(
     """
     found: dict[Partition, PlannedPartition] = {}
     with (
+        closing(KafkaCluster(flow, flow.source, "source", topics_of(flow, flow.source, "source"), asked=asked)) as here,
         closing(
-            KafkaCluster(flow, flow.source, "source", asked, topics=topics_of(flow, flow.source, "source"))
-        ) as here,
-        closing(
-            KafkaCluster(flow, flow.target, "target", asked, topics=topics_of(flow, flow.target, "target"))
+            KafkaCluster(flow, flow.target, "target", topics_of(flow, flow.target, "target"), asked=asked)
         ) as there,
         closing(LogReader(flow, flow.source, asked)) as source_records,
         closing(LogReader(flow, flow.target, asked)) as target_records,

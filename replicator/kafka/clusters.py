@@ -16,7 +16,7 @@ from replicator.config import Flow
 from replicator.kafka.answers import AnswerWait
 from replicator.kafka.offset_questions import EARLIEST, LATEST, STABLE, Listed, OffsetAnswers, Wanted
 from replicator.kafka.readiness import Readiness
-from replicator.kafka.topic_questions import AdminTopicQuestions, TopicAnswers, TopicInfo, TopicQuestions
+from replicator.kafka.topic_questions import TopicAnswers, TopicInfo, TopicQuestions
 from replicator.kafka.topic_reader import TopicReader
 from replicator.model.errors import NotAllowed, ReplicatorError, Unreachable
 from replicator.model.partition import EndRecords, LogEnds, Partition
@@ -57,19 +57,18 @@ class KafkaCluster:
         flow: Flow,
         cluster: config.Cluster,
         side: Side,
+        topics: TopicQuestions,
+        *,
         asked: threading.Event | None = None,
         reader: TopicReader | None = None,
-        topics: TopicQuestions | None = None,
     ) -> None:
-        """`cluster` is the flow's cluster of this `side`. `asked` is set when the lane shall stop: from then on answers
-        are waited for as `AnswerWait` says. `reader` reads its records, `topics` asks for its topics; its own, with
-        librdkafka, are made where none are given."""
+        """`cluster` is the flow's cluster of this `side`, and `topics` asks it. `asked` is set when the lane shall
+        stop: from then on answers are waited for as `AnswerWait` says. `reader` reads its records, with the same
+        `topics`; one is made where none is given. Both are closed with this."""
         self._answers = AnswerWait(threading.Event() if asked is None else asked)
         self._flow, self._cluster, self._side = flow, cluster, side
         self._request_s = flow.limits.request_timeout_ms / 1000
-        self._client_id = f"eos-replicate.{flow.name}.{side}"
-        self._topics = topics or AdminTopicQuestions(cluster, self._client_id, self._request_s)
-        self._reader = reader or TopicReader(flow, cluster)
+        self._topics, self._reader = topics, reader or TopicReader(flow, cluster, topics)
         self._readiness = Readiness(self._topics, self._answers, min(self._request_s, IDS_S_MAX))
 
     def connect(self) -> None:

@@ -7,42 +7,42 @@ Used by `kafka.clusters`, `state`, `flow`, `jobs`, `inspect` and `spark`. All wa
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from replicator.config import Cluster, Flow
 from replicator.kafka import failures, metadata, properties
-from replicator.kafka.offset_questions import EARLIEST, LATEST, Listed
-from replicator.kafka.topic_questions import TopicQuestions, within
+from replicator.kafka.offset_questions import EARLIEST, LATEST, STABLE, Listed, ListedByPartition, Wanted
+from replicator.kafka.topic_questions import TopicInfo, TopicQuestions, within
 from replicator.model.errors import ReplicatorError, Retriable, TopicMissing
 from replicator.model.partition import EndRecords, Partition
 
 Record = tuple[bytes | None, bytes | None]
+LogBounds = tuple[int, int]
+"""Log start and high watermark."""
+Polled = Callable[[Collection[Partition], float], Iterator[tuple[Partition, Message, KafkaError | None]]]
+"""Polls for partitions, a collection that may shrink meanwhile, until a time on the monotonic clock."""
+T = TypeVar("T")
 
 
 class TopicReader:
-    """Two assigned consumers on one cluster, opened on first use: read_committed for records, the other for ends.
+    """Consumers on one cluster, opened on first use, that read what is assigned; `topics` is asked for the rest.
 
     Raises, in every method: NotAllowed, Unreachable, TopicMissing, Retriable, or Incident for a refusal of another
     kind.
     """
 
-    def __init__(self, flow: Flow, cluster: Cluster, topics: TopicQuestions | None = None) -> None:
-        """`cluster` is one of the flow's two. `topics` asks it for topics and ends, and is closed by its owner: a
-        consumer asks one broker for them, and waits for it if that one is frozen. None: the consumers are asked."""
+    def __init__(self, flow: Flow, cluster: Cluster, topics: TopicQuestions) -> None:
+        """`cluster` is one of the flow's two. `topics` asks it for topics and offsets, and is closed by its owner: a
+        consumer would ask one broker for them, and wait for it if that one is frozen."""
         self._flow, self._cluster, self._topics = flow, cluster, topics
         self._timeout_s = flow.limits.request_timeout_ms / 1000
         self._patience_s = (flow.limits.request_timeout_ms + flow.limits.transaction_timeout_ms) / 1000
         self._open: dict[bool, Consumer] = {}
-
-    @property
-    def _committed(self) -> Consumer:
-        return self._consumer(committed=True)
-
-    @property
-    def _uncommitted(self) -> Consumer:
-        return self._consumer(committed=False)
 
     def _consumer(self, *, committed: bool) -> Consumer:
         if committed not in self._open:
@@ -54,80 +54,35 @@ class TopicReader:
         """Connect before the first question, see `metadata.connect`."""
         metadata.connect(self._consumer(committed=committed), topic)
 
-    def _error(self, error: KafkaException | KafkaError, doing: str, right: str) -> ReplicatorError:
-        return failures.classify(error, self._cluster.name, doing, right)
-
-    def _read_error(self, error: KafkaError, topic: str) -> ReplicatorError:
-        return self._error(error, f"read topic {topic!r}", f"Read on topic {topic!r}")
-
-    def bounds(self, partitions: Collection[Partition]) -> dict[Partition, tuple[int, int]]:
-        """Return log start and high watermark of each, open transactions included, asked for at the same time."""
-        if self._topics is None:
-            return {at: self._watermarks(self._uncommitted, at) for at in partitions}
-        asked = self._topics.list_offsets(partitions, (EARLIEST, LATEST), patient=True)
-        starts, ends = within(asked, self._timeout_s)
-        return {at: (_listed(starts[at]), _listed(ends[at])) for at in partitions}
-
-    def committed_bounds(self, at: Partition) -> tuple[int, int]:
-        """Return log start and last stable offset."""
-        return self._watermarks(self._committed, at)
-
-    def _watermarks(self, consumer: Consumer, at: Partition) -> tuple[int, int]:
-        try:
-            low, high = consumer.get_watermark_offsets(TopicPartition(*at), timeout=self._timeout_s, cached=False)
-        except KafkaException as error:
-            raise self._error(error, f"ask for the ends of {at}", f"Describe on topic {at.topic!r}") from error
-        return low, high
-
     def names(self) -> frozenset[str]:
         """Return all topics that the user may see."""
-        try:
-            return frozenset(self._uncommitted.list_topics(timeout=self._timeout_s).topics)
-        except KafkaException as error:
-            raise self._error(error, "list topics", "Describe on topics") from error
+        return _raised(within(self._topics.names(), self._timeout_s))
 
-    def partitions(self, topics: Collection[str]) -> dict[str, int]:
-        """Return the partition counts of those of `topics` that exist."""
-        try:
-            known = self._uncommitted.list_topics(timeout=self._timeout_s).topics
-        except KafkaException as error:
-            raise self._error(error, "list topics", "Describe on topics") from error
-        return {name: len(known[name].partitions) for name in topics if name in known and known[name].error is None}
+    def partition_counts(self, topics: Collection[str]) -> dict[str, int | ReplicatorError]:
+        """Count the partitions of each topic; 0 where there is no such topic. A topic's error is its value.
+
+        They are asked for by name: from a list of all topics the broker leaves out those that the user may not see.
+        """
+        found = within(self._topics.describe(topics), self._timeout_s)
+        return {name: _count(found[name]) for name in topics}
 
     def partition_count(self, topic: str) -> int:
-        """Count the partitions of one topic; 0 where there is no such topic.
+        """Count the partitions of one topic, as `partition_counts`, and raise its error."""
+        return _raised(self.partition_counts([topic])[topic])
 
-        It is asked for by name: from a list of all topics the broker leaves out those that the user may not see.
-        """
-        if self._topics is not None:
-            answer = within(self._topics.describe([topic]), self._timeout_s)[topic]
-            if isinstance(answer, TopicMissing):
-                return 0
-            if isinstance(answer, ReplicatorError):
-                raise answer
-            return answer.partitions
-        try:
-            found = self._uncommitted.list_topics(topic, timeout=self._timeout_s).topics[topic]
-        except KafkaException as error:
-            raise self._error(error, f"describe topic {topic!r}", f"Describe on topic {topic!r}") from error
-        if found.error is None:
-            return len(found.partitions)
-        if found.error.code() in failures.MISSING:
-            return 0
-        raise self._error(found.error, f"describe topic {topic!r}", f"Describe on topic {topic!r}")
+    def bounds(self, partitions: Collection[Partition]) -> dict[Partition, LogBounds | ReplicatorError]:
+        """Return log start and high watermark of each, open transactions included, asked for at the same time. A
+        partition's error is its value."""
+        starts, ends = self._offsets(partitions, EARLIEST, LATEST)
+        return {at: _both(starts[at], ends[at]) for at in partitions}
 
     def at_time(self, partitions: Iterable[Partition], timestamp_ms: int) -> dict[Partition, int]:
         """Find the first offset at or after `timestamp_ms`; -1 where there is none."""
-        asked = [TopicPartition(at.topic, at.partition, timestamp_ms) for at in partitions]
-        doing = "ask for the offsets of a time"
-        try:
-            found = self._committed.offsets_for_times(asked, timeout=self._timeout_s)
-        except KafkaException as error:
-            raise self._error(error, doing, "Describe on the topics") from error
-        for answer in found:
-            if answer.error is not None:
-                raise self._error(answer.error, doing, f"Describe on topic {answer.topic!r}")
-        return {Partition(answer.topic, answer.partition): answer.offset for answer in found}
+        (found,) = self._offsets(list(partitions), Wanted(timestamp_ms, stable=True))
+        return {at: _raised(it).offset for at, it in found.items()}
+
+    def _offsets(self, partitions: Collection[Partition], *wanted: Wanted) -> Sequence[ListedByPartition]:
+        return within(self._topics.list_offsets(partitions, wanted, patient=True), self._timeout_s)
 
     def committed_at_time(self, partitions: Iterable[Partition], timestamp_ms: int) -> dict[Partition, int]:
         """Return the offset of the first *committed* record at or after `timestamp_ms`; -1 where there is none.
@@ -139,24 +94,16 @@ class TopicReader:
         """
         found = self.at_time(partitions, timestamp_ms)
         waiting = {at for at, offset in found.items() if offset >= 0}
-        consumer = self._assigned({at: found[at] for at in waiting})
-        deadline = time.monotonic() + self._patience_s
-        while waiting:
-            message = consumer.poll(max(0.0, deadline - time.monotonic()))
-            if time.monotonic() > deadline:
-                raise Retriable(f"cluster {self._cluster.name!r}: {_list(waiting)} can't be read at a time")
-            at = _where(message)
-            if message is None or at not in waiting:
-                continue
-            error = message.error()
-            if error is not None and error.code() != KafkaError._PARTITION_EOF:
-                self._raise_unless_reconnecting(error, at.topic)
-                continue
-            if error is None and message.timestamp()[1] < timestamp_ms:
-                continue
-            found[at] = -1 if error is not None else _offset(message)
-            waiting.discard(at)
-        consumer.unassign()
+        with self._assigned({at: found[at] for at in waiting}) as polled:
+            for at, message, error in polled(waiting, time.monotonic() + self._patience_s):
+                if error is not None:
+                    self._raise_unless_end(error, at.topic)
+                elif message.timestamp()[1] < timestamp_ms:
+                    continue
+                found[at] = -1 if error is not None else _offset(message)
+                waiting.discard(at)
+        if waiting:
+            raise Retriable(f"cluster {self._cluster.name!r}: {_list(waiting)} can't be read at a time")
         return found
 
     def first_records(self, starts: Mapping[Partition, int]) -> dict[Partition, tuple[int, int]]:
@@ -166,68 +113,71 @@ class TopicReader:
         Raises Retriable when a partition can't be read in time.
         """
         found: dict[Partition, tuple[int, int]] = {}
-        waiting, deadline = set(starts), time.monotonic() + self._patience_s
-        consumer = self._assigned(starts)
-        while waiting:
-            message = consumer.poll(max(0.0, deadline - time.monotonic()))
-            at = _where(message)
-            if message is not None and at in waiting:
-                error = message.error()
+        waiting = set(starts)
+        with self._assigned(starts) as polled:
+            for at, message, error in polled(waiting, time.monotonic() + self._patience_s):
                 if error is None:
                     found[at] = _offset(message), message.timestamp()[1]
-                elif error.code() != KafkaError._PARTITION_EOF:
-                    self._raise_unless_reconnecting(error, at.topic)
-                    continue
+                else:
+                    self._raise_unless_end(error, at.topic)
                 waiting.discard(at)
-            elif time.monotonic() > deadline:
-                raise Retriable(f"cluster {self._cluster.name!r}: {_list(waiting)} can't be read")
-        consumer.unassign()
+        if waiting:
+            raise Retriable(f"cluster {self._cluster.name!r}: {_list(waiting)} can't be read")
         return found
 
-    def _assigned(self, starts: Mapping[Partition, int], *, committed: bool = True) -> Consumer:
+    @contextmanager
+    def _assigned(self, starts: Mapping[Partition, int], *, committed: bool = True) -> Iterator[Polled]:
+        """Assign a consumer. What this yields polls it: messages of partitions that are waited for, and their errors,
+        until none is waited for or the time is over. An error of a connection that is made again is left out."""
         consumer = self._consumer(committed=committed)
-        metadata.learn(consumer, {at.topic for at in starts})
-        consumer.assign([TopicPartition(at.topic, at.partition, offset) for at, offset in starts.items()])
-        return consumer
+        if starts:
+            metadata.learn(consumer, {at.topic for at in starts})
+            consumer.assign([TopicPartition(at.topic, at.partition, offset) for at, offset in starts.items()])
+        try:
+            yield partial(_polled, consumer)
+        finally:
+            consumer.unassign()
 
-    def _raise_unless_reconnecting(self, error: KafkaError, topic: str) -> None:
-        if error.code() not in failures.UNREACHABLE:
+    def _read_error(self, error: KafkaError, topic: str) -> ReplicatorError:
+        doing, right = f"read topic {topic!r}", f"Read on topic {topic!r}"
+        return failures.classify(error, self._cluster.name, doing, right)
+
+    def _raise_unless_end(self, error: KafkaError, topic: str) -> None:
+        if error.code() != KafkaError._PARTITION_EOF:
             raise self._read_error(error, topic)
 
     def whole(self, topic: str, partitions: Iterable[int]) -> list[Record]:
-        """Return all committed records of `topic` up to the ends that a read_uncommitted reader sees now.
+        """Return all committed records of `topic` up to the ends that a read_uncommitted reader sees now, one partition
+        after the other.
 
         An open transaction hides what follows it, so this waits for it to end, at most as long as one may stay
         open; then raises Retriable.
         """
-        ends = self.bounds([Partition(topic, number) for number in partitions])
-        records: list[Record] = []
-        for at, (low, high) in ends.items():
-            if high > low:
-                records += self._up_to(at, low, high)
-        return records
+        bounds = self.bounds([Partition(topic, number) for number in partitions])
+        records = self.records({at: _raised(found) for at, found in bounds.items()})
+        return [record for at in bounds for record in _raised(records[at])]
 
-    def _up_to(self, at: Partition, low: int, high: int) -> list[Record]:
-        consumer, records = self._assigned({at: low}), list[Record]()
-        deadline = time.monotonic() + self._patience_s
-        while True:
-            message = consumer.poll(0.5)
-            if time.monotonic() > deadline:
-                raise Retriable(f"cluster {self._cluster.name!r}: {at} could not be read up to offset {high}")
-            if message is None or _where(message) != at:
-                continue
-            error = message.error()
-            if error is None:
-                records.append((message.key(), message.value()))
-                if _offset(message) + 1 >= high:
-                    break
-            elif error.code() == KafkaError._PARTITION_EOF:
-                if _offset(message) >= high:
-                    break
-            else:
-                self._raise_unless_reconnecting(error, at.topic)
-        consumer.unassign()
-        return records
+    def records(self, bounds: Mapping[Partition, LogBounds]) -> dict[Partition, list[Record] | ReplicatorError]:
+        """Return all committed records of each partition between its bounds, which are as of `bounds`. A partition's
+        error is its value; waits as `whole` does."""
+        waiting = {at for at, (low, high) in bounds.items() if high > low}
+        found: dict[Partition, list[Record] | ReplicatorError] = {at: [] for at in bounds}
+        with self._assigned({at: bounds[at][0] for at in waiting}) as polled:
+            for at, message, error in polled(waiting, time.monotonic() + self._patience_s):
+                records, high = found[at], bounds[at][1]
+                assert isinstance(records, list), "a partition with an error isn't waited for"
+                if error is None:
+                    records.append((message.key(), message.value()))
+                elif error.code() != KafkaError._PARTITION_EOF:
+                    found[at] = self._read_error(error, at.topic)
+                    waiting.discard(at)
+                    continue
+                if _offset(message) + (error is None) >= high:
+                    waiting.discard(at)
+        for at in waiting:
+            why = f"{at} could not be read up to offset {bounds[at][1]}"
+            found[at] = Retriable(f"cluster {self._cluster.name!r}: {why}")
+        return found
 
     def end_records(
         self, starts: Mapping[Partition, int], ends: Mapping[Partition, int]
@@ -239,49 +189,37 @@ class TopicReader:
         that could not be read is Retriable, however many aborted records it ends with; its own error is its value.
         """
         ends_read = _EndsBeingRead(starts, ends)
-        consumer = self._assigned(starts)
         began = time.monotonic()
-        self._read_ends(consumer, ends_read, began + self._timeout_s)
-        for at in sorted(ends_read.waiting):
-            stable = self.committed_bounds(at)[1]
-            if stable < ends[at]:
-                ends_read.stable[at] = stable
-                ends_read.waiting.discard(at)
-        self._read_ends(consumer, ends_read, began + self._patience_s)
-        consumer.unassign()
+        with self._assigned(starts) as polled:
+            self._read_ends(polled, ends_read, began + self._timeout_s)
+            if ends_read.waiting:
+                (stable,) = self._offsets(sorted(ends_read.waiting), STABLE)
+                for at, listed in stable.items():
+                    if (offset := _raised(listed).offset) < ends[at]:
+                        ends_read.stable[at] = offset
+                        ends_read.waiting.discard(at)
+            self._read_ends(polled, ends_read, began + self._patience_s)
         for at in ends_read.waiting:
             ends_read.errors[at] = Retriable(f"cluster {self._cluster.name!r}: the end of {at} can't be read")
         return ends_read.found()
 
-    def _read_ends(self, consumer: Consumer, ends_read: _EndsBeingRead, deadline: float) -> None:
-        while ends_read.waiting and time.monotonic() < deadline:
-            message = consumer.poll(max(0.0, deadline - time.monotonic()))
-            at = _where(message)
-            if message is None or at not in ends_read.waiting:
-                continue
-            error = message.error()
+    def _read_ends(self, polled: Polled, ends_read: _EndsBeingRead, deadline_s: float) -> None:
+        for at, message, error in polled(ends_read.waiting, deadline_s):
             if error is None:
                 ends_read.record(at, _offset(message))
             elif error.code() == KafkaError._PARTITION_EOF:
                 ends_read.end(at, _offset(message))
-            elif error.code() not in failures.UNREACHABLE:
+            else:
                 ends_read.fail(at, self._read_error(error, at.topic))
 
     def holds(self, at: Partition, offset: int) -> bool:
         """Tell whether there is a record at this offset, of an aborted transaction too: compaction may have taken
         it."""
-        consumer = self._assigned({at: offset}, committed=False)
-        deadline = time.monotonic() + self._timeout_s
-        while time.monotonic() < deadline:
-            message = consumer.poll(max(0.0, deadline - time.monotonic()))
-            if message is None or _where(message) != at:
-                continue
-            error = message.error()
-            if error is not None and error.code() != KafkaError._PARTITION_EOF:
-                self._raise_unless_reconnecting(error, at.topic)
-                continue
-            consumer.unassign()
-            return error is None and message.offset() == offset
+        with self._assigned({at: offset}, committed=False) as polled:
+            for _, message, error in polled([at], time.monotonic() + self._timeout_s):
+                if error is not None:
+                    self._raise_unless_end(error, at.topic)
+                return error is None and message.offset() == offset
         raise Retriable(f"cluster {self._cluster.name!r}: {at} can't be read at offset {offset}")
 
     def close(self) -> None:
@@ -323,6 +261,38 @@ class _EndsBeingRead:
             at: self.errors[at] if at in self.errors else EndRecords(tuple(records), self.stable.get(at, -1))
             for at, records in self._records.items()
         }
+
+
+def _polled(
+    consumer: Consumer, waiting: Collection[Partition], deadline_s: float
+) -> Iterator[tuple[Partition, Message, KafkaError | None]]:
+    while waiting and (left_s := deadline_s - time.monotonic()) > 0:
+        message = consumer.poll(left_s)
+        at = _where(message)
+        if message is None or at is None or at not in waiting:
+            continue
+        error = message.error()
+        if error is None or error.code() not in failures.UNREACHABLE:
+            yield at, message, error
+
+
+def _raised(answer: T | ReplicatorError) -> T:
+    """Return the answer, if it isn't an error."""
+    if isinstance(answer, ReplicatorError):
+        raise answer
+    return answer
+
+
+def _count(answer: TopicInfo | ReplicatorError) -> int | ReplicatorError:
+    if isinstance(answer, TopicMissing):
+        return 0
+    return answer if isinstance(answer, ReplicatorError) else answer.partitions
+
+
+def _both(start: Listed | ReplicatorError, end: Listed | ReplicatorError) -> LogBounds | ReplicatorError:
+    if isinstance(start, ReplicatorError):
+        return start
+    return end if isinstance(end, ReplicatorError) else (start.offset, end.offset)
 
 
 def _where(message: Message | None) -> Partition | None:

@@ -14,10 +14,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from replicator.config import Flow, routing
-from replicator.flow.topics import ControlPlane
+from replicator.flow.topics import ControlPlane, reading_topics
 from replicator.kafka import offset_reader
 from replicator.kafka.topic_questions import TopicInfo
-from replicator.kafka.topic_reader import TopicReader
 from replicator.model import names
 from replicator.model.checkpoint import Stored
 from replicator.model.errors import ConfigError, Incident, Retriable, TopicMissing
@@ -189,13 +188,10 @@ def _cut_to(flow: Flow, pairs: tuple[Pair, ...], window: Window) -> tuple[Pair, 
     if not window:
         return pairs
     for cluster, of_source in ((flow.source, True), (flow.target, False)):
-        reader = TopicReader(flow, cluster)
-        try:
-            ats = [pair.source if of_source else pair.target for pair in pairs]
+        ats = [pair.source if of_source else pair.target for pair in pairs]
+        with reading_topics(flow, cluster) as reader:
             first = reader.committed_at_time(ats, window.from_ms) if window.from_ms is not None else {}
             last = reader.committed_at_time(ats, window.to_ms) if window.to_ms is not None else {}
-        finally:
-            reader.close()
         pairs = tuple(_narrowed(pair, of_source, first, last) for pair in pairs)
     return pairs
 

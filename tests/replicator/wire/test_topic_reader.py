@@ -8,7 +8,6 @@ import pytest
 
 from replicator.kafka.topic_reader import TopicReader
 from replicator.model.errors import NotAllowed, Unreachable
-from replicator.model.partition import Partition
 from replicator.wire import any_broker, leaders
 from tests.replicator.wire.fake_broker import flow_of
 from tests.replicator.wire.test_offsets import Scene, scene
@@ -50,4 +49,4 @@ def test_a_frozen_broker_holds_up_its_own_partitions_alone() -> None:
         assert asking.bounds(others) == {at: (1, world.logs.ends[at]) for at in others}
         assert time.monotonic() - began_s < 2 * any_broker.ATTEMPT_S + leaders.ATTEMPT_S
         with pytest.raises(Unreachable, match="no answer in time"):
-            asking.bounds([Partition("a", 1)])
+            asking.whole("a", [1])
