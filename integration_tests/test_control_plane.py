@@ -14,7 +14,7 @@ from integration_tests.harness.authorizing_kafka import Kafka, World, begun, run
 from replicator.config import Flow
 from replicator.flow.listing import Listing
 from replicator.flow.setup import Setup
-from replicator.flow.topic_rules import Listed
+from replicator.flow.topic_rules import ListedTopic
 from replicator.flow.topics import ControlPlane
 from replicator.model import names
 from replicator.model.errors import Incident, NotAllowed, Unreachable
@@ -98,7 +98,7 @@ def test_a_topic_made_by_somebody_else_meanwhile_is_judged_as_it_is(
     with begun(flow) as (setup, plane):
         listing = setup.begin()
         look_again = plane.listed_target
-        answers = iter([{f"a.{topic}": Listed()}])
+        answers = iter([{f"a.{topic}": ListedTopic()}])
         monkeypatch.setattr(plane, "listed_target", lambda wanted: next(answers, None) or look_again(wanted))
         assert set(reasons(setup, listing).values()) == {"target_topic_too_small"}
 

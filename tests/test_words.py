@@ -150,7 +150,7 @@ VERBS = {
 IMPERATIVE = ("replicator/lane", "replicator/planes", "replicator/kafka")
 """Here each function's docstring begins with one of these verbs; a property's, which is read as a value, needn't."""
 
-ONE_MEANING = tuple(f"replicator/{name}" for name in ("lane", "planes", "kafka", "jobs", "state", "model"))
+ONE_MEANING = ("replicator",)
 """No two classes in these packages have the same name."""
 
 

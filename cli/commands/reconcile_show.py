@@ -15,7 +15,7 @@ from replicator.model.counting import counted
 from replicator.spark.reconcile.excerpts import Excerpt, printable
 from replicator.spark.reconcile.headline import MEANINGS, headline, label
 from replicator.spark.reconcile.next_steps import next_steps
-from replicator.spark.reconcile.outcome import Outcome, PartitionOutcome, Range, Verdict
+from replicator.spark.reconcile.outcome import OffsetRange, Outcome, PartitionOutcome, Verdict
 from replicator.spark.reconcile.page import key, offsets, step_title, tone
 from replicator.spark.reconcile.verdicts import REMOVED
 
@@ -99,7 +99,7 @@ def _count(records: int, agrees: bool) -> str:
     return f"{records:,}" if agrees else f"[red]{records:,}![/]"
 
 
-def _ranges(outcome: Outcome) -> Iterator[tuple[PartitionOutcome, Range]]:
+def _ranges(outcome: Outcome) -> Iterator[tuple[PartitionOutcome, OffsetRange]]:
     """The first ones of each kind in each partition, but for what retention and compaction explain."""
     for partition in outcome.partitions:
         for kind in (name for name in MEANINGS if name not in REMOVED):

@@ -29,7 +29,7 @@ Names = tuple[bytes, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Comparison:
     """How many records of one partition are on either side, and the faults in the copy by name.
 
     lost: in the source, not in the target. doubled: one entry for each copy too many. reordered: the fewest records
@@ -49,8 +49,8 @@ class Verdict:
         """Nothing lost, doubled, reordered or altered."""
         return not (self.lost or self.doubled or self.reordered or self.altered)
 
-    def __add__(self, other: Verdict) -> Verdict:
-        return Verdict(
+    def __add__(self, other: Comparison) -> Comparison:
+        return Comparison(
             self.source + other.source,
             self.target + other.target,
             self.lost + other.lost,
@@ -60,7 +60,7 @@ class Verdict:
         )
 
 
-def judge(source: Sequence[ReadRecord], target: Sequence[ReadRecord]) -> Verdict:
+def judge(source: Sequence[ReadRecord], target: Sequence[ReadRecord]) -> Comparison:
     """The verdict on one partition; both sides in the order of their offsets.
 
     A name that the source holds n times may be n times in the target. A target record without a known name (the name
@@ -72,7 +72,7 @@ def judge(source: Sequence[ReadRecord], target: Sequence[ReadRecord]) -> Verdict
     here = {rank for rank in ranks if rank is not None}
     reordered = here - {ranks[at] for at in kept}
     found = _unidentified(len(source), ranks, kept, here)
-    return Verdict(
+    return Comparison(
         len(source),
         len(target),
         lost=tuple(record.name for rank, record in enumerate(source) if rank not in here and rank not in found),

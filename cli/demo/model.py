@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from cli.demo.compare import Verdict
+from cli.demo.compare import Comparison
 
 TOPICS = {"orders": 4, "payments": 2}
 FLOW = "demo"
@@ -52,13 +52,13 @@ class Progress:
 class Outcome:
     """The end of a run: verdicts by topic and partition, kills that really happened, recovery times in seconds."""
 
-    verdicts: dict[tuple[str, int], Verdict]
+    verdicts: dict[tuple[str, int], Comparison]
     worker_kills: int
     broker_kills: int
     recoveries_s: tuple[float, ...]
     seconds: float
 
     @property
-    def total(self) -> Verdict:
+    def total(self) -> Comparison:
         """All partitions together."""
-        return sum(self.verdicts.values(), Verdict())
+        return sum(self.verdicts.values(), Comparison())

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from cli.demo.compare import Verdict
+from cli.demo.compare import Comparison
 from cli.demo.model import Outcome, Progress, Settings
 from replicator.model.counting import counted
 
@@ -148,7 +148,7 @@ def _table(title: str, first: str) -> Table:
     return table
 
 
-def _cells(verdict: Verdict) -> list[str]:
+def _cells(verdict: Comparison) -> list[str]:
     counts = [len(getattr(verdict, fault)) for fault in FAULTS]
     shown = [f"[bold red]{count:,}[/]" if count else "[green]0[/]" for count in counts]
     return [f"{verdict.source:,}", f"{verdict.target:,}", *shown]

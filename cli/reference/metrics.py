@@ -45,7 +45,7 @@ def page() -> str:
 
 
 DOING = {
-    Doing.JUDGING: "Its lane has just begun and has not decided yet.",
+    Doing.UNDECIDED: "Its lane has just begun and has not decided yet.",
     Doing.COPYING: "Its records are copied as they come.",
     Doing.WAITING: "Something that may pass keeps it back: `eos_partition_cause` has the reason as `kind`.",
     Doing.STOPPED: "An [incident](../operate/incidents.md) has stopped it, and is the `kind` of `eos_partition_cause`.",

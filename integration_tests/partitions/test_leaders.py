@@ -14,7 +14,7 @@ from integration_tests.harness.kafka_container import need_kafka
 from integration_tests.planes.conftest import make_flow
 from replicator.config import Cluster, Properties
 from replicator.flow.topics import reading_topics
-from replicator.kafka.offset_questions import LATEST, Listed, ListedByPartition
+from replicator.kafka.offset_questions import LATEST, ListedOffset, ListedOffsets
 from replicator.kafka.topic_questions import within
 from replicator.model import names
 from replicator.model.errors import ReplicatorError
@@ -48,7 +48,7 @@ def asking(bootstrap: str) -> AnyBrokerTopics:
     return made
 
 
-def ask(questions: AnyBrokerTopics, at: list[Partition], *, patient: bool = False) -> tuple[ListedByPartition, float]:
+def ask(questions: AnyBrokerTopics, at: list[Partition], *, patient: bool = False) -> tuple[ListedOffsets, float]:
     began_s = time.monotonic()
     (found,) = within(questions.list_offsets(at, (LATEST,), patient=patient), LIMIT_S)
     return found, time.monotonic() - began_s
@@ -87,18 +87,18 @@ def test_dead_and_frozen_brokers_delay_nobody_else(three_brokers: KafkaCluster) 
     led = {broker: [at for at, leader in leads.items() if leader == broker] for broker in (1, 2, 3)}
     assert all(led.values())
     questions = asking(three_brokers.bootstrap)
-    assert ask(questions, list(leads))[0] == dict.fromkeys(leads, Listed(0, -1))
+    assert ask(questions, list(leads))[0] == dict.fromkeys(leads, ListedOffset(0, -1))
     three_brokers.suspend(2)
     three_brokers.kill(3)
     for fresh in (False, True):
         if fresh:
             questions.close()
         found, took_s = ask(questions, led[1])
-        assert found == dict.fromkeys(led[1], Listed(0, -1))
+        assert found == dict.fromkeys(led[1], ListedOffset(0, -1))
         assert took_s < SOON_S
     found, _ = ask(questions, list(leads))
-    assert {at for at, it in found.items() if isinstance(it, Listed)} == set(led[1])
+    assert {at for at, it in found.items() if isinstance(it, ListedOffset)} == set(led[1])
     assert all(isinstance(found[at], ReplicatorError) for at in (*led[2], *led[3]))
     three_brokers.resume(2)
-    assert ask(questions, led[2], patient=True)[0] == dict.fromkeys(led[2], Listed(0, -1))
+    assert ask(questions, led[2], patient=True)[0] == dict.fromkeys(led[2], ListedOffset(0, -1))
     questions.close()

@@ -23,8 +23,7 @@ from integration_tests.harness.broker import Kind
 from integration_tests.harness.secured import Secured
 from integration_tests.planes.conftest import SOON_S, Driven, make_flow
 from replicator.config import Flow
-from replicator.flow.topics import topics_of
-from replicator.kafka.clusters import KafkaCluster
+from replicator.flow.topics import questions_of
 from replicator.model import names
 from replicator.model.errors import NotAllowed, ReplicatorError, UnknownOutcome
 from replicator.model.partition import Committed, Partition
@@ -202,18 +201,14 @@ def test_the_transactional_id(secured: Secured) -> None:
 def test_a_cluster_tells_what_is_missing_on_each_side(scene: Scene) -> None:
     scene.all_but(scene.second, AclOperation.DESCRIBE)
     topics = [scene.first, scene.second, f"{scene.first}.copy", f"{scene.second}.copy", "not-there"]
-    with closing(
-        KafkaCluster(scene.flow, scene.flow.source, "source", topics_of(scene.flow, scene.flow.source, "source"))
-    ) as cluster:
+    with closing(questions_of(scene.flow, "source")) as cluster:
         found = cluster.missing_rights(topics[:2])
         assert found.keys() == {scene.second}
         assert found[scene.second].text == f"cluster 'east': the user needs Read on topic '{scene.second}'"
         ids = cluster.topic_ids([scene.first, "not-there"]).wait()
         assert isinstance(ids[scene.first], str)
         assert isinstance(ids["not-there"], NotAllowed)
-    with closing(
-        KafkaCluster(scene.flow, scene.flow.target, "target", topics_of(scene.flow, scene.flow.target, "target"))
-    ) as cluster:
+    with closing(questions_of(scene.flow, "target")) as cluster:
         assert cluster.missing_rights(topics[2:4]) == {}
         lacking = cluster.missing_rights([scene.first])[scene.first]
         assert lacking.operations == {"Write"}

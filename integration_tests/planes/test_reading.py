@@ -9,8 +9,7 @@ from contextlib import closing
 from integration_tests.harness import clients
 from integration_tests.harness.broker import BrokerHandle
 from integration_tests.planes.conftest import SOON_S, MakePlane, make_flow
-from replicator.flow.topics import topics_of
-from replicator.kafka.clusters import KafkaCluster
+from replicator.flow.topics import questions_of
 from replicator.model.errors import Incident, TopicMissing
 from replicator.model.partition import EndRecords, LogEnds, Partition, Seek
 from replicator.planes.contract import ReadPlan
@@ -101,7 +100,7 @@ def test_a_leader_that_was_started_again_is_asked_under_its_new_epoch(source: Br
     name, _ = pair(3)
     flow = make_flow(source.bootstrap, source.bootstrap)
     at = [Partition(name, number) for number in range(3)]
-    with closing(KafkaCluster(flow, flow.source, "source", topics_of(flow, flow.source, "source"))) as cluster:
+    with closing(questions_of(flow, "source")) as cluster:
         ends = cluster.log_ends(at)
         assert all(isinstance(ends[each], LogEnds) for each in at)
         for _ in range(2):
@@ -121,7 +120,7 @@ def test_a_cluster_answers_for_each_partition(source: BrokerHandle, pair: MakePa
     clients.put(writer, name, b"c", key=b"k")
     flow = make_flow(source.bootstrap, source.bootstrap, limits={"request_timeout_ms": 5_000})
     here, there = Partition(name, 0), Partition(f"{name}-gone", 0)
-    with closing(KafkaCluster(flow, flow.source, "source", topics_of(flow, flow.source, "source"))) as cluster:
+    with closing(questions_of(flow, "source")) as cluster:
         ends = cluster.log_ends([here, Partition(name, 1), there, Partition(name, 9)])
         topic_id = cluster.topic_ids([name]).wait()[name]
         assert ends[here] == LogEnds(str(topic_id), 0, 3, 4)

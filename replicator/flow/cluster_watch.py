@@ -69,7 +69,7 @@ class ClusterWatch:
                 while not self._ended.is_set():
                     self.ask()
                     self._clock.wait(self._ended, ASK_S)
-        except BaseException as error:  # noqa: BLE001 - the flow judges it
+        except BaseException as error:  # noqa: BLE001 - the flow classifies it
             failed(error)
 
     def ask(self) -> None:

@@ -128,7 +128,7 @@ class Discovery:
             with closing(self._plane):
                 while not self._asked.wait(self._interval_s):
                     self.discover()
-        except BaseException as error:  # noqa: BLE001 - the flow judges it, bugs too
+        except BaseException as error:  # noqa: BLE001 - the flow classifies it, bugs too
             self._events.put(DiscoveryEnded(error))
 
     def discover(self) -> None:

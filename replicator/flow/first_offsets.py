@@ -17,7 +17,7 @@ import structlog
 from replicator.backoff import Backoff
 from replicator.config import Flow
 from replicator.lane.facts import offsets_of_time
-from replicator.lane.ports import Cluster
+from replicator.lane.ports import ClusterQuestions
 from replicator.model.errors import NotAllowed, ReplicatorError, Retriable
 from replicator.model.partition import LogEnds, Partition
 from replicator.state.starts import Starts, TopicStarts
@@ -46,7 +46,7 @@ class FirstOffsets:
 
 def resolve_starts(
     flow: Flow,
-    source: Cluster,
+    source: ClusterQuestions,
     counts: Mapping[str, int],
     asked: threading.Event,
     log: structlog.stdlib.BoundLogger,
@@ -82,7 +82,7 @@ def resolve_starts(
     return found.starts(counts)
 
 
-def _ask(flow: Flow, source: Cluster, partitions: Collection[Partition], found: FirstOffsets) -> None:
+def _ask(flow: Flow, source: ClusterQuestions, partitions: Collection[Partition], found: FirstOffsets) -> None:
     """The stable ends, and only then the offsets of a time."""
     logs = source.log_ends(partitions)
     found.errors |= {at: log for at, log in logs.items() if not isinstance(log, LogEnds)}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from replicator.lane.partitions import StateCounts
+from replicator.lane.partitions import PartitionCounts
 
 
-class LaneCounts:
+class FlowCounts:
     """The counts of all lanes of a flow, as they were reported last.
 
     Invariant: a lane counts only once it has reported since it was given its partitions. Lanes report when they
@@ -16,10 +16,10 @@ class LaneCounts:
 
     def __init__(self, lanes: Iterable[int]) -> None:
         """`lanes` that have partitions: only those have something to report."""
-        self._by_lane: dict[int, StateCounts] = {}
+        self._by_lane: dict[int, PartitionCounts] = {}
         self._unsettled = set(lanes)
 
-    def update(self, lane: int, counts: StateCounts) -> None:
+    def update(self, lane: int, counts: PartitionCounts) -> None:
         """A lane has reported its counts."""
         self._by_lane[lane] = counts
         self._unsettled.discard(lane)

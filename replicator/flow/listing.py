@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from replicator.config import Flow
 from replicator.config.routing import target_topic
-from replicator.flow.topic_rules import Listed, TopicVerdict, judge_topic
+from replicator.flow.topic_rules import ListedTopic, TopicDecision, decide_topic
 from replicator.kafka.topic_questions import TopicInfo
 from replicator.model.errors import Incident, NotAllowed
 from replicator.model.origins import Origins
@@ -35,7 +35,9 @@ class Listing:
     origins_unknown: str = ""
 
     @classmethod
-    def of(cls, found: Mapping[str, Listed], conflicts: Mapping[str, Incident], missing: Iterable[Incident]) -> Listing:
+    def of(
+        cls, found: Mapping[str, ListedTopic], conflicts: Mapping[str, Incident], missing: Iterable[Incident]
+    ) -> Listing:
         """A listing as the source told it."""
         topics = {name: it.info for name, it in found.items() if it.info is not None}
         denied = {name: it.denied for name, it in found.items() if it.denied is not None}
@@ -84,18 +86,18 @@ def unknown_source_topic(flow: Flow, name: str) -> Incident:
     return Incident("unknown_source_topic", why, topic=name)
 
 
-def judge_topics(
-    flow: Flow, listing: Listing, targets: Mapping[str, Listed], claims: Claims
-) -> dict[str, TopicVerdict]:
+def decide_topics(
+    flow: Flow, listing: Listing, targets: Mapping[str, ListedTopic], claims: Claims
+) -> dict[str, TopicDecision]:
     """What becomes of each topic of a listing, by source topic. `targets`: topics of the target by name; those of
     topics in conflict may be left out. Pure."""
-    verdicts: dict[str, TopicVerdict] = {}
+    decisions: dict[str, TopicDecision] = {}
     for name, info in listing.topics.items():
         to = target_topic(flow, name)
         denied, conflict = listing.denied.get(name), listing.conflicts.get(name)
         theirs = claims.of_topic(to)
         if listing.origins_unknown and not theirs and conflict is None:  # nothing of it is copied yet
-            verdicts[name] = TopicVerdict(waiting=listing.origins_unknown)
+            decisions[name] = TopicDecision(waiting=listing.origins_unknown)
             continue
-        verdicts[name] = judge_topic(flow, info, denied, targets.get(to, Listed()), theirs, conflict)
-    return verdicts
+        decisions[name] = decide_topic(flow, info, denied, targets.get(to, ListedTopic()), theirs, conflict)
+    return decisions

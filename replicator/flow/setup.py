@@ -1,7 +1,7 @@
 """What comes before the lanes of a flow, whatever runs them: listing, first start, generation, target topics, routes.
 
 Used by `flow.worker` and by jobs. Everything that changes topics and generations passes here; lanes and tasks only ever
-read them. Each topic is judged by itself (`topic_rules`); what is raised here concerns the whole flow.
+read them. Each topic is decided on by itself (`topic_rules`); what is raised here concerns the whole flow.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from replicator.backoff import Backoff
 from replicator.config import Config, Flow, routing
 from replicator.flow.first_offsets import resolve_starts
 from replicator.flow.first_start import is_first_start
-from replicator.flow.listing import Listing, Routing, judge_topics, unknown_source_topic
-from replicator.flow.topic_rules import MAX_MESSAGE_BYTES, Listed, TopicVerdict, needs_claims, topic_routes
+from replicator.flow.listing import Listing, Routing, decide_topics, unknown_source_topic
+from replicator.flow.topic_rules import MAX_MESSAGE_BYTES, ListedTopic, TopicDecision, needs_claims, topic_routes
 from replicator.flow.topics import ControlPlane, both, check_control_topic
 from replicator.model import names
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError, Retriable, UnknownOutcome, Unreachable
@@ -149,11 +149,11 @@ class Setup:
         """
         known = {name for name in self._known if routing.selects(self._flow, name)}
         found = self._plane.listed_source(known)
-        found = {name: it for name, it in found.items() if it != Listed() or name in self._plane.named()}
-        self._known |= {name for name, it in found.items() if it != Listed()}
-        topics = {self._flow.source.name: [name for name, it in found.items() if it != Listed()]}
+        found = {name: it for name, it in found.items() if it != ListedTopic() or name in self._plane.named()}
+        self._known |= {name for name, it in found.items() if it != ListedTopic()}
+        topics = {self._flow.source.name: [name for name, it in found.items() if it != ListedTopic()]}
         conflicts = routing.topic_conflicts(self._config, self._flow.name, topics, self._cluster_ids)
-        missing = [unknown_source_topic(self._flow, name) for name, it in sorted(found.items()) if it == Listed()]
+        missing = [unknown_source_topic(self._flow, name) for name, it in sorted(found.items()) if it == ListedTopic()]
         return self._with_origins(Listing.of(found, conflicts, missing))
 
     def _with_origins(self, listing: Listing) -> Listing:
@@ -238,14 +238,14 @@ class Setup:
         creates = any(needs_claims(listing.topics[name], target) for name, target in asked.items())
         if creates or listing.origins_unknown:
             self._claims = self._plane.state.claims()
-        verdicts, made, met = self._make(judge_topics(self._flow, listing, targets, self._claims))
-        if met:  # made by somebody else meanwhile: now visible, and judged as they are
+        decisions, made, met = self._make(decide_topics(self._flow, listing, targets, self._claims))
+        if met:  # made by somebody else meanwhile: now visible, and decided on as they are
             return self.routes(listing)
         targets |= self._plane.listed_target(made)
         found: dict[str, list[Route]] = {}
         for name, info in listing.topics.items():
-            target, origins = targets.get(named[name], Listed()).info, listing.origins.get(name, NONE)
-            found[name] = topic_routes(self._flow, info, target, verdicts[name], origins)
+            target, origins = targets.get(named[name], ListedTopic()).info, listing.origins.get(name, NONE)
+            found[name] = topic_routes(self._flow, info, target, decisions[name], origins)
         for name, denied in listing.hidden.items():
             found[name] = [replace(route, stopped=None, waiting=str(denied)) for route in self._before(name)]
         self._routes = found
@@ -257,24 +257,24 @@ class Setup:
         }
         return Routing(routes, sizes)
 
-    def _make(self, verdicts: Mapping[str, TopicVerdict]) -> tuple[dict[str, TopicVerdict], set[str], bool]:
-        """Create and grow what the verdicts want: verdicts with what was refused, what was made, and whether something
-        to create was there already."""
-        wanted = {name: verdict for name, verdict in verdicts.items() if verdict.create or verdict.grow}
+    def _make(self, decisions: Mapping[str, TopicDecision]) -> tuple[dict[str, TopicDecision], set[str], bool]:
+        """Create and grow what the decisions want: decisions with what was refused, what was made, and whether
+        something to create was there already."""
+        wanted = {name: decision for name, decision in decisions.items() if decision.create or decision.grow}
         created = self._plane.create([it.create for it in wanted.values() if it.create])
         grown = self._plane.grow({it.grow.topic: it.grow.partitions for it in wanted.values() if it.grow})
-        done, made = dict(verdicts), set[str]()
-        for name, verdict in wanted.items():
-            topic = verdict.create.name if verdict.create else verdict.grow.topic if verdict.grow else ""
-            answer = created.get(topic) if verdict.create else grown[topic]
+        done, made = dict(decisions), set[str]()
+        for name, decision in wanted.items():
+            topic = decision.create.name if decision.create else decision.grow.topic if decision.grow else ""
+            answer = created.get(topic) if decision.create else grown[topic]
             if isinstance(answer, ReplicatorError):
-                done[name] = _refused(name, verdict, answer)
+                done[name] = _refused(name, decision, answer)
                 continue
             made.add(topic)
-            if verdict.create and answer:
-                self._log.info("topic_created", topic=topic, partitions=verdict.create.partitions)
-            elif verdict.grow:
-                self._log.info("topic_grown", topic=topic, partitions=verdict.grow.partitions)
+            if decision.create and answer:
+                self._log.info("topic_created", topic=topic, partitions=decision.create.partitions)
+            elif decision.grow:
+                self._log.info("topic_grown", topic=topic, partitions=decision.grow.partitions)
         return done, made, any(answer is False for answer in created.values())
 
     def _before(self, name: str) -> list[Route]:
@@ -290,14 +290,14 @@ class Setup:
         self._log.debug("client", detail=text)
 
 
-def _refused(name: str, verdict: TopicVerdict, error: ReplicatorError) -> TopicVerdict:
-    """The verdict where the target refused to create or to grow."""
+def _refused(name: str, decision: TopicDecision, error: ReplicatorError) -> TopicDecision:
+    """The decision where the target refused to create or to grow."""
     reason = str(error)
     incident = Incident(error.name, error.detail, topic=name) if isinstance(error, Incident) else None
     waiting = reason if isinstance(error, NotAllowed) else ""
-    if verdict.create:
-        return TopicVerdict(stopped=incident, waiting=waiting)
-    return TopicVerdict(stopped_beyond=incident, waiting_beyond=waiting)
+    if decision.create:
+        return TopicDecision(stopped=incident, waiting=waiting)
+    return TopicDecision(stopped_beyond=incident, waiting_beyond=waiting)
 
 
 def occupied(flow: Flow, found: Generation) -> str:

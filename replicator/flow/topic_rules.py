@@ -1,7 +1,7 @@
 """What becomes of one source topic: created or grown at the target, copied, stopped by an incident, or waiting. Pure.
 
 Called by `flow.setup` at start and at each discovery, and by `inspect.planning`: both say the same of a topic, and each
-topic is judged by itself, so that the conflict of one never hides another's.
+topic is decided on by itself, so that the conflict of one never hides another's.
 
 Invariants
 - Target topics and partitions exist before the first transaction: the broker refuses an offset for a partition that it
@@ -50,7 +50,7 @@ DefaultConfigPropertyFilter means to leave them out, too)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedTopic:
     """One topic as its cluster tells it. `denied`: why it, or its configs, could not be told; without `info` and
     `denied` there is no such topic."""
 
@@ -68,7 +68,7 @@ class Growth:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicVerdict:
+class TopicDecision:
     """What becomes of a topic's partitions, in this order.
 
     `stopped` and `waiting` concern all of them; `stopped_beyond` and `waiting_beyond` those that the target doesn't
@@ -96,20 +96,20 @@ def target_configs(flow: Flow, source: Mapping[str, str]) -> dict[str, str]:
     return wanted
 
 
-def needs_claims(source: TopicInfo, target: Listed) -> bool:
-    """Whether `judge_topic` needs the topic's claims: only where something would be created."""
+def needs_claims(source: TopicInfo, target: ListedTopic) -> bool:
+    """Whether `decide_topic` needs the topic's claims: only where something would be created."""
     return target.denied is None and (target.info is None or target.info.partitions < source.partitions)
 
 
-def judge_topic(
+def decide_topic(
     flow: Flow,
     source: TopicInfo,
     denied: NotAllowed | None,
-    target: Listed,
+    target: ListedTopic,
     claims: tuple[Claim, ...],
     conflict: Incident | None,
-) -> TopicVerdict:
-    """The verdict over one source topic.
+) -> TopicDecision:
+    """The decision over one source topic.
 
     Args:
         source: as its cluster lists it; its configs count only if `denied` is None.
@@ -117,27 +117,27 @@ def judge_topic(
         conflict: what stops the topic whatever the target says, see `Listing`.
     """
     if conflict is not None:
-        return TopicVerdict(stopped=conflict)
+        return TopicDecision(stopped=conflict)
     refused = denied or target.denied
     if refused is not None:
-        return TopicVerdict(waiting=str(refused))
+        return TopicDecision(waiting=str(refused))
     if target.info is None:
         return _absent(flow, source, claims)
     rewritten = rewrites(flow, source, target.info)
     if rewritten is not None:
-        return TopicVerdict(stopped=rewritten)
+        return TopicDecision(stopped=rewritten)
     if target.info.partitions < source.partitions:
         return _too_small(flow, source, target.info, claims)
-    return TopicVerdict()
+    return TopicDecision()
 
 
-def _absent(flow: Flow, source: TopicInfo, claims: tuple[Claim, ...]) -> TopicVerdict:
+def _absent(flow: Flow, source: TopicInfo, claims: tuple[Claim, ...]) -> TopicDecision:
     name = target_topic(flow, source.name)
     if claims:
         why = f"cluster {flow.target.name!r} has no topic {name!r}, but this flow has claimed {len(claims)} partitions"
-        return TopicVerdict(stopped=Incident("target_topic_deleted", why, topic=source.name))
+        return TopicDecision(stopped=Incident("target_topic_deleted", why, topic=source.name))
     configs = target_configs(flow, source.configs)
-    return TopicVerdict(create=TopicSpec(name, source.partitions, flow.topic_configs.replication_factor, configs))
+    return TopicDecision(create=TopicSpec(name, source.partitions, flow.topic_configs.replication_factor, configs))
 
 
 def rewrites(flow: Flow, source: TopicInfo, target: TopicInfo) -> Incident | None:
@@ -147,24 +147,25 @@ def rewrites(flow: Flow, source: TopicInfo, target: TopicInfo) -> Incident | Non
     return target_rewrites_timestamps(flow.target.name, target.name, source.name)
 
 
-def _too_small(flow: Flow, source: TopicInfo, target: TopicInfo, claims: tuple[Claim, ...]) -> TopicVerdict:
+def _too_small(flow: Flow, source: TopicInfo, target: TopicInfo, claims: tuple[Claim, ...]) -> TopicDecision:
     counts = (
         f"topic {target.name!r} of cluster {flow.target.name!r} has {target.partitions} partitions, source topic "
         f"{source.name!r} has {source.partitions}"
     )
     if not claims:
-        return TopicVerdict(stopped=Incident("target_topic_too_small", counts, topic=source.name))
+        return TopicDecision(stopped=Incident("target_topic_too_small", counts, topic=source.name))
     others = sorted({claim.target_topic_id for claim in claims} - {target.topic_id})
-    if others:  # the lane judges the partitions that are there; the others aren't made in a topic that isn't the flow's
+    # A lane decides on the partitions that are there; the others aren't made in a topic that isn't the flow's.
+    if others:
         why = f"its id was {', '.join(others)}, is {target.topic_id}; {counts}"
-        return TopicVerdict(stopped_beyond=Incident("target_topic_recreated", why, topic=source.name))
+        return TopicDecision(stopped_beyond=Incident("target_topic_recreated", why, topic=source.name))
     if flow.new_partitions == "stop":
-        return TopicVerdict(stopped=Incident("source_partitions_added", counts, topic=source.name))
-    return TopicVerdict(grow=Growth(target.name, target.partitions, source.partitions))
+        return TopicDecision(stopped=Incident("source_partitions_added", counts, topic=source.name))
+    return TopicDecision(grow=Growth(target.name, target.partitions, source.partitions))
 
 
 def topic_routes(
-    flow: Flow, source: TopicInfo, target: TopicInfo | None, verdict: TopicVerdict, origins: Origins = NONE
+    flow: Flow, source: TopicInfo, target: TopicInfo | None, decision: TopicDecision, origins: Origins = NONE
 ) -> list[Route]:
     """Routes of all partitions of a topic. `target` is the topic as it is after creating and growing; `origins` say
     where the source has the topic from."""
@@ -174,9 +175,9 @@ def topic_routes(
     bytes_max = int(target.configs.get(MAX_MESSAGE_BYTES, "0")) if target else 0
     routes: list[Route] = []
     for number in range(source.partitions):
-        stopped, waiting = verdict.stopped, verdict.waiting
+        stopped, waiting = decision.stopped, decision.waiting
         if stopped is None and not waiting and number >= there:
-            stopped, waiting = verdict.stopped_beyond, verdict.waiting_beyond
+            stopped, waiting = decision.stopped_beyond, decision.waiting_beyond
         at, to = Partition(source.name, number), Partition(name, number)
         target_there = target_id if number < there else ""
         routes.append(Route(at, to, source.topic_id, target_there, stopped, waiting, bounds, origins, bytes_max))

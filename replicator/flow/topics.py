@@ -1,4 +1,4 @@
-"""The control plane of one flow: its topics on both clusters, listed, created and grown. All I/O, no judgement.
+"""The control plane of one flow: its topics on both clusters, listed, created and grown. All I/O, no decisions.
 
 Used by `flow.setup`, `inspect`, jobs and reconcile. Questions about many topics go in one request.
 """
@@ -6,6 +6,7 @@ Used by `flow.setup`, `inspect`, jobs and reconcile. Questions about many topics
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -16,13 +17,13 @@ from typing import TypeVar
 from replicator import config
 from replicator.config import Flow
 from replicator.config.routing import literals, name_fault, selects, target_topic
-from replicator.flow.topic_rules import Listed
+from replicator.flow.topic_rules import ListedTopic
 from replicator.kafka import offset_reader
 from replicator.kafka.admin import ClusterAdmin, ClusterInfo, TopicSpec
-from replicator.kafka.clusters import KafkaCluster
+from replicator.kafka.clusters import KafkaClusterQuestions, Side
 from replicator.kafka.topic_questions import TopicInfo, TopicQuestions
 from replicator.kafka.topic_reader import TopicReader
-from replicator.lane.ports import Cluster
+from replicator.lane.ports import ClusterQuestions
 from replicator.model import names
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError, Retriable, Unreachable
 from replicator.model.partition import Partition
@@ -46,6 +47,13 @@ def topics_of(flow: Flow, cluster: config.Cluster, role: str, *, kept_s: float =
     """Asks a cluster for topics; `role` is the end of the client's id, `kept_s` as of `topic_questions`."""
     client_id, timeout_s = f"eos-replicate.{flow.name}.{role}", flow.limits.request_timeout_ms / 1000
     return topic_questions(cluster, client_id, timeout_s, kept_s=kept_s)
+
+
+def questions_of(flow: Flow, side: Side, asked: threading.Event | None = None) -> KafkaClusterQuestions:
+    """Make what asks one side of a flow, with connections of its own. It connects when it is first used. `asked`: see
+    `KafkaClusterQuestions`."""
+    cluster = flow.source if side == "source" else flow.target
+    return KafkaClusterQuestions(flow, cluster, side, topics_of(flow, cluster, side), asked=asked)
 
 
 @contextmanager
@@ -75,10 +83,9 @@ class ControlPlane:
             )
             for side in (flow.source, flow.target)
         )
-        self.source_logs: Cluster  # both connect when they are first asked
-        self.target_logs: Cluster
-        self.source_logs = KafkaCluster(flow, flow.source, "source", topics_of(flow, flow.source, "source"))
-        self.target_logs = KafkaCluster(flow, flow.target, "target", topics_of(flow, flow.target, "target"))
+        self.source_logs: ClusterQuestions  # both connect when they are first asked
+        self.target_logs: ClusterQuestions
+        self.source_logs, self.target_logs = questions_of(flow, "source"), questions_of(flow, "target")
         self._own_topics = {side.name: topics_of(flow, side, "reader") for side in (flow.source, flow.target)}
         self._source_reader = TopicReader(flow, flow.source, self._own_topics[flow.source.name])
         self._source_names: frozenset[str] = frozenset()  # as they were listed last
@@ -136,11 +143,11 @@ class ControlPlane:
         """Existing target topics of these source topics, by target name."""
         return self.target.topics(self._possible_targets(sources), configs=configs)
 
-    def listed_source(self, known: Collection[str] = (), *, rights: bool = False) -> dict[str, Listed]:
+    def listed_source(self, known: Collection[str] = (), *, rights: bool = False) -> dict[str, ListedTopic]:
         """Selected source topics, and those of `known`, each with what may not be seen of it."""
         return listed(self.source, self.selected().union(known), rights=rights)
 
-    def listed_target(self, names_: Iterable[str], *, rights: bool = False) -> dict[str, Listed]:
+    def listed_target(self, names_: Iterable[str], *, rights: bool = False) -> dict[str, ListedTopic]:
         """These topics of the target, each with what may not be seen of it."""
         return listed(self.target, names_, rights=rights)
 
@@ -183,7 +190,7 @@ class ControlPlane:
     def await_partitions(self, expected: Mapping[str, int]) -> None:
         """Until the brokers show what the controller has accepted, and lead it; Kafka has no event for that.
 
-        A lane would find partitions that nobody leads yet waiting, and judge them again from time to time.
+        A lane would find partitions that nobody leads yet waiting, and look at them again from time to time.
         """
         if not expected:
             return
@@ -217,7 +224,7 @@ def internal_topics(flow: Flow) -> tuple[TopicSpec, TopicSpec]:
     )
 
 
-def listed(admin: ClusterAdmin, wanted: Iterable[str], *, rights: bool = False) -> dict[str, Listed]:
+def listed(admin: ClusterAdmin, wanted: Iterable[str], *, rights: bool = False) -> dict[str, ListedTopic]:
     """Topics with their configs in two requests; what may not be seen of one topic hides no other."""
     asked = sorted(set(wanted))
     described = admin.describe(asked, rights=rights)
@@ -226,14 +233,16 @@ def listed(admin: ClusterAdmin, wanted: Iterable[str], *, rights: bool = False) 
     return {name: _listed(described.get(name), configs.get(name)) for name in asked}
 
 
-def _listed(answer: TopicInfo | ReplicatorError | None, configs: Mapping[str, str] | ReplicatorError | None) -> Listed:
+def _listed(
+    answer: TopicInfo | ReplicatorError | None, configs: Mapping[str, str] | ReplicatorError | None
+) -> ListedTopic:
     info = answer if isinstance(answer, TopicInfo) else None
     refused = answer if isinstance(answer, ReplicatorError) else configs
     if isinstance(refused, NotAllowed):
-        return Listed(info, refused)
+        return ListedTopic(info, refused)
     if isinstance(refused, ReplicatorError):
         raise refused
-    return Listed() if info is None else Listed(replace(info, configs=refused or {}))
+    return ListedTopic() if info is None else ListedTopic(replace(info, configs=refused or {}))
 
 
 def check_control_topic(info: TopicInfo) -> None:

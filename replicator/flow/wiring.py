@@ -24,7 +24,7 @@ from replicator.flow.cluster_watch import AwayClusters, watch_clusters
 from replicator.flow.shared_origins import SharedOrigins
 from replicator.flow.topics import ControlPlane, topics_of
 from replicator.flow.worker import Parts
-from replicator.kafka.clusters import KafkaCluster
+from replicator.kafka.clusters import KafkaClusterQuestions
 from replicator.kafka.coordinator_patience import CoordinatorPatience
 from replicator.kafka.note import write_note
 from replicator.kafka.topic_questions import within
@@ -76,11 +76,11 @@ class KafkaConnections:
             self.plane = RecordsPlane(settings, partial(_client_error, log), partial(_lost_records, log))
             stack.callback(self.plane.close)
             source_topics = topics_of(flow, flow.source, "source")
-            self.source = KafkaCluster(flow, flow.source, "source", source_topics, asked=asked)
+            self.source = KafkaClusterQuestions(flow, flow.source, "source", source_topics, asked=asked)
             stack.callback(self.source.close)
             target_topics = topics_of(flow, flow.target, "target")
             reader = TopicReader(flow, flow.target, target_topics)
-            self.target = KafkaCluster(flow, flow.target, "target", target_topics, asked=asked, reader=reader)
+            self.target = KafkaClusterQuestions(flow, flow.target, "target", target_topics, asked=asked, reader=reader)
             stack.callback(self.target.close)
             self.transactions = WireOpenTransactions(flow, flow.target, asked)
             stack.callback(self.transactions.close)

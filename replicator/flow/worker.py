@@ -20,7 +20,7 @@ import structlog
 
 from replicator.config import Config, Flow
 from replicator.flow.discovery import Discovered, Discovery, DiscoveryEnded, FlowNotes
-from replicator.flow.lane_counts import LaneCounts
+from replicator.flow.lane_counts import FlowCounts
 from replicator.flow.listing import Routing
 from replicator.flow.restarts import worst
 from replicator.flow.setup import Setup, occupied
@@ -92,7 +92,7 @@ class FlowWorker:
         self._events: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._ended = threading.Event()  # or asked to
         self._lanes: dict[int, Lane] = {}
-        self._counts = LaneCounts(())
+        self._counts = FlowCounts(())
         self._notes = FlowNotes(log)
         self._error: BaseException | None = None
         self._stop_by: float | None = None  # when lanes that were asked to stop must have ended
@@ -166,7 +166,7 @@ class FlowWorker:
                 assignment=generation.assignment,
             )
             self._lanes[lane] = self._parts.lane(with_routes(plan, routing), self._events)
-        self._counts = LaneCounts(lane for lane, made in self._lanes.items() if made.plan.routes)
+        self._counts = FlowCounts(lane for lane, made in self._lanes.items() if made.plan.routes)
         for made in list(self._lanes.values()):
             made.start()
 

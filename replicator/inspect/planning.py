@@ -1,7 +1,8 @@
 """What a flow would do, found out without changing anything: topics to create, missing rights, limits, incidents.
 
-Called by `eos-replicate plan`. Topics are judged one by one by the functions that `run` uses (`flow.listing`,
-`flow.topic_rules`, `flow.first_start`), and partitions by those of its lanes (`judging`), so that both say the same.
+Called by `eos-replicate plan`. Topics are decided on one by one by the functions that `run` uses (`flow.listing`,
+`flow.topic_rules`, `flow.first_start`), and partitions by those of its lanes (`expected_starts`), so that both say
+the same.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from typing import Literal
 
 from replicator.config import Config, Flow, routing
 from replicator.flow.first_start import is_first_start
-from replicator.flow.listing import Listing, judge_topics
-from replicator.flow.topic_rules import MAX_MESSAGE_BYTES, Listed, TopicVerdict, needs_claims
+from replicator.flow.listing import Listing, decide_topics
+from replicator.flow.topic_rules import MAX_MESSAGE_BYTES, ListedTopic, TopicDecision, needs_claims
 from replicator.flow.topics import ControlPlane, check_control_topic, internal_topics, listed
-from replicator.inspect.judging import JudgedPartitions, Judging, list_topics, no_topic, routes_of
+from replicator.inspect.expected_starts import ExpectedStarts, StartForecast, list_topics, no_topic, routes_of
 from replicator.inspect.timestamps import bounds_of, refused_timestamps
 from replicator.kafka.admin import ClusterInfo, TopicSpec
 from replicator.kafka.topic_questions import TopicInfo
@@ -34,7 +35,7 @@ Kind = Literal["right", "limit", "topic", "position", "conflict", "cluster"]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class PlanFinding:
     """Something that would stop the flow or a part of it (`error`), or that its owner should know (`warning`).
 
     `incident`: the name of the one that `run` would log, of this source topic and partition (-1: of all of them).
@@ -71,7 +72,7 @@ class FlowPlan:
     target: str
     topics: list[TopicPlan] = field(default_factory=list)
     internal: list[TopicSpec] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[PlanFinding] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)
 
     def exit_code(self) -> int:
@@ -79,7 +80,7 @@ class FlowPlan:
         codes = {finding.exit_code for finding in self.findings if finding.severity == "error"}
         return next((code for code in (4, 3, 2) if code in codes), 0)
 
-    def note(self, finding: Finding) -> None:
+    def note(self, finding: PlanFinding) -> None:
         """Add a finding, once."""
         if finding not in self.findings:
             self.findings.append(finding)
@@ -102,7 +103,7 @@ class _Planner:
         self._claims: Claims | None = None  # None: they can't be read
         self._control: Control | None = None  # None: it can't be read
         self._starts = True  # whether nothing of the whole flow keeps it from starting
-        self._judged: JudgedPartitions = {}
+        self._expected: ExpectedStarts = {}
         self._broker_configs: Mapping[str, str] = {}  # of the target; empty where they can't be read
 
     def attempt(self, step: Callable[[], object], kind: Kind) -> bool:
@@ -117,7 +118,7 @@ class _Planner:
     def _found(self, error: ReplicatorError, kind: Kind, more: str = "") -> None:
         """`more` is said behind what the error says."""
         named: Kind = "right" if isinstance(error, NotAllowed) else kind
-        found = Finding("error", named, f"{error}{more}", error.exit_code)
+        found = PlanFinding("error", named, f"{error}{more}", error.exit_code)
         if isinstance(error, Incident):
             found = replace(found, incident=error.name, topic=error.topic, partition=error.partition)
         self._result.note(found)
@@ -129,12 +130,12 @@ class _Planner:
         readable = self.attempt(self._group, "right")
         listing = self._listing(source, target)
         if not listing.topics:
-            self._result.note(Finding("warning", "topic", no_topic(self._flow)))
+            self._result.note(PlanFinding("warning", "topic", no_topic(self._flow)))
         self._starts = self.attempt(lambda: self._internal(listing, readable), "topic")
         targets = self._targets(listing)
         self._topics(listing, targets)
         for message in size_warnings(self._flow, listing.topics, _infos(targets)):
-            self._result.note(Finding("warning", "limit", message))
+            self._result.note(PlanFinding("warning", "limit", message))
         if readable:
             self.attempt(lambda: self._positions(source, listing, targets), "position")
             self.attempt(lambda: self._timestamps(listing, _infos(targets)), "topic")
@@ -153,22 +154,22 @@ class _Planner:
         for error in origins.unread.values():  # whoever may not read them isn't kept from copying
             kind: Kind = "right" if isinstance(error, NotAllowed) else "conflict"
             message = f"{error}; whether topics come back over flows of other files is not checked"
-            self._result.note(Finding("warning", kind, message))
+            self._result.note(PlanFinding("warning", kind, message))
         return listing
 
-    def _targets(self, listing: Listing) -> dict[str, Listed]:
+    def _targets(self, listing: Listing) -> dict[str, ListedTopic]:
         wanted = [routing.target_topic(self._flow, name) for name in listing.topics if name not in listing.conflicts]
         found = self._clusters.listed_target(wanted, rights=True)
         self._rights(found.values(), TARGET_RIGHTS, self._flow.target.name)
         return found
 
-    def _rights(self, found: Iterable[Listed], needed: Iterable[str], cluster: str) -> None:
+    def _rights(self, found: Iterable[ListedTopic], needed: Iterable[str], cluster: str) -> None:
         for it in found:
             rights = it.info.rights if it.info else None
             missing = [right for right in needed if rights is not None and right not in rights]
             if it.info and missing:
                 message = f"cluster {cluster!r}: the user needs {', '.join(missing)} on topic {it.info.name!r}"
-                self._result.note(Finding("error", "right", message, NotAllowed.exit_code))
+                self._result.note(PlanFinding("error", "right", message, NotAllowed.exit_code))
             elif it.denied:
                 self._found(it.denied, "right")
 
@@ -178,7 +179,7 @@ class _Planner:
         missing = [right for right in GROUP_RIGHTS if rights is not None and right not in rights]
         if missing:
             message = f"cluster {self._flow.target.name!r}: the user needs {', '.join(missing)} on group {group!r}"
-            self._result.note(Finding("error", "right", message, NotAllowed.exit_code))
+            self._result.note(PlanFinding("error", "right", message, NotAllowed.exit_code))
 
     def _internal(self, listing: Listing, positions_readable: bool) -> None:
         """The flow's own topics: which are to be created, and whether they may be."""
@@ -210,21 +211,21 @@ class _Planner:
             control=state.control_if_any(),
         )
 
-    def _topics(self, listing: Listing, targets: Mapping[str, Listed]) -> None:
-        verdicts = judge_topics(self._flow, listing, targets, self._claims or Claims({}, ()))
+    def _topics(self, listing: Listing, targets: Mapping[str, ListedTopic]) -> None:
+        decisions = decide_topics(self._flow, listing, targets, self._claims or Claims({}, ()))
         hidden: list[TopicSpec] = []
         for name, info in listing.topics.items():
-            target = targets.get(routing.target_topic(self._flow, name), Listed())
+            target = targets.get(routing.target_topic(self._flow, name), ListedTopic())
             if self._claims is None and target.info is not None and needs_claims(info, target):
-                verdicts[name] = TopicVerdict()  # whether it is the flow's own can't be known
-            for stopped in (verdicts[name].stopped, verdicts[name].stopped_beyond):
+                decisions[name] = TopicDecision()  # whether it is the flow's own can't be known
+            for stopped in (decisions[name].stopped, decisions[name].stopped_beyond):
                 if stopped is not None:
                     self._found(stopped, "conflict" if name in listing.conflicts else "topic")
-            self._result.topics.append(_topic_plan(self._flow, info, verdicts[name]))
+            self._result.topics.append(_topic_plan(self._flow, info, decisions[name]))
             if target.info is None and target.denied is not None:
                 hidden.append(TopicSpec(routing.target_topic(self._flow, name), info.partitions, -1, {}))
-        self._try_create([*(it.create for it in verdicts.values() if it.create), *hidden])
-        grown = {it.grow.topic: it.grow.partitions for it in verdicts.values() if it.grow}
+        self._try_create([*(it.create for it in decisions.values() if it.create), *hidden])
+        grown = {it.grow.topic: it.grow.partitions for it in decisions.values() if it.grow}
         for refused in self._clusters.target.grow_topics(grown, dry=True).values():
             if refused is not None:
                 self._found(refused, "topic")
@@ -234,37 +235,39 @@ class _Planner:
             if isinstance(refused, ReplicatorError):
                 self._found(refused, "topic")
 
-    def _positions(self, source: ClusterInfo, listing: Listing, targets: Mapping[str, Listed]) -> None:
-        """What becomes of each partition that can be copied to now, by the judge of `run`."""
+    def _positions(self, source: ClusterInfo, listing: Listing, targets: Mapping[str, ListedTopic]) -> None:
+        """What becomes of each partition that can be copied to now, as `run` decides."""
         flow, claims = self._flow, self._claims or Claims({}, ())
         routes = routes_of(flow, listing, targets, claims)
-        judging = Judging(flow, self._clusters, source.cluster_id, self._control, _now_ms)
-        judged = self._judged = judging.judge(routes, claims)
-        have = Counter(it.route.source.topic for it in judged.values() if it.stored_offset is not None)
+        forecast = StartForecast(flow, self._clusters, source.cluster_id, self._control, _now_ms)
+        expected = self._expected = forecast.decide(routes, claims)
+        have = Counter(it.route.source.topic for it in expected.values() if it.stored_offset is not None)
         self._result.topics = [
             replace(item, partitions_with_position=have[item.source]) for item in self._result.topics
         ]
         if not self._starts:
             return  # what would become of partitions then isn't known
         told = {item.source for item in self._result.topics if item.action in ("stop", "wait")}
-        judged = judging.check_target(judged)
-        self._partitions({at: it for at, it in judged.items() if at.topic not in told and not it.to_be_made})
+        expected = forecast.check_target(expected)
+        self._partitions({at: it for at, it in expected.items() if at.topic not in told and not it.to_be_made})
 
-    def _partitions(self, judged: JudgedPartitions) -> None:
+    def _partitions(self, expected: ExpectedStarts) -> None:
         """One finding for all partitions of a topic to which the same has happened."""
         alike: dict[tuple[str, str], list[Partition]] = {}
-        for at, it in sorted(judged.items()):
-            name = it.verdict.stopped.name if it.verdict.stopped else it.verdict.waits[0] if it.verdict.waits else ""
+        for at, it in sorted(expected.items()):
+            name = (
+                it.decision.stopped.name if it.decision.stopped else it.decision.waits[0] if it.decision.waits else ""
+            )
             if name:
                 alike.setdefault((at.topic, name), []).append(at)
         for (topic, _), partitions in alike.items():
-            verdict = judged[partitions[0]].verdict
+            decision = expected[partitions[0]].decision
             more = f" ({len(partitions) - 1} more of its partitions the same)" if len(partitions) > 1 else ""
-            if verdict.stopped is not None:
-                self._found(verdict.stopped, "position", more)
-            elif verdict.waits is not None:
-                message = f"{topic}[{partitions[0].partition}] would wait{more}: {verdict.waits[1]}"
-                self._result.note(Finding("warning", "cluster", message))
+            if decision.stopped is not None:
+                self._found(decision.stopped, "position", more)
+            elif decision.waits is not None:
+                message = f"{topic}[{partitions[0].partition}] would wait{more}: {decision.waits[1]}"
+                self._result.note(PlanFinding("warning", "cluster", message))
 
     def _timestamps(self, listing: Listing, targets: Mapping[str, TopicInfo]) -> None:
         """Records of the source that the target would refuse for their timestamps."""
@@ -277,8 +280,8 @@ class _Planner:
         for source, (_, taken) in bounds.items():
             for number in range(listing.topics[source].partitions if taken.bounded else 0):
                 at = Partition(source, number)
-                offsets[at] = self._judged[at].stored_offset if at in self._judged else None
-        logs = {at: it.source for at, it in self._judged.items() if isinstance(it.source, LogEnds)}
+                offsets[at] = self._expected[at].stored_offset if at in self._expected else None
+        logs = {at: it.source for at, it in self._expected.items() if isinstance(it.source, LogEnds)}
         for incident in refused_timestamps(self._flow, self._clusters.source, offsets, logs, bounds, _now_ms()):
             self._found(incident, "topic")
 
@@ -288,11 +291,11 @@ class _Planner:
         try:
             configs = self._clusters.target.broker_configs()
         except (NotAllowed, Incident) as error:
-            self._result.note(Finding("warning", "right", f"{error}; limits of the target are not checked"))
+            self._result.note(PlanFinding("warning", "right", f"{error}; limits of the target are not checked"))
             return
         self._broker_configs = configs
         for message in limit_faults(self._flow, configs):
-            self._result.note(Finding("error", "limit", message))
+            self._result.note(PlanFinding("error", "limit", message))
 
 
 def _now_ms() -> int:
@@ -331,23 +334,23 @@ def size_warnings(flow: Flow, sources: Mapping[str, TopicInfo], targets: Mapping
         )
 
 
-def _topic_plan(flow: Flow, info: TopicInfo, verdict: TopicVerdict) -> TopicPlan:
+def _topic_plan(flow: Flow, info: TopicInfo, decision: TopicDecision) -> TopicPlan:
     item = TopicPlan(info.name, routing.target_topic(flow, info.name), info.partitions, "keep")
-    if verdict.stopped is not None:
+    if decision.stopped is not None:
         return replace(item, action="stop")
-    if verdict.waiting:
+    if decision.waiting:
         return replace(item, action="wait")
-    if verdict.create is not None:
-        return replace(item, action="create", configs=verdict.create.configs)
-    return replace(item, action="grow") if verdict.grow else item
+    if decision.create is not None:
+        return replace(item, action="create", configs=decision.create.configs)
+    return replace(item, action="grow") if decision.grow else item
 
 
-def _readable(it: Listed) -> bool:
+def _readable(it: ListedTopic) -> bool:
     """Whether a topic can be read, or isn't there."""
     if it.info is None:
         return it.denied is None
     return it.info.rights is None or "Read" in it.info.rights
 
 
-def _infos(found: Mapping[str, Listed]) -> dict[str, TopicInfo]:
+def _infos(found: Mapping[str, ListedTopic]) -> dict[str, TopicInfo]:
     return {name: it.info for name, it in found.items() if it.info is not None}

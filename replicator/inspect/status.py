@@ -1,7 +1,7 @@
 """Where a flow stands, read from the target's positions and the source's ends. Nothing is changed.
 
-Called by `eos-replicate status`. Partitions are judged by the functions that lanes use (`judging`); what can't be asked
-of one partition is shown there, and hides no other.
+Called by `eos-replicate status`. What becomes of partitions is decided by the functions that lanes use
+(`expected_starts`); what can't be asked of one partition is shown there, and hides no other.
 
 Lag in records is the source's end minus the position, in every state: it also counts markers, aborted and compacted
 records. Lag in seconds is the age of the oldest record that is not copied yet, by its own timestamp. Records of an open
@@ -18,7 +18,14 @@ from typing import Literal
 from replicator.config import Config, Flow, routing
 from replicator.flow.listing import Listing
 from replicator.flow.topics import ControlPlane
-from replicator.inspect.judging import Judged, JudgedPartitions, Judging, list_topics, no_topic, routes_of
+from replicator.inspect.expected_starts import (
+    ExpectedStart,
+    ExpectedStarts,
+    StartForecast,
+    list_topics,
+    no_topic,
+    routes_of,
+)
 from replicator.kafka import offset_reader
 from replicator.model import names
 from replicator.model.checkpoint import NOBODY, Evidence
@@ -104,7 +111,7 @@ class Runner:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedFlow:
     """How a flow has ended in a process that goes on with other flows, which starts it again from time to time."""
 
     kind: str
@@ -128,7 +135,7 @@ class FlowStatus:
     notes: tuple[str, ...] = ()
     run_by: tuple[Runner, ...] = ()
     released_ms: int | None = None
-    ended: Ended | None = None
+    ended: EndedFlow | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,16 +170,16 @@ def status(flow: Flow, config: Config, *, now_ms: int, connect_timeout_ms: int) 
         targets = clusters.listed_target(wanted)
         control, claims, incident = _own_topics(clusters)
         known = claims or Claims({}, ())
-        judging = Judging(flow, clusters, source.cluster_id, control, lambda: now_ms)
-        judged = judging.judge(routes_of(flow, listing, targets, known), known)
-    times = _times(flow, judged)
-    rows = [describe(flow, it, times.get(at, Times()), now_ms) for at, it in judged.items()]
-    rows += _unlisted(flow, listing, judged)
+        forecast = StartForecast(flow, clusters, source.cluster_id, control, lambda: now_ms)
+        expected = forecast.decide(routes_of(flow, listing, targets, known), known)
+    times = _times(flow, expected)
+    rows = [describe(flow, it, times.get(at, Times()), now_ms) for at, it in expected.items()]
+    rows += _unlisted(flow, listing, expected)
     rows.sort(key=lambda row: (row.source_topic, row.partition))
-    has_run = bool(known.claims) or any(it.stored_offset is not None for it in judged.values())
+    has_run = bool(known.claims) or any(it.stored_offset is not None for it in expected.values())
     shown = incident if has_run else ""
     notes = () if rows else (no_topic(flow),)
-    evidence = [it.position.evidence for it in judged.values() if it.position is not None]
+    evidence = [it.position.evidence for it in expected.values() if it.position is not None]
     run_by = runners(evidence)
     return FlowStatus(
         flow.name,
@@ -198,11 +205,11 @@ def runners(evidence: Sequence[Evidence]) -> tuple[Runner, ...]:
     return tuple(sorted(made, key=lambda runner: runner.since_ms or 0, reverse=True))
 
 
-def ended(end: FlowEnd | None, evidence: Sequence[Evidence]) -> Ended | None:
+def ended(end: FlowEnd | None, evidence: Sequence[Evidence]) -> EndedFlow | None:
     """How the flow has ended, unless lanes have come to own positions, or have given them back, since. Pure."""
     if end is None or any(each.owned_ms > end.at_ms for each in evidence):
         return None
-    return Ended(end.kind, end.detail, end.exit_code, end.owner, end.at_ms)
+    return EndedFlow(end.kind, end.detail, end.exit_code, end.owner, end.at_ms)
 
 
 def _own_topics(clusters: ControlPlane) -> tuple[Control | None, Claims | None, str]:
@@ -221,13 +228,13 @@ def _own_topics(clusters: ControlPlane) -> tuple[Control | None, Claims | None, 
     return (None if lost and claims and claims.claims else control or Control()), claims, CONTROL_LOST if lost else ""
 
 
-def _times(flow: Flow, judged: JudgedPartitions) -> dict[Partition, Times]:
+def _times(flow: Flow, expected: ExpectedStarts) -> dict[Partition, Times]:
     """Of partitions that are behind, and of those that a transaction at the source holds back."""
-    logs = {at: it.source for at, it in judged.items() if isinstance(it.source, LogEnds)}
+    logs = {at: it.source for at, it in expected.items() if isinstance(it.source, LogEnds)}
     behind = {
         at: position.offset
         for at, log in logs.items()
-        if (position := judged[at].position) is not None and log.start <= position.offset < log.stable
+        if (position := expected[at].position) is not None and log.start <= position.offset < log.stable
     }
     held = {at: log.stable for at, log in logs.items() if log.end > log.stable}
     oldest = offset_reader.times_at(flow.source, flow, behind, TIMES_WAIT_S)
@@ -235,9 +242,9 @@ def _times(flow: Flow, judged: JudgedPartitions) -> dict[Partition, Times]:
     return {at: Times(oldest.get(at), at in oldest or at not in behind, opened.get(at)) for at in logs}
 
 
-def describe(flow: Flow, it: Judged, times: Times, now_ms: int) -> PartitionStatus:
+def describe(flow: Flow, it: ExpectedStart, times: Times, now_ms: int) -> PartitionStatus:
     """One partition's status. Pure."""
-    source, position, verdict = it.source, it.position, it.verdict
+    source, position, decision = it.source, it.position, it.decision
     end = source.stable if isinstance(source, LogEnds) else None
     state, lag_records = _state(flow, it, times, now_ms), _lag(it)
     evidence = position.evidence if position is not None else None
@@ -259,14 +266,14 @@ def describe(flow: Flow, it: Judged, times: Times, now_ms: int) -> PartitionStat
         held_back_records=max(0, source.end - source.stable) if isinstance(source, LogEnds) else 0,
         held_back_since_ms=_known_ms(times.open_ms),
         state=state,
-        incident=verdict.stopped.name if verdict.stopped else "",
+        incident=decision.stopped.name if decision.stopped else "",
         detail=_detail(it),
     )
 
 
-def _lag(it: Judged) -> int | None:
+def _lag(it: ExpectedStart) -> int | None:
     """What of the source isn't copied. Of a topic that was created again that is all of it."""
-    source, name = it.source, it.verdict.stopped.name if it.verdict.stopped else ""
+    source, name = it.source, it.decision.stopped.name if it.decision.stopped else ""
     if not isinstance(source, LogEnds) or isinstance(it.stored, ReplicatorError):
         return None
     if it.stored is None or name == "source_topic_recreated":
@@ -289,18 +296,18 @@ def _known_ms(timestamp_ms: int | None) -> int | None:
     return timestamp_ms if timestamp_ms is not None and timestamp_ms > 0 else None
 
 
-def _detail(it: Judged) -> str:
-    if it.verdict.stopped is not None:
-        return it.verdict.stopped.detail
-    return "" if it.verdict.waits is None or it.to_be_made else it.verdict.waits[1]
+def _detail(it: ExpectedStart) -> str:
+    if it.decision.stopped is not None:
+        return it.decision.stopped.detail
+    return "" if it.decision.waits is None or it.to_be_made else it.decision.waits[1]
 
 
-def _state(flow: Flow, it: Judged, times: Times, now_ms: int) -> State:
+def _state(flow: Flow, it: ExpectedStart, times: Times, now_ms: int) -> State:
     """The first that holds; what needs a decision comes before what only takes time."""
     source, position = it.source, it.position
-    if it.verdict.stopped is not None:
-        return STATES.get(it.verdict.stopped.name, "stopped")
-    if it.verdict.waits is not None and not it.to_be_made:
+    if it.decision.stopped is not None:
+        return STATES.get(it.decision.stopped.name, "stopped")
+    if it.decision.waits is not None and not it.to_be_made:
         return "waiting"
     if position is None or not isinstance(source, LogEnds):
         return "not_started"
@@ -315,9 +322,9 @@ def _state(flow: Flow, it: Judged, times: Times, now_ms: int) -> State:
     return "stalled" if quiet_ms > limit_ms and waited_long else "behind"
 
 
-def _unlisted(flow: Flow, listing: Listing, judged: JudgedPartitions) -> list[PartitionStatus]:
+def _unlisted(flow: Flow, listing: Listing, expected: ExpectedStarts) -> list[PartitionStatus]:
     """Topics that the flow names or has seen, and of which no partition can be shown."""
-    shown = {at.topic for at in judged}
+    shown = {at.topic for at in expected}
     found = [_topic(flow, missing.topic, "topic_missing", missing.name, missing.detail) for missing in listing.missing]
     found += [_topic(flow, name, "waiting", "", str(denied)) for name, denied in listing.hidden.items()]
     return [row for row in found if row.source_topic not in shown]

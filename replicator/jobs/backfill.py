@@ -34,7 +34,7 @@ from replicator.jobs.progress import progress_of
 from replicator.jobs.range_job import RangeJob
 from replicator.jobs.ranges import Given, Plan, Range
 from replicator.kafka.topic_questions import TopicInfo
-from replicator.lane.ports import Cluster
+from replicator.lane.ports import ClusterQuestions
 from replicator.model.errors import ConfigError, Incident, NotAllowed, ReplicatorError, TakenOver, TopicMissing
 from replicator.model.names import process_name
 from replicator.model.partition import Partition
@@ -241,7 +241,7 @@ class Backfill:
         offsets: Mapping[Partition, PartitionOffsets],
         claimed: Mapping[Partition, int],
         control: Control,
-        source: Cluster,
+        source: ClusterQuestions,
     ) -> Plan:
         request = self._request
         begins = partition_state.first_offsets(self._flow, offsets, control, source)
@@ -257,7 +257,7 @@ class Backfill:
         return plan
 
     def _given(
-        self, bound: Bound, offsets: Mapping[Partition, PartitionOffsets], source: Cluster
+        self, bound: Bound, offsets: Mapping[Partition, PartitionOffsets], source: ClusterQuestions
     ) -> Mapping[Partition, int]:
         if bound.timestamp_ms is None:
             return bound.offsets or {}

@@ -5,9 +5,8 @@ from __future__ import annotations
 from types import TracebackType
 
 from replicator.config import Flow
-from replicator.flow.topics import ControlPlane, topics_of
-from replicator.kafka.clusters import KafkaCluster
-from replicator.lane.ports import Cluster
+from replicator.flow.topics import ControlPlane, questions_of
+from replicator.lane.ports import ClusterQuestions
 from replicator.state.flow_state import FlowState
 
 
@@ -16,10 +15,10 @@ class JobClients:
 
     def __init__(self, flow: Flow) -> None:
         self.plane = ControlPlane(flow)
-        self._source = KafkaCluster(flow, flow.source, "source", topics_of(flow, flow.source, "source"))
+        self._source = questions_of(flow, "source")
 
     @property
-    def source(self) -> Cluster:
+    def source(self) -> ClusterQuestions:
         """The source cluster, read-only."""
         return self._source
 

@@ -13,7 +13,7 @@ from replicator.config.routing import target_topic
 from replicator.kafka import offset_reader
 from replicator.kafka.topic_questions import TopicInfo
 from replicator.lane import facts as lane_facts
-from replicator.lane.ports import Cluster
+from replicator.lane.ports import ClusterQuestions
 from replicator.model.checkpoint import NOBODY, Evidence, Position, Stored
 from replicator.model.errors import ReplicatorError
 from replicator.model.partition import LogEnds, Partition
@@ -75,7 +75,7 @@ def existing_targets(
 
 
 def read_offsets(
-    flow: Flow, source: Cluster, targets: Mapping[Partition, Partition | None], *, stable: bool
+    flow: Flow, source: ClusterQuestions, targets: Mapping[Partition, Partition | None], *, stable: bool
 ) -> ReadOffsets:
     """Ends of the source's logs, then positions.
 
@@ -112,7 +112,7 @@ def owners(offsets: Mapping[Partition, PartitionOffsets], generation: int) -> di
 
 
 def first_offsets(
-    flow: Flow, offsets: Mapping[Partition, PartitionOffsets], control: Control, source: Cluster
+    flow: Flow, offsets: Mapping[Partition, PartitionOffsets], control: Control, source: ClusterQuestions
 ) -> dict[Partition, int]:
     """Where partitions without a position begin by the flow's own `start`; a job copies history, so `latest` is none.
 
@@ -132,7 +132,10 @@ def first_offsets(
 
 
 def offsets_at(
-    source: Cluster, partitions: Collection[Partition], timestamp_ms: int, offsets: Mapping[Partition, PartitionOffsets]
+    source: ClusterQuestions,
+    partitions: Collection[Partition],
+    timestamp_ms: int,
+    offsets: Mapping[Partition, PartitionOffsets],
 ) -> dict[Partition, int]:
     """The first offset at or after a time, the end in `offsets` where there is none.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from replicator.lane.policy import Progress, read_plan
-from replicator.lane.ports import Cluster, Connections
+from replicator.lane.ports import ClusterQuestions, Connections
 from replicator.lane.positions import LanePositions
 from replicator.model.errors import Incident
 from replicator.model.partition import LogEnds, Partition, Seek
@@ -86,7 +86,7 @@ class RangePolicy:
         )
 
 
-def check_source_end(source: Cluster, at: Partition, end: int) -> None:
+def check_source_end(source: ClusterQuestions, at: Partition, end: int) -> None:
     """After a reader came to the log's end before `end`, which was once behind committed records.
 
     A new leader may show readers less for a moment, but answers no ListOffsets then (KIP-207): so its end is asked for.

@@ -12,11 +12,10 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from replicator.config import Flow, routing
-from replicator.flow.topics import topics_of
+from replicator.flow.topics import questions_of
 from replicator.jobs.repair_decision import SPANS_NAMED_MAX
 from replicator.jobs.repair_questions import Sides, answered
 from replicator.jobs.repair_spans import WINDOW_OFFSETS_MAX, Damage, Tally, windows
-from replicator.kafka.clusters import KafkaCluster
 from replicator.model.errors import Incident
 from replicator.model.partition import Partition, Span
 from replicator.planes.contract import ReadStopped
@@ -49,10 +48,8 @@ def planned(
     """
     found: dict[Partition, PlannedPartition] = {}
     with (
-        closing(KafkaCluster(flow, flow.source, "source", topics_of(flow, flow.source, "source"), asked=asked)) as here,
-        closing(
-            KafkaCluster(flow, flow.target, "target", topics_of(flow, flow.target, "target"), asked=asked)
-        ) as there,
+        closing(questions_of(flow, "source", asked)) as here,
+        closing(questions_of(flow, "target", asked)) as there,
         closing(LogReader(flow, flow.source, asked)) as source_records,
         closing(LogReader(flow, flow.target, asked)) as target_records,
     ):

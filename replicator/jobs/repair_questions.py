@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from replicator.jobs.range_policy import check_source_end
 from replicator.jobs.repair_decision import Asked, Decision
 from replicator.jobs.repair_spans import Missing, Tally, runs_of
-from replicator.lane.ports import Cluster
+from replicator.lane.ports import ClusterQuestions
 from replicator.model.errors import Incident, ReplicatorError
 from replicator.model.partition import LogEnds, Partition, Span
 from replicator.planes.contract import RecordIdentity, RecordReader
@@ -26,8 +26,8 @@ OnRead = Callable[[str, int, int], object]
 class Sides:
     """A partition on both clusters, with who answers for its log and who reads its records there."""
 
-    source: Cluster
-    target: Cluster
+    source: ClusterQuestions
+    target: ClusterQuestions
     source_records: RecordReader
     target_records: RecordReader
     source_at: Partition
@@ -106,7 +106,7 @@ def _read(
         on_read(side, (some[-1].offset + 1 - first) if some else 0, end - first)
 
 
-def check_source_start(source: Cluster, at: Partition, first: int) -> None:
+def check_source_start(source: ClusterQuestions, at: Partition, first: int) -> None:
     """Whether the source still has what is read next: the position, by which a lane is judged, stands after it.
 
     Raises Incident `source_records_gone`.

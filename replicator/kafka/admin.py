@@ -24,7 +24,7 @@ from confluent_kafka.admin import (
 from replicator.config import Cluster
 from replicator.kafka import failures
 from replicator.kafka.client_log import line_logger
-from replicator.kafka.offset_questions import EARLIEST, LATEST, MAX_TIMESTAMP, STABLE, Listed, Wanted
+from replicator.kafka.offset_questions import EARLIEST, LATEST, MAX_TIMESTAMP, STABLE, ListedOffset, Wanted
 from replicator.kafka.properties import client_properties
 from replicator.kafka.topic_questions import TopicInfo, TopicQuestions, operations, within
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError, TopicMissing, Unreachable
@@ -224,7 +224,9 @@ class ClusterAdmin:
         has no records (KIP-734)."""
         return dict(self._listed(partitions, MAX_TIMESTAMP))
 
-    def _listed(self, partitions: Iterable[AddressedPartition], wanted: Wanted) -> dict[AddressedPartition, Listed]:
+    def _listed(
+        self, partitions: Iterable[AddressedPartition], wanted: Wanted
+    ) -> dict[AddressedPartition, ListedOffset]:
         asked = self._topics.list_offsets([Partition(*at) for at in partitions], (wanted,), patient=True)
         (found,) = within(asked, self._request_s)
         return {at: _raised(answer) for at, answer in found.items()}

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 from replicator import config
 from replicator.config import Flow
 from replicator.kafka.answers import AnswerWait
-from replicator.kafka.offset_questions import EARLIEST, LATEST, STABLE, Listed, OffsetAnswers, Wanted
+from replicator.kafka.offset_questions import EARLIEST, LATEST, STABLE, ListedOffset, OffsetAnswers, Wanted
 from replicator.kafka.readiness import Readiness
 from replicator.kafka.topic_questions import TopicAnswers, TopicInfo, TopicQuestions
 from replicator.kafka.topic_reader import TopicReader
@@ -49,7 +49,7 @@ class TopicIds:
         }
 
 
-class KafkaCluster:
+class KafkaClusterQuestions:
     """Implements `planes.contract.Cluster` for one side of a flow. Used by one thread."""
 
     def __init__(
@@ -118,7 +118,8 @@ class KafkaCluster:
     def _offsets(self, asked: OffsetAnswers) -> list[Answers]:
         self._answers.until(asked.poll, self._request_s)
         return [
-            {at: it.offset if isinstance(it, Listed) else it for at, it in found.items()} for found in asked.values()
+            {at: it.offset if isinstance(it, ListedOffset) else it for at, it in found.items()}
+            for found in asked.values()
         ]
 
     def end_records(

@@ -35,14 +35,14 @@ STABLE = Wanted(-1, stable=True)
 """The last stable offset."""
 
 
-class Listed(NamedTuple):
+class ListedOffset(NamedTuple):
     """An offset, and the timestamp of the record there where a time was asked for; both -1: there is none."""
 
     offset: int
     timestamp_ms: int
 
 
-ListedByPartition = dict[Partition, Listed | ReplicatorError]
+ListedOffsets = dict[Partition, ListedOffset | ReplicatorError]
 
 
 class OffsetAnswers(Protocol):
@@ -51,7 +51,7 @@ class OffsetAnswers(Protocol):
     def poll(self, timeout_s: float) -> bool:
         """Wait so long at most; whether nothing more is to be waited for."""
 
-    def values(self) -> Sequence[ListedByPartition]:
+    def values(self) -> Sequence[ListedOffsets]:
         """Say what is known by now, one item for each `Wanted`: TopicMissing, NotAllowed, Incident or Retriable of a
         single partition, Unreachable where no answer has come."""
 
@@ -112,7 +112,7 @@ class AdminOffsetAnswers:
         futures = client.list_offsets(request, isolation_level=level, request_timeout=timeout_s)
         return {Partition(at.topic, at.partition): future for at, future in futures.items()}
 
-    def values(self) -> Sequence[ListedByPartition]:
+    def values(self) -> Sequence[ListedOffsets]:
         """See `OffsetAnswers`."""
         asked: Sequence[Mapping[Partition, Future[Any]]] = self._futures or [{} for _ in self._wanted]
         found = [{at: self._value(at, futures.get(at)) for at in self._partitions} for futures in asked]
@@ -120,7 +120,7 @@ class AdminOffsetAnswers:
             self._unanswered()
         return found
 
-    def _value(self, at: Partition, future: Future[Any] | None) -> Listed | ReplicatorError:
+    def _value(self, at: Partition, future: Future[Any] | None) -> ListedOffset | ReplicatorError:
         what, right = doing(at)
         if at in self._without:
             return self._without[at]
@@ -130,7 +130,7 @@ class AdminOffsetAnswers:
             answer = future.result()
         except KafkaException as error:
             return failures.classify(error, self._cluster, what, right)
-        return Listed(int(answer.offset), int(answer.timestamp))
+        return ListedOffset(int(answer.offset), int(answer.timestamp))
 
 
 def _spec(timestamp: int) -> OffsetSpec:

@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from replicator.config import Cluster, Flow
 from replicator.kafka import failures, metadata, properties
-from replicator.kafka.offset_questions import EARLIEST, LATEST, STABLE, Listed, ListedByPartition, Wanted
+from replicator.kafka.offset_questions import EARLIEST, LATEST, STABLE, ListedOffset, ListedOffsets, Wanted
 from replicator.kafka.topic_questions import TopicInfo, TopicQuestions, within
 from replicator.model.errors import ReplicatorError, Retriable, TopicMissing
 from replicator.model.partition import EndRecords, Partition
@@ -81,7 +81,7 @@ class TopicReader:
         (found,) = self._offsets(list(partitions), Wanted(timestamp_ms, stable=True))
         return {at: _raised(it).offset for at, it in found.items()}
 
-    def _offsets(self, partitions: Collection[Partition], *wanted: Wanted) -> Sequence[ListedByPartition]:
+    def _offsets(self, partitions: Collection[Partition], *wanted: Wanted) -> Sequence[ListedOffsets]:
         return within(self._topics.list_offsets(partitions, wanted, patient=True), self._timeout_s)
 
     def committed_at_time(self, partitions: Iterable[Partition], timestamp_ms: int) -> dict[Partition, int]:
@@ -289,7 +289,7 @@ def _count(answer: TopicInfo | ReplicatorError) -> int | ReplicatorError:
     return answer if isinstance(answer, ReplicatorError) else answer.partitions
 
 
-def _both(start: Listed | ReplicatorError, end: Listed | ReplicatorError) -> LogBounds | ReplicatorError:
+def _both(start: ListedOffset | ReplicatorError, end: ListedOffset | ReplicatorError) -> LogBounds | ReplicatorError:
     if isinstance(start, ReplicatorError):
         return start
     return end if isinstance(end, ReplicatorError) else (start.offset, end.offset)
@@ -310,7 +310,7 @@ def _list(partitions: Iterable[Partition]) -> str:
     return ", ".join(map(str, sorted(partitions)))
 
 
-def _listed(answer: Listed | ReplicatorError) -> int:
+def _listed(answer: ListedOffset | ReplicatorError) -> int:
     if isinstance(answer, ReplicatorError):
         raise answer
     return answer.offset

@@ -29,7 +29,7 @@ from replicator.lane.memory import Memory, SessionContext
 from replicator.lane.owners import check_owners, owner_of, targets_of
 from replicator.lane.pace import Rate
 from replicator.lane.partition import PartitionState, Reason, Wait, reason_of
-from replicator.lane.partitions import Partitions, StateCounts
+from replicator.lane.partitions import PartitionCounts, Partitions
 from replicator.lane.plan import LanePlan
 from replicator.lane.policy import Policy
 from replicator.lane.ports import Clock, Connections, LaneObserver, Unobserved
@@ -98,7 +98,7 @@ class CountsChanged:
     """How many of a lane's partitions are in which state, under this plan; reported whenever these numbers change."""
 
     lane: int
-    counts: StateCounts
+    counts: PartitionCounts
     plan: LanePlan
 
 
@@ -178,7 +178,7 @@ class LaneDriver:
         self.plan = plan
         self._pause.set()
 
-    def _changed(self, counts: StateCounts) -> None:
+    def _changed(self, counts: PartitionCounts) -> None:
         plan = self.plan
         self._events.put(CountsChanged(plan.lane, counts, plan))
 

@@ -26,7 +26,7 @@ from replicator.config.routing import selects, target_topic
 from replicator.lane.owners import check_owners, targets_of
 from replicator.lane.plan import LanePlan
 from replicator.lane.policy import Policy
-from replicator.lane.ports import Cluster, Connections, LogEndsByPartition
+from replicator.lane.ports import ClusterQuestions, Connections, LogEndsByPartition
 from replicator.lane.start_decision import Facts, StartDecision, source_deleted, unlisted
 from replicator.model.checkpoint import Stored
 from replicator.model.errors import ReplicatorError, Retriable, TopicMissing, Unreachable
@@ -174,7 +174,7 @@ def _with_id(log: LogEnds | ReplicatorError, topic_id: str | ReplicatorError) ->
 
 
 def first_offsets(
-    flow: Flow, source: Cluster, logs: Mapping[Partition, LogEnds], control: Control
+    flow: Flow, source: ClusterQuestions, logs: Mapping[Partition, LogEnds], control: Control
 ) -> dict[Partition, int | ReplicatorError]:
     """Find where partitions without a position begin, given what the source says of their logs; those that are left out
     begin at earliest. Used by jobs, too.
@@ -198,7 +198,7 @@ def first_offsets(
 
 
 def offsets_of_time(
-    source: Cluster, ends: Mapping[Partition, int], timestamp_ms: int
+    source: ClusterQuestions, ends: Mapping[Partition, int], timestamp_ms: int
 ) -> dict[Partition, int | ReplicatorError]:
     """Find the first offset at or after a time, of partitions with their stable `ends`; the end where there is none.
 

@@ -22,7 +22,7 @@ import structlog
 
 from replicator.lane.partition import LanePartition
 from replicator.lane.plan import LanePlan
-from replicator.lane.ports import Cluster, OpenTransactions
+from replicator.lane.ports import ClusterQuestions, OpenTransactions
 from replicator.model.checkpoint import Evidence
 from replicator.model.errors import Incident, ReplicatorError, Retriable, Unreachable
 from replicator.model.partition import LogEnds, Partition
@@ -88,7 +88,11 @@ class OwnTransactions:
     """Of one producer session."""
 
     def __init__(
-        self, plan: LanePlan, target: Cluster, transactions: OpenTransactions, log: structlog.stdlib.BoundLogger
+        self,
+        plan: LanePlan,
+        target: ClusterQuestions,
+        transactions: OpenTransactions,
+        log: structlog.stdlib.BoundLogger,
     ) -> None:
         self._plan, self._target, self._transactions, self._log = plan, target, transactions, log
 

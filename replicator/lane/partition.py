@@ -79,7 +79,7 @@ PartitionState = Copying | Waiting | Stopped
 
 
 @dataclass(frozen=True, slots=True)
-class Judging:
+class Undecided:
     """This producer session has not judged it yet. `told` is what was told of it last."""
 
     told: PartitionState | None = None
@@ -101,7 +101,7 @@ class HeldUp:
     told: Waiting
 
 
-State = Judging | Admitted | Copying | HeldUp | Waiting | Stopped
+State = Undecided | Admitted | Copying | HeldUp | Waiting | Stopped
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,17 +164,17 @@ class Effect(Enum):
 
 _VOID, _DROP, _OVER, _TELL = Effect
 TRANSITIONS: dict[type[State], dict[type[Event], tuple[type[State], tuple[Effect, ...]]]] = {
-    Judging: {
-        SessionBegan: (Judging, (_VOID,)),
+    Undecided: {
+        SessionBegan: (Undecided, (_VOID,)),
         Admit: (Admitted, ()),
-        PositionCommitted: (Judging, ()),
+        PositionCommitted: (Undecided, ()),
         Wait: (Waiting, (_TELL,)),
         Stop: (Stopped, (_OVER, _TELL)),
-        HoldUp: (Judging, ()),
-        RecordsCommitted: (Judging, ()),
+        HoldUp: (Undecided, ()),
+        RecordsCommitted: (Undecided, ()),
     },
     Admitted: {
-        SessionBegan: (Judging, (_VOID,)),
+        SessionBegan: (Undecided, (_VOID,)),
         Admit: (Admitted, ()),
         PositionCommitted: (Copying, (_TELL,)),
         Wait: (Waiting, (_DROP, _TELL)),
@@ -183,7 +183,7 @@ TRANSITIONS: dict[type[State], dict[type[Event], tuple[type[State], tuple[Effect
         RecordsCommitted: (Admitted, ()),
     },
     Copying: {
-        SessionBegan: (Judging, (_VOID,)),
+        SessionBegan: (Undecided, (_VOID,)),
         Admit: (Admitted, ()),
         PositionCommitted: (Copying, ()),
         Wait: (Waiting, (_TELL,)),
@@ -192,7 +192,7 @@ TRANSITIONS: dict[type[State], dict[type[Event], tuple[type[State], tuple[Effect
         RecordsCommitted: (Copying, ()),
     },
     HeldUp: {
-        SessionBegan: (Judging, (_VOID,)),
+        SessionBegan: (Undecided, (_VOID,)),
         Admit: (Admitted, ()),
         PositionCommitted: (HeldUp, ()),
         Wait: (Waiting, (_TELL,)),
@@ -201,7 +201,7 @@ TRANSITIONS: dict[type[State], dict[type[Event], tuple[type[State], tuple[Effect
         RecordsCommitted: (Copying, (_TELL,)),
     },
     Waiting: {
-        SessionBegan: (Judging, (_VOID,)),
+        SessionBegan: (Undecided, (_VOID,)),
         Admit: (Admitted, ()),
         PositionCommitted: (Waiting, ()),
         Wait: (Waiting, (_TELL,)),
@@ -210,7 +210,7 @@ TRANSITIONS: dict[type[State], dict[type[Event], tuple[type[State], tuple[Effect
         RecordsCommitted: (Waiting, ()),
     },
     Stopped: {
-        SessionBegan: (Judging, (_VOID,)),
+        SessionBegan: (Undecided, (_VOID,)),
         Admit: (Admitted, ()),
         PositionCommitted: (Stopped, ()),
         Wait: (Waiting, (_TELL,)),
@@ -267,7 +267,7 @@ class LanePartition:
     session: SessionFacts = field(default_factory=SessionFacts)
 
     # For as long as the lane lives:
-    state: State = field(default_factory=Judging)
+    state: State = field(default_factory=Undecided)
     """Changed by events only. Applied by `partitions`."""
     refusal: RefusalSearch = NOT_REFUSED
     """How a refused record is searched for, until that stops the partition. Written by `refused_records`."""
@@ -284,7 +284,7 @@ class LanePartition:
     @property
     def told(self) -> PartitionState | None:
         """What was told of it last; None before the first time."""
-        return self.state.told if isinstance(self.state, Judging | Admitted | HeldUp) else self.state
+        return self.state.told if isinstance(self.state, Undecided | Admitted | HeldUp) else self.state
 
     def waits_since(self, *reasons: Reason) -> float | None:
         """Return since when it is said to wait for one of these reasons (monotonic); None: it isn't."""
@@ -319,8 +319,8 @@ class LanePartition:
 
 def _entered(kind: type[State], event: Event, before: State, told: PartitionState | None, now_s: float) -> State:
     """Make the new state, of the kind that the table says."""
-    if kind is Judging:
-        return Judging(told)
+    if kind is Undecided:
+        return Undecided(told)
     if kind is Admitted and isinstance(event, Admit):
         return Admitted(told, event.claim)
     if kind is HeldUp and isinstance(event, HoldUp):

@@ -37,7 +37,7 @@ DELETED_AFTER_S = 5.0  # a broker that has just started may not know of a topic 
 
 
 @dataclass(frozen=True, slots=True)
-class StateCounts:
+class PartitionCounts:
     """How many partitions of a lane are copied, wait for something that may pass, or are stopped by incidents."""
 
     copying: int = 0
@@ -57,7 +57,7 @@ class Partitions(Mapping[Partition, LanePartition]):
         self,
         log: structlog.stdlib.BoundLogger,
         now_s: Callable[[], float],
-        changed: Callable[[StateCounts], None] = lambda counts: None,
+        changed: Callable[[PartitionCounts], None] = lambda counts: None,
         cluster_away: Callable[[], bool] = lambda: False,
     ) -> None:
         """
@@ -74,7 +74,7 @@ class Partitions(Mapping[Partition, LanePartition]):
         self._copied: dict[Partition, LanePartition] | None = None
         self.read_anew = True  # whether the source has to be sought: others are copied than it was asked to read
         self._held_up: HoldUp | None = None  # the lane as a whole, over its producer sessions
-        self._counts = StateCounts()
+        self._counts = PartitionCounts()
 
     def __getitem__(self, at: Partition) -> LanePartition:
         return self._all[at]
@@ -188,10 +188,10 @@ class Partitions(Mapping[Partition, LanePartition]):
         since_s = self._all[at].waits_since(*MISSING)
         return since_s is not None and self._now_s() - since_s >= DELETED_AFTER_S
 
-    def publish(self) -> StateCounts:
+    def publish(self) -> PartitionCounts:
         """Count how many partitions are in which state; `changed` is called if these are other numbers than before."""
         found = Counter(type(state) for state in self.told().values())
-        counts = StateCounts(found[Copying], found[Waiting], found[Stopped])
+        counts = PartitionCounts(found[Copying], found[Waiting], found[Stopped])
         if counts != self._counts:
             self._counts = counts
             self._changed(counts)

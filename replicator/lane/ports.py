@@ -111,7 +111,7 @@ class IdAnswer(Protocol):
         """Return the id of each topic, or why it is not known: TopicMissing, NotAllowed, Unreachable, Retriable."""
 
 
-class Cluster(Protocol):
+class ClusterQuestions(Protocol):
     """What a lane asks of one cluster beside its plane, read-only. A few requests for any number of partitions.
 
     Errors of single topics or partitions are values, those of the whole question are raised: NotAllowed, Unreachable,
@@ -193,11 +193,11 @@ class Connections(Protocol):
         """Reads the source and writes the target, under this session's producer."""
 
     @property
-    def source(self) -> Cluster:
+    def source(self) -> ClusterQuestions:
         """The cluster that is read."""
 
     @property
-    def target(self) -> Cluster:
+    def target(self) -> ClusterQuestions:
         """The cluster that is written."""
 
     @property

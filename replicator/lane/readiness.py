@@ -16,7 +16,7 @@ from contextlib import contextmanager
 
 from replicator.lane.partition import HoldUp, Reason, Wait
 from replicator.lane.partitions import Partitions
-from replicator.lane.ports import Clock, Cluster
+from replicator.lane.ports import Clock, ClusterQuestions
 from replicator.model.errors import Abortable, Retriable, Unreachable
 from replicator.model.partition import Partition
 from replicator.model.route import Route
@@ -38,7 +38,7 @@ class TargetNotReady(Abortable):
 class TargetReadiness:
     """Of one producer session."""
 
-    def __init__(self, partitions: Partitions, target: Cluster, clock: Clock) -> None:
+    def __init__(self, partitions: Partitions, target: ClusterQuestions, clock: Clock) -> None:
         self._partitions, self._target, self._clock = partitions, target, clock
         self._transaction = 0  # the number of the last one: its markers may not be written yet
         self._looked_s = self._stalled_s = -STALL_LOOK_S

@@ -4,7 +4,7 @@ Invariant 9: what contradicts the evidence in the position is an incident. Invar
 gaps, so only a log start above the position means that records are gone.
 
 Pure. Called by `lane.start` at every start of a lane, for partitions that waited, and for those that failed; and
-by `inspect.judging` for `plan` and `status`, so that all three say the same.
+by `inspect.expected_starts` for `plan` and `status`, so that all three say the same.
 """
 
 from __future__ import annotations

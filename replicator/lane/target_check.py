@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from replicator.lane.partition import LanePartition
-from replicator.lane.ports import Cluster
+from replicator.lane.ports import ClusterQuestions
 from replicator.model.delivery import Delivery
 from replicator.model.errors import Abortable, Incident, NotAllowed, ReplicatorError
 from replicator.model.partition import EndRecords, LogEnds, Partition
@@ -53,7 +53,7 @@ def judge_end(next_target: int, log_start: int, end: int, last: EndRecords) -> t
 def check_target(
     lane: Mapping[Partition, LanePartition],
     partitions: Collection[Partition],
-    target: Cluster,
+    target: ClusterQuestions,
     known: Mapping[Partition, LogEnds | ReplicatorError] = MappingProxyType({}),
 ) -> dict[Partition, Incident | ReplicatorError]:
     """Find what is wrong with these source partitions' targets; an error that is no Incident says why one can't be
@@ -91,7 +91,7 @@ def check_target(
 
 
 def check_between(
-    entries: Mapping[Partition, LanePartition], copied: Mapping[Partition, Copied], target: Cluster
+    entries: Mapping[Partition, LanePartition], copied: Mapping[Partition, Copied], target: ClusterQuestions
 ) -> None:
     """Look at what stands between the positions and the records of the open transaction (`copied`, acknowledged).
 
@@ -156,7 +156,9 @@ def _next_target(entry: LanePartition) -> int:
     return entry.position.evidence.next_target_offset
 
 
-def _wrong(at: Partition, entry: LanePartition, log: LogEnds, last: EndRecords, target: Cluster) -> Incident | None:
+def _wrong(
+    at: Partition, entry: LanePartition, log: LogEnds, last: EndRecords, target: ClusterQuestions
+) -> Incident | None:
     there, next_target = entry.route.target, _next_target(entry)
     wrong = judge_end(next_target, log.start, log.end, last)
     if wrong is None:

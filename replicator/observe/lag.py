@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from replicator.kafka.offset_questions import LATEST, STABLE, Listed
+from replicator.kafka.offset_questions import LATEST, STABLE, ListedOffset
 from replicator.kafka.topic_questions import TopicQuestions
 from replicator.lane.ports import Clock
 from replicator.model.partition import Partition
@@ -147,4 +147,4 @@ class LagWatch:
 
 
 def _answered(found: Mapping[Partition, object]) -> dict[Partition, int]:
-    return {at: value.offset for at, value in found.items() if isinstance(value, Listed)}
+    return {at: value.offset for at, value in found.items() if isinstance(value, ListedOffset)}

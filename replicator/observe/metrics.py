@@ -44,7 +44,7 @@ METRICS: Mapping[str, Described] = {
     "eos_flow_partitions_omitted": Described(
         "gauge", FLOW, "Partitions without metrics of their own: they are more than metrics.partitions_max."
     ),
-    "eos_partition_state": Described("gauge", PARTITION, "0: judging, 1: copying, 2: waiting, 3: stopped."),
+    "eos_partition_state": Described("gauge", PARTITION, "0: undecided, 1: copying, 2: waiting, 3: stopped."),
     "eos_partition_cause": Described("gauge", (*PARTITION, "kind"), "1 for the reason it waits, or its incident."),
     "eos_partition_records": Described("counter", PARTITION, "Records committed since the process began."),
     "eos_partition_bytes": Described("counter", PARTITION, "Bytes of keys, values and headers of those records."),

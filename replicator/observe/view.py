@@ -20,7 +20,7 @@ from replicator.observe.lag import Lag, LagWatch
 class Doing(IntEnum):
     """What a partition does, as the number that metrics have."""
 
-    JUDGING = 0
+    UNDECIDED = 0
     """Its lane has just begun, and has not said anything of it yet."""
     COPYING = 1
     WAITING = 2
@@ -136,4 +136,4 @@ def _doing(state: PartitionState | None) -> tuple[Doing, str, str]:
         return Doing.WAITING, state.reason.value, state.detail
     if isinstance(state, Stopped):
         return Doing.STOPPED, state.incident.name, state.incident.detail
-    return Doing.JUDGING, "", ""
+    return Doing.UNDECIDED, "", ""

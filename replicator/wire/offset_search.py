@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from replicator.kafka import failures
-from replicator.kafka.offset_questions import Listed, ListedByPartition, Wanted, doing, no_leader
+from replicator.kafka.offset_questions import ListedOffset, ListedOffsets, Wanted, doing, no_leader
 from replicator.model.errors import ReplicatorError, Retriable, TopicMissing, Unreachable
 from replicator.model.partition import Partition
 from replicator.wire.list_offsets import Answer
@@ -34,7 +34,7 @@ class OffsetSearch:
         self._cluster, self._wanted, self._patient = cluster, wanted, patient
         self._open: dict[Partition, ReplicatorError | None] = dict.fromkeys(partitions)  # why it failed last
         self._asked = set[Partition]()  # and not answered yet
-        self._found: list[dict[Partition, Listed | ReplicatorError]] = [{} for _ in wanted]
+        self._found: list[dict[Partition, ListedOffset | ReplicatorError]] = [{} for _ in wanted]
         self._missing_times = dict[Partition, int]()
 
     @property
@@ -92,7 +92,7 @@ class OffsetSearch:
                 del self._open[at]
                 for found, one in zip(self._found, listed, strict=True):
                     _, offset, time = one[at]
-                    found[at] = Listed(offset, time)
+                    found[at] = ListedOffset(offset, time)
 
     def _error(self, at: Partition, answer: tuple[int, int, int] | None) -> ReplicatorError | None:
         what, right = doing(at)
@@ -115,9 +115,9 @@ class OffsetSearch:
             for found in self._found:
                 found[at] = error
 
-    def results(self, why: ReplicatorError | None) -> Sequence[ListedByPartition]:
+    def results(self, why: ReplicatorError | None) -> Sequence[ListedOffsets]:
         """What is known by now. `why` no broker describes the topics; None where one does, or nothing is known."""
-        left: dict[Partition, Listed | ReplicatorError] = {}
+        left: dict[Partition, ListedOffset | ReplicatorError] = {}
         for at, error in self._open.items():
             said = "no answer in time" if why is None else str(why)
             left[at] = error or Unreachable(f"cluster {self._cluster!r}: cannot {doing(at)[0]}: {said}")

@@ -13,7 +13,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from itertools import islice
 
 from replicator.backoff import Backoff
-from replicator.kafka.offset_questions import MAX_TIMESTAMP, ListedByPartition, OffsetAnswers, Wanted
+from replicator.kafka.offset_questions import MAX_TIMESTAMP, ListedOffsets, OffsetAnswers, Wanted
 from replicator.model.errors import ReplicatorError, Unreachable, Unsupported
 from replicator.model.partition import Partition
 from replicator.wire import list_offsets, metadata_response
@@ -163,7 +163,7 @@ class OffsetListing:
             self.unsupported = error
         self._refused = error or self._refused
 
-    def values(self) -> Sequence[ListedByPartition]:
+    def values(self) -> Sequence[ListedOffsets]:
         """What is known by now."""
         undescribed = self._brokers.last if self._described_s is None else None
         return self._search.results(self._refused or undescribed)
@@ -189,7 +189,7 @@ class LeaderAnswers:
             self._instead = self._otherwise()
         return self._instead.poll(max(0.0, deadline_s - time.monotonic()))
 
-    def values(self) -> Sequence[ListedByPartition]:
+    def values(self) -> Sequence[ListedOffsets]:
         """See `OffsetAnswers`."""
         return self._listing.values() if self._instead is None else self._instead.values()
 

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from cli.commands import demo as command
-from cli.demo.compare import Verdict
+from cli.demo.compare import Comparison
 from cli.demo.model import DemoFailed, Outcome
 
 pytestmark = pytest.mark.tier("default")  # whole demos
@@ -126,15 +126,15 @@ def test_kept_files_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("verdict", "code"),
     [
-        (Verdict(2, 2), 0),
-        (Verdict(2, 1, lost=(b"#1",)), 1),
-        (Verdict(2, 3, doubled=(b"#1",)), 1),
-        (Verdict(2, 2, reordered=(b"#1",)), 1),
-        (Verdict(2, 2, altered=(b"#1",)), 1),
+        (Comparison(2, 2), 0),
+        (Comparison(2, 1, lost=(b"#1",)), 1),
+        (Comparison(2, 3, doubled=(b"#1",)), 1),
+        (Comparison(2, 2, reordered=(b"#1",)), 1),
+        (Comparison(2, 2, altered=(b"#1",)), 1),
     ],
 )
 def test_any_fault_is_failure_and_keeps_the_evidence(
-    verdict: Verdict, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    verdict: Comparison, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     outcome = Outcome({("orders", 0): verdict}, 5, 1, (), 1.0)

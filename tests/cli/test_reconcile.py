@@ -18,7 +18,7 @@ from cli import main
 from cli.commands import reconcile_show
 from replicator.model.partition import Partition
 from replicator.spark.reconcile import snapshot
-from replicator.spark.reconcile.outcome import Range
+from replicator.spark.reconcile.outcome import OffsetRange
 from tests.replicator.spark.reconcile.sample_outcomes import ALTERED, HOSTILE, outcome, partition
 
 FILE = """\
@@ -119,7 +119,7 @@ def test_a_signal_stops_spark_and_is_an_interruption(
 
 def test_the_terminal_shows_differences_and_not_what_retention_removed(capsys: pytest.CaptureFixture[str]) -> None:
     found = [
-        Range(verdict=verdict, records=2, source_offsets=(at, at + 1), key=HOSTILE)
+        OffsetRange(verdict=verdict, records=2, source_offsets=(at, at + 1), key=HOSTILE)
         for verdict in ("missing", "expired_on_target")
         for at in range(0, 50, 10)
     ]

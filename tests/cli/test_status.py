@@ -11,7 +11,7 @@ from rich.console import Console
 from cli import main
 from cli.commands.status import _show
 from cli.commands.status_check import WELL, LagBounds, problems
-from replicator.inspect.status import Ended, FlowStatus, PartitionStatus, Runner, State
+from replicator.inspect.status import EndedFlow, FlowStatus, PartitionStatus, Runner, State
 
 NOW_MS = 1_800_000_000_000
 LARGE = 9_999_999_999
@@ -58,7 +58,7 @@ def test_who_runs_the_flow_and_how_it_has_ended_is_told() -> None:
     ]
     released = shown(synced, released_ms=NOW_MS)
     assert released[-1] == "  no process runs it: its positions were released at 2027-01-15T08:00:00Z"
-    ended = Ended("Incident", "control_topic_lost: it is gone", 4, "host:1:a", NOW_MS)
+    ended = EndedFlow("Incident", "control_topic_lost: it is gone", 4, "host:1:a", NOW_MS)
     told = shown(synced, released_ms=NOW_MS, ended=ended)[-1]
     assert told.startswith("  it has ended at 2027-01-15T08:00:00Z with 4, in the process host:1:a, which goes on")
     assert told.endswith("control_topic_lost: it is gone")
@@ -82,7 +82,7 @@ def test_lag_beyond_a_bound_is_named_with_both() -> None:
 
 
 def test_a_flow_that_cannot_start_has_ended_or_has_no_partition_is_not_well() -> None:
-    ended = Ended("Incident", "it is gone", 4, "host:1:a", NOW_MS)
+    ended = EndedFlow("Incident", "it is gone", 4, "host:1:a", NOW_MS)
     flow = FlowStatus("orders", "east", "west", "exactly_once", (), "control_topic_lost", ended=ended)
     assert problems(flow, LagBounds()) == [
         "flow orders can't start: control_topic_lost",

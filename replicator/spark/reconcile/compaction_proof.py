@@ -37,7 +37,7 @@ _ELSEWHERE = (
 )
 
 
-class Judged(NamedTuple):
+class IntervalVerdict(NamedTuple):
     """What the log says of the records that are missing in one interval; `why` is empty unless it is unproven."""
 
     verdict: str
@@ -113,7 +113,7 @@ def _range(pair: Pair, verdict: str) -> Span:
     return pair.target_range if verdict == verdicts.COMPACTED else pair.source_range
 
 
-def judged_places(read: Read, places: Sequence[Place], whole: Span, *, in_order: bool = True) -> list[Judged]:
+def judged_places(read: Read, places: Sequence[Place], whole: Span, *, in_order: bool = True) -> list[IntervalVerdict]:
     """What the log says of each place. Pure but for `read`; an error of the cluster leaves them unproven.
 
     Args:
@@ -127,7 +127,7 @@ def judged_places(read: Read, places: Sequence[Place], whole: Span, *, in_order:
         else:
             found, unknown = _all_holes(read, [whole])
     except ReplicatorError as error:
-        return [Judged(verdicts.UNPROVEN, f"the log's batches can't be read: {error}")] * len(places)
+        return [IntervalVerdict(verdicts.UNPROVEN, f"the log's batches can't be read: {error}")] * len(places)
     holes = _Counted(found)
     return [
         _judged(
@@ -140,14 +140,14 @@ def judged_places(read: Read, places: Sequence[Place], whole: Span, *, in_order:
     ]
 
 
-def _judged(place: Place, empty: int, unknown: str, *, elsewhere: bool) -> Judged:
+def _judged(place: Place, empty: int, unknown: str, *, elsewhere: bool) -> IntervalVerdict:
     if empty >= place.records:
-        return Judged(verdicts.COMPACTED)
+        return IntervalVerdict(verdicts.COMPACTED)
     if unknown:
-        return Judged(verdicts.UNPROVEN, f"of some offsets nothing can be told: they are {unknown}")
+        return IntervalVerdict(verdicts.UNPROVEN, f"of some offsets nothing can be told: they are {unknown}")
     if not empty:
-        return Judged(verdicts.UNPROVEN, _ELSEWHERE) if elsewhere else Judged(verdicts.MISSING)
-    return Judged(verdicts.UNPROVEN, _FEWER.format(empty, place.records))
+        return IntervalVerdict(verdicts.UNPROVEN, _ELSEWHERE) if elsewhere else IntervalVerdict(verdicts.MISSING)
+    return IntervalVerdict(verdicts.UNPROVEN, _FEWER.format(empty, place.records))
 
 
 def _span(place: Place, whole: Span) -> Span:

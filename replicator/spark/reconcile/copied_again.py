@@ -14,7 +14,7 @@ from replicator.model.partition import Partition
 from replicator.state.claims import Repair
 
 
-class Run(NamedTuple):
+class CopiedRun(NamedTuple):
     """So many records stand one behind the other at both of these offsets."""
 
     target_first: int
@@ -22,7 +22,7 @@ class Run(NamedTuple):
     records: int
 
 
-def runs(repairs: Iterable[Repair], target: Partition, ids: tuple[str, str], began: int) -> tuple[Run, ...]:
+def runs(repairs: Iterable[Repair], target: Partition, ids: tuple[str, str], began: int) -> tuple[CopiedRun, ...]:
     """What was copied again to this partition, in the order of the target.
 
     Args:
@@ -36,12 +36,12 @@ def runs(repairs: Iterable[Repair], target: Partition, ids: tuple[str, str], beg
         offset = repair.first_target
         for first, end in repair.runs:
             if offset >= began:
-                found.append(Run(offset, first, end - first))
+                found.append(CopiedRun(offset, first, end - first))
             offset += end - first
     return tuple(sorted(found))
 
 
-def copied_from(copied: Sequence[Run], target_offset: int) -> int | None:
+def copied_from(copied: Sequence[CopiedRun], target_offset: int) -> int | None:
     """The source offset of the record that was copied again to this target offset; None: none was."""
     number = bisect_right(copied, target_offset, key=lambda run: run.target_first) - 1
     if number < 0 or target_offset >= copied[number].target_first + copied[number].records:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from replicator.model.partition import Partition
 from replicator.spark.reconcile import alterations, arrow, verdicts
 from replicator.spark.reconcile.transforms import PARTITION
-from replicator.spark.reconcile.verdicts import Finding, Record
+from replicator.spark.reconcile.verdicts import Finding, ReadRecord
 
 _FIELDS = ("offset", "timestamp_ms", "digest", "key_hash", "value_hash", "headers_hash", "key_shown")
 _SIDE = (
@@ -134,10 +134,10 @@ def findings(sides: DataFrame, gaps: Gaps) -> DataFrame:
     return sides.groupBy("topic", "partition", "gap").applyInArrow(compare, FOUND)
 
 
-def _records(table: pa.Table, of_source: bool, rank: int, skipped: int) -> list[Record]:
+def _records(table: pa.Table, of_source: bool, rank: int, skipped: int) -> list[ReadRecord]:
     mine = table.filter(pc.equal(table.column("of_source"), of_source)).sort_by("offset")
     columns = [mine.column(name).to_pylist() for name in _FIELDS]
-    return [Record(rank + index, *fields) for index, fields in enumerate(zip(*columns, strict=True))][
+    return [ReadRecord(rank + index, *fields) for index, fields in enumerate(zip(*columns, strict=True))][
         max(0, skipped - rank) :
     ]
 

@@ -9,7 +9,7 @@ from typing import Any
 from replicator.model.partition import Partition
 from replicator.spark.reconcile.headline import headline
 from replicator.spark.reconcile.next_steps import next_steps
-from replicator.spark.reconcile.outcome import ClusterFacts, Outcome, PartitionOutcome, Range, key_text
+from replicator.spark.reconcile.outcome import ClusterFacts, OffsetRange, Outcome, PartitionOutcome, key_text
 
 
 def as_json(outcome: Outcome) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def _partition(partition: PartitionOutcome) -> dict[str, Any]:
     }
 
 
-def _range(item: Range) -> dict[str, Any]:
+def _range(item: OffsetRange) -> dict[str, Any]:
     return {
         "verdict": item.verdict,
         "records": item.records,

@@ -13,7 +13,7 @@ from replicator.model.contradictions import compare
 from replicator.model.errors import Incident
 from replicator.model.partition import LogEnds, Partition
 from replicator.spark.reconcile import copied_again
-from replicator.spark.reconcile.copied_again import Run
+from replicator.spark.reconcile.copied_again import CopiedRun
 from replicator.state.claims import Claim, Repair
 
 Offsets = tuple[int, int]
@@ -22,7 +22,7 @@ _OTHER_DATA = ("source_cluster_changed", "source_topic_changed", "source_topic_r
 """Contradictions between a position and its clusters after which a comparison would mean nothing."""
 
 
-class Waiting(NamedTuple):
+class WaitingPair(NamedTuple):
     """A source partition that the flow has not begun to copy, and the offsets [first, end) that it has."""
 
     source: Partition
@@ -61,7 +61,7 @@ class Pair:
     exactly_once: bool = True
     count: int | None = None
     covered_end: int = -1
-    copied_again: tuple[Run, ...] = ()
+    copied_again: tuple[CopiedRun, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property

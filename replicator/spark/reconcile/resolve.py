@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from replicator.model.partition import Partition
 from replicator.spark.reconcile import verdicts
-from replicator.spark.reconcile.copied_again import Run, copied_from
+from replicator.spark.reconcile.copied_again import CopiedRun, copied_from
 from replicator.spark.reconcile.transforms import PARTITION
 from replicator.spark.reconcile.verdicts import SIDES, Finding
 
@@ -64,7 +64,7 @@ def expired(findings: DataFrame, places: DataFrame) -> DataFrame:
     return found.where(F.isnull("prefix")).select(findings.columns).unionByName(judged)
 
 
-def expired_originals(findings: DataFrame, known: Mapping[Partition, tuple[Sequence[Run], int]]) -> DataFrame:
+def expired_originals(findings: DataFrame, known: Mapping[Partition, tuple[Sequence[CopiedRun], int]]) -> DataFrame:
     """Names extra and doubled records that a repair of the flow copied, and whose originals the source has lost since.
 
     Args:

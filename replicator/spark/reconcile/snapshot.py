@@ -22,7 +22,7 @@ from replicator.model.checkpoint import Stored
 from replicator.model.errors import ConfigError, Incident, Retriable, TopicMissing
 from replicator.model.partition import Partition
 from replicator.spark.reconcile import known_partitions
-from replicator.spark.reconcile.pairs import Pair, PairFacts, Waiting, pairs_of, readable
+from replicator.spark.reconcile.pairs import Pair, PairFacts, WaitingPair, pairs_of, readable
 
 TIME_MS_MAX = (1 << 63) // 1000 - 1
 AGAIN_S = 0.1  # between the first two tries, where a cluster doesn't answer for a moment
@@ -46,7 +46,7 @@ class Snapshot:
     source and of the target, as they say."""
 
     pairs: tuple[Pair, ...]
-    waiting: tuple[Waiting, ...]
+    waiting: tuple[WaitingPair, ...]
     taken_ms: int
     not_compared: tuple[Incident, ...] = ()
     window: Window = Window()
@@ -166,9 +166,9 @@ def _only_on_target(
     return [incident for incident in found if incident is not None]
 
 
-def _waiting(clusters: ControlPlane, ats: Collection[Partition]) -> tuple[Waiting, ...]:
+def _waiting(clusters: ControlPlane, ats: Collection[Partition]) -> tuple[WaitingPair, ...]:
     first, end = (clusters.source.offsets(ats, end=end, committed_only=end) for end in (False, True))
-    return tuple(Waiting(at, (first[at], max(first[at], end[at]))) for at in sorted(ats))
+    return tuple(WaitingPair(at, (first[at], max(first[at], end[at]))) for at in sorted(ats))
 
 
 def _beyond_time(clusters: ControlPlane, copied: Mapping[Partition, Partition]) -> dict[Partition, Incident]:

@@ -30,7 +30,7 @@ REMOVED = (EXPIRED, NEVER_MINE, COMPACTED, COMPACTED_SOURCE)
 FIELDS = ("key", "value", "headers", "timestamp")
 
 
-class Record(NamedTuple):
+class ReadRecord(NamedTuple):
     """One record of one side. Hashes are None where the field is null (headers: where there are none).
 
     `rank` counts the committed records of the side's partition from the start of the compared range.
@@ -95,8 +95,8 @@ NO_EDGES: Edges = ((-1, -1), (-1, -1))
 
 
 def compare(
-    source: Sequence[Record],
-    target: Sequence[Record],
+    source: Sequence[ReadRecord],
+    target: Sequence[ReadRecord],
     edges: Edges = NO_EDGES,
     *,
     number: int = 0,
@@ -148,13 +148,13 @@ def compare(
     return findings
 
 
-def sign(record: Record | Finding, fields: tuple[str, str]) -> tuple[int, int] | None:
+def sign(record: ReadRecord | Finding, fields: tuple[str, str]) -> tuple[int, int] | None:
     """What the record has of two fields; None where one of them is null."""
     one, other = (getattr(record, name) for name in fields)
     return None if one is None or other is None else (one, other)
 
 
-def _repeats(records: Sequence[Record]) -> list[set[tuple[int, int]]]:
+def _repeats(records: Sequence[ReadRecord]) -> list[set[tuple[int, int]]]:
     """Which signs of each kind several of these records have."""
     found: list[set[tuple[int, int]]] = []
     for fields in SIGNS:
@@ -196,7 +196,7 @@ def _latest(pairs: Pairs, source: Sequence[int], target: Sequence[int]) -> Pairs
     return found[::-1]
 
 
-def on_source(verdict: str, record: Record) -> Finding:
+def on_source(verdict: str, record: ReadRecord) -> Finding:
     """A finding about a record that only the source has."""
     return Finding(
         verdict,
@@ -213,20 +213,20 @@ def on_source(verdict: str, record: Record) -> Finding:
     )
 
 
-def on_target(verdict: str, record: Record) -> Finding:
+def on_target(verdict: str, record: ReadRecord) -> Finding:
     """A finding about a record that only the target has."""
     return on_source(verdict, record)._replace(
         source_offset=None, source_rank=None, target_offset=record.offset, target_rank=record.rank
     )
 
 
-def _both(verdict: str, was: Record, now: Record) -> Finding:
+def _both(verdict: str, was: ReadRecord, now: ReadRecord) -> Finding:
     return on_source(verdict, was)._replace(target_offset=now.offset, target_rank=now.rank)
 
 
-def _left_over(records: Sequence[Record], taken: Sequence[int]) -> list[tuple[int, Record]]:
+def _left_over(records: Sequence[ReadRecord], taken: Sequence[int]) -> list[tuple[int, ReadRecord]]:
     """Records without a pair, each with the number of pairs before it: the gap in which it stands."""
-    left: list[tuple[int, Record]] = []
+    left: list[tuple[int, ReadRecord]] = []
     gap = 0
     for index, record in enumerate(records):
         if gap < len(taken) and taken[gap] == index:
@@ -236,9 +236,11 @@ def _left_over(records: Sequence[Record], taken: Sequence[int]) -> list[tuple[in
     return left
 
 
-def _moved(gone: Sequence[tuple[int, Record]], come: Sequence[tuple[int, Record]]) -> tuple[list[Record], list[Record]]:
+def _moved(
+    gone: Sequence[tuple[int, ReadRecord]], come: Sequence[tuple[int, ReadRecord]]
+) -> tuple[list[ReadRecord], list[ReadRecord]]:
     """Records that both sides have, but not in the same order: pairs, in two lists of one length."""
-    waiting: dict[int, list[Record]] = defaultdict(list)
+    waiting: dict[int, list[ReadRecord]] = defaultdict(list)
     for _, record in reversed(come):
         waiting[record.digest].append(record)
     away, here = [], []

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.demo.compare import ReadRecord, Verdict, judge, longest_rising
+from cli.demo.compare import Comparison, ReadRecord, judge, longest_rising
 from cli.demo.records import name_of
 
 
@@ -33,34 +33,34 @@ SOURCE = records(1, 2, 3, 4, 5)
 
 def test_an_exact_copy_has_no_fault() -> None:
     verdict = judge(SOURCE, records(1, 2, 3, 4, 5))
-    assert verdict == Verdict(5, 5)
+    assert verdict == Comparison(5, 5)
     assert verdict.exact
 
 
 def test_nothing_copied_from_nothing_is_exact() -> None:
-    assert judge([], []) == Verdict()
+    assert judge([], []) == Comparison()
 
 
 @pytest.mark.parametrize(
     ("target", "verdict"),
     [
-        pytest.param(records(1, 2, 4, 5), Verdict(5, 4, lost=names(3)), id="one in the middle lost"),
-        pytest.param(records(2, 3, 4, 5), Verdict(5, 4, lost=names(1)), id="the first lost"),
-        pytest.param(records(1, 2, 3, 4), Verdict(5, 4, lost=names(5)), id="the last lost"),
-        pytest.param([], Verdict(5, 0, lost=names(1, 2, 3, 4, 5)), id="all lost"),
-        pytest.param(records(1, 2, 2, 3, 4, 5), Verdict(5, 6, doubled=names(2)), id="one doubled in place"),
-        pytest.param(records(1, 2, 2, 2, 3, 4, 5), Verdict(5, 7, doubled=names(2, 2)), id="one tripled"),
-        pytest.param(records(1, 2, 3, 2, 3, 4, 5), Verdict(5, 7, doubled=names(2, 3)), id="two copied again"),
-        pytest.param(records(1, 2, 3, 4, 5, 1), Verdict(5, 6, doubled=names(1)), id="a late second copy"),
-        pytest.param(records(1, 3, 2, 3, 4, 5), Verdict(5, 6, doubled=names(3)), id="an early second copy"),
-        pytest.param(records(1, 3, 2, 4, 5), Verdict(5, 5, reordered=names(3)), id="neighbours swapped"),
-        pytest.param(records(5, 1, 2, 3, 4), Verdict(5, 5, reordered=names(5)), id="the last came first"),
-        pytest.param(records(2, 3, 4, 5, 1), Verdict(5, 5, reordered=names(1)), id="the first came last"),
-        pytest.param(records(5, 4, 3, 2, 1), Verdict(5, 5, reordered=names(2, 3, 4, 5)), id="turned round"),
-        pytest.param(records(1, 4, 3, 3, 5), Verdict(5, 5, names(2), names(3), names(4)), id="lost, doubled, moved"),
+        pytest.param(records(1, 2, 4, 5), Comparison(5, 4, lost=names(3)), id="one in the middle lost"),
+        pytest.param(records(2, 3, 4, 5), Comparison(5, 4, lost=names(1)), id="the first lost"),
+        pytest.param(records(1, 2, 3, 4), Comparison(5, 4, lost=names(5)), id="the last lost"),
+        pytest.param([], Comparison(5, 0, lost=names(1, 2, 3, 4, 5)), id="all lost"),
+        pytest.param(records(1, 2, 2, 3, 4, 5), Comparison(5, 6, doubled=names(2)), id="one doubled in place"),
+        pytest.param(records(1, 2, 2, 2, 3, 4, 5), Comparison(5, 7, doubled=names(2, 2)), id="one tripled"),
+        pytest.param(records(1, 2, 3, 2, 3, 4, 5), Comparison(5, 7, doubled=names(2, 3)), id="two copied again"),
+        pytest.param(records(1, 2, 3, 4, 5, 1), Comparison(5, 6, doubled=names(1)), id="a late second copy"),
+        pytest.param(records(1, 3, 2, 3, 4, 5), Comparison(5, 6, doubled=names(3)), id="an early second copy"),
+        pytest.param(records(1, 3, 2, 4, 5), Comparison(5, 5, reordered=names(3)), id="neighbours swapped"),
+        pytest.param(records(5, 1, 2, 3, 4), Comparison(5, 5, reordered=names(5)), id="the last came first"),
+        pytest.param(records(2, 3, 4, 5, 1), Comparison(5, 5, reordered=names(1)), id="the first came last"),
+        pytest.param(records(5, 4, 3, 2, 1), Comparison(5, 5, reordered=names(2, 3, 4, 5)), id="turned round"),
+        pytest.param(records(1, 4, 3, 3, 5), Comparison(5, 5, names(2), names(3), names(4)), id="lost, doubled, moved"),
     ],
 )
-def test_lost_doubled_and_reordered_are_named(target: list[ReadRecord], verdict: Verdict) -> None:
+def test_lost_doubled_and_reordered_are_named(target: list[ReadRecord], verdict: Comparison) -> None:
     assert judge(SOURCE, target) == verdict
     assert not verdict.exact
 
@@ -81,46 +81,46 @@ def test_lost_doubled_and_reordered_are_named(target: list[ReadRecord], verdict:
     ],
 )
 def test_any_change_of_content_is_an_alteration_and_nothing_else(changed: ReadRecord) -> None:
-    assert judge(SOURCE, [*records(1, 2), changed, *records(4, 5)]) == Verdict(5, 5, altered=names(3))
+    assert judge(SOURCE, [*records(1, 2), changed, *records(4, 5)]) == Comparison(5, 5, altered=names(3))
 
 
 def test_a_record_whose_name_was_destroyed_is_altered_and_not_lost() -> None:
-    assert judge(SOURCE, [*records(1, 2), nameless(), *records(4, 5)]) == Verdict(5, 5, altered=names(3))
-    assert judge(SOURCE, [nameless(), *records(2, 3, 4, 5)]) == Verdict(5, 5, altered=names(1))
-    assert judge(SOURCE, [*records(1, 2, 3, 4), nameless()]) == Verdict(5, 5, altered=names(5))
+    assert judge(SOURCE, [*records(1, 2), nameless(), *records(4, 5)]) == Comparison(5, 5, altered=names(3))
+    assert judge(SOURCE, [nameless(), *records(2, 3, 4, 5)]) == Comparison(5, 5, altered=names(1))
+    assert judge(SOURCE, [*records(1, 2, 3, 4), nameless()]) == Comparison(5, 5, altered=names(5))
 
 
 def test_a_record_that_the_source_never_held_explains_no_loss_elsewhere() -> None:
     stranger = nameless()
-    assert judge(SOURCE, [*SOURCE, stranger]) == Verdict(5, 6, altered=(stranger.name,))
-    assert judge(SOURCE, [stranger, *records(1, 2, 4, 5)]) == Verdict(5, 5, lost=names(3), altered=(stranger.name,))
+    assert judge(SOURCE, [*SOURCE, stranger]) == Comparison(5, 6, altered=(stranger.name,))
+    assert judge(SOURCE, [stranger, *records(1, 2, 4, 5)]) == Comparison(5, 5, lost=names(3), altered=(stranger.name,))
 
 
 def test_more_strangers_than_losses_in_a_gap() -> None:
     first, second = nameless(b"?1"), nameless(b"?2")
     verdict = judge(SOURCE, [*records(1, 2), first, second, *records(4, 5)])
-    assert verdict == Verdict(5, 6, altered=(*names(3), second.name))
+    assert verdict == Comparison(5, 6, altered=(*names(3), second.name))
     verdict = judge(SOURCE, [*records(1), first, *records(5)])
-    assert verdict == Verdict(5, 3, lost=names(3, 4), altered=names(2))
+    assert verdict == Comparison(5, 3, lost=names(3, 4), altered=names(2))
 
 
 def test_a_second_copy_with_other_content_is_doubled_and_altered() -> None:
     changed = record(3)._replace(value=b"other")
     verdict = judge(SOURCE, [*records(1, 2), changed, *records(3, 4, 5)])
-    assert verdict == Verdict(5, 6, doubled=names(3), altered=names(3))
+    assert verdict == Comparison(5, 6, doubled=names(3), altered=names(3))
 
 
 def test_one_altered_record_that_has_moved_is_both() -> None:
     changed = record(1)._replace(value=b"other")
     verdict = judge(SOURCE, [*records(2, 3, 4, 5), changed])
-    assert verdict == Verdict(5, 5, reordered=names(1), altered=names(1))
+    assert verdict == Comparison(5, 5, reordered=names(1), altered=names(1))
 
 
 def test_a_source_that_doubles_itself_may_be_copied_as_it_is() -> None:
     twice = records(1, 2, 1, 3)
     assert judge(twice, records(1, 2, 1, 3)).exact
-    assert judge(twice, records(1, 2, 3)) == Verdict(4, 3, lost=names(1))
-    assert judge(twice, records(1, 2, 1, 1, 3)) == Verdict(4, 5, doubled=names(1))
+    assert judge(twice, records(1, 2, 3)) == Comparison(4, 3, lost=names(1))
+    assert judge(twice, records(1, 2, 1, 1, 3)) == Comparison(4, 5, doubled=names(1))
 
 
 def test_all_faults_at_once() -> None:
@@ -135,8 +135,8 @@ def test_all_faults_at_once() -> None:
 
 
 def test_verdicts_add_up() -> None:
-    total = Verdict(2, 1, lost=names(1)) + Verdict(3, 4, doubled=names(2))
-    assert total == Verdict(5, 5, lost=names(1), doubled=names(2))
+    total = Comparison(2, 1, lost=names(1)) + Comparison(3, 4, doubled=names(2))
+    assert total == Comparison(5, 5, lost=names(1), doubled=names(2))
     assert not total.exact
 
 

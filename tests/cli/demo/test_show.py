@@ -10,12 +10,12 @@ import pytest
 from rich.console import Console
 
 from cli.demo import show
-from cli.demo.compare import Verdict
+from cli.demo.compare import Comparison
 from cli.demo.model import Outcome, Progress, Settings
 
 SETTINGS = Settings(records=10, seconds=2, kills=3, broker_kills=1, seed=42)
-GOOD = Outcome({("orders", 0): Verdict(10, 10), ("orders", 1): Verdict(5, 5)}, 3, 1, (0.5, 1.25), 9.5)
-BAD = Outcome({("orders", 0): Verdict(10, 9, lost=(b"#000000003",))}, 3, 1, (), 9.5)
+GOOD = Outcome({("orders", 0): Comparison(10, 10), ("orders", 1): Comparison(5, 5)}, 3, 1, (0.5, 1.25), 9.5)
+BAD = Outcome({("orders", 0): Comparison(10, 9, lost=(b"#000000003",))}, 3, 1, (), 9.5)
 
 
 def printed(what: object) -> str:

@@ -14,7 +14,7 @@ import structlog
 from replicator.config import Config, Flow, load_text
 from replicator.config.routing import literals, selects, target_topic
 from replicator.flow.setup import Setup
-from replicator.flow.topic_rules import Listed
+from replicator.flow.topic_rules import ListedTopic
 from replicator.flow.topics import ControlPlane
 from replicator.kafka.admin import ClusterInfo, TopicSpec
 from replicator.kafka.topic_questions import TopicInfo
@@ -151,26 +151,26 @@ class FakePlane:
     def named(self) -> set[str]:
         return {name for name in literals(self.flow) if selects(self.flow, name)}
 
-    def listed_source(self, known: Collection[str] = (), *, rights: bool = False) -> dict[str, Listed]:
+    def listed_source(self, known: Collection[str] = (), *, rights: bool = False) -> dict[str, ListedTopic]:
         if self.fails is not None:
             raise self.fails
         visible = {name for name in self.source if selects(self.flow, name) and name not in self.denied}
         return self._listed(self.source, visible | self.named() | set(known))
 
-    def listed_target(self, wanted: Iterable[str], *, rights: bool = False) -> dict[str, Listed]:
+    def listed_target(self, wanted: Iterable[str], *, rights: bool = False) -> dict[str, ListedTopic]:
         return self._listed(self.target, wanted)
 
-    def _listed(self, topics: Mapping[str, TopicInfo], wanted: Iterable[str]) -> dict[str, Listed]:
+    def _listed(self, topics: Mapping[str, TopicInfo], wanted: Iterable[str]) -> dict[str, ListedTopic]:
         self.requests += 1
-        found: dict[str, Listed] = {}
+        found: dict[str, ListedTopic] = {}
         for name in sorted(wanted):
             info, hidden, plain = topics.get(name), self.denied.get(name), self.denied_configs.get(name)
             if hidden is not None:
-                found[name] = Listed(None, hidden)
+                found[name] = ListedTopic(None, hidden)
             elif info is not None and plain is not None:
-                found[name] = Listed(replace(info, configs={}), plain)
+                found[name] = ListedTopic(replace(info, configs={}), plain)
             else:
-                found[name] = Listed(info)
+                found[name] = ListedTopic(info)
         return found
 
     def has_positions(self, sources: Mapping[str, TopicInfo]) -> bool:

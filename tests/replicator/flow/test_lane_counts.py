@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from replicator.flow.lane_counts import LaneCounts
-from replicator.lane.partitions import StateCounts
+from replicator.flow.lane_counts import FlowCounts
+from replicator.lane.partitions import PartitionCounts
 
-STOPPED, COPIED, WAITING, NONE = StateCounts(0, 0, 2), StateCounts(1, 0, 1), StateCounts(0, 1, 1), StateCounts(0, 0, 0)
+STOPPED, COPIED, WAITING, NONE = (
+    PartitionCounts(0, 0, 2),
+    PartitionCounts(1, 0, 1),
+    PartitionCounts(0, 1, 1),
+    PartitionCounts(0, 0, 0),
+)
 
 
-def counts(*told: StateCounts, lanes: int | None = None) -> LaneCounts:
-    made = LaneCounts(range(len(told) if lanes is None else lanes))
+def counts(*told: PartitionCounts, lanes: int | None = None) -> FlowCounts:
+    made = FlowCounts(range(len(told) if lanes is None else lanes))
     for lane, its in enumerate(told):
         made.update(lane, its)
     return made

@@ -7,9 +7,9 @@ import pytest
 from replicator.flow.topic_rules import (
     COPIED_CONFIGS,
     Growth,
-    Listed,
-    TopicVerdict,
-    judge_topic,
+    ListedTopic,
+    TopicDecision,
+    decide_topic,
     needs_claims,
     target_configs,
     topic_routes,
@@ -32,16 +32,16 @@ EVERYTHING = {
 DENIED = NotAllowed("cluster 'b': the user needs Describe on topic 'a.t1'")
 
 
-def verdict(
+def decision(
     settings: str = "",
     *,
     source: TopicInfo | None = None,
     denied: NotAllowed | None = None,
-    target: Listed | None = None,
+    target: ListedTopic | None = None,
     claims: tuple[Claim, ...] = (),
     conflict: Incident | None = None,
-) -> TopicVerdict:
-    return judge_topic(flow(settings), source or topic("t1"), denied, target or Listed(), claims, conflict)
+) -> TopicDecision:
+    return decide_topic(flow(settings), source or topic("t1"), denied, target or ListedTopic(), claims, conflict)
 
 
 def name_of(incident: Incident | None) -> str:
@@ -84,31 +84,31 @@ def test_bounds_of_timestamps_are_not_copied_unless_asked_for() -> None:
 
 def test_a_missing_topic_is_created_like_its_source() -> None:
     source = TopicInfo("t1", "id", 4, {"retention.ms": "5"})
-    wanted = verdict("topic_configs: {replication_factor: 3}", source=source)
-    assert wanted == TopicVerdict(create=TopicSpec("a.t1", 4, 3, {"retention.ms": "5"}))
+    wanted = decision("topic_configs: {replication_factor: 3}", source=source)
+    assert wanted == TopicDecision(create=TopicSpec("a.t1", 4, 3, {"retention.ms": "5"}))
 
 
 @pytest.mark.parametrize("partitions", [2, 3])
 def test_enough_partitions_are_left_alone(partitions: int) -> None:
-    assert verdict(target=Listed(topic("a.t1", partitions))) == TopicVerdict()
+    assert decision(target=ListedTopic(topic("a.t1", partitions))) == TopicDecision()
 
 
 def test_nothing_is_created_over_a_claim() -> None:
-    assert name_of(verdict(claims=(claim("t1", 1),)).stopped) == "target_topic_deleted"
-    assert verdict(claims=(claim("t1", 1),)).create is None
+    assert name_of(decision(claims=(claim("t1", 1),)).stopped) == "target_topic_deleted"
+    assert decision(claims=(claim("t1", 1),)).create is None
 
 
 def test_the_flows_own_topics_grow() -> None:
-    found = verdict(target=Listed(topic("a.t1", 1)), claims=(claim("t1"),))
-    assert found == TopicVerdict(grow=Growth("a.t1", 1, 2))
+    found = decision(target=ListedTopic(topic("a.t1", 1)), claims=(claim("t1"),))
+    assert found == TopicDecision(grow=Growth("a.t1", 1, 2))
 
 
 def test_a_foreign_topic_with_fewer_partitions_is_refused() -> None:
-    assert name_of(verdict(target=Listed(topic("a.t1", 1))).stopped) == "target_topic_too_small"
+    assert name_of(decision(target=ListedTopic(topic("a.t1", 1))).stopped) == "target_topic_too_small"
 
 
 def test_a_recreated_topic_does_not_grow_and_its_partitions_are_left_to_the_lane() -> None:
-    found = verdict(target=Listed(topic("a.t1", 1, "new")), claims=(claim("t1"), claim("t1", 1)))
+    found = decision(target=ListedTopic(topic("a.t1", 1, "new")), claims=(claim("t1"), claim("t1", 1)))
     assert found.grow is None
     assert found.stopped is None
     assert name_of(found.stopped_beyond) == "target_topic_recreated"
@@ -120,48 +120,48 @@ def test_a_recreated_topic_does_not_grow_and_its_partitions_are_left_to_the_lane
 
 
 def test_a_flow_may_stop_for_added_partitions() -> None:
-    found = verdict("new_partitions: stop", target=Listed(topic("a.t1", 1)), claims=(claim("t1"),))
+    found = decision("new_partitions: stop", target=ListedTopic(topic("a.t1", 1)), claims=(claim("t1"),))
     assert name_of(found.stopped) == "source_partitions_added"
-    grown = verdict("new_partitions: stop", target=Listed(topic("a.t1", 2)), claims=(claim("t1"),))
-    assert grown == TopicVerdict(), "whoever adds them at the target has decided"
+    grown = decision("new_partitions: stop", target=ListedTopic(topic("a.t1", 2)), claims=(claim("t1"),))
+    assert grown == TopicDecision(), "whoever adds them at the target has decided"
 
 
 def test_a_target_that_stamps_its_own_times_is_refused_unless_asked_for() -> None:
-    stamping = Listed(topic("a.t1", message_timestamp_type="LogAppendTime"))
-    assert name_of(verdict(target=stamping).stopped) == "target_rewrites_timestamps"
-    assert verdict("topic_configs: {extra: [message.timestamp.type]}", target=stamping) == TopicVerdict()
+    stamping = ListedTopic(topic("a.t1", message_timestamp_type="LogAppendTime"))
+    assert name_of(decision(target=stamping).stopped) == "target_rewrites_timestamps"
+    assert decision("topic_configs: {extra: [message.timestamp.type]}", target=stamping) == TopicDecision()
 
 
 def test_the_timestamps_that_a_target_takes_go_with_its_routes() -> None:
     tight = topic("a.t1", message_timestamp_before_max_ms="5")
-    assert verdict(target=Listed(tight)) == TopicVerdict(), "what the source holds decides"
-    (route, _) = topic_routes(flow(), topic("t1"), tight, TopicVerdict())
+    assert decision(target=ListedTopic(tight)) == TopicDecision(), "what the source holds decides"
+    (route, _) = topic_routes(flow(), topic("t1"), tight, TopicDecision())
     assert route.timestamps == TimestampBounds(5, 3_600_000)
 
 
-@pytest.mark.parametrize("target", [Listed(None, DENIED), Listed(topic("a.t1"), DENIED)])
-def test_a_missing_right_makes_the_topic_wait(target: Listed) -> None:
-    assert verdict(target=target) == TopicVerdict(waiting=str(DENIED))
+@pytest.mark.parametrize("target", [ListedTopic(None, DENIED), ListedTopic(topic("a.t1"), DENIED)])
+def test_a_missing_right_makes_the_topic_wait(target: ListedTopic) -> None:
+    assert decision(target=target) == TopicDecision(waiting=str(DENIED))
 
 
 def test_a_missing_right_at_the_source_creates_nothing() -> None:
-    assert verdict(denied=DENIED) == TopicVerdict(waiting=str(DENIED))
+    assert decision(denied=DENIED) == TopicDecision(waiting=str(DENIED))
 
 
 def test_a_conflict_stops_the_topic_before_anything_else() -> None:
-    found = verdict(conflict=Incident("flows_in_conflict", "would feed itself", topic="t1"), denied=DENIED)
+    found = decision(conflict=Incident("flows_in_conflict", "would feed itself", topic="t1"), denied=DENIED)
     assert name_of(found.stopped) == "flows_in_conflict"
 
 
 def test_claims_are_asked_for_only_where_something_would_be_created() -> None:
-    assert needs_claims(topic("t1"), Listed())
-    assert needs_claims(topic("t1"), Listed(topic("a.t1", 1)))
-    assert not needs_claims(topic("t1"), Listed(topic("a.t1")))
-    assert not needs_claims(topic("t1"), Listed(None, DENIED))
+    assert needs_claims(topic("t1"), ListedTopic())
+    assert needs_claims(topic("t1"), ListedTopic(topic("a.t1", 1)))
+    assert not needs_claims(topic("t1"), ListedTopic(topic("a.t1")))
+    assert not needs_claims(topic("t1"), ListedTopic(None, DENIED))
 
 
 def test_routes_carry_ids_and_what_keeps_them_back() -> None:
-    routes = topic_routes(flow(), topic("t1"), topic("a.t1", 1), TopicVerdict(waiting_beyond="needs Alter"))
+    routes = topic_routes(flow(), topic("t1"), topic("a.t1", 1), TopicDecision(waiting_beyond="needs Alter"))
     assert [(r.source, r.target, r.source_topic_id, r.target_topic_id, r.waiting) for r in routes] == [
         (("t1", 0), ("a.t1", 0), "id-t1", "id-a.t1", ""),
         (("t1", 1), ("a.t1", 1), "id-t1", "", "needs Alter"),

@@ -17,7 +17,7 @@ from replicator.flow.listing import Routing
 from replicator.flow.topics import ControlPlane
 from replicator.flow.worker import FlowWorker, Parts, margin_s, with_routes
 from replicator.lane.driver import CountsChanged, LaneEnded
-from replicator.lane.partitions import StateCounts
+from replicator.lane.partitions import PartitionCounts
 from replicator.lane.plan import LanePlan
 from replicator.model.errors import Incident, ReplicatorError, TakenOver, Unreachable
 from tests.replicator.flow.fakes import FakePlane, config, flow, run_before, topic
@@ -55,7 +55,7 @@ class FakeLane:
         self.reassigned.set()
 
     def tell(self, *, running: int = 0, waiting: int = 0, stopped: int = 0) -> None:
-        self.events.put(CountsChanged(self.plan.lane, StateCounts(running, waiting, stopped), self.plan))
+        self.events.put(CountsChanged(self.plan.lane, PartitionCounts(running, waiting, stopped), self.plan))
 
     def end(self, error: BaseException | None) -> None:
         self.events.put(LaneEnded(self.plan.lane, error))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from replicator.config import Flow, load_text
-from replicator.inspect.planning import Finding, FlowPlan, limit_faults, size_warnings
+from replicator.inspect.planning import FlowPlan, PlanFinding, limit_faults, size_warnings
 from replicator.kafka.topic_questions import TopicInfo
 
 BROKER = {"transaction.max.timeout.ms": "900000", "offsets.retention.minutes": "10080"}
@@ -53,8 +53,8 @@ def test_records_larger_than_the_target_takes() -> None:
 
 def test_the_plans_exit_code_is_that_of_the_worst_error() -> None:
     plan = FlowPlan("f", "a", "b")
-    plan.findings.append(Finding("warning", "limit", "", 4))
+    plan.findings.append(PlanFinding("warning", "limit", "", 4))
     assert plan.exit_code() == 0
     for code in (2, 3, 4):
-        plan.findings.append(Finding("error", "cluster", "", code))
+        plan.findings.append(PlanFinding("error", "cluster", "", code))
         assert plan.exit_code() == code

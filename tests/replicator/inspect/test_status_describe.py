@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from replicator.config import Flow, load_text
-from replicator.inspect.judging import Judged
-from replicator.inspect.status import Ended, PartitionStatus, Runner, Times, describe, ended, runners
+from replicator.inspect.expected_starts import ExpectedStart
+from replicator.inspect.status import EndedFlow, PartitionStatus, Runner, Times, describe, ended, runners
 from replicator.lane.plan import LanePlan
 from replicator.lane.start_decision import Facts, decide
 from replicator.model import checkpoint
@@ -68,14 +68,14 @@ def described(
     claim: Claim | None = None,
     stopped: Incident | None = None,
 ) -> PartitionStatus:
-    """As the judge of a lane sees it."""
+    """As a lane decides."""
     here = source or LogEnds("id-1", start, end, end if high_watermark is None else high_watermark)
     there = "" if isinstance(target, TopicMissing) else "x"
     route = Route(SOURCE, COPY, "id-1", there, stopped)
     plan = LanePlan(flow, 3, 0, "", source_cluster, (), 1, LaneAssignment(1))
-    verdict = decide(plan, route, Facts(position, claim, here, target, None, 3), NOW_MS)
-    judged = Judged(route, position, here, target, verdict)
-    return describe(flow, judged, Times(oldest_ms, oldest_known, open_ms), NOW_MS)
+    decision = decide(plan, route, Facts(position, claim, here, target, None, 3), NOW_MS)
+    expected = ExpectedStart(route, position, here, target, decision)
+    return describe(flow, expected, Times(oldest_ms, oldest_known, open_ms), NOW_MS)
 
 
 def test_in_sync(flow: Flow) -> None:
@@ -215,7 +215,7 @@ def test_who_runs_the_flow_is_said_by_its_positions() -> None:
 
 def test_how_the_flow_has_ended_is_shown_until_it_runs_again() -> None:
     end = FlowEnd(kind="Incident", detail="why", exit_code=4, owner="me", at_ms=10)
-    shown = Ended("Incident", "why", 4, "me", 10)
+    shown = EndedFlow("Incident", "why", 4, "me", 10)
     assert ended(None, [owned("me", 5)]) is None
     assert ended(end, []) == ended(end, [owned("me", 5), owned("", 10)]) == shown
     assert ended(end, [owned("me", 5), owned("next", 11)]) is None

@@ -23,7 +23,6 @@ from replicator.lane.partition import (
     Event,
     HeldUp,
     HoldUp,
-    Judging,
     LanePartition,
     PositionCommitted,
     Reason,
@@ -33,10 +32,11 @@ from replicator.lane.partition import (
     State,
     Stop,
     Stopped,
+    Undecided,
     Wait,
     Waiting,
 )
-from replicator.lane.partitions import Partitions, StateCounts
+from replicator.lane.partitions import PartitionCounts, Partitions
 from replicator.lane.refusal_search import NOT_REFUSED, RefusalSearch
 from replicator.model.checkpoint import STRAY, Evidence, Position, Unreadable
 from replicator.model.errors import Incident
@@ -134,7 +134,7 @@ def test_a_new_session_forgets_what_the_last_one_has_read() -> None:
     made.unreadable, made.commits = Unreadable(Committed(7, "theirs"), STRAY, ""), Commits.NO
     made.apply(SessionBegan(), 0.0)
     assert (made.position, made.unreadable, made.commits) == (None, None, Commits.YES)
-    assert (made.state, made.copied) == (Judging(Copying()), False)
+    assert (made.state, made.copied) == (Undecided(Copying()), False)
 
 
 def test_a_session_leaves_to_the_next_what_the_lane_has_to_remember_and_nothing_else() -> None:
@@ -204,7 +204,7 @@ def test_a_lane_that_commits_no_records_is_said_to_wait_until_it_does(two: Parti
         for _ in range(2):
             two.hold_up(slow)
             assert isinstance(two[AT].state, HeldUp)
-            assert (set(two.copied), two.publish()) == ({AT}, StateCounts(0, 1, 1))
+            assert (set(two.copied), two.publish()) == ({AT}, PartitionCounts(0, 1, 1))
             two.begin([ROUTE, OTHER_ROUTE])
             two.apply(AT, Admit())
             two.apply(OTHER, Stop(GONE))
@@ -257,7 +257,7 @@ def test_the_source_is_read_anew_whenever_others_are_copied(two: Partitions) -> 
 
 
 def test_what_concerns_the_whole_lane_leaves_alone_what_waits_or_is_stopped() -> None:
-    counted = list[StateCounts]()
+    counted = list[PartitionCounts]()
     made = Partitions(get_logger(), lambda: 0.0, counted.append)
     made.begin([ROUTE])
     made.apply(AT, Stop(GONE))
@@ -265,7 +265,7 @@ def test_what_concerns_the_whole_lane_leaves_alone_what_waits_or_is_stopped() ->
     assert [type(state) for state in made.told().values()] == [Stopped, Waiting]
     made.wait_all([ROUTE, OTHER_ROUTE], Wait(Reason.NOT_ALLOWED, "no right"))
     assert isinstance(state := made.told()[OTHER], Waiting)
-    assert (state.reason, counted) == (Reason.NO_ANSWER, [StateCounts(0, 1, 1)])
+    assert (state.reason, counted) == (Reason.NO_ANSWER, [PartitionCounts(0, 1, 1)])
 
 
 def test_the_page_has_the_table() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replicator.kafka.offset_questions import Listed, ListedByPartition, Wanted
+from replicator.kafka.offset_questions import ListedOffset, ListedOffsets, Wanted
 from replicator.model.errors import Unreachable
 from replicator.model.partition import Partition
 from replicator.observe.lag import KNOWN_INTERVALS, SAMPLES_MAX, EndSamples, Lag, LagWatch
@@ -50,10 +50,10 @@ class Source:
     def poll(self, timeout_s: float) -> bool:
         return True
 
-    def values(self) -> Sequence[ListedByPartition]:
+    def values(self) -> Sequence[ListedOffsets]:
         return [
             {
-                at: Listed(self.ends[at][0 if each.stable else 1], -1) if at in self.ends else Unreachable("away")
+                at: ListedOffset(self.ends[at][0 if each.stable else 1], -1) if at in self.ends else Unreachable("away")
                 for at in self._asked
             }
             for each in self._wanted

@@ -90,7 +90,7 @@ def test_too_many_partitions_leave_the_flow_and_its_lanes() -> None:
 @pytest.mark.parametrize("stage", FlowStage)
 def test_a_flow_is_ready_only_while_it_runs_and_all_is_copied(stage: FlowStage) -> None:
     assert flow(partition(1), stage=stage).ready == (stage is FlowStage.RUNNING)
-    assert not flow(partition(1), partition(2, Doing.JUDGING), stage=stage).ready
+    assert not flow(partition(1), partition(2, Doing.UNDECIDED), stage=stage).ready
 
 
 def test_labels_with_any_character_can_be_read_again() -> None:

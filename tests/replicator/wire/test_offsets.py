@@ -10,7 +10,15 @@ from typing import Any
 import pytest
 
 from replicator.config import Cluster, Properties
-from replicator.kafka.offset_questions import EARLIEST, LATEST, MAX_TIMESTAMP, STABLE, Listed, ListedByPartition, Wanted
+from replicator.kafka.offset_questions import (
+    EARLIEST,
+    LATEST,
+    MAX_TIMESTAMP,
+    STABLE,
+    ListedOffset,
+    ListedOffsets,
+    Wanted,
+)
 from replicator.kafka.topic_questions import within
 from replicator.model.errors import Incident, NotAllowed, Retriable, TopicMissing, Unreachable
 from replicator.model.partition import Partition
@@ -107,7 +115,7 @@ class Scene:
 
     def ask(
         self, *wanted: Wanted, at: Sequence[Partition] | None = None, patient: bool = False, limit_s: float = LIMIT_S
-    ) -> tuple[Sequence[ListedByPartition], float]:
+    ) -> tuple[Sequence[ListedOffsets], float]:
         began_s = time.monotonic()
         question = self.asking.list_offsets(at or list(self.logs.leaders), wanted or (LATEST,), patient=patient)
         return within(question, limit_s), time.monotonic() - began_s
@@ -142,10 +150,10 @@ def scene(
 def test_each_leader_is_asked_once_for_all_that_it_leads(version: int) -> None:
     with scene(versions={"list_offsets": (1, version)}) as world:
         (starts, stables, ends, times), _ = world.ask(EARLIEST, STABLE, LATEST, Wanted(1_000))
-        assert ends == {at: Listed(end, -1) for at, end in world.logs.ends.items()}
-        assert stables == {at: Listed(end - 7, -1) for at, end in world.logs.ends.items()}
-        assert starts == dict.fromkeys(world.logs.leaders, Listed(1, -1))
-        assert times == {at: Listed(end // 2, 1_001) for at, end in world.logs.ends.items()}
+        assert ends == {at: ListedOffset(end, -1) for at, end in world.logs.ends.items()}
+        assert stables == {at: ListedOffset(end - 7, -1) for at, end in world.logs.ends.items()}
+        assert starts == dict.fromkeys(world.logs.leaders, ListedOffset(1, -1))
+        assert times == {at: ListedOffset(end // 2, 1_001) for at, end in world.logs.ends.items()}
         assert [world.requests(number) for number in range(3)] == [4, 4, 4]
         assert sum(world.requests(number, "metadata") for number in range(3)) == 1
         assert {name: kept for name, kept, _ in world.logs.brokers[0].asked}["list_offsets"] == version
@@ -154,7 +162,7 @@ def test_each_leader_is_asked_once_for_all_that_it_leads(version: int) -> None:
 def test_the_largest_timestamp_and_its_record() -> None:
     with scene() as world:
         (found,), _ = world.ask(MAX_TIMESTAMP)
-        assert found == {at: Listed(end - 1, 5_000) for at, end in world.logs.ends.items()}
+        assert found == {at: ListedOffset(end - 1, 5_000) for at, end in world.logs.ends.items()}
 
 
 @pytest.mark.parametrize("patient", [False, True])
@@ -164,10 +172,10 @@ def test_a_frozen_leader_delays_its_own_partitions_alone(patient: bool) -> None:
         world.brokers[1].frozen = True
         others = [*world.of(0), *world.of(2)]
         (found,), took_s = world.ask(at=others, patient=patient)
-        assert found == {at: Listed(world.logs.ends[at], -1) for at in others}
+        assert found == {at: ListedOffset(world.logs.ends[at], -1) for at in others}
         assert took_s < leaders.ATTEMPT_S + 0.5  # it may have been the one that was asked for metadata
         (found,), took_s = world.ask(patient=patient, limit_s=3.0)
-        assert {at for at, it in found.items() if isinstance(it, Listed)} == set(others)
+        assert {at for at, it in found.items() if isinstance(it, ListedOffset)} == set(others)
         errors = [found[at] for at in world.of(1)]
         assert all(isinstance(error, Unreachable) and "no answer in time" in str(error) for error in errors)
         assert (took_s > 2.9) == patient
@@ -180,7 +188,7 @@ def test_what_a_frozen_leader_led_is_asked_of_its_successor() -> None:
         assert not question.poll(0.3)
         for at in world.of(1):
             world.logs.leaders[at], world.logs.epochs[at] = 2, 6
-        assert within(question, LIMIT_S) == [{at: Listed(end, -1) for at, end in world.logs.ends.items()}]
+        assert within(question, LIMIT_S) == [{at: ListedOffset(end, -1) for at, end in world.logs.ends.items()}]
 
 
 @pytest.mark.parametrize("answers", [None, b"\0\0\0\x05hello", b"\xff\xff\xff\xff"], ids=["closes", "garbage", "size"])
@@ -189,7 +197,7 @@ def test_a_leader_that_closes_or_says_nonsense_is_asked_again(answers: Answer) -
         world.ask()
         world.brokers[1].instead["list_offsets"] = [answers] * 3
         (found,), _ = world.ask(patient=True)
-        assert found == {at: Listed(end, -1) for at, end in world.logs.ends.items()}
+        assert found == {at: ListedOffset(end, -1) for at, end in world.logs.ends.items()}
 
 
 def test_a_kept_connection_that_was_closed_costs_nothing() -> None:
@@ -197,7 +205,7 @@ def test_a_kept_connection_that_was_closed_costs_nothing() -> None:
         world.ask()
         world.brokers[1].instead["list_offsets"] = [None]
         (found,), took_s = world.ask()
-        assert found == {at: Listed(end, -1) for at, end in world.logs.ends.items()}
+        assert found == {at: ListedOffset(end, -1) for at, end in world.logs.ends.items()}
         assert took_s < 0.5
 
 
@@ -208,7 +216,7 @@ def test_what_passes_is_asked_again_with_fresh_metadata_and_only_that(error: int
         at = world.of(1)[0]
         world.brokers[1].errors[at] = [error, error]
         (found,), _ = world.ask(patient=patient)
-        assert found == {at: Listed(end, -1) for at, end in world.logs.ends.items()}
+        assert found == {at: ListedOffset(end, -1) for at, end in world.logs.ends.items()}
         counts = [
             len(t.partitions)
             for name, _, it in world.logs.brokers[1].asked
@@ -225,7 +233,7 @@ def test_a_leader_that_was_restarted_has_a_new_epoch() -> None:
             world.ask()
             world.logs.epochs = dict.fromkeys(world.logs.epochs, epoch)
             (found,), _ = world.ask()
-            assert found == {at: Listed(end, -1) for at, end in world.logs.ends.items()}
+            assert found == {at: ListedOffset(end, -1) for at, end in world.logs.ends.items()}
 
 
 def test_an_error_that_lasts_is_told_of_its_partition_after_a_moment() -> None:
@@ -236,7 +244,7 @@ def test_an_error_that_lasts_is_told_of_its_partition_after_a_moment() -> None:
         error = found.pop(at)
         assert isinstance(error, Retriable)
         assert f"ask for an offset of {at}: FENCED_LEADER_EPOCH" in str(error)
-        assert all(isinstance(it, Listed) for it in found.values())
+        assert all(isinstance(it, ListedOffset) for it in found.values())
         assert offsets.MOVING_S <= took_s < offsets.MOVING_S + 1.5
 
 
@@ -251,7 +259,7 @@ def test_an_error_that_does_not_pass_is_told_at_once(code: int, kind: type, word
         (found,), took_s = world.ask(patient=True)
         assert isinstance(found[at], kind)
         assert words in str(found.pop(at))
-        assert all(isinstance(it, Listed) for it in found.values())
+        assert all(isinstance(it, ListedOffset) for it in found.values())
         assert took_s < 1
         assert world.requests(1) == 1
 
@@ -268,7 +276,7 @@ def test_who_does_not_want_to_wait_is_told_at_once_of_what_is_not_led_or_not_the
         assert isinstance(found[gone], TopicMissing)
         assert isinstance(found[beyond], TopicMissing)
         assert isinstance(found[Partition("b", 0)], NotAllowed)
-        assert found[Partition("a", 0)] == Listed(world.logs.ends[Partition("a", 0)], -1)
+        assert found[Partition("a", 0)] == ListedOffset(world.logs.ends[Partition("a", 0)], -1)
 
 
 def test_who_wants_to_wait_is_answered_when_there_is_a_leader() -> None:
@@ -279,7 +287,7 @@ def test_who_wants_to_wait_is_answered_when_there_is_a_leader() -> None:
         assert not question.poll(0.3)
         assert "LEADER_NOT_AVAILABLE" in str(question.values()[0][at])
         world.logs.leaders[at] = 1
-        assert within(question, LIMIT_S) == [{at: Listed(world.logs.ends[at], -1)}]
+        assert within(question, LIMIT_S) == [{at: ListedOffset(world.logs.ends[at], -1)}]
 
 
 def test_many_partitions_are_asked_for_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -287,7 +295,7 @@ def test_many_partitions_are_asked_for_in_parts(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(leaders, "_UNANSWERED_BYTES_MAX", 300)
     with scene(brokers=2, partitions=50) as world:
         (starts, ends), _ = world.ask(EARLIEST, LATEST)
-        assert ends == {at: Listed(end, -1) for at, end in world.logs.ends.items()}
+        assert ends == {at: ListedOffset(end, -1) for at, end in world.logs.ends.items()}
         assert set(starts) == set(ends)
         assert [world.requests(number) for number in range(2)] == [2 * 8, 2 * 8]
 
@@ -300,15 +308,15 @@ def test_a_broker_that_does_not_speak_it_is_asked_over_librdkafka(monkeypatch: p
             def poll(self, timeout_s: float) -> bool:
                 return True
 
-            def values(self) -> list[Mapping[Partition, Listed]]:
-                return [{Partition("a", 0): Listed(3, -1)}]
+            def values(self) -> list[Mapping[Partition, ListedOffset]]:
+                return [{Partition("a", 0): ListedOffset(3, -1)}]
 
         def list_offsets_(*given: object, **_: object) -> Otherwise:
             asked.append(given)
             return Otherwise()
 
         monkeypatch.setattr(world.asking._otherwise, "list_offsets", list_offsets_)
-        assert world.ask(at=[Partition("a", 0)])[0] == [{Partition("a", 0): Listed(3, -1)}]
+        assert world.ask(at=[Partition("a", 0)])[0] == [{Partition("a", 0): ListedOffset(3, -1)}]
         assert asked == [([Partition("a", 0)], (LATEST,))]
 
 
@@ -324,7 +332,7 @@ def test_closing_ends_what_is_under_way() -> None:
         began_s = time.monotonic()
         values = within(question, LIMIT_S)[0]
         assert time.monotonic() - began_s < LIMIT_S / 2
-        assert all(isinstance(values[at], Listed) for at in world.of(0))
+        assert all(isinstance(values[at], ListedOffset) for at in world.of(0))
 
 
 def test_no_partition_is_no_question() -> None:

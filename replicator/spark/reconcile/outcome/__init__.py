@@ -5,9 +5,9 @@ from replicator.spark.reconcile.outcome.model import (
     DIFFERS,
     ClusterFacts,
     Mode,
+    OffsetRange,
     Outcome,
     PartitionOutcome,
-    Range,
     Verdict,
     key_text,
 )
@@ -17,9 +17,9 @@ __all__ = [
     "DIFFERS",
     "ClusterFacts",
     "Mode",
+    "OffsetRange",
     "Outcome",
     "PartitionOutcome",
-    "Range",
     "Verdict",
     "key_text",
 ]

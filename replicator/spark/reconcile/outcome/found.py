@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from replicator.model.partition import Partition
 from replicator.spark.reconcile import arrow, verdicts
-from replicator.spark.reconcile.outcome.model import BUCKETS, Range
+from replicator.spark.reconcile.outcome.model import BUCKETS, OffsetRange
 from replicator.spark.reconcile.passes import Compared
 
 RANGES_OF_VERDICT, RANGES_MAX = 20, 5_000
@@ -81,7 +81,7 @@ class LeftOut(NamedTuple):
         here = self.verdict, self.reason, self.of_source, self.end
         return here == (row["verdict"], row["reason"], row["of_source"], row["place"])
 
-    def joined_with(self, behind: Range) -> Range:
+    def joined_with(self, behind: OffsetRange) -> OffsetRange:
         """Both as one range."""
         mine, span = self.as_range(), behind.source_offsets if self.of_source else behind.target_offsets
         times_ms = [*self.timestamps_ms, *(behind.timestamps_ms or ())]
@@ -94,9 +94,9 @@ class LeftOut(NamedTuple):
             timestamps_ms=(min(times_ms), max(times_ms)),
         )
 
-    def as_range(self) -> Range:
+    def as_range(self) -> OffsetRange:
         """These alone."""
-        return Range(
+        return OffsetRange(
             verdict=self.verdict,
             records=self.records,
             reason=self.reason,
@@ -109,7 +109,7 @@ class LeftOut(NamedTuple):
 class _Ranges(NamedTuple):
     """The first ranges of a partition, and how many of each verdict there are."""
 
-    first: tuple[Range, ...] = ()
+    first: tuple[OffsetRange, ...] = ()
     found: Mapping[str, int] = MappingProxyType({})
 
 
@@ -120,7 +120,7 @@ class Found:
 
     counts: Mapping[str, Count] = field(default_factory=dict)
     reasons: Mapping[str, int] = field(default_factory=dict)
-    ranges: tuple[Range, ...] = ()
+    ranges: tuple[OffsetRange, ...] = ()
     ranges_found: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -156,7 +156,7 @@ def _ranges(findings: DataFrame, left_out: Mapping[Partition, Collection[LeftOut
         {"nth": F.row_number().over(order), "found": F.count(F.lit(1)).over(all_)},
     )
     rows = joined.where(F.col("nth") <= RANGES_OF_VERDICT).orderBy("nth", *of_verdict).limit(RANGES_MAX).collect()
-    first: dict[Partition, list[Range]] = {}
+    first: dict[Partition, list[OffsetRange]] = {}
     found: dict[Partition, dict[str, int]] = {}
     waiting = {at: list(items) for at, items in left_out.items()}
     for row in sorted(rows, key=lambda row: (row["topic"], row["partition"], row["place"])):
@@ -203,12 +203,12 @@ def _joined(findings: DataFrame) -> DataFrame:
     )
 
 
-def _range(row: Row) -> Range:
+def _range(row: Row) -> OffsetRange:
     spans = [
         None if row[f"min_{name}"] is None else (row[f"min_{name}"], row[f"max_{name}"])
         for name in ("source_offset", "target_offset", "timestamp_ms")
     ]
-    return Range(
+    return OffsetRange(
         verdict=row["verdict"],
         records=row["records"],
         fields=row["fields"],

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from replicator.model.errors import Incident
 from replicator.model.partition import Partition
 from replicator.spark.reconcile.excerpts import FieldPair
-from replicator.spark.reconcile.pairs import Waiting
+from replicator.spark.reconcile.pairs import WaitingPair
 from replicator.spark.reconcile.verdicts import LOSSES, REMOVED, SAME, UNPROVEN
 
 Mode = Literal["quick", "full", "deep"]
@@ -23,7 +23,7 @@ BUCKETS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Range:
+class OffsetRange:
     """Findings of one kind on records that follow one another without a gap.
 
     Offsets are those of the first and of the last record, on the side or sides that have them. `timestamps_ms`: the
@@ -79,7 +79,7 @@ class PartitionOutcome:
     opened: int = 0
     reasons: Mapping[str, int] = field(default_factory=dict)
     places: Mapping[str, list[int]] = field(default_factory=dict)
-    ranges: tuple[Range, ...] = ()
+    ranges: tuple[OffsetRange, ...] = ()
     ranges_found: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
@@ -145,7 +145,7 @@ class Outcome:
     snapshot_ms: int
     finished_ms: int
     partitions: tuple[PartitionOutcome, ...]
-    waiting: tuple[Waiting, ...] = ()
+    waiting: tuple[WaitingPair, ...] = ()
     not_compared: tuple[Incident, ...] = ()
     window: tuple[int | None, int | None] = (None, None)
     tool_version: str = ""
@@ -188,7 +188,7 @@ class Outcome:
         return self.window != (None, None)
 
     @property
-    def to_begin(self) -> tuple[Waiting, ...]:
+    def to_begin(self) -> tuple[WaitingPair, ...]:
         """Those of `waiting` that have something to copy."""
         return tuple(item for item in self.waiting if item.offsets[0] < item.offsets[1])
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from replicator.model.partition import Partition
 from replicator.spark.reconcile import verdicts
-from replicator.spark.reconcile.copied_again import Run
+from replicator.spark.reconcile.copied_again import CopiedRun
 from replicator.spark.reconcile.pairs import Pair
 
 EPOCH_MS = 1_700_000_000_000
@@ -52,7 +52,7 @@ def of_cut_logs(
     gone: tuple[int, int],
     count: int,
     entry: Callable[[int, int], Entry],
-    runs: tuple[Run, ...] = (),
+    runs: tuple[CopiedRun, ...] = (),
 ) -> Drawn:
     """Partition `number` of a flow that has copied all there was.
 

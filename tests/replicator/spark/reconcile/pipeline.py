@@ -14,7 +14,7 @@ from replicator.jobs.repair_spans import Missing
 from replicator.planes.contract import RecordIdentity
 from replicator.spark.reconcile import alterations, verdicts
 from replicator.spark.reconcile.alignment import Gap, Side, align, side
-from replicator.spark.reconcile.verdicts import Finding, Record
+from replicator.spark.reconcile.verdicts import Finding, ReadRecord
 from tests.replicator.spark.reconcile.drawn import Content
 from tests.replicator.spark.reconcile.histories import History
 from tests.replicator.spark.reconcile.test_cutting import cut
@@ -24,10 +24,10 @@ def hashed(*fields: object) -> int:
     return int.from_bytes(hashlib.blake2b(repr(fields).encode(), digest_size=8).digest(), "big")
 
 
-def records(contents: Sequence[Content]) -> list[Record]:
+def records(contents: Sequence[Content]) -> list[ReadRecord]:
     """At offsets that are their ranks."""
     return [
-        Record(
+        ReadRecord(
             rank,
             rank,
             content.ms,
@@ -53,7 +53,7 @@ def reconciled(history: History, mean: int) -> tuple[list[Finding], bool]:
 
 
 def _opened(
-    number: int, gap: Gap, source: Side, target: Side, here: Sequence[Record], there: Sequence[Record]
+    number: int, gap: Gap, source: Side, target: Side, here: Sequence[ReadRecord], there: Sequence[ReadRecord]
 ) -> list[Finding]:
     (first, end), (target_first, target_end) = (
         (of.ranks[numbers[0]], of.ranks[numbers[1]]) for of, numbers in ((source, gap.source), (target, gap.target))

@@ -6,7 +6,7 @@ from typing import Any
 
 from replicator.model.partition import Partition
 from replicator.spark.reconcile.excerpts import Fields, side_by_side
-from replicator.spark.reconcile.outcome import BUCKETS, ClusterFacts, Outcome, PartitionOutcome, Range
+from replicator.spark.reconcile.outcome import BUCKETS, ClusterFacts, OffsetRange, Outcome, PartitionOutcome
 
 HOSTILE = b'<script>alert("k")</script>\x1b[31m\x00\xe2\x80\xae'
 """Markup, a terminal's escape sequence, a null byte, and a character that turns the direction of what follows."""
@@ -55,7 +55,9 @@ DAMAGED = partition(
     verdicts={"same": 8, "missing": 2, "expired_on_target": 3},
     places={"missing": [0, 2, *[0] * (BUCKETS - 2)], "expired_on_target": [3, *[0] * (BUCKETS - 1)]},
     ranges=(
-        Range(verdict="missing", records=2, source_offsets=(4, 5), timestamps_ms=(-1, 1_700_000_000_123), key=HOSTILE),
+        OffsetRange(
+            verdict="missing", records=2, source_offsets=(4, 5), timestamps_ms=(-1, 1_700_000_000_123), key=HOSTILE
+        ),
     ),
     ranges_found={"missing": 1},
     notes=("a note",),
@@ -66,7 +68,7 @@ ALTERED = partition(
     chunks_differing=1,
     verdicts={"same": 9, "altered": 1},
     ranges=(
-        Range(
+        OffsetRange(
             verdict="altered",
             records=1,
             fields="value,headers",

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from replicator.spark.reconcile import alignment, missing, reconcile
 from replicator.spark.reconcile import verdicts as v
-from replicator.spark.reconcile.copied_again import Run
+from replicator.spark.reconcile.copied_again import CopiedRun
 from tests.replicator.spark.reconcile.drawn import EPOCH_MS, Content, Drawn, Entry, of_cut_logs
 from tests.replicator.spark.reconcile.read_lists import found
 
@@ -31,7 +31,7 @@ class Case(NamedTuple):
     source_gone: int
     target_gone: int
     expected: dict[str, int]
-    runs: tuple[Run, ...] = ()
+    runs: tuple[CopiedRun, ...] = ()
 
 
 def entry(place: int, number: int) -> Entry:
@@ -78,7 +78,7 @@ CASES = {
         700,
         0,
         {v.NEVER_MINE: 700},
-        (Run(1_190, 100, 10),),
+        (CopiedRun(1_190, 100, 10),),
     ),
     "and both begin later": Case(
         range(720, RECORDS),
@@ -86,7 +86,7 @@ CASES = {
         720,
         720,
         {v.NEVER_MINE: 10, v.EXPIRED: 10},
-        (Run(1_190, 100, 10),),
+        (CopiedRun(1_190, 100, 10),),
     ),
     "the target is empty": Case(range(RECORDS), [], 0, RECORDS, {v.EXPIRED: RECORDS}),
     "and no entry says so": Case(
@@ -95,7 +95,7 @@ CASES = {
         700,
         0,
         {v.NEVER_MINE: 690, v.EXTRA: 10},
-        (Run(1_190, 800, 5),),
+        (CopiedRun(1_190, 800, 5),),
     ),
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from replicator.model.partition import Partition
-from replicator.spark.reconcile.copied_again import Run, copied_from, runs
+from replicator.spark.reconcile.copied_again import CopiedRun, copied_from, runs
 from replicator.state.claims import Repair
 
 AT, OTHER = Partition("t.copy", 0), Partition("t.copy", 1)
@@ -16,7 +16,7 @@ IDS = "id", "target-id"
 def test_each_copy_is_known_by_its_target_offset() -> None:
     earlier = replace(REPAIR, runs=((3, 4),), first_target=600)
     found = runs([REPAIR, earlier], AT, IDS, 0)
-    assert found == (Run(600, 3, 1), Run(700, 10, 2), Run(702, 15, 3))
+    assert found == (CopiedRun(600, 3, 1), CopiedRun(700, 10, 2), CopiedRun(702, 15, 3))
     places = {offset: copied_from(found, offset) for offset in (599, 600, 601, 699, 700, 701, 702, 704, 705)}
     assert {offset: at for offset, at in places.items() if at is not None} == {
         600: 3,
@@ -32,4 +32,4 @@ def test_an_entry_about_other_topics_or_about_a_log_before_this_one_says_nothing
     assert runs([REPAIR], AT, ("id", "made-again"), 0) == ()
     assert runs([REPAIR], AT, ("made-again", "target-id"), 0) == ()
     assert runs([replace(REPAIR, source_topic_id="", target_topic_id="")], AT, ("", ""), 0) == ()
-    assert runs([REPAIR], AT, IDS, 702) == (Run(702, 15, 3),)
+    assert runs([REPAIR], AT, IDS, 702) == (CopiedRun(702, 15, 3),)

@@ -18,9 +18,9 @@ from replicator.model.errors import ConfigError, Incident
 from replicator.model.partition import Partition
 from replicator.spark import directories
 from replicator.spark.reconcile import headline, next_steps, opened_chunks, page, report, verdicts
-from replicator.spark.reconcile.outcome import Range
+from replicator.spark.reconcile.outcome import OffsetRange
 from replicator.spark.reconcile.outcome_json import as_json
-from replicator.spark.reconcile.pairs import Waiting
+from replicator.spark.reconcile.pairs import WaitingPair
 from replicator.spark.reconcile.verdicts import Finding
 from tests.replicator.spark.reconcile.sample_outcomes import ALTERED, DAMAGED, outcome, partition
 
@@ -64,12 +64,12 @@ def test_agreement_is_counts_and_records() -> None:
         ),
         (outcome(partition(verdicts={"same": 0})), "no_difference", "There was no record to compare."),
         (
-            outcome(partition(), waiting=(Waiting(Partition("t", 1), (0, 5)),)),
+            outcome(partition(), waiting=(WaitingPair(Partition("t", 1), (0, 5)),)),
             "no_difference",
             "No difference was found in 10 records. The flow has not begun to copy 1 partition.",
         ),
         (
-            outcome(partition(), waiting=(Waiting(Partition("t", 1), (5, 5)),)),
+            outcome(partition(), waiting=(WaitingPair(Partition("t", 1), (5, 5)),)),
             "agrees",
             "Both sides agree: 10 records.",
         ),
@@ -104,7 +104,7 @@ def test_the_headline_says_agree_only_where_everything_was_compared() -> None:
         for name in ("", *headline.MEANINGS)
         for lag in (0, 3)
     ]
-    waits = (), (Waiting(Partition("t", 9), (0, 1)),)
+    waits = (), (WaitingPair(Partition("t", 9), (0, 1)),)
     for one in states:
         for waiting in waits:
             for without in ((), (GONE,)):
@@ -209,7 +209,7 @@ def test_altered_fields_stand_side_by_side() -> None:
 
 
 def test_a_large_result_stays_small_and_says_where_the_rest_is() -> None:
-    ranges = [Range(verdict="missing", records=1, source_offsets=(n, n)) for n in range(20)]
+    ranges = [OffsetRange(verdict="missing", records=1, source_offsets=(n, n)) for n in range(20)]
     many = [
         replace(DAMAGED, source=Partition("t", n), ranges=tuple(ranges), ranges_found={"missing": 1_432})
         for n in range(150)
@@ -282,7 +282,9 @@ def test_the_chart_shows_the_gravest_verdict_of_each_place() -> None:
 
 
 def test_json_is_for_machines() -> None:
-    found = json.loads(json.dumps(as_json(outcome(DAMAGED, ALTERED, waiting=(Waiting(Partition("t", 9), (3, 4)),)))))
+    found = json.loads(
+        json.dumps(as_json(outcome(DAMAGED, ALTERED, waiting=(WaitingPair(Partition("t", 9), (3, 4)),))))
+    )
     assert (found["verdict"], found["agrees"], found["duration_ms"]) == ("differs", False, 62_500)
     assert found["headline"].startswith("The sides differ: 2 missing, 1 altered.")
     assert found["source"] == {"name": "a", "id": "id-a", "bootstrap_servers": ["a.example:9092", "a2.example:9092"]}
@@ -311,7 +313,7 @@ def keys(value: object) -> Iterator[str]:
 
 def test_the_keys_of_the_json_are_documented() -> None:
     found = as_json(
-        outcome(DAMAGED, ALTERED, waiting=(Waiting(Partition("t", 9), (3, 4)),), not_compared=(GONE,), notes=("n",))
+        outcome(DAMAGED, ALTERED, waiting=(WaitingPair(Partition("t", 9), (3, 4)),), not_compared=(GONE,), notes=("n",))
     )
     documented = FORMATS.read_text().partition("## report.json")[2].partition("\n## ")[0]
     assert sorted({name for name in keys(found) if f"`{name}`" not in documented}) == []

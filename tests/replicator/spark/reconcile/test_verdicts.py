@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from replicator.spark.reconcile import alterations, verdicts
-from replicator.spark.reconcile.verdicts import Finding, Record
+from replicator.spark.reconcile.verdicts import Finding, ReadRecord
 
 
 @dataclass(frozen=True)
@@ -22,12 +22,12 @@ class Content:
     headers: tuple[str, ...] = field(default=())
 
 
-def side(contents: list[Content], offset_step: int = 1) -> list[Record]:
+def side(contents: list[Content], offset_step: int = 1) -> list[ReadRecord]:
     def hashed(value: object) -> int | None:
         return None if value is None or value == () else hash(value)
 
     return [
-        Record(
+        ReadRecord(
             rank,
             rank * offset_step,
             content.ms,
@@ -49,7 +49,7 @@ def found(source: list[Content], target: list[Content]) -> list[Finding]:
     return [finding for finding in told(side(source), side(target, offset_step=2)) if finding.verdict != verdicts.SAME]
 
 
-def told(source: list[Record], target: list[Record], **how: bool) -> list[Finding]:
+def told(source: list[ReadRecord], target: list[ReadRecord], **how: bool) -> list[Finding]:
     """Of a partition that is one range."""
     findings = verdicts.compare(source, target, **how)  # type: ignore[arg-type]
     open_ = [finding for finding in findings if finding.verdict in (verdicts.MISSING, verdicts.EXTRA)]

@@ -1,4 +1,4 @@
-"""Judges all partitions of a flow as its lanes would, from outside and without changing anything.
+"""Decides what becomes of all partitions of a flow as its lanes would, from outside and without changing anything.
 
 Called by `planning` and `status`. What becomes of a partition is decided by `lane.start_decision` and
 `lane.target_check`, on the routes of `flow.topic_rules`: what `run` would stop is stopped here. What only a lane can
@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 
 from replicator.config import Config, Flow, routing
 from replicator.config.routing import selects, target_topic
-from replicator.flow.listing import Listing, judge_topics, unknown_source_topic
-from replicator.flow.topic_rules import Listed, topic_routes
+from replicator.flow.listing import Listing, decide_topics, unknown_source_topic
+from replicator.flow.topic_rules import ListedTopic, topic_routes
 from replicator.flow.topics import ControlPlane
 from replicator.kafka.offset_reader import OffsetReader
 from replicator.lane.facts import first_offsets
@@ -43,7 +43,7 @@ TRANSACTION_OPEN = "target_transaction_open"
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class ExpectedStart:
     """One partition: what was read of it, and what becomes of it. `position` is None where there is none, and where it
     can't be read or understood."""
 
@@ -51,7 +51,7 @@ class Judged:
     stored: Stored | ReplicatorError | None
     source: LogEnds | ReplicatorError
     target: LogEnds | ReplicatorError
-    verdict: StartDecision
+    decision: StartDecision
 
     @property
     def position(self) -> Position | None:
@@ -70,13 +70,13 @@ class Judged:
         return bool(route.source_topic_id) and not (route.target_topic_id or route.stopped or route.waiting)
 
 
-JudgedPartitions = dict[Partition, Judged]
+ExpectedStarts = dict[Partition, ExpectedStart]
 """By source partition."""
 
 
 def list_topics(
     flow: Flow, config: Config, clusters: ControlPlane, cluster_ids: Mapping[str, str]
-) -> tuple[dict[str, Listed], Listing, FoundOrigins]:
+) -> tuple[dict[str, ListedTopic], Listing, FoundOrigins]:
     """The flow's source topics: as the source tells them with the user's rights, as a listing with all conflicts, and
     where they come from.
 
@@ -84,7 +84,7 @@ def list_topics(
         cluster_ids: ids of the flow's two clusters, by their names in the file.
     """
     found = clusters.listed_source(rights=True)
-    there = {name: it for name, it in found.items() if it != Listed()}
+    there = {name: it for name, it in found.items() if it != ListedTopic()}
     conflicts = routing.topic_conflicts(config, flow.name, {flow.source.name: list(there)}, cluster_ids)
     missing = [unknown_source_topic(flow, name) for name in sorted(found.keys() - there.keys())]
     listing = Listing.of(there, conflicts, missing)
@@ -98,18 +98,21 @@ def no_topic(flow: Flow) -> str:
     return f"no topic of cluster {flow.source.name!r} is selected now"
 
 
-def routes_of(flow: Flow, listing: Listing, targets: Mapping[str, Listed], claims: Claims) -> list[Route]:
+def routes_of(flow: Flow, listing: Listing, targets: Mapping[str, ListedTopic], claims: Claims) -> list[Route]:
     """Where the partitions of a listing go, before anything is created or grown."""
-    verdicts = judge_topics(flow, listing, targets, claims)
+    decisions = decide_topics(flow, listing, targets, claims)
     found: list[Route] = []
     for name, info in listing.topics.items():
-        target = targets.get(target_topic(flow, name), Listed()).info
-        found += topic_routes(flow, info, target, verdicts[name], listing.origins.get(name, NONE))
+        target = targets.get(target_topic(flow, name), ListedTopic()).info
+        found += topic_routes(flow, info, target, decisions[name], listing.origins.get(name, NONE))
     return found
 
 
-class Judging:
-    """Judges partitions of one flow. Raises Unreachable, Retriable, NotAllowed where nothing can be known of any."""
+class StartForecast:
+    """Says how each partition of one flow would start.
+
+    Raises Unreachable, Retriable, NotAllowed where nothing can be known of any.
+    """
 
     def __init__(
         self,
@@ -134,7 +137,7 @@ class Judging:
             assignment=LaneAssignment(1),
         )
 
-    def judge(self, routes: Sequence[Route], claims: Claims) -> JudgedPartitions:
+    def decide(self, routes: Sequence[Route], claims: Claims) -> ExpectedStarts:
         """The partitions of these routes, and those that have a position although their source topic is gone."""
         with closing(OffsetReader(self._flow)) as positions:
             found = self._look(positions, routes, claims)
@@ -146,10 +149,10 @@ class Judging:
                 again = self._clusters.state.claims_if_any() or Claims({}, ())
                 found |= self._look(positions, moved, again)
             for route in self._moved(positions, found):  # it is being copied
-                found[route.source] = replace(found[route.source], verdict=StartDecision())
+                found[route.source] = replace(found[route.source], decision=StartDecision())
         return found
 
-    def _look(self, positions: OffsetReader, routes: Sequence[Route], claims: Claims) -> JudgedPartitions:
+    def _look(self, positions: OffsetReader, routes: Sequence[Route], claims: Claims) -> ExpectedStarts:
         stored = positions.positions([route.target for route in routes])
         listed = [route for route in routes if route.source_topic_id]
         asked = (
@@ -159,16 +162,16 @@ class Judging:
         source = _answered(asked[0], [route.source for route in listed])
         target = _answered(asked[1], [route.target for route in routes if route.target_topic_id])
         starts = self._starts(source, [route.source for route in routes if stored[route.target] is None])
-        found: JudgedPartitions = {}
+        found: ExpectedStarts = {}
         for route in routes:
             here = source.get(route.source, unlisted(route.source))
             there = target.get(route.target, unlisted(route.target))
             at, claim = stored[route.target], claims.claims.get(route.target)
             facts = Facts(at, claim, here, there, starts.get(route.source), self._newest)
-            verdict = decide(self._plan, route, facts, self._now_ms())
-            if verdict.stopped is None and route.target in claims.reports:
-                verdict = StartDecision(position=verdict.position, stopped=claims.reports[route.target].incident)
-            found[route.source] = Judged(route, at, here, there, verdict)
+            decision = decide(self._plan, route, facts, self._now_ms())
+            if decision.stopped is None and route.target in claims.reports:
+                decision = StartDecision(position=decision.position, stopped=claims.reports[route.target].incident)
+            found[route.source] = ExpectedStart(route, at, here, there, decision)
         return found
 
     def _starts(
@@ -177,13 +180,13 @@ class Judging:
         logs = {at: log for at in fresh if isinstance(log := source.get(at), LogEnds)}
         return first_offsets(self._flow, self._clusters.source_logs, logs, self._control)
 
-    def _moved(self, positions: OffsetReader, found: JudgedPartitions) -> list[Route]:
-        """Partitions with an incident whose positions are others now than those that were judged."""
-        stopped = [it for it in found.values() if it.verdict.stopped is not None and it.route.source_topic_id]
+    def _moved(self, positions: OffsetReader, found: ExpectedStarts) -> list[Route]:
+        """Partitions with an incident whose positions are others now than those that were read."""
+        stopped = [it for it in found.values() if it.decision.stopped is not None and it.route.source_topic_id]
         now = positions.positions([it.route.target for it in stopped])
         return [it.route for it in stopped if now[it.route.target] != it.stored]
 
-    def _deleted(self, positions: OffsetReader, routed: Collection[Partition], claims: Claims) -> JudgedPartitions:
+    def _deleted(self, positions: OffsetReader, routed: Collection[Partition], claims: Claims) -> ExpectedStarts:
         """Positions of topics that the flow selects and that aren't at the source any more."""
         gone = {
             target: claim.source
@@ -192,15 +195,15 @@ class Judging:
             and selects(self._flow, claim.source.topic)
             and target_topic(self._flow, claim.source.topic) == target.topic
         }
-        found: JudgedPartitions = {}
+        found: ExpectedStarts = {}
         for target, stored in positions.positions(sorted(gone)).items():
             if isinstance(stored, Stored):
                 source = gone[target]
-                route, verdict = Route(source, target, "", ""), source_deleted(source, target, stored)
-                found[source] = Judged(route, stored, unlisted(source), unlisted(target), verdict)
+                route, decision = Route(source, target, "", ""), source_deleted(source, target, stored)
+                found[source] = ExpectedStart(route, stored, unlisted(source), unlisted(target), decision)
         return found
 
-    def check_target(self, judged: JudgedPartitions) -> JudgedPartitions:
+    def check_target(self, expected: ExpectedStarts) -> ExpectedStarts:
         """Compares the ends of the target's partitions with their positions, as a lane does before it copies.
 
         A transaction that is open at the target may be that of a process that runs, or that was killed: `run` would end
@@ -208,21 +211,21 @@ class Judging:
         """
         lane = {
             at: LanePartition(it.route, position=it.position)
-            for at, it in judged.items()
-            if it.position is not None and it.verdict.stopped is None and it.verdict.waits is None
+            for at, it in expected.items()
+            if it.position is not None and it.decision.stopped is None and it.decision.waits is None
         }
-        ends = {it.route.target: it.target for it in judged.values()}
+        ends = {it.route.target: it.target for it in expected.values()}
         wrong = check_target(lane, lane.keys(), self._clusters.target_logs, ends)
         if not wrong:
-            return judged
+            return expected
         with closing(OffsetReader(self._flow)) as positions:
-            now = positions.positions([judged[at].route.target for at in wrong])
-        found = dict(judged)
+            now = positions.positions([expected[at].route.target for at in wrong])
+        found = dict(expected)
         for at, error in wrong.items():
-            it = judged[at]
+            it = expected[at]
             if now[it.route.target] != it.stored or not _counts(error, it.position):
                 continue
-            found[at] = replace(it, verdict=_verdict(error, it.position))
+            found[at] = replace(it, decision=_decision(error, it.position))
         return found
 
 
@@ -232,7 +235,7 @@ def _counts(error: ReplicatorError, position: Position | None) -> bool:
     return position is not None and position.evidence.owner == NOBODY
 
 
-def _verdict(error: ReplicatorError, position: Position | None) -> StartDecision:
+def _decision(error: ReplicatorError, position: Position | None) -> StartDecision:
     if isinstance(error, Incident):
         return StartDecision(position=position, stopped=error)
     return StartDecision(position=position, waits=(reason_of(error, Reason.TARGET_MISSING), str(error)))
