@@ -1,0 +1,241 @@
+"""Blocks of the map: the bytes in which a transaction's sections stand in the flow's map topic.
+
+    u8 version · u8 kind · generation · lane · i64 commit_ms · number of sections · sections
+
+    flags · [topic id, 16 B] · partition · before · after - before · epoch + 1 · first target + 1 · count in all
+    · u8 digest kind · [digest, 16 B] · log start + 1 · runs · [aside] · [dropped]
+
+What is not marked with its size is an unsigned varint. Lists have their length first. Source offsets are written as
+the gap to what came before, the first one to `before` (in a repair: to 0): a run is gap and length, a record set aside
+gap, partition and offset there, a dropped record gap and rule. The topic id is left out where it is that of the
+section before; lists of records set aside and dropped are left out where they are empty, and flags say so.
+
+Limits: a block has at most PART_BYTES_MAX bytes, further ones with the same transaction's other sections follow it; a
+section that is larger is divided. Decoding checks each count and length before it keeps anything, so that bytes of
+whatever origin cost at most some eighty times their size in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from struct import Struct
+
+from replicator.model.partition import Span
+from replicator.offset_map.section import (
+    DIGEST_BYTES,
+    NO_DIGEST,
+    DroppedRecord,
+    MapSection,
+    SetAside,
+    divided,
+)
+from replicator.offset_map.varints import OFFSET_MAX, BadBlock, VarintReader, put
+
+VERSION, RAW = 1, 1
+PART_BYTES_MAX = 512 * 1024
+RUNS_MAX = 50_000
+"""A transaction that has so many runs ends early; no block has more."""
+SECTION_BYTES_MIN = 10
+SAME_TOPIC, BASE, GAP, CONTINUED, ASIDE, DROPPED = (1 << bit for bit in range(6))
+_KNOWN_FLAGS = (1 << 6) - 1
+_TIME = Struct(">q")
+
+
+class NewerBlock(BadBlock):
+    """A newer version of this program wrote it, and it must be understood."""
+
+    incident = "newer_format"
+
+
+@dataclass(frozen=True, slots=True)
+class MapBlock:
+    """The sections of one transaction of a lane, or a part of them. `commit_ms`: when it was about to be committed."""
+
+    generation: int
+    lane: int
+    commit_ms: int
+    sections: tuple[MapSection, ...]
+
+
+def encode_blocks(generation: int, lane: int, commit_ms: int, sections: Iterable[MapSection]) -> list[bytes]:
+    """Encode the sections of one transaction, in as many parts as are needed.
+
+    Sections of one topic that follow one another are smaller. Raises ValueError for sections that can't be: a bug.
+    """
+    header = bytearray((VERSION, RAW))
+    put(header, generation)
+    put(header, lane)
+    header += _TIME.pack(commit_ms)
+    bytes_max = PART_BYTES_MAX - len(header) - 4
+    parts: list[bytes] = []
+    body, number, runs, topic = bytearray(), 0, 0, b""
+    for section in _small_enough(sections, bytes_max):
+        encoded = _encoded(section, topic)
+        if body and (len(body) + len(encoded) > bytes_max or runs + len(section.runs) > RUNS_MAX):
+            parts.append(_part(header, number, body))
+            body, number, runs = bytearray(), 0, 0
+            encoded = _encoded(section, b"")
+        body += encoded
+        number, runs, topic = number + 1, runs + len(section.runs), section.source_topic_id
+    if number or not parts:
+        parts.append(_part(header, number, body))
+    return parts
+
+
+def decode_block(data: bytes) -> MapBlock:
+    """Decode one block. Raises NewerBlock, and BadBlock for everything that `encode_blocks` doesn't write."""
+    if len(data) > PART_BYTES_MAX:
+        raise BadBlock(f"{len(data)} bytes")
+    reader = VarintReader(data)
+    version, kind = reader.take(2)
+    if version > VERSION:
+        raise NewerBlock(f"version {version} of the map's format")
+    if version != VERSION or kind != RAW:
+        raise BadBlock(f"version {version}, kind {kind}")
+    generation, lane = reader.number(), reader.number()
+    (commit_ms,) = _TIME.unpack(reader.take(8))
+    count = reader.count("sections", SECTION_BYTES_MIN, PART_BYTES_MAX)
+    sections: list[MapSection] = []
+    runs_left = RUNS_MAX
+    for _ in range(count):
+        section = _decoded(reader, sections[-1].source_topic_id if sections else b"", runs_left)
+        if wrong := section.wrong():
+            raise BadBlock(wrong)
+        runs_left -= len(section.runs)
+        sections.append(section)
+    if reader.left:
+        raise BadBlock(f"{reader.left} bytes behind the last section")
+    return MapBlock(generation, lane, commit_ms, tuple(sections))
+
+
+def _part(header: bytearray, number: int, body: bytearray) -> bytes:
+    out = bytearray(header)
+    put(out, number)
+    return bytes(out + body)
+
+
+def _small_enough(sections: Iterable[MapSection], bytes_max: int) -> Iterator[MapSection]:
+    for section in sections:
+        if wrong := section.wrong():
+            raise ValueError(wrong)
+        todo = [section]
+        while todo:
+            one = todo.pop()
+            entries = len(one.runs) + len(one.aside) + len(one.dropped)
+            # An entry has at most three numbers of nine bytes. Only where that could be too much its size is looked at.
+            if len(one.runs) > RUNS_MAX or (27 * entries + 100 > bytes_max and len(_encoded(one, b"")) > bytes_max):
+                todo.extend(reversed(divided(one)))
+            else:
+                yield one
+
+
+def _encoded(section: MapSection, topic: bytes) -> bytearray:
+    same = section.source_topic_id == topic
+    out = bytearray((_flags(section, same),))
+    if not same:
+        out += section.source_topic_id
+    put(out, section.partition)
+    put(out, section.before)
+    put(out, section.after - section.before)
+    put(out, section.leader_epoch + 1)
+    put(out, section.first_target + 1)
+    put(out, section.count)
+    out.append(section.digest_kind)
+    out += section.digest
+    put(out, section.log_start + 1)
+    put(out, len(section.runs))
+    at = section.source_start
+    for first, end in section.runs:
+        put(out, first - at)
+        put(out, end - first)
+        at = end
+    if section.aside:
+        _put_others(out, section.aside, section.source_start)
+    if section.dropped:
+        _put_others(out, section.dropped, section.source_start)
+    return out
+
+
+def _flags(section: MapSection, same_topic: bool) -> int:
+    return (
+        SAME_TOPIC * same_topic
+        | BASE * section.base
+        | GAP * section.gap
+        | CONTINUED * section.continued
+        | ASIDE * bool(section.aside)
+        | DROPPED * bool(section.dropped)
+    )
+
+
+def _put_others(out: bytearray, entries: Sequence[SetAside] | Sequence[DroppedRecord], at: int) -> None:
+    put(out, len(entries))
+    for entry in entries:
+        put(out, entry.source - at)
+        for number in entry[1:]:
+            put(out, number)
+        at = entry.source + 1
+
+
+def _decoded(reader: VarintReader, topic: bytes, runs_max: int) -> MapSection:
+    flags = reader.take(1)[0]
+    if flags & ~_KNOWN_FLAGS or (flags & SAME_TOPIC and not topic):
+        raise BadBlock(f"flags {flags:#x}")
+    topic_id = topic if flags & SAME_TOPIC else reader.take(16)
+    partition, before, span = reader.number(), reader.number(), reader.number()
+    epoch, first_target, count = reader.number() - 1, reader.number() - 1, reader.number()
+    digest_kind = reader.take(1)[0]
+    digest = b"" if digest_kind == NO_DIGEST else reader.take(DIGEST_BYTES)
+    log_start = reader.number() - 1
+    repaired_from = 0 if span == 0 else before  # a claim has no entries
+    runs = tuple(_runs(reader, repaired_from, runs_max))
+    aside = tuple(_aside(reader, repaired_from)) if flags & ASIDE else ()
+    dropped = tuple(_dropped(reader, repaired_from)) if flags & DROPPED else ()
+    return MapSection(
+        source_topic_id=topic_id,
+        partition=partition,
+        before=before,
+        after=before + span,
+        leader_epoch=epoch,
+        log_start=log_start,
+        first_target=first_target,
+        count=count,
+        digest_kind=digest_kind,
+        digest=digest,
+        runs=runs,
+        aside=aside,
+        dropped=dropped,
+        base=bool(flags & BASE),
+        gap=bool(flags & GAP),
+        continued=bool(flags & CONTINUED),
+    )
+
+
+def _runs(reader: VarintReader, at: int, most: int) -> Iterator[Span]:
+    for _ in range(reader.count("runs", 2, most)):
+        first = at + reader.number()
+        at = first + reader.number()
+        if at > OFFSET_MAX:
+            raise BadBlock("a run beyond all offsets")
+        yield first, at
+
+
+def _aside(reader: VarintReader, at: int) -> Iterator[SetAside]:
+    for _ in range(_others(reader, "records set aside", 3)):
+        source = at + reader.number()
+        yield SetAside(source, reader.number(), reader.number())
+        at = source + 1
+
+
+def _dropped(reader: VarintReader, at: int) -> Iterator[DroppedRecord]:
+    for _ in range(_others(reader, "dropped records", 2)):
+        source = at + reader.number()
+        yield DroppedRecord(source, reader.number())
+        at = source + 1
+
+
+def _others(reader: VarintReader, what: str, bytes_min: int) -> int:
+    count = reader.count(what, bytes_min, PART_BYTES_MAX)
+    if not count:
+        raise BadBlock(f"an empty list of {what}")
+    return count

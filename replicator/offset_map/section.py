@@ -1,0 +1,172 @@
+"""A section of the map: what one transaction did to one source partition. A value; its bytes are made in `block`.
+
+Invariant M2: `before` is the `after` of the partition's last section, unless `base` says that the map begins there,
+or begins again. Runs, records set aside, records dropped, signed gaps and offsets without a record tile the source.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from replicator.model.partition import Span
+from replicator.offset_map.varints import OFFSET_MAX
+
+NO_DIGEST, RECORDS_DIGEST = 0, 1
+DIGEST_BYTES = 16
+PARTITION_MAX = (1 << 31) - 1
+
+
+class SetAside(NamedTuple):
+    """A source record that stands in the flow's topic of records set aside, at this partition and offset of it."""
+
+    source: int
+    partition: int
+    offset: int
+
+
+class DroppedRecord(NamedTuple):
+    """A source record that a rule of the flow left out; `rule` is its number in the flow's rules."""
+
+    source: int
+    rule: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MapSection:
+    """What one transaction did to one source partition.
+
+    Attributes:
+        source_topic_id: 16 bytes; a topic that was created again has its offsets again, but another id.
+        before, after: the position before the transaction, and the one that it commits. Equal in a claim, which has no
+            runs, and in a repair, whose runs lie below.
+        leader_epoch, log_start: of the source; -1: not known.
+        first_target: the target offset of the first copy; the others follow it without a gap. Without runs: the next
+            target offset of the position; -1: not known.
+        count: records of the partition that were copied since the flow began; what a repair copies isn't counted again.
+        digest_kind, digest: RECORDS_DIGEST is blake2b-128 over the canonical bytes of the copies, in their order
+            (`planes.records.digest`), of this transaction alone; NO_DIGEST has none. Kinds that this version doesn't
+            know are kept as they are.
+        runs: source offsets [first, end) of the copies, ascending; offsets between runs are gaps.
+        base: the map of the partition begins here, or begins again: nothing is said of what lies below.
+        gap: the whole range was skipped by a decision of the operator.
+        continued: the partition's next section belongs to the same transaction, and has the digest of both.
+    """
+
+    source_topic_id: bytes
+    partition: int
+    before: int
+    after: int
+    leader_epoch: int = -1
+    log_start: int = -1
+    first_target: int = -1
+    count: int = 0
+    digest_kind: int = NO_DIGEST
+    digest: bytes = b""
+    runs: tuple[Span, ...] = ()
+    aside: tuple[SetAside, ...] = ()
+    dropped: tuple[DroppedRecord, ...] = ()
+    base: bool = False
+    gap: bool = False
+    continued: bool = False
+
+    @property
+    def records(self) -> int:
+        """How many copies there are."""
+        return sum(end - first for first, end in self.runs)
+
+    @property
+    def repair(self) -> bool:
+        """Whether the copies are of records that the position had passed before: they stand behind later ones."""
+        return self.before == self.after and bool(self.runs or self.aside or self.dropped)
+
+    @property
+    def source_start(self) -> int:
+        """No source offset in the section lies below this one."""
+        return 0 if self.repair else self.before
+
+    def wrong(self) -> str:
+        """Say what is impossible in it; empty if nothing is."""
+        if len(self.source_topic_id) != 16 or not 0 <= self.partition <= PARTITION_MAX:
+            return "no topic id of 16 bytes, or no partition"
+        if not 0 <= self.before <= self.after <= OFFSET_MAX:
+            return f"a position that goes from {self.before} to {self.after}"
+        known = (self.leader_epoch, self.log_start, self.first_target)
+        if not all(-1 <= one < OFFSET_MAX for one in known) or not 0 <= self.count <= OFFSET_MAX:
+            return f"epoch, log start and first target offset {known}, count {self.count}"
+        if not 0 <= self.digest_kind <= 255 or len(self.digest) != (DIGEST_BYTES if self.digest_kind else 0):
+            return f"a digest of kind {self.digest_kind} with {len(self.digest)} bytes"
+        entries = (self.runs, _spans(self.aside), _spans(self.dropped))
+        if not all(_ascending(spans, self.source_start, self.after) for spans in entries):
+            return f"source offsets out of order, or not in {self.source_start} to {self.after}"
+        if any(one[1] == other[0] for one, other in zip(self.runs, self.runs[1:], strict=False)):
+            return "two runs that are one"
+        if not self.repair and self.count < self.records:
+            return f"{self.records} copies of {self.count} in all"
+        if self.gap and (self.before == self.after or any(entries)):
+            return "records in a gap"
+        if self.runs and not 0 <= self.first_target <= OFFSET_MAX - self.records:
+            return f"{self.records} copies at target offset {self.first_target}"
+        return ""
+
+
+def divided(section: MapSection) -> tuple[MapSection, MapSection]:
+    """Divide a section with two entries or more into two of the same transaction, about half of them in each."""
+    starts = sorted([*(run[0] for run in section.runs), *(one[0] for one in (*section.aside, *section.dropped))])
+    at = next(start for start in starts[len(starts) // 2 :] if start > starts[0])
+    first = tuple(run for run in section.runs if run[0] < at)
+    records = sum(end - begin for begin, end in first)
+    middle = section.after if section.repair else at
+    before = replace(
+        section,
+        after=middle,
+        count=section.count - (0 if section.repair else section.records - records),
+        digest_kind=NO_DIGEST,
+        digest=b"",
+        runs=first,
+        aside=tuple(one for one in section.aside if one.source < at),
+        dropped=tuple(one for one in section.dropped if one.source < at),
+        continued=True,
+    )
+    after = replace(
+        section,
+        before=middle,
+        first_target=section.first_target + records if section.first_target >= 0 else -1,
+        runs=section.runs[len(first) :],
+        aside=section.aside[len(before.aside) :],
+        dropped=section.dropped[len(before.dropped) :],
+        base=False,
+    )
+    return before, after
+
+
+def topic_id_bytes(text: str) -> bytes:
+    """Return the 16 bytes of a topic id in base64, in either alphabet. Raises ValueError."""
+    try:
+        found = base64.b64decode(text.replace("-", "+").replace("_", "/") + "==", validate=True)
+    except binascii.Error as error:
+        raise ValueError(f"{text!r} is no topic id") from error
+    if len(found) != 16:
+        raise ValueError(f"{text!r} is no topic id")
+    return found
+
+
+def topic_id_text(raw: bytes) -> str:
+    """Return a topic id as positions and claims have it: base64 as librdkafka writes it."""
+    return base64.b64encode(raw).decode().rstrip("=")
+
+
+def _spans(entries: Iterable[SetAside] | Iterable[DroppedRecord]) -> list[Span]:
+    return [(entry.source, entry.source + 1) for entry in entries]
+
+
+def _ascending(spans: Sequence[Span], start: int, end: int) -> bool:
+    at = start
+    for first, last in spans:
+        if not at <= first < last:
+            return False
+        at = last
+    return at <= end
