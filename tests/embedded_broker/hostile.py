@@ -10,6 +10,8 @@ import asyncio
 import contextlib
 import os
 import random
+import socket
+import ssl
 import struct
 import sys
 import time
@@ -246,28 +248,45 @@ ATTACKS: tuple[Attack, ...] = (
 
 
 async def unfinished_handshakes(address: str) -> None:
-    """As many TLS handshakes that were begun and don't go on, again and again: each until the broker's deadline."""
+    """As many TLS handshakes that were begun and don't go on, again and again: each until the broker closes it.
+
+    Half of them have sent all that a client sends first, half a few bytes.
+    """
     host, _, port = address.rpartition(":")
+    greetings = (b"\x16\x03\x01", client_hello())
     while True:
         began_s = time.monotonic()
-        waiting = [_begin_handshake(host, int(port), f"127.0.0.{2 + each % 4}") for each in range(HANDSHAKES)]
+        waiting = [
+            _begin_handshake(host, int(port), f"127.0.0.{2 + each % 4}", greetings[each // 4 % 2])
+            for each in range(HANDSHAKES)
+        ]
         begun = sum(await asyncio.gather(*waiting))
         print(unfinished_handshakes.__name__, began_s, time.monotonic(), begun, flush=True)
 
 
-async def _begin_handshake(host: str, port: int, source: str) -> bool:
-    """Whether the broker has waited for the rest of it."""
+def client_hello() -> bytes:
+    """The first record of a TLS handshake."""
+    outgoing = ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        context = ssl.create_default_context()
+        context.wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="localhost").do_handshake()
+    return outgoing.read()
+
+
+async def _begin_handshake(host: str, port: int, source: str, greeting: bytes) -> bool:
+    """Whether it was begun; then the broker has ended it."""
     await asyncio.sleep(random.uniform(0, BURST_S))
-    with contextlib.suppress(OSError, TimeoutError):
+    with contextlib.suppress(OSError):
         reader, writer = await asyncio.open_connection(host, port, local_addr=(source, 0))
-        began_s = time.monotonic()
         try:
-            writer.write(b"\x16\x03\x01")
-            async with asyncio.timeout(HANDSHAKE_S_MAX):
-                await reader.read()
+            writer.write(greeting)
+            with contextlib.suppress(OSError, TimeoutError):
+                async with asyncio.timeout(HANDSHAKE_S_MAX):
+                    while await reader.read(1 << 16):
+                        pass
         finally:
             writer.close()
-        return time.monotonic() - began_s > 1
+        return True
     return False
 
 
@@ -282,6 +301,8 @@ async def attack(address: str, seed: int) -> None:
         try:
             async with asyncio.timeout(60):
                 await one(address)
+        except socket.gaierror:
+            raise  # nothing was attacked
         except (OSError, asyncio.IncompleteReadError, TimeoutError):
             pass
         print(one.__name__, began_s, time.monotonic(), flush=True)

@@ -9,7 +9,7 @@ from typing import IO
 
 
 class BrokerProcess:
-    """`eos-replicate broker` on a data directory; keeps its address over restarts."""
+    """`eos-replicate broker` on a data directory; keeps its address, that of its first listener, over restarts."""
 
     def __init__(self, directory: Path, *options: str) -> None:
         self.data_dir = directory
@@ -26,7 +26,7 @@ class BrokerProcess:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line.startswith("listening on "), line
-        self.address = line.removeprefix("listening on ").strip()
+        self.address = line.removeprefix("listening on ").split(",")[0].strip()
 
     def kill(self) -> None:
         """SIGKILL."""

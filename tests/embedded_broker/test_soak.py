@@ -9,8 +9,11 @@ from __future__ import annotations
 import json
 import os
 import socket
+import ssl
+import struct
 import subprocess
 import sys
+import threading
 import time
 from bisect import bisect
 from collections import defaultdict
@@ -32,6 +35,8 @@ WARM_S = 5.0
 RESULT = Path(os.environ.get("EOS_SOAK_RESULT", "tests/soak_result.json"))
 HONEST, TIMEOUT_S = "honest", 60.0
 TIMES_MAX, RSS_MIB_MAX = 3.0, 200.0
+CONNECT_MS_MAX, CONNECT_INTERVAL_S = 1_000.0, 0.5
+API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 pytestmark = [pytest.mark.tier("long"), pytest.mark.timeout(SOAK_S + QUIET_S + 600)]
 
 
@@ -82,6 +87,39 @@ class Honest:
         self._consumer.close()
 
 
+class Connecting(threading.Thread):
+    """A client of the listener with TLS that connects, is answered and leaves, again and again."""
+
+    def __init__(self, address: str, authority: Path) -> None:
+        super().__init__(daemon=True)
+        host, _, port = address.rpartition(":")
+        self._address, self._context = (host, int(port)), ssl.create_default_context(cafile=authority)
+        self._ends = threading.Event()
+        self.taken_ms: list[float] = []
+        self.failed: list[str] = []
+
+    def run(self) -> None:
+        """Until `end`."""
+        while not self._ends.wait(CONNECT_INTERVAL_S):
+            began_s = time.monotonic()
+            try:
+                with (
+                    socket.create_connection(self._address, TIMEOUT_S) as plain,
+                    self._context.wrap_socket(plain, server_hostname=self._address[0]) as connection,
+                ):
+                    connection.sendall(API_VERSIONS)
+                    assert connection.recv(4), "closed"
+            except (OSError, AssertionError) as error:
+                self.failed.append(repr(error))
+            else:
+                self.taken_ms.append((time.monotonic() - began_s) * 1000)
+
+    def end(self) -> None:
+        """No more; return when the last has left."""
+        self._ends.set()
+        self.join(2 * TIMEOUT_S)
+
+
 def rss_mib(pid: int) -> float:
     """The highest that it was."""
     status = Path(f"/proc/{pid}/status").read_text()
@@ -106,7 +144,8 @@ def by_attack(taken: list[Taken], lines: list[str]) -> dict[str, list[Taken]]:
 def test_honest_clients_barely_notice_hostile_ones(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         tls_address = f"127.0.0.1:{free.getsockname()[1]}"
-    pair = Authority(tmp_path).sign("broker")
+    authority = Authority(tmp_path)
+    pair = authority.sign("broker")
     files = ("--tls-certificate", str(pair.certificate), "--tls-key", str(pair.key))
     broker = BrokerProcess(tmp_path / "data", "--listen", f"SSL://{tls_address}", *files)
     with (tmp_path / "broker.log").open("wb") as log:
@@ -122,12 +161,15 @@ def test_honest_clients_barely_notice_hostile_ones(tmp_path: Path) -> None:
     honest = Honest(broker.address)
     honest.work(WARM_S)
     quiet_ms = p99_ms(honest.work(QUIET_S))
+    connecting = Connecting(tls_address, authority.certificate)
     attacks_path = tmp_path / "attacks"
     with attacks_path.open("w") as made:
         command = [sys.executable, "-m", "tests.embedded_broker.hostile", broker.address, tls_address, "1"]
         hostile = subprocess.Popen(command, stdout=made)
+        connecting.start()
         try:
             beside = honest.work(SOAK_S)
+            connecting.end()
             assert hostile.poll() is None, "the hostile client has ended"
         finally:
             hostile.kill()
@@ -148,6 +190,8 @@ def test_honest_clients_barely_notice_hostile_ones(tmp_path: Path) -> None:
         "rss_mib_max": round(peak_mib, 1),
         "attacks": len(lines),
         "unfinished_handshakes": handshakes,
+        "tls_connections": len(connecting.taken_ms),
+        "tls_connection_ms_p99": round(quantiles(connecting.taken_ms, n=100)[98], 1),
         "latency_ms_max": {name: round(max(each.latency_ms for each in some), 1) for name, some in attacks.items()},
     }
     RESULT.write_text(json.dumps(result, indent=1) + "\n")
@@ -157,5 +201,7 @@ def test_honest_clients_barely_notice_hostile_ones(tmp_path: Path) -> None:
     assert max(handshakes) == HANDSHAKES, handshakes
     assert broker.process.poll() is None, (tmp_path / "broker.log").read_text()[-2_000:]
     assert broker.terminate() == 0
+    assert connecting.failed == []
+    assert quantiles(connecting.taken_ms, n=100)[98] <= CONNECT_MS_MAX
     assert peak_mib <= RSS_MIB_MAX
     assert beside_ms <= TIMES_MAX * quiet_ms
