@@ -123,7 +123,7 @@ class Broker:
             self.new_uuid,
             self.thresholds,
         )
-        self.dynamic_configs = DynamicConfigs(self.config.node_id, self.metadata, self.topics.set_defaults)
+        self.dynamic_configs = DynamicConfigs(self.config, self.metadata, self.topics.set_defaults)
         self.dynamic_configs.load()
         self.client_quotas = ClientQuotas(self.metadata)
         self._compose()

@@ -1,7 +1,7 @@
 """AlterClientQuotas (49).
 
-Behaviour: quotas of users, client ids and addresses are checked and kept, durably before the answer; nothing is
-throttled by them.
+Behaviour: quotas of users, client ids and addresses are checked and kept, durably before the answer. Connections of an
+address that come faster than its connection_creation_rate, over ten seconds, are closed; nothing else is throttled.
 Version notes: v1 is flexible.
 """
 

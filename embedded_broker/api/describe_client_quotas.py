@@ -1,6 +1,7 @@
 """DescribeClientQuotas (48).
 
-Behaviour: the quotas that are set, by a filter. Nothing is throttled by them: throttle_time_ms is 0 in all answers.
+Behaviour: the quotas that are set, by a filter. Only connection_creation_rate holds: throttle_time_ms is 0 in all
+answers.
 Version notes: v1 is flexible.
 """
 

@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.api.topic_configs_shown import TopicConfigs, config, set_for_brokers, synonym
-from embedded_broker.metadata.broker_configs import CONNECTIONS_MAX, OF_ONE_BROKER, TOPIC_DEFAULTS, broker_configs
+from embedded_broker.metadata.broker_configs import OF_CONNECTIONS, OF_ONE_BROKER, TOPIC_DEFAULTS, broker_configs
 from embedded_broker.metadata.dynamic_configs import ALL_BROKERS, DynamicConfigs, Source
 from embedded_broker.metadata.topic_configs import Kind
 from embedded_broker.metadata.topic_names import name_problem
@@ -25,7 +25,7 @@ TOPIC, BROKER, GROUP = 2, 4, 32
 RESOURCE_STEPS = 200
 RESOURCE_BYTES = 5_000
 """Most configs are the same for all topics, see `topic_configs_shown`."""
-CHANGEABLE = TOPIC_DEFAULTS.keys() | {CONNECTIONS_MAX}
+CHANGEABLE = TOPIC_DEFAULTS.keys() | {*OF_CONNECTIONS}
 """While the broker runs, besides those of one broker."""
 
 

@@ -2,8 +2,8 @@
 
 Behaviour: sets, deletes, appends to or subtracts from configs of topics, consumer groups and brokers; durable before it
 is answered. The changes of a topic are applied atomically. Of a broker's settings those that are defaults of topics,
-and max.connections, can be changed while it runs, for it or for all brokers (KIP-226), those of logins for it alone;
-others are refused with INVALID_REQUEST.
+and the limits of connections, can be changed while it runs, for it or for all brokers (KIP-226), those of logins for it
+alone; others are refused with INVALID_REQUEST.
 Version notes: none that matter here.
 """
 

@@ -69,14 +69,26 @@ class BrokerConfig:
     connections_max: int = 4_096
     connections_per_ip_max: int = 0
     """Those of one address. 0: three quarters of all, so that there are some for others."""
+    connections_per_ip_overrides: str = ""
+    """Other numbers for some addresses: `address:number`, with commas between."""
+    connection_creation_rate_max: int = 2**31 - 1
+    """New connections in a second, over ten seconds. Those beyond wait for their turn."""
     first_request_deadline_ms: int = 30_000
-    """From the connection to its first whole request; where clients log in, `login_deadline_ms` counts."""
+    """From the connection, or the end of its TLS handshake, to its first whole request; where clients log in by SASL,
+    `login_deadline_ms` counts."""
     connections_idle_ms: int = 600_000
     """Those on which nothing moves for so long are closed."""
     connections_reauth_ms_max: int = 0
     """For how long a login by SASL holds; then the client must log in again, on the same connection. 0: for ever."""
     login_deadline_ms: int = 30_000
     """From the connection to the end of the login, the TLS handshake included."""
+    handshake_deadline_ms: int = 10_000
+    """From the connection to the end of the TLS handshake."""
+    unfinished_logins_max: int = 1_024
+    """Connections in a TLS handshake or a login, and at most three quarters of all connections. A newcomer takes the
+    place of the oldest one, see `net.unfinished_logins`."""
+    unfinished_logins_per_ip_max: int = 0
+    """Those of one address. 0: half of all."""
     login_frame_bytes_max: int = 64 * 1024
     login_requests_pending_max: int = 4
     login_failed_delay_ms: int = 100

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,9 +27,14 @@ class Setting:
     low: int = 0
 
 
-SETTINGS: Mapping[str, Setting] = {
+SETTINGS: Mapping[str, Setting] = {  # those that Kafka doesn't have begin with eos
     "auto.create.topics.enable": Setting(Kind.BOOLEAN, "auto_create_topics"),
+    "connection.failed.authentication.delay.ms": Setting(Kind.INT, "login_failed_delay_ms"),
     "connections.max.reauth.ms": Setting(Kind.LONG, "connections_reauth_ms_max"),
+    "eos.login.deadline.ms": Setting(Kind.INT, "login_deadline_ms", low=1),
+    "eos.tls.handshake.deadline.ms": Setting(Kind.INT, "handshake_deadline_ms", low=1),
+    "eos.unfinished.logins.max": Setting(Kind.INT, "unfinished_logins_max", low=1),
+    "eos.unfinished.logins.per.ip.max": Setting(Kind.INT, "unfinished_logins_per_ip_max", low=1),
     "fetch.max.bytes": Setting(Kind.INT, "fetch_bytes_max", low=1024),
     "group.consumer.heartbeat.interval.ms": Setting(Kind.INT, "group_consumer_heartbeat_interval_ms", low=1),
     "group.consumer.session.timeout.ms": Setting(Kind.INT, "group_consumer_session_timeout_ms", low=1),
@@ -36,8 +42,10 @@ SETTINGS: Mapping[str, Setting] = {
     "group.max.session.timeout.ms": Setting(Kind.INT, "group_session_timeout_ms_max", low=1),
     "group.min.session.timeout.ms": Setting(Kind.INT, "group_session_timeout_ms_min", low=1),
     "log.retention.check.interval.ms": Setting(Kind.LONG, "retention_check_interval_ms", low=1),
+    "max.connection.creation.rate": Setting(Kind.INT, "connection_creation_rate_max", low=1),
     "max.connections": Setting(Kind.INT, "connections_max", low=1),
     "max.connections.per.ip": Setting(Kind.INT, "connections_per_ip_max", low=1),
+    "max.connections.per.ip.overrides": Setting(Kind.STRING, "connections_per_ip_overrides"),
     "num.partitions": Setting(Kind.INT, "partitions_default", low=1),
     "offset.metadata.max.bytes": Setting(Kind.INT, "offset_metadata_bytes_max"),
     "offsets.retention.minutes": Setting(Kind.INT, "offsets_retention_ms", unit=60_000, low=1),
@@ -77,8 +85,28 @@ OF_ONE_BROKER: Mapping[str, tuple[Kind, str | None]] = {
 """Type and default of what Kafka lets be set for one broker while it runs, also where nobody logs in that way: it is
 kept and told. The mechanisms of listeners that are there already don't change by it, in Kafka neither. Source: Kafka
 `DynamicBrokerConfig.PER_BROKER_CONFIGS`."""
-CONNECTIONS_MAX = "max.connections"
-"""Holds at once, for this broker or for all."""
+CONNECTIONS_MAX, PER_IP_MAX = "max.connections", "max.connections.per.ip"
+PER_IP_OVERRIDES, CREATION_RATE_MAX = "max.connections.per.ip.overrides", "max.connection.creation.rate"
+OF_CONNECTIONS = (CONNECTIONS_MAX, PER_IP_MAX, PER_IP_OVERRIDES, CREATION_RATE_MAX)
+"""Hold at once, for this broker or for all. Source: Kafka `SocketServer.ReconfigurableConfigs`."""
+_HOST = re.compile(r"[0-9a-zA-Z\-%._:]*")
+
+
+def overrides(text: str) -> dict[str, int]:
+    """What `max.connections.per.ip.overrides` says: address or host name → number of connections.
+
+    Raises InvalidConfig. Source: Kafka `Csv.parseCsvMap`, `Utils.validHostPattern`.
+    """
+    found: dict[str, int] = {}
+    for part in text.strip().split(",") if text.strip() else ():
+        host, _, number = (each.strip() for each in part.rpartition(":"))
+        try:
+            if not host or not _HOST.fullmatch(host) or not -INT_MAX - 1 <= int(number) <= INT_MAX:
+                raise ValueError
+        except ValueError as error:
+            raise InvalidConfig(f"Invalid value {text} for configuration {PER_IP_OVERRIDES}: {part}") from error
+        found[host] = int(number)
+    return found
 
 
 def broker_configs(config: BrokerConfig, endpoints: Sequence[Endpoint]) -> Mapping[str, tuple[Kind, str]]:
@@ -93,7 +121,7 @@ def broker_configs(config: BrokerConfig, endpoints: Sequence[Endpoint]) -> Mappi
         "group.consumer.assignors": (Kind.LIST, "uniform,range"),
         "group.consumer.migration.policy": (Kind.STRING, "disabled"),
         "group.coordinator.rebalance.protocols": (Kind.LIST, "classic,consumer"),
-        "max.connections.per.ip": (Kind.INT, str(config.connections_of_one_ip(config.connections_max))),
+        PER_IP_MAX: (Kind.INT, str(config.connections_of_one_ip(config.connections_max))),
         "log.dirs": (Kind.STRING, str(config.data_dir)),
         "node.id": node,
         "offsets.topic.num.partitions": (Kind.INT, "1"),
@@ -155,7 +183,10 @@ def configured(config: BrokerConfig, settings: Mapping[str, str]) -> BrokerConfi
     return replace(config, **changes)
 
 
-def _value(name: str, setting: Setting, text: str) -> bool | int:
+def _value(name: str, setting: Setting, text: str) -> bool | int | str:
+    if name == PER_IP_OVERRIDES:
+        overrides(text)
+        return text
     if setting.kind is Kind.BOOLEAN:
         if text not in TRUTH:
             raise InvalidConfig(f"Invalid value {text} for configuration {name}: true or false")

@@ -1,5 +1,5 @@
-"""Client quotas: kept in the metadata log under `quota:<entity>` and described. Nothing is throttled by them, and
-throttle_time_ms is 0 in every answer.
+"""Client quotas: kept in the metadata log under `quota:<entity>` and described. Addresses are held to their
+connection_creation_rate; by no other is anything throttled, and throttle_time_ms is 0 in every answer.
 
 `Broker` has one `ClientQuotas`. Source: Kafka `ClientQuotaControlManager`, `ClientQuotasImage`, KIP-546.
 """
@@ -38,7 +38,8 @@ OF_CLIENTS: Mapping[str, Number] = {
     "request_percentage": Number.DOUBLE,
     "controller_mutation_rate": Number.DOUBLE,
 }
-OF_ADDRESSES: Mapping[str, Number] = {"connection_creation_rate": Number.INT}
+CREATION_RATE = "connection_creation_rate"
+OF_ADDRESSES: Mapping[str, Number] = {CREATION_RATE: Number.INT}
 
 
 class QuotaRejected(ValueError):
@@ -136,6 +137,20 @@ class ClientQuotas:
 
     def __init__(self, metadata: MetadataLog) -> None:
         self._metadata = metadata
+        self._creation_rates = self._read_creation_rates()
+
+    def _read_creation_rates(self) -> dict[str | None, float]:
+        """By address; None: of all that have none of their own."""
+        of_addresses = [(entity[IP], quotas) for entity, quotas in self.all() if IP in entity]
+        return {
+            None if address is None else str(ipaddress.ip_address(address)): quotas[CREATION_RATE]
+            for address, quotas in of_addresses
+            if CREATION_RATE in quotas
+        }
+
+    def creation_rate(self, address: str) -> float | None:
+        """How many connections may come from an address in a second; None: as many as like."""
+        return self._creation_rates.get(address, self._creation_rates.get(None))
 
     def all(self) -> Iterator[tuple[Entity, Quotas]]:
         """Every entity with its quotas."""
@@ -151,3 +166,4 @@ class ClientQuotas:
             after = {name: value for name, value in {**before, **changes}.items() if value is not None}
             if after != before:
                 await self._metadata.put(key, {"entity": dict(entity), "quotas": after} if after else None)
+                self._creation_rates = self._read_creation_rates()

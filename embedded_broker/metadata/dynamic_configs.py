@@ -1,18 +1,30 @@
 """Configs of brokers that are set while they run: for all brokers, whose name is empty, or first of all for this one.
 
-They are the defaults of topics under the brokers' names (`log.retention.ms`), `max.connections` and, for one broker
-only, what concerns logins (`broker_configs.OF_ONE_BROKER`); kept in the metadata log under `broker:<name>`. `Broker`
-has one `DynamicConfigs`; the handlers of the config APIs read and change it. All other settings need a new start, as
-most of Kafka's. Source: Kafka `DynamicBrokerConfig`, KIP-226.
+They are the defaults of topics under the brokers' names (`log.retention.ms`), the limits of connections and, for one
+broker only, what concerns logins (`broker_configs.OF_ONE_BROKER`); kept in the metadata log under `broker:<name>`.
+`Broker` has one `DynamicConfigs`; the handlers of the config APIs read and change it. All other settings need a new
+start, as most of Kafka's. Source: Kafka `DynamicBrokerConfig`, KIP-226.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from enum import IntEnum
+from ipaddress import ip_address
 from typing import NamedTuple
 
-from embedded_broker.metadata.broker_configs import CONNECTIONS_MAX, OF_ONE_BROKER, TOPIC_DEFAULTS
+from embedded_broker.config.settings import BrokerConfig
+from embedded_broker.metadata.broker_configs import (
+    CONNECTIONS_MAX,
+    CREATION_RATE_MAX,
+    OF_CONNECTIONS,
+    OF_ONE_BROKER,
+    PER_IP_MAX,
+    PER_IP_OVERRIDES,
+    TOPIC_DEFAULTS,
+    overrides,
+)
 from embedded_broker.metadata.metadata_log import MetadataLog
 from embedded_broker.metadata.topic_configs import CONFIGS, INT_MAX, LONG_MAX, InvalidConfig, Kind, check
 
@@ -46,13 +58,29 @@ class Default(NamedTuple):
     broker: str
 
 
+class ConnectionLimits(NamedTuple):
+    """How many connections there may be, of one address too, and how many may come in a second."""
+
+    most: int
+    per_ip: int | None
+    """None: what `BrokerConfig.connections_of_one_ip` says."""
+    overrides: Mapping[str, int]
+    rate: int | None
+
+    def most_of(self, address: str, most: int) -> int:
+        """How many of `most` an address may have."""
+        usual = most - most // 4 if self.per_ip is None else self.per_ip
+        return self.overrides.get(address, usual)
+
+
 class DynamicConfigs:
     """What is set for all brokers, and for this one."""
 
-    def __init__(self, node_id: int, metadata: MetadataLog, apply: Callable[[Mapping[str, str]], None]) -> None:
+    def __init__(self, config: BrokerConfig, metadata: MetadataLog, apply: Callable[[Mapping[str, str]], None]) -> None:
         """`apply` is given the defaults of topic configs, by their names, that no longer are Kafka's."""
-        self.this_broker = str(node_id)
-        self._metadata, self._apply = metadata, apply
+        self.this_broker = str(config.node_id)
+        self._config, self._metadata, self._apply = config, metadata, apply
+        self.connections = self._connections()
 
     def own(self, broker: str) -> dict[str, str]:
         """What is set for this broker, or for ALL_BROKERS."""
@@ -72,9 +100,21 @@ class DynamicConfigs:
         own = [(broker, self.own(broker)) for broker in (self.this_broker, ALL_BROKERS)]
         return tuple(Default(name, values[name], broker) for broker, values in own if name in values)
 
-    def connections_max(self, usual: int) -> int:
-        """How many connections there may be; `usual` where nothing is set that leaves any."""
-        return next((number for each in self.of(CONNECTIONS_MAX) if (number := int(each.value)) > 0), usual)
+    def _connections(self) -> ConnectionLimits:
+        config, set_here = self._config, self._of_connections({})
+        per_ip = set_here.get(PER_IP_MAX)
+        rate = int(set_here.get(CREATION_RATE_MAX, config.connection_creation_rate_max))
+        return ConnectionLimits(
+            int(set_here.get(CONNECTIONS_MAX, config.connections_max)) or config.connections_max,
+            int(per_ip) if per_ip is not None else config.connections_per_ip_max or None,
+            addresses(set_here.get(PER_IP_OVERRIDES, config.connections_per_ip_overrides)),
+            rate if rate < INT_MAX else None,
+        )
+
+    def _of_connections(self, instead: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+        """The limits of connections that are set and hold; `instead`: of some brokers others than are kept."""
+        own = [instead.get(broker, self.own(broker)) for broker in (ALL_BROKERS, self.this_broker)]
+        return {name: text for each in own for name, text in each.items() if name in OF_CONNECTIONS}
 
     def of_topic(self, name: str, own: Mapping[str, str]) -> tuple[str, Source, tuple[Default, ...]]:
         """The value of a topic config, where it is set, and the defaults that are set for brokers; `own`: the topic's
@@ -92,7 +132,7 @@ class DynamicConfigs:
 
     def check(self, broker: str, configs: Mapping[str, str]) -> None:
         """Raises NotDynamic or InvalidConfig unless this broker, or ALL_BROKERS, can have these."""
-        others = sorted(configs.keys() - TOPIC_DEFAULTS.keys() - OF_ONE_BROKER.keys() - {CONNECTIONS_MAX})
+        others = sorted(configs.keys() - TOPIC_DEFAULTS.keys() - OF_ONE_BROKER.keys() - {*OF_CONNECTIONS})
         if others:
             raise NotDynamic(f"Cannot update these configs dynamically: {', '.join(others)}")
         of_one = sorted(configs.keys() & OF_ONE_BROKER.keys())
@@ -103,8 +143,7 @@ class DynamicConfigs:
             raise NotDynamic(
                 f"Cannot update these configs at default cluster level, broker id must be specified: [{named}]"
             )
-        if CONNECTIONS_MAX in configs:
-            self._check_connections(broker, configs[CONNECTIONS_MAX])
+        self._check_connections(broker, configs)
         for name in sorted(configs.keys() & TOPIC_DEFAULTS.keys()):
             text = configs[name]
             try:
@@ -112,12 +151,19 @@ class DynamicConfigs:
             except InvalidConfig as error:
                 raise InvalidConfig(str(error).replace(TOPIC_DEFAULTS[name], name)) from error
 
-    def _check_connections(self, broker: str, text: str) -> None:
-        """Only a number that would hold is looked at, as in Kafka: a broker may have its own beside that of all."""
-        check_number(CONNECTIONS_MAX, Kind.INT, text)
-        holds = broker == self.this_broker or CONNECTIONS_MAX not in self.own(self.this_broker)
-        if holds and int(text) <= 0:
-            raise InvalidConfig(f"Invalid {CONNECTIONS_MAX} {text}")
+    def _check_connections(self, broker: str, configs: Mapping[str, str]) -> None:
+        """Each must be a number, and those that would hold must leave a connection, as in Kafka: a broker may have its
+        own beside those of all."""
+        for name in sorted(configs.keys() & {*OF_CONNECTIONS} - {PER_IP_OVERRIDES}):
+            check_number(name, Kind.INT, configs[name])
+            if int(configs[name]) < 0:
+                raise InvalidConfig(f"Invalid value {configs[name]} for configuration {name}: Value must be at least 0")
+        overrides(configs.get(PER_IP_OVERRIDES, ""))
+        holding = self._of_connections({broker: configs})
+        others = overrides(holding.get(PER_IP_OVERRIDES, self._config.connections_per_ip_overrides))
+        for name in (CONNECTIONS_MAX, CREATION_RATE_MAX, *(() if others else (PER_IP_MAX,))):
+            if int(holding.get(name, 1)) == 0:
+                raise InvalidConfig(f"Invalid {name} 0")
 
     async def save(self, broker: str, configs: Mapping[str, str]) -> None:
         """Make a broker's configs durable, then let them hold. They have been checked; within `Changes.one`.
@@ -130,6 +176,19 @@ class DynamicConfigs:
     def load(self) -> None:
         """Let hold what is kept."""
         self._apply({topic: defaults[0].value for topic, defaults in self.of_topics().items()})
+        self.connections = self._connections()
+
+
+def addresses(text: str) -> dict[str, int]:
+    """`overrides` by address as the socket tells it. Of names only localhost is known: none is looked up."""
+    found: dict[str, int] = {}
+    for host, number in overrides(text).items():
+        if host == "localhost":
+            found |= {"127.0.0.1": number, "::1": number}
+            continue
+        with suppress(ValueError):
+            found[str(ip_address(host))] = number
+    return found
 
 
 def check_number(name: str, kind: Kind, text: str) -> None:

@@ -20,13 +20,11 @@ from collections.abc import Awaitable
 from typing import Any, cast
 
 from embedded_broker.config.listeners import Endpoint
-from embedded_broker.config.listeners import Protocol as SecurityProtocol
 from embedded_broker.net.deadline import Deadline
 from embedded_broker.net.host import Host
+from embedded_broker.net.login_phase import LoginPhase
 from embedded_broker.runtime.fair_share import Share
 from embedded_broker.security.session import Session
-from embedded_broker.security.subject import principal_name
-from embedded_broker.security.tls import TlsStream
 from embedded_broker.wire.framing import PREFIX, BadFrame, Framer
 from embedded_broker.wire.responses import Encoded, size_of
 
@@ -51,24 +49,20 @@ class Connection(asyncio.BufferedProtocol):
         """`context`: TLS is spoken here."""
         self._host, self._endpoint = host, endpoint
         config = host.config
-        self._framer = Framer(config.frame_bytes_max)
-        self._pending_max, self._deadline_s = config.requests_pending_max, config.frame_deadline_ms / 1000
-        self._tls = None if context is None else TlsStream(context)
+        self._login = LoginPhase(config, context)
+        self._framer = Framer(config.login_frame_bytes_max)
+        self._deadline_s = config.frame_deadline_ms / 1000
         self._transport: asyncio.Transport
         self._frames: deque[bytes] = deque()
         self._frames_bytes = 0  # of `_frames`
         self._taken_bytes = 0  # of the request being handled
         self._go = asyncio.Event()  # something has changed that the next request may have waited for
-        self._answers: asyncio.Queue[Awaitable[Encoded | None] | Encoded | None] = asyncio.Queue(
-            config.requests_pending_max
-        )
+        self._answers: asyncio.Queue[Awaitable[Encoded | None] | Encoded | None]
         self._unsent_bytes = 0
         self._reserved_bytes = 0  # for the answer to the request being handled
         self._writable = asyncio.Event()
         self._writable.set()
         self._frame_deadline = Deadline("a frame took too long")
-        self._login_deadline = Deadline("the login took too long")
-        self._first_deadline = Deadline("no request came")
         self._end_deadline = Deadline("by the client")
         self._tasks: list[asyncio.Task[None]] = []
         self._later: set[asyncio.Task[Encoded | None]] = set()
@@ -99,33 +93,37 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         host, port = (self._transport.get_extra_info("peername") or ("", 0))[:2]
         self.session = Session(self._endpoint, host, port, self._host.config.connections_reauth_ms_max)
-        if not self._host.admit(self):
+        turn = self._host.admit(self)
+        if turn.refusal and not turn.wait_s:
             self.closed = True
             self._transport.abort()
-            return
-        self._limit()
+        elif turn.wait_s:
+            self._pause()
+            self._login.await_turn(turn.wait_s, lambda _: self.refuse(turn.refusal) if turn.refusal else self._begin())
+        else:
+            self._begin()
+
+    def _begin(self) -> None:
+        """It is this connection's turn."""
+        self._login.begin(self.session, self.refuse)
+        self._set_limits()
+        self.resume()
+
+    def _set_limits(self) -> None:
+        """Small ones until it is known who is there."""
+        self._framer.bytes_max = self._login.frame_bytes_max
+        if self._login.is_over:
+            self._host.known(self)
+
+    def _begin_handling(self) -> None:
+        """With the first request: whoever sends none has cost little."""
+        self._answers = asyncio.Queue(self._host.config.requests_pending_max)
         self._tasks = [
             asyncio.create_task(self._handle_all(), name=f"handle {self.session}"),
             asyncio.create_task(self._answer_all(), name=f"answer {self.session}"),
         ]
         for task in self._tasks:
             task.add_done_callback(self._task_done)
-
-    def _limit(self) -> None:
-        """Small limits until it is known who is there."""
-        config = self._host.config
-        if self.session.is_ready and (self._tls is None or self._tls.is_established):
-            self._first_deadline.begin(config.first_request_deadline_ms / 1000, self.refuse)
-            return
-        self._framer.bytes_max = config.login_frame_bytes_max
-        self._pending_max = config.login_requests_pending_max
-        self._login_deadline.begin(config.login_deadline_ms / 1000, self.refuse)
-
-    def _unlimit(self) -> None:
-        """The client is known now."""
-        config = self._host.config
-        self._framer.bytes_max, self._pending_max = config.frame_bytes_max, config.requests_pending_max
-        self._login_deadline.cancel()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """See asyncio.BufferedProtocol. All connections share one: it is read before anything else is."""
@@ -142,7 +140,9 @@ class Connection(asyncio.BufferedProtocol):
         self.active_s = asyncio.get_running_loop().time()
         before = len(self._frames)
         try:
-            plain = data if self._tls is None else self._decrypt(self._tls, data)
+            plain = self._login.decrypt(data, self._transport.write)
+            if self._login.is_done(self.refuse):
+                self._set_limits()
             for frame in self._framer.feed(plain, FRAMES_AT_ONCE_MAX):
                 self._frames.append(frame)
                 self._frames_bytes += len(frame) + REQUEST_BYTES
@@ -153,15 +153,17 @@ class Connection(asyncio.BufferedProtocol):
             self.refuse(str(error))
             return
         except (ssl.SSLError, ValueError) as error:
-            self._transport.write(self._tls.take() if self._tls else b"")  # the alert
+            self._transport.write(self._login.tls.take() if self._login.tls else b"")  # the alert
             self.refuse(f"TLS: {error}", flush=True)
             return
         if self._frames:
-            self._first_deadline.cancel()
+            self._login.request_came()
+            if not self._tasks:
+                self._begin_handling()
         self._account()
         self._go.set()
         self._watch_frame(begun=len(self._frames) > before)
-        if len(self._frames) >= self._pending_max:
+        if len(self._frames) >= self._login.requests_pending_max:
             self._pause()
             self._frame_deadline.cancel()  # it is not the client that keeps the rest of a frame waiting
 
@@ -187,19 +189,6 @@ class Connection(asyncio.BufferedProtocol):
     def expect_tokens(self) -> None:
         """A login has begun or ended: bare tokens, which may be short, come if the session says so, else requests."""
         self._framer.bytes_min = 0 if self.session.takes_tokens else PREFIX.size
-
-    def _decrypt(self, tls: TlsStream, data: memoryview) -> bytes:
-        before = tls.is_established
-        plain = tls.receive(data)
-        if out := tls.take():
-            self._transport.write(out)
-        if tls.is_established and not before:
-            certificate = tls.client_certificate()
-            if certificate is not None and self._endpoint.listener.protocol is SecurityProtocol.SSL:
-                self.session.principal = f"User:{principal_name(certificate)}"
-            if self.session.is_ready:
-                self._unlimit()
-        return plain
 
     def _watch_frame(self, begun: bool) -> None:
         """A deadline runs while a frame is incomplete; `begun`: it is another frame than before."""
@@ -254,7 +243,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume(self) -> None:
         """Read again, unless too many requests are pending, here or of all."""
-        if self._paused and not (self.closed or self._host.requests.full or len(self._frames) >= self._pending_max):
+        if self.closed or self._login.awaits_turn or self._host.requests.full:
+            return
+        if self._paused and len(self._frames) < self._login.requests_pending_max:
             self._paused = False
             self._transport.resume_reading()
             self._watch_frame(begun=False)
@@ -289,8 +280,8 @@ class Connection(asyncio.BufferedProtocol):
             if in_a_row == REQUESTS_IN_A_ROW_MAX:
                 in_a_row = 0
                 await asyncio.sleep(0)
-            if self._login_deadline.runs and self.session.is_ready:
-                self._unlimit()
+            if self._login.is_done(self.refuse):
+                self._set_limits()
             if self.session.failure:
                 await self._answers.join()
                 self.refuse(f"login failed: {self.session.failure}", flush=True)
@@ -333,7 +324,7 @@ class Connection(asyncio.BufferedProtocol):
         for at in range(0, len(data), CHUNK_BYTES):
             await self._writable.wait()
             piece = view[at : at + CHUNK_BYTES]
-            self._transport.write(piece if self._tls is None else self._tls.send(piece))
+            self._transport.write(piece if self._login.tls is None else self._login.tls.send(piece))
             self._account_answers(-len(piece))
         self._go.set()
 
@@ -373,8 +364,9 @@ class Connection(asyncio.BufferedProtocol):
     def _release(self) -> None:
         """Hold nothing any more, and do nothing any more. Durable steps go on (`Background.finish`)."""
         self.closed = True
-        for deadline in (self._frame_deadline, self._login_deadline, self._first_deadline, self._end_deadline):
-            deadline.cancel()
+        self._login.cancel()
+        self._frame_deadline.cancel()
+        self._end_deadline.cancel()
         current = asyncio.current_task()
         for task in self._tasks:  # and not `_later`: what was appended must become visible
             if task is not current:

@@ -7,6 +7,7 @@ from typing import Protocol, TypeVar
 
 from embedded_broker.config.settings import BrokerConfig
 from embedded_broker.net.budget import Budget, Holder
+from embedded_broker.net.connection_quotas import Turn
 from embedded_broker.runtime.fair_share import FairShare
 from embedded_broker.wire.responses import Encoded
 
@@ -31,8 +32,12 @@ class Host(Protocol[C]):
         """Of the event loop."""
         ...
 
-    def admit(self, connection: C) -> bool:
-        """Register a new connection; returns False if there are too many already."""
+    def admit(self, connection: C) -> Turn:
+        """Register a new connection, unless it is refused at once."""
+        ...
+
+    def known(self, connection: C) -> None:
+        """A connection's client has logged in, or needn't."""
         ...
 
     def gone(self, connection: C, why: str) -> None:

@@ -10,7 +10,6 @@ import asyncio
 import resource
 import struct
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Protocol, TextIO
@@ -18,9 +17,12 @@ from typing import Any, Protocol, TextIO
 from embedded_broker.api.ports import Parts
 from embedded_broker.api.registry import Api, load_all
 from embedded_broker.config.listeners import Endpoint, refuse_open
+from embedded_broker.config.listeners import Protocol as SecurityProtocol
 from embedded_broker.net.budget import Budget, TooLarge
 from embedded_broker.net.coding import Coding, encode
 from embedded_broker.net.connection import Connection
+from embedded_broker.net.connection_quotas import ConnectionQuotas, Turn
+from embedded_broker.net.unfinished_logins import UnfinishedLogins
 from embedded_broker.runtime.fair_share import FairShare
 from embedded_broker.runtime.log_writer import LogWriter
 from embedded_broker.security.compose import tls_context
@@ -91,9 +93,13 @@ class Server:
             "unread answers", config.answers_bytes_max, self._answers_full, emptied=self._give_back
         )
         self._giving_back: asyncio.Task[None] | None = None
-        self._files_max = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
-        """Half of the files that may be open: the other half is the logs'."""
-        self._by_host: Counter[str] = Counter()
+        self._quotas = ConnectionQuotas(
+            lambda: broker.dynamic_configs.connections,
+            lambda address: broker.client_quotas.creation_rate(address),
+            # half of the files that may be open: the other half is the logs'
+            resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2,
+        )
+        self._logins = UnfinishedLogins[Connection](self._unfinished_logins_max, config.unfinished_logins_per_ip_max)
         self._empty = asyncio.Event()
         self._empty.set()
         self._sweep: asyncio.TimerHandle | None = None
@@ -129,32 +135,39 @@ class Server:
         await self._empty.wait()
         self._log.close()
 
-    def admit(self, connection: Connection) -> bool:
-        """Register a new connection; returns False if there are `max.connections` already, or enough of its address."""
-        usual = self.config.connections_max
-        most = min(self.broker.dynamic_configs.connections_max(usual), self._files_max)
-        if len(self._connections) >= most:
-            self.log(f"{connection.session} refused: there are {most} connections already")
-            return False
-        most_of_one = self.config.connections_of_one_ip(most)
-        if self._by_host[connection.client_host] >= most_of_one:
-            self.log(f"{connection.session} refused: its address has {most_of_one} connections already")
-            return False
-        self._by_host[connection.client_host] += 1
+    def _unfinished_logins_max(self) -> int:
+        """Some connections are left for those whose client is known."""
+        most = self._quotas.most
+        return min(self.config.unfinished_logins_max, most - most // 4)
+
+    def admit(self, connection: Connection) -> Turn:
+        """Register a new connection, unless there are too many, of its address or unfinished logins."""
+        address, now_s = connection.client_host, asyncio.get_running_loop().time()
+        logs_in = connection.session.endpoint.listener.protocol is not SecurityProtocol.PLAINTEXT
+        refusal = self._logins.refuse(address, now_s) if logs_in else ""
+        turn = Turn(refusal) if refusal else self._quotas.take(address, now_s)
+        if turn.refusal and not turn.wait_s:
+            self.log(f"{connection.session} refused: {turn.refusal}")
+            return turn
+        if logs_in:
+            self._logins.begin(connection, now_s)
         self._connections[connection] = None
         self._empty.clear()
         if self.requests.full:
             connection.pause()
-        return True
+        return turn
+
+    def known(self, connection: Connection) -> None:
+        """See `host.Host`."""
+        self._logins.end(connection)
 
     def gone(self, connection: Connection, why: str) -> None:
         """A connection has closed."""
         if connection in self._connections:
             self.log(f"{connection.session} closed: {why}")
             del self._connections[connection]
-            self._by_host[connection.client_host] -= 1
-            if not self._by_host[connection.client_host]:
-                del self._by_host[connection.client_host]
+            self._quotas.gone(connection.client_host)
+            self._logins.end(connection)
         if not self._connections:
             self._empty.set()
 

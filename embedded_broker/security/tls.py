@@ -7,8 +7,13 @@ bounded and timed like everything else.
 from __future__ import annotations
 
 import ssl
+from struct import Struct
 
 from embedded_broker.config.listeners import ClientAuth, TlsFiles
+
+RECORD, HANDSHAKE = Struct(">cHH"), b"\x16"
+"""Kind, version and length of a TLS record."""
+RECORD_BYTES_MAX = RECORD.size + (1 << 14)
 
 
 def server_context(files: TlsFiles) -> ssl.SSLContext:
@@ -36,20 +41,40 @@ def server_context(files: TlsFiles) -> ssl.SSLContext:
 
 
 class TlsStream:
-    """One connection's TLS."""
+    """One connection's TLS.
+
+    OpenSSL takes 46 KiB for it, so that it is only asked when the client's first record is whole.
+    """
 
     def __init__(self, context: ssl.SSLContext) -> None:
-        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._context, self._first = context, b""
+        self._incoming: ssl.MemoryBIO
+        self._outgoing: ssl.MemoryBIO
+        self._tls: ssl.SSLObject | None = None
         self.is_established = False
         """Whether the handshake is done, and with it the client's certificate checked."""
+
+    def _begin(self, data: bytes | memoryview) -> ssl.SSLObject | None:
+        """OpenSSL, from the client's first record on."""
+        self._first += data
+        if _is_cut(self._first):
+            return None
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._incoming.write(self._first)
+        self._first = b""
+        self._tls = self._context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        return self._tls
 
     def receive(self, data: bytes | memoryview) -> bytes:
         """Bytes from the socket → plain text. Afterwards `take` what the socket should get.
 
         Raises ssl.SSLError when the client doesn't speak TLS, or has no good certificate.
         """
-        self._incoming.write(data)
+        if self._tls is not None:
+            self._incoming.write(data)
+        elif self._begin(data) is None:
+            return b""
+        assert self._tls is not None
         plain = bytearray()
         try:
             if not self.is_established:
@@ -65,13 +90,22 @@ class TlsStream:
 
     def send(self, plain: bytes | memoryview) -> bytes:
         """Plain text → bytes for the socket. Only once `is_established`."""
+        assert self._tls is not None
         self._tls.write(plain)
         return self.take()
 
     def take(self) -> bytes:
         """What the socket should get: handshake messages, alerts."""
-        return self._outgoing.read()
+        return b"" if self._tls is None else self._outgoing.read()
 
     def client_certificate(self) -> bytes | None:
         """What the client has shown, checked, as DER."""
-        return self._tls.getpeercert(binary_form=True)
+        return None if self._tls is None else self._tls.getpeercert(binary_form=True)
+
+
+def _is_cut(data: bytes) -> bool:
+    """Whether more must come of a handshake's first record (RFC 8446, 5.1); what is none is OpenSSL's to refuse."""
+    if len(data) < RECORD.size:
+        return data[:1] in (b"", HANDSHAKE)
+    kind, _, size_bytes = RECORD.unpack_from(data)
+    return bool(kind == HANDSHAKE and len(data) < RECORD.size + size_bytes <= RECORD_BYTES_MAX)

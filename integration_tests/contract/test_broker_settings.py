@@ -14,13 +14,30 @@ from embedded_broker.api.protocol_document import OUTSIDE
 from embedded_broker.api.registry import load_all
 from integration_tests.harness import raw
 from integration_tests.harness.broker import Kind
+from integration_tests.harness.configs import (
+    ALL,
+    APPEND,
+    BROKER,
+    DELETE,
+    NONE,
+    OF_ALL,
+    OF_BROKER,
+    OF_NONE,
+    OF_TOPIC,
+    REFUSED,
+    SET,
+    SUBTRACT,
+    THIS,
+    TOPIC,
+    alter,
+    described,
+    dynamic,
+    entity,
+    is_set,
+    seen,
+)
 from integration_tests.harness.processes import wait_until
 
-NONE, REFUSED = ErrorCode.none, ErrorCode.invalid_request
-TOPIC, BROKER = 2, 4
-SET, DELETE, APPEND, SUBTRACT = range(4)
-ALL, THIS = "", "1"
-OF_TOPIC, OF_BROKER, OF_ALL, OF_NONE = 1, 2, 3, 5
 OF_ONE_BROKER = {
     "sasl.login.refresh.buffer.seconds": ("300", "3601", "3601"),
     "sasl.login.refresh.min.period.seconds": ("60", "901", "901"),
@@ -52,37 +69,12 @@ def topic(bootstrap: str) -> str:
     return name
 
 
-def alter(bootstrap: str, kind: int, name: str, *changes: tuple[str, int, str | None], dry: bool = False) -> ErrorCode:
-    configs = [{"name": each, "config_operation": operation, "value": value} for each, operation, value in changes]
-    resource = {"resource_type": kind, "resource_name": name, "configs": configs}
-    answer = raw.call(bootstrap, "incremental_alter_configs", 1, resources=[resource], validate_only=dry)
-    return ErrorCode(answer.responses[0].error_code)
-
-
-def described(bootstrap: str, kind: int, name: str, *keys: str) -> dict[str, Any]:
-    resource = {"resource_type": kind, "resource_name": name, "configuration_keys": list(keys) or None}
-    answer = raw.call(bootstrap, "describe_configs", 4, resources=[resource], include_synonyms=True)
-    assert answer.results[0].error_code is NONE
-    return {each.name: each for each in answer.results[0].configs}
-
-
-def seen(bootstrap: str, kind: int, name: str, key: str) -> tuple[str, int] | None:
-    found = described(bootstrap, kind, name, key).get(key)
-    return None if found is None else (found.value, found.config_source)
-
-
 @pytest.fixture
 def no_retention_of_brokers(bootstrap: str) -> Iterator[None]:
     yield
     for broker in (THIS, ALL):
         assert alter(bootstrap, BROKER, broker, ("log.retention.ms", DELETE, None)) is NONE
     wait_until(lambda: "log.retention.ms" not in dynamic(bootstrap, THIS), "it has gone", str)
-
-
-def dynamic(bootstrap: str, broker: str) -> dict[str, str]:
-    """What is set for a broker or, without a name, for all."""
-    found = described(bootstrap, BROKER, broker).values()
-    return {each.name: each.value for each in found if each.config_source in (OF_BROKER, OF_ALL)}
 
 
 @pytest.mark.usefixtures("no_retention_of_brokers")
@@ -108,10 +100,6 @@ def test_defaults_of_topics_are_set_for_all_brokers_and_for_one(bootstrap: str, 
     assert alter(bootstrap, TOPIC, topic, ("retention.ms", DELETE, None)) is NONE
     assert alter(bootstrap, BROKER, THIS, ("log.retention.ms", DELETE, None)) is NONE
     wait_topic("700000000", OF_ALL)
-
-
-def is_set(bootstrap: str, name: str, value: str) -> bool:
-    return seen(bootstrap, BROKER, THIS, name) == (value, OF_BROKER)
 
 
 @pytest.fixture
@@ -159,29 +147,6 @@ def test_mechanisms_and_the_secrets_of_logins_are_set_for_one_broker(bootstrap: 
     assert [(each.name, each.value, each.source) for each in found.synonyms] == [(secret, None, OF_BROKER)]
 
 
-@pytest.fixture
-def usual_connections(bootstrap: str) -> Iterator[None]:
-    yield
-    for broker in (ALL, THIS):
-        assert alter(bootstrap, BROKER, broker, ("max.connections", DELETE, None)) is NONE
-
-
-@pytest.mark.usefixtures("usual_connections")
-def test_the_number_of_connections_is_set_for_one_broker_or_all(bootstrap: str) -> None:
-    name = "max.connections"
-    for broker in (THIS, ALL):
-        assert alter(bootstrap, BROKER, broker, (name, SET, "x")) is REFUSED
-        assert alter(bootstrap, BROKER, broker, (name, SET, "0")) is REFUSED, broker
-    assert alter(bootstrap, BROKER, ALL, (name, SET, "900")) is NONE
-    wait_until(lambda: seen(bootstrap, BROKER, THIS, name) == ("900", OF_ALL), "for all", str)
-    assert alter(bootstrap, BROKER, THIS, (name, SET, "800")) is NONE
-    wait_until(partial(is_set, bootstrap, name, "800"), "for this one", str)
-    assert alter(bootstrap, BROKER, ALL, (name, SET, "0")) is NONE, "this one has its own"
-    found = described(bootstrap, BROKER, THIS, name)[name]
-    assert [(each.value, each.source) for each in found.synonyms][:1] == [("800", OF_BROKER)]
-    assert not found.read_only
-
-
 def test_what_needs_a_new_start_or_makes_no_sense_is_refused(bootstrap: str) -> None:
     for name, change, error_code in (
         (THIS, ("num.partitions", SET, "3"), REFUSED),
@@ -218,10 +183,6 @@ def test_how_the_broker_is_reached_is_described(bootstrap: str) -> None:
     assert "PLAINTEXT:PLAINTEXT" in found["listener.security.protocol.map"].value
     assert found["listeners"].value
     assert "broker" in found["process.roles"].value.split(",")
-
-
-def entity(**names: str | None) -> list[dict[str, str | None]]:
-    return [{"entity_type": kind.replace("_", "-"), "entity_name": name} for kind, name in names.items()]
 
 
 def set_quotas(

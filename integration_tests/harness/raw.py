@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -76,18 +77,35 @@ def call(bootstrap: str, name: str, version: int, **fields: Any) -> Any:
     return _roundtrip(bootstrap, schema.builder(schema.entity(name, version, "request"))(fields))
 
 
+@contextmanager
+def conversation(bootstrap: str) -> Iterator[Callable[..., Any]]:
+    """What `call` does, on one connection for all requests."""
+    host, _, port = bootstrap.rpartition(":")
+    with socket.create_connection((host, int(port)), TIMEOUT_S) as connection:
+        yield lambda name, version, **fields: _exchange(
+            connection, schema.builder(schema.entity(name, version, "request"))(fields)
+        )
+
+
 def _roundtrip(address: str, body: Any) -> object:
     """Send one request on a connection of its own and return the response's body."""
+    host, _, port = address.rpartition(":")
+    with socket.create_connection((host, int(port)), TIMEOUT_S) as connection:
+        return _exchange(connection, body)
+
+
+def _exchange(connection: socket.socket, body: Any) -> object:
     header_type, key, version = type(body).__header_schema__, type(body).__api_key__, type(body).__version__
     header = header_type(request_api_key=key, request_api_version=version, correlation_id=1, client_id="raw")
     buffer = io.BytesIO()
     entity_writer(header_type)(buffer, header)
     entity_writer(type(body))(buffer, body)
-    host, _, port = address.rpartition(":")
-    with socket.create_connection((host, int(port)), TIMEOUT_S) as connection:
-        connection.sendall(len(buffer.getvalue()).to_bytes(4, "big") + buffer.getvalue())
-        stream = connection.makefile("rb")
-        frame = stream.read(int.from_bytes(stream.read(4), "big"))
+    connection.sendall(len(buffer.getvalue()).to_bytes(4, "big") + buffer.getvalue())
+    with connection.makefile("rb") as stream:
+        size_bytes = stream.read(4)
+        if len(size_bytes) < 4:
+            raise ConnectionResetError("closed instead of an answer")
+        frame = stream.read(int.from_bytes(size_bytes, "big"))
     response: Any = load_response_schema(key, version)
     _, size = entity_reader(response.__header_schema__)(frame, 0)
     return entity_reader(response)(frame, size)[0]

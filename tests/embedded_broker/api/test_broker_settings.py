@@ -83,6 +83,44 @@ def test_the_number_of_connections_holds_at_once_and_after_a_restart(tmp_path: P
     asyncio.run(main())
 
 
+def test_addresses_with_numbers_of_their_own_hold_at_once_and_after_a_restart(tmp_path: Path) -> None:
+    async def served_from(served: Served, address: str) -> int:
+        """How many of three connections are."""
+        opened = [
+            await asyncio.open_connection("127.0.0.1", served.broker.port, local_addr=(address, 0)) for _ in "abc"
+        ]
+        found = [await is_answered(Client(*each)) for each in opened]
+        for _, writer in opened:
+            writer.close()
+        while served.server._quotas.of(address):  # noqa: ASYNC110 - the condition has no event
+            await asyncio.sleep(0.01)
+        return sum(found)
+
+    async def is_answered(client: Client) -> bool:
+        try:
+            return bool((await client.call("api_versions", 0)).error_code == 0)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return False
+
+    async def numbers(served: Served) -> list[int]:
+        return [await served_from(served, f"127.0.0.{number}") for number in (2, 3, 4)]
+
+    async def main() -> None:
+        async with serving(tmp_path, connections_per_ip_overrides="127.0.0.2:1") as served:
+            assert await numbers(served) == [1, 3, 3]
+            client = await served.client()
+            others = {"max.connections.per.ip.overrides": "127.0.0.1:9,127.0.0.3:2", "max.connections.per.ip": "0"}
+            assert await alter(client, ALL, **others) is OK
+            assert await numbers(served) == [0, 2, 0]
+        async with serving(tmp_path) as served:
+            assert await numbers(served) == [0, 2, 0]
+            client = await served.client()
+            assert await alter(client, ALL, **dict.fromkeys(others)) is OK
+            assert await numbers(served) == [3, 3, 3]
+
+    asyncio.run(main())
+
+
 def test_a_password_is_not_kept(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(tmp_path) as served:

@@ -32,7 +32,7 @@ def test_one_address_cannot_have_all_connections(tmp_path: Path, settings: dict[
             other = await _from(served, "127.0.0.2")
             assert await _is_served(other)
             greedy[0].writer.close()
-            while served.server._by_host["127.0.0.1"] == 6:
+            while served.server._quotas.of("127.0.0.1") == 6:
                 assert await _is_served(other)
             again = await _from(served, "127.0.0.1")
             assert await _is_served(again)

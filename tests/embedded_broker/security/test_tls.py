@@ -129,7 +129,7 @@ def test_a_handshake_that_never_ends_meets_the_deadline_and_counts_as_a_connecti
     tmp_path: Path, authority: Authority
 ) -> None:
     async def main() -> None:
-        settings = _settings(authority, login_deadline_ms=300, connections_max=2)
+        settings = _settings(authority, login_deadline_ms=300, connections_max=2, unfinished_logins_per_ip_max=2)
         async with serving(tmp_path / "data", **settings) as served:
             silent, half = await served.client(), await served.client()
             half.send_bytes(b"\x16\x03\x01")
