@@ -16,7 +16,7 @@ from embedded_broker.config.listeners import Endpoint
 from embedded_broker.config.settings import BrokerConfig, Fsync
 from embedded_broker.coordinators.compose import compose
 from embedded_broker.coordinators.groups import GroupCoordinator
-from embedded_broker.coordinators.ports import GroupConfig, Host, TransactionConfig
+from embedded_broker.coordinators.ports import CoordinatorHost, GroupConfig, TransactionConfig
 from embedded_broker.coordinators.transactions import TransactionCoordinator
 from embedded_broker.metadata.changes import Changes
 from embedded_broker.metadata.client_quotas import ClientQuotas
@@ -26,7 +26,7 @@ from embedded_broker.metadata.metadata_log import MetadataLog
 from embedded_broker.metadata.topic_names import INTERNAL, OFFSETS_TOPIC, TRANSACTION_TOPIC
 from embedded_broker.metadata.topics import Topics
 from embedded_broker.net.coding import Coding
-from embedded_broker.net.server import Faults, Server
+from embedded_broker.net.server import InjectedFaults, Server
 from embedded_broker.produce.batch_checks import BatchChecks
 from embedded_broker.runtime.clock import Clock, SystemClock
 from embedded_broker.runtime.fair_share import FairShare
@@ -63,7 +63,7 @@ class Broker:
     dynamic_configs: DynamicConfigs
     client_quotas: ClientQuotas
     security: Security
-    faults: Faults | None = None
+    faults: InjectedFaults | None = None
     """Set by tests only, before it is served."""
 
     def __init__(
@@ -203,7 +203,7 @@ class Broker:
             aborts_hanging=config.fsync is not Fsync.ALWAYS,
         )
         # Every partition they have is from here, so `durable` is given none of another kind.
-        self.groups, self.transactions = compose(cast(Host, self), groups, transactions)
+        self.groups, self.transactions = compose(cast(CoordinatorHost, self), groups, transactions)
 
     def internal_log(self, name: str) -> Partition:
         """The only partition of an internal topic."""

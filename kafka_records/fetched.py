@@ -22,7 +22,7 @@ Span = tuple[int, int]
 """Offsets [first, end)."""
 
 
-class Batch(NamedTuple):
+class FetchedBatch(NamedTuple):
     """A sound batch of format v2: its header, and all its bytes."""
 
     header: BatchHeader
@@ -46,7 +46,7 @@ class OldMessage(NamedTuple):
     last_offset: int
 
 
-def read_batches(data: bytes | memoryview) -> Iterator[Batch | OldMessage]:
+def read_batches(data: bytes | memoryview) -> Iterator[FetchedBatch | OldMessage]:
     """Yields the batches of a Fetch response's records; the last one may be cut, and is left out then.
 
     Raises CorruptBatch for one that is there and isn't sound: its CRC, a length, offsets that can't be.
@@ -74,7 +74,7 @@ def _old(offset: int, magic: int) -> OldMessage:
     return OldMessage(offset)
 
 
-def _batch(data: memoryview, offset: int) -> Batch:
+def _batch(data: memoryview, offset: int) -> FetchedBatch:
     try:
         header = read_header(data)
         check_crc(data)
@@ -83,10 +83,10 @@ def _batch(data: memoryview, offset: int) -> Batch:
     count, delta = header.record_count, header.last_offset_delta
     if delta < 0 or offset > _OFFSET_MAX - delta or not 0 <= count <= delta + 1:
         raise CorruptBatch(f"{count} records, and {delta} from its first offset to its last", offset)
-    return Batch(header, data)
+    return FetchedBatch(header, data)
 
 
-def holes_in(batch: Batch, decoded_bytes_max: int) -> list[Span]:
+def holes_in(batch: FetchedBatch, decoded_bytes_max: int) -> list[Span]:
     """The offsets that a batch spans and that hold no record, as ranges [first, end) in order.
 
     A batch with as many records as offsets has none, and isn't looked into.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from embedded_broker.simulation.run import Result
+    from embedded_broker.simulation.run import RunResult
 
 WRONG = 1
 SEEDS_DEFAULT = 20
@@ -66,7 +66,7 @@ def simulate(seeds: int | None, seed: int | None, as_json: bool) -> int:
     return WRONG if failed else 0
 
 
-def _summary(result: Result) -> dict[str, object]:
+def _summary(result: RunResult) -> dict[str, object]:
     return {
         "seed": result.seed,
         "workloads": result.workloads,
@@ -78,7 +78,7 @@ def _summary(result: Result) -> dict[str, object]:
     }
 
 
-def _show(result: Result, with_trace: bool) -> None:
+def _show(result: RunResult, with_trace: bool) -> None:
     if with_trace:
         for line in result.lines[-LINES_SHOWN:]:
             click.echo(f"  {line}")

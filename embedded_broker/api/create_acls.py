@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 from embedded_broker.api.disk_full import REFUSAL
 from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
-from embedded_broker.security.acls import CLUSTER_NAME, Acl, Operation, Pattern, Permission, Resource
+from embedded_broker.security.acls import CLUSTER_NAME, Acl, Operation, PatternType, Permission, Resource
 from embedded_broker.storage.disk_space import NoSpace
 from embedded_broker.wire.responses import Answer
 
@@ -63,7 +63,7 @@ def _acl(wanted: Any) -> Acl:
     return Acl(
         Resource(wanted.resource_type),
         wanted.resource_name,
-        Pattern(wanted.resource_pattern_type),
+        PatternType(wanted.resource_pattern_type),
         wanted.principal,
         wanted.host,
         Operation(wanted.operation),
@@ -75,7 +75,7 @@ def _is_filter(acl: Acl) -> bool:
     """Whether it has a type that only filters may have; Kafka fails over these."""
     return (
         acl.resource is Resource.ANY
-        or acl.pattern not in (Pattern.LITERAL, Pattern.PREFIXED)
+        or acl.pattern not in (PatternType.LITERAL, PatternType.PREFIXED)
         or acl.operation is Operation.ANY
         or acl.permission is Permission.ANY
     )

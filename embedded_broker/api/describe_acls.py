@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
-from embedded_broker.security.acls import Acl, Filter, Operation, Pattern, Permission, Resource
+from embedded_broker.security.acls import Acl, Filter, Operation, PatternType, Permission, Resource
 from embedded_broker.wire.responses import Answer
 
 DISABLED = "No Authorizer is configured on the broker"
@@ -44,7 +44,7 @@ def filter_of(request: Any) -> Filter:
     return Filter(
         Resource(request.resource_type_filter),
         request.resource_name_filter,
-        Pattern(request.pattern_type_filter),
+        PatternType(request.pattern_type_filter),
         request.principal_filter,
         request.host_filter,
         Operation(request.operation),

@@ -17,7 +17,7 @@ from embedded_broker.api.registry import api
 from embedded_broker.api.topic_configs_shown import TopicConfigs, config, set_for_brokers, synonym
 from embedded_broker.metadata.broker_configs import OF_CONNECTIONS, OF_ONE_BROKER, TOPIC_DEFAULTS, broker_configs
 from embedded_broker.metadata.dynamic_configs import ALL_BROKERS, DynamicConfigs, Source
-from embedded_broker.metadata.topic_configs import Kind
+from embedded_broker.metadata.topic_configs import ConfigKind
 from embedded_broker.metadata.topic_names import name_problem
 from embedded_broker.wire.responses import Answer, Same
 
@@ -86,16 +86,16 @@ def _of_broker(broker: Parts, name: str, request: Any) -> list[Same]:
     return found if name == ALL_BROKERS else found + _of_one_broker(dynamic, static, request)
 
 
-def _of_one_broker(dynamic: DynamicConfigs, static: Mapping[str, tuple[Kind, str]], request: Any) -> list[Same]:
+def _of_one_broker(dynamic: DynamicConfigs, static: Mapping[str, tuple[ConfigKind, str]], request: Any) -> list[Same]:
     own, found = dynamic.own(dynamic.this_broker), []
     for name, (kind, usual) in OF_ONE_BROKER.items():
         default, usual_source = (static[name][1], Source.STATIC) if name in static else (usual, Source.DEFAULT)
         value = own.get(name, default)
-        if kind is Kind.PASSWORD:
+        if kind is ConfigKind.PASSWORD:
             value = None
-        elif value is not None and kind is Kind.DOUBLE:
+        elif value is not None and kind is ConfigKind.DOUBLE:
             value = str(float(value))
-        told = None if kind is Kind.PASSWORD else own.get(name)
+        told = None if kind is ConfigKind.PASSWORD else own.get(name)
         synonyms = [synonym(name, told, Source.DYNAMIC)] if name in own else []
         if default is not None:
             synonyms.append(synonym(name, default, usual_source))
@@ -107,7 +107,7 @@ def _of_one_broker(dynamic: DynamicConfigs, static: Mapping[str, tuple[Kind, str
 def _group_configs(broker: Parts, group_id: str) -> list[Same]:
     own, defaults = broker.group_configs.own(group_id), broker.group_configs.defaults
     return [
-        config(name, Kind.INT, own.get(name, text), Source.GROUP if name in own else Source.STATIC, [])
+        config(name, ConfigKind.INT, own.get(name, text), Source.GROUP if name in own else Source.STATIC, [])
         for name, text in defaults.items()
     ]
 

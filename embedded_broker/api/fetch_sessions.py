@@ -58,7 +58,7 @@ Partitions = dict[tuple[TopicKey, int], Asked]
 
 
 @dataclass(slots=True)
-class Session:
+class FetchSession:
     """What a client has asked for so far."""
 
     session_id: int
@@ -75,7 +75,7 @@ class Fetching:
     """One Fetch request: the partitions to read, and the choice of those that the response includes."""
 
     asked: list[Asked]
-    session: Session | None = None
+    session: FetchSession | None = None
 
     def tell(self, answers: Answers) -> Iterator[tuple[TopicKey, dict[str, Any]]]:
         """Those answers, in the order of `asked`, that the client needs, with their topics."""
@@ -101,7 +101,7 @@ class FetchSessions:
     slots_max: int = DEFAULTS.fetch_sessions_max
     partitions_max: int = PARTITIONS_MAX
     idle_s_min: float = DEFAULTS.fetch_session_idle_s_min
-    sessions: dict[int, Session] = field(default_factory=dict)
+    sessions: dict[int, FetchSession] = field(default_factory=dict)
 
     def begin(self, request: Any, version: int, named: list[Asked], now_s: float) -> Fetching:
         """What a request is for that names these partitions. Raises SessionError."""
@@ -130,7 +130,7 @@ class FetchSessions:
         return Fetching(list(session.partitions.values()), session)
 
     @staticmethod
-    def _update(session: Session, named: list[Asked], forgotten: Any) -> None:
+    def _update(session: FetchSession, named: list[Asked], forgotten: Any) -> None:
         for each in named:
             known = session.partitions.setdefault((each.topic, each.data.partition), each)
             known.data = each.data
@@ -147,7 +147,7 @@ class FetchSessions:
         partitions = {(each.topic, each.data.partition): each for each in fetching.asked}
         for each, answer in zip(fetching.asked, answers, strict=True):
             each.high_watermark, each.log_start = answer["high_watermark"], answer["log_start_offset"]
-        self.sessions[session_id] = Session(session_id, version >= TOPIC_IDS_SINCE, partitions, now_s)
+        self.sessions[session_id] = FetchSession(session_id, version >= TOPIC_IDS_SINCE, partitions, now_s)
         return session_id
 
     def _fits(self, more: int) -> bool:

@@ -18,7 +18,7 @@ from embedded_broker.api.config_changes import ConfigRejected, change, check_req
 from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.metadata.broker_configs import OF_ONE_BROKER, TOPIC_DEFAULTS
-from embedded_broker.metadata.topic_configs import CONFIGS, Kind, parts_of
+from embedded_broker.metadata.topic_configs import CONFIGS, ConfigKind, parts_of
 from embedded_broker.wire.responses import Answer
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
@@ -61,7 +61,7 @@ def _listed(changed: dict[str, str], config: Any) -> str:
     kind, default = (
         OF_ONE_BROKER.get(config.name, (None, None)) if of_topic is None else (of_topic.kind, of_topic.default)
     )
-    if kind is not Kind.LIST:
+    if kind is not ConfigKind.LIST:
         raise ConfigRejected.invalid(f"{config.name} is not a list")
     parts, given = parts_of(changed.get(config.name, default or "")), parts_of(config.value)
     if config.config_operation == APPEND:

@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
 from embedded_broker.security.acls import Operation, Resource
-from embedded_broker.state.patterns import BadPattern, Pattern
+from embedded_broker.state.patterns import BadPattern, NamePattern
 from embedded_broker.state.transactions import Transaction, TxnState
 from embedded_broker.wire.responses import ENTRY_BYTES, Answer
 
@@ -29,7 +29,7 @@ async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Ans
     """Handle ListTransactions: see the behaviour and version notes above."""
     text = request.transactional_id_pattern if version >= 2 else None
     try:
-        pattern = Pattern(text) if text else None
+        pattern = NamePattern(text) if text else None
     except BadPattern:
         return {"error_code": ErrorCode.invalid_regular_expression}
     duration_ms = request.duration_filter if version >= 1 else -1

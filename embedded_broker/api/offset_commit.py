@@ -17,7 +17,7 @@ from kio.schema.errors import ErrorCode
 from embedded_broker.api.owner import owner_of
 from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
-from embedded_broker.coordinators.offsets import Commit, Committer, Results
+from embedded_broker.coordinators.offsets import Committer, PartitionCommit, Results
 from embedded_broker.wire.responses import Answer
 
 FIRST_WITH_IDS = 10
@@ -28,7 +28,7 @@ async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Ans
     """Handle OffsetCommit: see the behaviour and version notes above."""
     names = [_name(broker, topic, version) for topic in request.topics]
     results: Results = {}
-    commits: list[Commit] = []
+    commits: list[PartitionCommit] = []
     for name, topic in zip(names, request.topics, strict=True):
         if name is None:
             continue
@@ -38,7 +38,9 @@ async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Ans
                 results[partition] = ErrorCode.unknown_topic_or_partition
                 continue
             leader_epoch = each.committed_leader_epoch if version >= 6 else -1
-            commits.append(Commit(partition, each.committed_offset, leader_epoch, each.committed_metadata or ""))
+            commits.append(
+                PartitionCommit(partition, each.committed_offset, leader_epoch, each.committed_metadata or "")
+            )
     if commits:
         results |= await _commit(broker, conn, request, version, commits)
     topics = [
@@ -65,7 +67,7 @@ def _name(broker: Parts, topic: Any, version: int) -> str | None:
     return None if found is None else found.name
 
 
-async def _commit(broker: Parts, conn: Client, request: Any, version: int, commits: list[Commit]) -> Results:
+async def _commit(broker: Parts, conn: Client, request: Any, version: int, commits: list[PartitionCommit]) -> Results:
     generation = request.generation_id_or_member_epoch
     group = broker.groups.get(request.group_id)
     if version >= 9 and group is None and generation >= 0:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from embedded_broker.runtime.clock import Clock
     from embedded_broker.runtime.fair_share import Share
     from embedded_broker.security.compose import Security
-    from embedded_broker.security.session import Session
+    from embedded_broker.security.session import ClientSession
     from embedded_broker.storage.flush_scheduler import FlushScheduler
 
 
@@ -29,7 +29,7 @@ class Client(Protocol):
     """The connection that a request came by."""
 
     @property
-    def session(self) -> Session:
+    def session(self) -> ClientSession:
         """Who is logged in, and since when."""
         ...
 

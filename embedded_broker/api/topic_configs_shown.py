@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from embedded_broker.metadata.dynamic_configs import Default, DynamicConfigs, Source
-from embedded_broker.metadata.topic_configs import CONFIGS, Kind
+from embedded_broker.metadata.topic_configs import CONFIGS, ConfigKind
 from embedded_broker.wire.responses import Same
 
 
@@ -57,7 +57,13 @@ def synonym(name: str, value: str | None, source: Source) -> dict[str, Any]:
 
 
 def config(
-    name: str, kind: Kind, value: str | None, source: Source, synonyms: list[dict[str, Any]], *, read_only: bool = False
+    name: str,
+    kind: ConfigKind,
+    value: str | None,
+    source: Source,
+    synonyms: list[dict[str, Any]],
+    *,
+    read_only: bool = False,
 ) -> Same:
     """One config."""
     return Same(
@@ -66,7 +72,7 @@ def config(
             "value": value,
             "read_only": read_only,
             "config_source": source,
-            "is_sensitive": kind is Kind.PASSWORD,
+            "is_sensitive": kind is ConfigKind.PASSWORD,
             "synonyms": synonyms,
             "config_type": kind,
             "documentation": None,

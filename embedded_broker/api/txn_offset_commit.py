@@ -17,7 +17,7 @@ from kio.schema.errors import ErrorCode
 from embedded_broker.api.owner import owner_of
 from embedded_broker.api.ports import Client, Parts
 from embedded_broker.api.registry import api
-from embedded_broker.coordinators.offsets import Commit, Committer, Results
+from embedded_broker.coordinators.offsets import Committer, PartitionCommit, Results
 from embedded_broker.metadata.topic_names import OFFSETS_PARTITION
 from embedded_broker.produce.transaction_verification import verification_error
 from embedded_broker.wire.responses import Answer
@@ -30,7 +30,7 @@ IMPLICIT_SINCE = 5
 async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Answer:
     """Handle TxnOffsetCommit: see the behaviour and version notes above."""
     results: Results = {}
-    commits: list[Commit] = []
+    commits: list[PartitionCommit] = []
     for topic in request.topics:
         for each in topic.partitions:
             partition = (topic.name, each.partition_index)
@@ -38,7 +38,9 @@ async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Ans
                 results[partition] = ErrorCode.unknown_topic_or_partition
             else:
                 leader_epoch = each.committed_leader_epoch if version >= 2 else -1
-                commits.append(Commit(partition, each.committed_offset, leader_epoch, each.committed_metadata or ""))
+                commits.append(
+                    PartitionCommit(partition, each.committed_offset, leader_epoch, each.committed_metadata or "")
+                )
     results |= await _commit(broker, conn, request, version, commits)
     return {
         "topics": [
@@ -57,7 +59,7 @@ async def handle(broker: Parts, conn: Client, request: Any, version: int) -> Ans
     }
 
 
-async def _commit(broker: Parts, conn: Client, request: Any, version: int, commits: list[Commit]) -> Results:
+async def _commit(broker: Parts, conn: Client, request: Any, version: int, commits: list[PartitionCommit]) -> Results:
     if not commits:
         return {}
     offsets = broker.topics.partition(*OFFSETS_PARTITION)

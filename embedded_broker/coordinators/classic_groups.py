@@ -16,7 +16,7 @@ from embedded_broker.coordinators.background import Background
 from embedded_broker.coordinators.group_memory import MEMBER_BYTES_MAX, GroupMemory, Place
 from embedded_broker.coordinators.group_registry import GroupRegistry
 from embedded_broker.coordinators.owners import SOMEBODY, Owner
-from embedded_broker.coordinators.ports import GroupConfig, Host
+from embedded_broker.coordinators.ports import CoordinatorHost, GroupConfig
 from embedded_broker.state import group_log
 from embedded_broker.state.group_members import member_bytes
 from embedded_broker.state.group_types import (
@@ -26,7 +26,7 @@ from embedded_broker.state.group_types import (
     JoinAnswer,
     JoinRequest,
     Reply,
-    Schedule,
+    ScheduleEvent,
     Store,
     StoredEvent,
     SyncAnswer,
@@ -40,7 +40,12 @@ class ClassicGroups:
     """All groups of the classic protocol. Called on the event loop only."""
 
     def __init__(
-        self, host: Host, background: Background, config: GroupConfig, registry: GroupRegistry, memory: GroupMemory
+        self,
+        host: CoordinatorHost,
+        background: Background,
+        config: GroupConfig,
+        registry: GroupRegistry,
+        memory: GroupMemory,
     ) -> None:
         """`memory`: of all groups, those of the consumer protocol included."""
         self._host, self._background, self._config, self._registry = host, background, config, registry
@@ -163,7 +168,7 @@ class ClassicGroups:
         for effect in effects:
             if isinstance(effect, Reply):
                 _answer(effect)
-            elif isinstance(effect, Schedule):
+            elif isinstance(effect, ScheduleEvent):
                 key, event = (group.group_id, effect.key), effect.event
                 self._background.schedule(key, effect.delay_ms, self._expiry(group, event))
             elif isinstance(effect, Cancel):

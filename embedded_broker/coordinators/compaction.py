@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from embedded_broker.coordinators.background import Background
-from embedded_broker.coordinators.ports import Host
+from embedded_broker.coordinators.ports import CoordinatorHost
 from embedded_broker.storage.disk_space import suppress_disk_full
 from kafka_records.records import Record, encode, encode_with_headers
 
@@ -70,7 +70,7 @@ class Compactor:
 
     def __init__(
         self,
-        host: Host,
+        host: CoordinatorHost,
         background: Background,
         topic: str,
         live: Callable[[], Iterator[LiveRecords]],

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from embedded_broker.coordinators.groups import GroupCoordinator
 from embedded_broker.coordinators.markers import MarkerWriter
-from embedded_broker.coordinators.ports import GroupConfig, Host, TransactionConfig
+from embedded_broker.coordinators.ports import CoordinatorHost, GroupConfig, TransactionConfig
 from embedded_broker.coordinators.transactions import TransactionCoordinator
 
 
 def compose(
-    host: Host, groups: GroupConfig | None = None, transactions: TransactionConfig | None = None
+    host: CoordinatorHost, groups: GroupConfig | None = None, transactions: TransactionConfig | None = None
 ) -> tuple[GroupCoordinator, TransactionCoordinator]:
     """Build both coordinators of a broker. Replay their logs, then start the groups, then the transactions."""
     group_coordinator = GroupCoordinator(host, groups)

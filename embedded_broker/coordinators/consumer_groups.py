@@ -14,7 +14,7 @@ from embedded_broker.coordinators.background import Background
 from embedded_broker.coordinators.group_memory import GroupMemory, Place
 from embedded_broker.coordinators.group_registry import GroupRegistry, is_empty
 from embedded_broker.coordinators.owners import SOMEBODY, Owner
-from embedded_broker.coordinators.ports import Host, Topics
+from embedded_broker.coordinators.ports import CoordinatorHost, Topics
 from embedded_broker.state import consumer_log, subscriptions
 from embedded_broker.state.consumer_groups import ConsumerEffects, ConsumerGroup
 from embedded_broker.state.consumer_types import (
@@ -75,7 +75,7 @@ class ConsumerGroups:
 
     def __init__(
         self,
-        host: Host,
+        host: CoordinatorHost,
         background: Background,
         registry: GroupRegistry,
         catalog: TopicCatalog,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from embedded_broker.coordinators.background import NO_SPACE_RETRY_MS, Background
-from embedded_broker.coordinators.ports import Host
+from embedded_broker.coordinators.ports import CoordinatorHost
 from embedded_broker.coordinators.transaction_entry import TransactionEntry
 from embedded_broker.state import transactions
 from embedded_broker.state.transactions import Decision, Transaction
@@ -22,7 +22,7 @@ class Deadlines:
 
     def __init__(
         self,
-        host: Host,
+        host: CoordinatorHost,
         background: Background,
         make: Callable[[TransactionEntry, Decision], Awaitable[Transaction]],
     ) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 from embedded_broker.coordinators.background import NO_SPACE_RETRY_MS, Background
 from embedded_broker.coordinators.compaction import PART_BYTES_MAX, LiveRecords
-from embedded_broker.coordinators.ports import GroupConfig, Host
+from embedded_broker.coordinators.ports import CoordinatorHost, GroupConfig
 from embedded_broker.metadata.topic_names import OFFSETS_TOPIC
 from embedded_broker.state import consumer_log, group_log
 from embedded_broker.state.consumer_groups import ConsumerGroup
@@ -34,7 +34,7 @@ class GroupRegistry:
     """All groups by id. Called on the event loop only."""
 
     def __init__(
-        self, host: Host, background: Background, config: GroupConfig, on_many_new: Callable[[], None]
+        self, host: CoordinatorHost, background: Background, config: GroupConfig, on_many_new: Callable[[], None]
     ) -> None:
         """`on_many_new`: called on the event loop after so many new groups (`Thresholds.groups_new_max`)."""
         self._on_many_new = on_many_new

@@ -20,7 +20,7 @@ from embedded_broker.coordinators.expiry import Expiry, is_subscribed
 from embedded_broker.coordinators.group_memory import GroupMemory, Place
 from embedded_broker.coordinators.group_registry import AnyGroup, GroupRegistry, is_empty
 from embedded_broker.coordinators.offsets import OffsetManager
-from embedded_broker.coordinators.ports import GroupConfig, Host
+from embedded_broker.coordinators.ports import CoordinatorHost, GroupConfig
 from embedded_broker.metadata.topic_names import OFFSETS_TOPIC
 from embedded_broker.state import group_log
 from embedded_broker.state.consumer_groups import ConsumerGroup
@@ -38,7 +38,7 @@ log = logging.getLogger("embedded_broker")
 class GroupCoordinator:
     """All groups of the broker. Called on the event loop only."""
 
-    def __init__(self, host: Host, config: GroupConfig | None = None) -> None:
+    def __init__(self, host: CoordinatorHost, config: GroupConfig | None = None) -> None:
         config = config or GroupConfig()
         self._host, self._config = host, config
         self._background = Background(host.fail)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.coordinators.ports import Host, find_partition
+from embedded_broker.coordinators.ports import CoordinatorHost, find_partition
 from embedded_broker.metadata.topic_names import OFFSETS_PARTITION
 from embedded_broker.state.transactions import TopicPartition, Transaction, TxnState
 from kafka_records.control import marker
@@ -16,7 +16,7 @@ from kafka_records.control import marker
 class MarkerWriter:
     """Appends markers; tells the group coordinator when a transaction with offsets ends."""
 
-    def __init__(self, host: Host, on_offsets_ended: Callable[[int, bool], None]) -> None:
+    def __init__(self, host: CoordinatorHost, on_offsets_ended: Callable[[int, bool], None]) -> None:
         """
         Args:
             host: the broker.

@@ -19,11 +19,11 @@ from embedded_broker.coordinators.compaction import LiveRecords
 from embedded_broker.coordinators.group_registry import AnyGroup
 from embedded_broker.coordinators.memory_quota import MemoryQuota
 from embedded_broker.coordinators.owners import SOMEBODY, Owner
-from embedded_broker.coordinators.ports import GroupConfig, Host, Partition
+from embedded_broker.coordinators.ports import CoordinatorHost, GroupConfig, Partition
 from embedded_broker.metadata.topic_names import OFFSETS_TOPIC
 from embedded_broker.state import offsets
 from embedded_broker.state.offsets import CommittedOffset, OffsetRecord, Offsets, group_bytes
-from embedded_broker.state.producers import Refuse
+from embedded_broker.state.producers import RefuseBatch
 from embedded_broker.state.transactions import TopicPartition
 from kafka_records.batch import TRANSACTIONAL, read_header
 from kafka_records.records import encode
@@ -45,7 +45,7 @@ class Committer:
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class PartitionCommit:
     """One partition's offset in a commit."""
 
     partition: TopicPartition
@@ -73,7 +73,11 @@ class OffsetManager:
     """Committed offsets of all groups. Called on the event loop only."""
 
     def __init__(
-        self, host: Host, background: Background, config: GroupConfig, find_or_create: Callable[[str], AnyGroup]
+        self,
+        host: CoordinatorHost,
+        background: Background,
+        config: GroupConfig,
+        find_or_create: Callable[[str], AnyGroup],
     ) -> None:
         self._host = host
         self._background = background
@@ -104,7 +108,7 @@ class OffsetManager:
         """A group has other offsets now."""
         self.quota.note(group_id, self.state.size_bytes(group_id) + self._coming[group_id], owner)
 
-    async def commit(self, who: Committer, group: AnyGroup | None, commits: Sequence[Commit]) -> Results:
+    async def commit(self, who: Committer, group: AnyGroup | None, commits: Sequence[PartitionCommit]) -> Results:
         """OffsetCommit. Must not return before what succeeded is on disk."""
         error_code = self._validate(who, group, transactional=False)
         results, records = self._sort_out(who, commits, error_code)
@@ -116,7 +120,7 @@ class OffsetManager:
         return results
 
     async def commit_in_transaction(
-        self, who: Committer, group: AnyGroup | None, producer_id: int, epoch: int, commits: Sequence[Commit]
+        self, who: Committer, group: AnyGroup | None, producer_id: int, epoch: int, commits: Sequence[PartitionCommit]
     ) -> Results:
         """TxnOffsetCommit, once the coordinator has verified the transaction. Must not return before it is on disk."""
         error_code = self._validate(who, group, transactional=True)
@@ -132,7 +136,7 @@ class OffsetManager:
         )
         log = self._host.internal_log(OFFSETS_TOPIC)
         verdict = log.producers.check(read_header(batch), self._host.clock.now_ms(), from_client=False)
-        if isinstance(verdict, Refuse):
+        if isinstance(verdict, RefuseBatch):
             return {commit.partition: verdict.error_code for commit in commits}
         self._find_or_create(who.group_id)
         base_offset = log.append(batch)
@@ -244,7 +248,7 @@ class OffsetManager:
         return group.validate_commit(who.member_id, who.instance_id, who.generation, transactional, who.version)
 
     def _sort_out(
-        self, who: Committer, commits: Sequence[Commit], error_code: ErrorCode
+        self, who: Committer, commits: Sequence[PartitionCommit], error_code: ErrorCode
     ) -> tuple[Results, list[OffsetRecord]]:
         """An error for each partition, and the records of those that have none; of one that is named again the last
         counts."""

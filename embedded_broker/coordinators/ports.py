@@ -1,4 +1,4 @@
-"""What the coordinators need from the broker, as protocols. `Broker` implements `Host`; tests have one in memory."""
+"""What the coordinators need from the broker, as protocols. `Broker` is a `CoordinatorHost`, as is one in tests."""
 
 from __future__ import annotations
 
@@ -8,17 +8,10 @@ from typing import Protocol
 from uuid import UUID
 
 from embedded_broker.config.thresholds import Thresholds
+from embedded_broker.runtime.clock import Clock
 from embedded_broker.runtime.fair_share import FairShare
 from embedded_broker.state.consumer_types import ConsumerGroupConfig
 from embedded_broker.state.producers import PartitionProducers
-
-
-class Clock(Protocol):
-    """Wall time."""
-
-    def now_ms(self) -> int:
-        """Milliseconds since 1970."""
-        ...
 
 
 class Partition(Protocol):
@@ -60,7 +53,7 @@ class Topics(Protocol):
     def get(self, name: str) -> Topic | None: ...
 
 
-class Host(Protocol):
+class CoordinatorHost(Protocol):
     """The broker around a coordinator."""
 
     @property

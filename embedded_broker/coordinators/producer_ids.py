@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from embedded_broker.coordinators.ports import Host
+from embedded_broker.coordinators.ports import CoordinatorHost
 from embedded_broker.metadata.topic_names import TRANSACTION_TOPIC
 from embedded_broker.state.transaction_log import ProducerIdsRecord, encode_producer_ids
 from kafka_records.records import encode
@@ -17,7 +17,7 @@ class NoProducerId(Exception):
 class ProducerIds:
     """Reserves ids in blocks, as Kafka's `ProducerIdManager`; what a crash leaves unused of a block is lost."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: CoordinatorHost) -> None:
         self._host, self._thresholds = host, host.thresholds
         self._next = 0
         # Invariant: a durable record says that ids below this one may be in use. Only ids below it are handed out.

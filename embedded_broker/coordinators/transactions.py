@@ -35,13 +35,13 @@ from embedded_broker.coordinators.deadlines import Deadlines
 from embedded_broker.coordinators.markers import MarkerWriter
 from embedded_broker.coordinators.memory_quota import MemoryQuota
 from embedded_broker.coordinators.owners import SOMEBODY, Owner
-from embedded_broker.coordinators.ports import Host, Partition, TransactionConfig
+from embedded_broker.coordinators.ports import CoordinatorHost, Partition, TransactionConfig
 from embedded_broker.coordinators.producer_ids import NoProducerId, ProducerIds
 from embedded_broker.coordinators.transaction_entry import PARTITION_BYTES, TransactionEntry, size_of
 from embedded_broker.metadata.topic_names import TRANSACTION_TOPIC
 from embedded_broker.state import transaction_log, transactions
 from embedded_broker.state.producers import NO_EPOCH, NO_PRODUCER_ID
-from embedded_broker.state.transactions import Answer, Decision, Refuse, TopicPartition, Transaction
+from embedded_broker.state.transactions import Answer, Decision, RefuseRequest, TopicPartition, Transaction
 from embedded_broker.storage.disk_space import NoSpace, suppress_disk_full
 from kafka_records.batch import BatchHeader, Buffer
 from kafka_records.records import decode, encode
@@ -67,7 +67,7 @@ class Identity:
 class TransactionCoordinator:
     """All transactional ids of the broker. Called on the event loop only."""
 
-    def __init__(self, host: Host, markers: MarkerWriter, config: TransactionConfig | None = None) -> None:
+    def __init__(self, host: CoordinatorHost, markers: MarkerWriter, config: TransactionConfig | None = None) -> None:
         self._host = host
         self.markers = markers
         self._config = config or TransactionConfig()
@@ -158,7 +158,7 @@ class TransactionCoordinator:
             )
         except NoProducerId:
             return Identity(ErrorCode.coordinator_load_in_progress)
-        if isinstance(decision, Refuse):
+        if isinstance(decision, RefuseRequest):
             return Identity(decision.error_code)
         made = await self._make(entry, decision)
         if made.state in transactions.PREPARED:
@@ -225,7 +225,7 @@ class TransactionCoordinator:
         )
         if entry.pending is not None and not _is_not_the_owner(decision):
             return ErrorCode.concurrent_transactions
-        if isinstance(decision, Refuse):
+        if isinstance(decision, RefuseRequest):
             return decision.error_code
         await self._make(entry, decision)
         return ErrorCode.none
@@ -285,7 +285,7 @@ class TransactionCoordinator:
             return Identity(ErrorCode.coordinator_load_in_progress)
         if entry.pending is not None and not _is_not_the_owner(decision):
             return Identity(ErrorCode.concurrent_transactions)
-        if isinstance(decision, Refuse):
+        if isinstance(decision, RefuseRequest):
             return Identity(decision.error_code)
         if isinstance(decision, Answer):
             return Identity(ErrorCode.none, decision.producer_id, decision.epoch)
@@ -392,7 +392,7 @@ class TransactionCoordinator:
 
 
 def _is_not_the_owner(decision: Decision) -> bool:
-    return isinstance(decision, Refuse) and decision.error_code in NOT_THE_OWNER
+    return isinstance(decision, RefuseRequest) and decision.error_code in NOT_THE_OWNER
 
 
 def _record(transaction: Transaction) -> tuple[bytes, bytes]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from embedded_broker.config.listeners import ClientAuth, Endpoint, Protocol
 from embedded_broker.config.settings import BrokerConfig
-from embedded_broker.metadata.topic_configs import CONFIGS, INT_MAX, LONG_MAX, InvalidConfig, Kind
+from embedded_broker.metadata.topic_configs import CONFIGS, INT_MAX, LONG_MAX, ConfigKind, InvalidConfig
 
 TRUTH = {"true": True, "false": False}
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
@@ -21,38 +21,38 @@ AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 class Setting:
     """A field of `BrokerConfig` under Kafka's name; Kafka counts it in units of `unit`."""
 
-    kind: Kind
+    kind: ConfigKind
     field: str
     unit: int = 1
     low: int = 0
 
 
 SETTINGS: Mapping[str, Setting] = {  # those that Kafka doesn't have begin with eos
-    "auto.create.topics.enable": Setting(Kind.BOOLEAN, "auto_create_topics"),
-    "connection.failed.authentication.delay.ms": Setting(Kind.INT, "login_failed_delay_ms"),
-    "connections.max.reauth.ms": Setting(Kind.LONG, "connections_reauth_ms_max"),
-    "eos.login.deadline.ms": Setting(Kind.INT, "login_deadline_ms", low=1),
-    "eos.tls.handshake.deadline.ms": Setting(Kind.INT, "handshake_deadline_ms", low=1),
-    "eos.unfinished.logins.max": Setting(Kind.INT, "unfinished_logins_max", low=1),
-    "eos.unfinished.logins.per.ip.max": Setting(Kind.INT, "unfinished_logins_per_ip_max", low=1),
-    "fetch.max.bytes": Setting(Kind.INT, "fetch_bytes_max", low=1024),
-    "group.consumer.heartbeat.interval.ms": Setting(Kind.INT, "group_consumer_heartbeat_interval_ms", low=1),
-    "group.consumer.session.timeout.ms": Setting(Kind.INT, "group_consumer_session_timeout_ms", low=1),
-    "group.initial.rebalance.delay.ms": Setting(Kind.INT, "group_initial_rebalance_delay_ms"),
-    "group.max.session.timeout.ms": Setting(Kind.INT, "group_session_timeout_ms_max", low=1),
-    "group.min.session.timeout.ms": Setting(Kind.INT, "group_session_timeout_ms_min", low=1),
-    "log.retention.check.interval.ms": Setting(Kind.LONG, "retention_check_interval_ms", low=1),
-    "max.connection.creation.rate": Setting(Kind.INT, "connection_creation_rate_max", low=1),
-    "max.connections": Setting(Kind.INT, "connections_max", low=1),
-    "max.connections.per.ip": Setting(Kind.INT, "connections_per_ip_max", low=1),
-    "max.connections.per.ip.overrides": Setting(Kind.STRING, "connections_per_ip_overrides"),
-    "num.partitions": Setting(Kind.INT, "partitions_default", low=1),
-    "offset.metadata.max.bytes": Setting(Kind.INT, "offset_metadata_bytes_max"),
-    "offsets.retention.minutes": Setting(Kind.INT, "offsets_retention_ms", unit=60_000, low=1),
-    "producer.id.expiration.ms": Setting(Kind.INT, "producer_id_expiration_ms", low=1),
-    "socket.request.max.bytes": Setting(Kind.INT, "frame_bytes_max", low=1024),
-    "transaction.max.timeout.ms": Setting(Kind.INT, "transaction_timeout_ms_max", low=1),
-    "transactional.id.expiration.ms": Setting(Kind.INT, "transactional_id_expiration_ms", low=1),
+    "auto.create.topics.enable": Setting(ConfigKind.BOOLEAN, "auto_create_topics"),
+    "connection.failed.authentication.delay.ms": Setting(ConfigKind.INT, "login_failed_delay_ms"),
+    "connections.max.reauth.ms": Setting(ConfigKind.LONG, "connections_reauth_ms_max"),
+    "eos.login.deadline.ms": Setting(ConfigKind.INT, "login_deadline_ms", low=1),
+    "eos.tls.handshake.deadline.ms": Setting(ConfigKind.INT, "handshake_deadline_ms", low=1),
+    "eos.unfinished.logins.max": Setting(ConfigKind.INT, "unfinished_logins_max", low=1),
+    "eos.unfinished.logins.per.ip.max": Setting(ConfigKind.INT, "unfinished_logins_per_ip_max", low=1),
+    "fetch.max.bytes": Setting(ConfigKind.INT, "fetch_bytes_max", low=1024),
+    "group.consumer.heartbeat.interval.ms": Setting(ConfigKind.INT, "group_consumer_heartbeat_interval_ms", low=1),
+    "group.consumer.session.timeout.ms": Setting(ConfigKind.INT, "group_consumer_session_timeout_ms", low=1),
+    "group.initial.rebalance.delay.ms": Setting(ConfigKind.INT, "group_initial_rebalance_delay_ms"),
+    "group.max.session.timeout.ms": Setting(ConfigKind.INT, "group_session_timeout_ms_max", low=1),
+    "group.min.session.timeout.ms": Setting(ConfigKind.INT, "group_session_timeout_ms_min", low=1),
+    "log.retention.check.interval.ms": Setting(ConfigKind.LONG, "retention_check_interval_ms", low=1),
+    "max.connection.creation.rate": Setting(ConfigKind.INT, "connection_creation_rate_max", low=1),
+    "max.connections": Setting(ConfigKind.INT, "connections_max", low=1),
+    "max.connections.per.ip": Setting(ConfigKind.INT, "connections_per_ip_max", low=1),
+    "max.connections.per.ip.overrides": Setting(ConfigKind.STRING, "connections_per_ip_overrides"),
+    "num.partitions": Setting(ConfigKind.INT, "partitions_default", low=1),
+    "offset.metadata.max.bytes": Setting(ConfigKind.INT, "offset_metadata_bytes_max"),
+    "offsets.retention.minutes": Setting(ConfigKind.INT, "offsets_retention_ms", unit=60_000, low=1),
+    "producer.id.expiration.ms": Setting(ConfigKind.INT, "producer_id_expiration_ms", low=1),
+    "socket.request.max.bytes": Setting(ConfigKind.INT, "frame_bytes_max", low=1024),
+    "transaction.max.timeout.ms": Setting(ConfigKind.INT, "transaction_timeout_ms_max", low=1),
+    "transactional.id.expiration.ms": Setting(ConfigKind.INT, "transactional_id_expiration_ms", low=1),
 }
 
 # Of all topics that don't say otherwise; set while the broker runs, see `dynamic_configs`.
@@ -68,19 +68,19 @@ TOPIC_DEFAULTS: Mapping[str, str] = {
     "min.insync.replicas": "min.insync.replicas",
 }
 
-OF_ONE_BROKER: Mapping[str, tuple[Kind, str | None]] = {
-    "sasl.enabled.mechanisms": (Kind.LIST, "GSSAPI"),
-    "sasl.jaas.config": (Kind.PASSWORD, None),
-    "sasl.kerberos.kinit.cmd": (Kind.STRING, "/usr/bin/kinit"),
-    "sasl.kerberos.min.time.before.relogin": (Kind.LONG, "60000"),
-    "sasl.kerberos.principal.to.local.rules": (Kind.LIST, "DEFAULT"),
-    "sasl.kerberos.service.name": (Kind.STRING, None),
-    "sasl.kerberos.ticket.renew.jitter": (Kind.DOUBLE, "0.05"),
-    "sasl.kerberos.ticket.renew.window.factor": (Kind.DOUBLE, "0.8"),
-    "sasl.login.refresh.buffer.seconds": (Kind.SHORT, "300"),
-    "sasl.login.refresh.min.period.seconds": (Kind.SHORT, "60"),
-    "sasl.login.refresh.window.factor": (Kind.DOUBLE, "0.8"),
-    "sasl.login.refresh.window.jitter": (Kind.DOUBLE, "0.05"),
+OF_ONE_BROKER: Mapping[str, tuple[ConfigKind, str | None]] = {
+    "sasl.enabled.mechanisms": (ConfigKind.LIST, "GSSAPI"),
+    "sasl.jaas.config": (ConfigKind.PASSWORD, None),
+    "sasl.kerberos.kinit.cmd": (ConfigKind.STRING, "/usr/bin/kinit"),
+    "sasl.kerberos.min.time.before.relogin": (ConfigKind.LONG, "60000"),
+    "sasl.kerberos.principal.to.local.rules": (ConfigKind.LIST, "DEFAULT"),
+    "sasl.kerberos.service.name": (ConfigKind.STRING, None),
+    "sasl.kerberos.ticket.renew.jitter": (ConfigKind.DOUBLE, "0.05"),
+    "sasl.kerberos.ticket.renew.window.factor": (ConfigKind.DOUBLE, "0.8"),
+    "sasl.login.refresh.buffer.seconds": (ConfigKind.SHORT, "300"),
+    "sasl.login.refresh.min.period.seconds": (ConfigKind.SHORT, "60"),
+    "sasl.login.refresh.window.factor": (ConfigKind.DOUBLE, "0.8"),
+    "sasl.login.refresh.window.jitter": (ConfigKind.DOUBLE, "0.05"),
 }
 """Type and default of what Kafka lets be set for one broker while it runs, also where nobody logs in that way: it is
 kept and told. The mechanisms of listeners that are there already don't change by it, in Kafka neither. Source: Kafka
@@ -109,39 +109,39 @@ def overrides(text: str) -> dict[str, int]:
     return found
 
 
-def broker_configs(config: BrokerConfig, endpoints: Sequence[Endpoint]) -> Mapping[str, tuple[Kind, str]]:
+def broker_configs(config: BrokerConfig, endpoints: Sequence[Endpoint]) -> Mapping[str, tuple[ConfigKind, str]]:
     """Name → type and value, in order of the names. `endpoints`: the listeners with their real ports."""
     found = {name: (setting.kind, _text(getattr(config, setting.field), setting)) for name, setting in SETTINGS.items()}
     found |= {name: (CONFIGS[topic].kind, CONFIGS[topic].default) for name, topic in TOPIC_DEFAULTS.items()}
-    node = (Kind.INT, str(config.node_id))
+    node = (ConfigKind.INT, str(config.node_id))
     found |= {
         "broker.id": node,
-        "default.replication.factor": (Kind.INT, "1"),
-        "delete.topic.enable": (Kind.BOOLEAN, "true"),
-        "group.consumer.assignors": (Kind.LIST, "uniform,range"),
-        "group.consumer.migration.policy": (Kind.STRING, "disabled"),
-        "group.coordinator.rebalance.protocols": (Kind.LIST, "classic,consumer"),
-        PER_IP_MAX: (Kind.INT, str(config.connections_of_one_ip(config.connections_max))),
-        "log.dirs": (Kind.STRING, str(config.data_dir)),
+        "default.replication.factor": (ConfigKind.INT, "1"),
+        "delete.topic.enable": (ConfigKind.BOOLEAN, "true"),
+        "group.consumer.assignors": (ConfigKind.LIST, "uniform,range"),
+        "group.consumer.migration.policy": (ConfigKind.STRING, "disabled"),
+        "group.coordinator.rebalance.protocols": (ConfigKind.LIST, "classic,consumer"),
+        PER_IP_MAX: (ConfigKind.INT, str(config.connections_of_one_ip(config.connections_max))),
+        "log.dirs": (ConfigKind.STRING, str(config.data_dir)),
         "node.id": node,
-        "offsets.topic.num.partitions": (Kind.INT, "1"),
-        "offsets.topic.replication.factor": (Kind.INT, "1"),
-        "transaction.state.log.num.partitions": (Kind.INT, "1"),
-        "transaction.state.log.replication.factor": (Kind.INT, "1"),
+        "offsets.topic.num.partitions": (ConfigKind.INT, "1"),
+        "offsets.topic.replication.factor": (ConfigKind.INT, "1"),
+        "transaction.state.log.num.partitions": (ConfigKind.INT, "1"),
+        "transaction.state.log.replication.factor": (ConfigKind.INT, "1"),
     }
     found |= _listeners(endpoints) | _security(config)
     return {name: found[name] for name in sorted(found)}
 
 
-def _listeners(endpoints: Sequence[Endpoint]) -> dict[str, tuple[Kind, str]]:
+def _listeners(endpoints: Sequence[Endpoint]) -> dict[str, tuple[ConfigKind, str]]:
     """A listener's name is that of its protocol."""
     here = [(each.listener.protocol, each.listener.host, each.port) for each in endpoints]
     told = [(each.listener.protocol, *each.advertised) for each in endpoints]
     return {
-        "advertised.listeners": (Kind.LIST, _addresses(told)),
-        "listeners": (Kind.LIST, _addresses(here)),
-        "listener.security.protocol.map": (Kind.STRING, ",".join(f"{each}:{each}" for each in Protocol)),
-        "process.roles": (Kind.LIST, "broker,controller"),
+        "advertised.listeners": (ConfigKind.LIST, _addresses(told)),
+        "listeners": (ConfigKind.LIST, _addresses(here)),
+        "listener.security.protocol.map": (ConfigKind.STRING, ",".join(f"{each}:{each}" for each in Protocol)),
+        "process.roles": (ConfigKind.LIST, "broker,controller"),
     }
 
 
@@ -151,13 +151,13 @@ def _addresses(listening: Sequence[tuple[Protocol, str, int]]) -> str:
     )
 
 
-def _security(config: BrokerConfig) -> dict[str, tuple[Kind, str]]:
+def _security(config: BrokerConfig) -> dict[str, tuple[ConfigKind, str]]:
     return {
-        "allow.everyone.if.no.acl.found": (Kind.BOOLEAN, str(config.allow_everyone_if_no_acl_found).lower()),
-        "authorizer.class.name": (Kind.STRING, AUTHORIZER if config.authorizer else ""),
-        "sasl.enabled.mechanisms": (Kind.LIST, ",".join(config.sasl_mechanisms)),
-        "ssl.client.auth": (Kind.STRING, config.tls.client_auth if config.tls is not None else ClientAuth.NONE),
-        "super.users": (Kind.STRING, ";".join(sorted(config.super_users))),
+        "allow.everyone.if.no.acl.found": (ConfigKind.BOOLEAN, str(config.allow_everyone_if_no_acl_found).lower()),
+        "authorizer.class.name": (ConfigKind.STRING, AUTHORIZER if config.authorizer else ""),
+        "sasl.enabled.mechanisms": (ConfigKind.LIST, ",".join(config.sasl_mechanisms)),
+        "ssl.client.auth": (ConfigKind.STRING, config.tls.client_auth if config.tls is not None else ClientAuth.NONE),
+        "super.users": (ConfigKind.STRING, ";".join(sorted(config.super_users))),
     }
 
 
@@ -187,11 +187,11 @@ def _value(name: str, setting: Setting, text: str) -> bool | int | str:
     if name == PER_IP_OVERRIDES:
         overrides(text)
         return text
-    if setting.kind is Kind.BOOLEAN:
+    if setting.kind is ConfigKind.BOOLEAN:
         if text not in TRUTH:
             raise InvalidConfig(f"Invalid value {text} for configuration {name}: true or false")
         return TRUTH[text]
-    high = INT_MAX if setting.kind is Kind.INT else LONG_MAX
+    high = INT_MAX if setting.kind is ConfigKind.INT else LONG_MAX
     if not text.isdecimal() or not setting.low <= int(text) <= high:
         raise InvalidConfig(f"Invalid value {text} for configuration {name}: from {setting.low} to {high}")
     return int(text) * setting.unit

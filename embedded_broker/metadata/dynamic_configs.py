@@ -26,13 +26,13 @@ from embedded_broker.metadata.broker_configs import (
     overrides,
 )
 from embedded_broker.metadata.metadata_log import MetadataLog
-from embedded_broker.metadata.topic_configs import CONFIGS, INT_MAX, LONG_MAX, InvalidConfig, Kind, check
+from embedded_broker.metadata.topic_configs import CONFIGS, INT_MAX, LONG_MAX, ConfigKind, InvalidConfig, check
 
 PREFIX = "broker:"
 ALL_BROKERS = ""
 HIDDEN = "[hidden]"
 """Kept in the place of a password: nobody reads it again."""
-LARGEST = {Kind.SHORT: 2**15 - 1, Kind.INT: INT_MAX, Kind.LONG: LONG_MAX}
+LARGEST = {ConfigKind.SHORT: 2**15 - 1, ConfigKind.INT: INT_MAX, ConfigKind.LONG: LONG_MAX}
 
 
 class Source(IntEnum):
@@ -155,7 +155,7 @@ class DynamicConfigs:
         """Each must be a number, and those that would hold must leave a connection, as in Kafka: a broker may have its
         own beside those of all."""
         for name in sorted(configs.keys() & {*OF_CONNECTIONS} - {PER_IP_OVERRIDES}):
-            check_number(name, Kind.INT, configs[name])
+            check_number(name, ConfigKind.INT, configs[name])
             if int(configs[name]) < 0:
                 raise InvalidConfig(f"Invalid value {configs[name]} for configuration {name}: Value must be at least 0")
         overrides(configs.get(PER_IP_OVERRIDES, ""))
@@ -169,7 +169,7 @@ class DynamicConfigs:
         """Make a broker's configs durable, then let them hold. They have been checked; within `Changes.one`.
 
         Raises OSError."""
-        passwords = {name: HIDDEN for name in configs if OF_ONE_BROKER.get(name, (None,))[0] is Kind.PASSWORD}
+        passwords = {name: HIDDEN for name in configs if OF_ONE_BROKER.get(name, (None,))[0] is ConfigKind.PASSWORD}
         await self._metadata.put(f"{PREFIX}{broker}", {**configs, **passwords} or None)
         self.load()
 
@@ -191,10 +191,10 @@ def addresses(text: str) -> dict[str, int]:
     return found
 
 
-def check_number(name: str, kind: Kind, text: str) -> None:
+def check_number(name: str, kind: ConfigKind, text: str) -> None:
     """Raises InvalidConfig where a number is asked for, and the text is none; its size doesn't matter."""
     try:
-        if kind is Kind.DOUBLE:
+        if kind is ConfigKind.DOUBLE:
             float(text)
         elif kind in LARGEST and not -LARGEST[kind] - 1 <= int(text) <= LARGEST[kind]:
             raise ValueError

@@ -20,7 +20,7 @@ LONG_MAX = 2**63 - 1
 INT_MAX = 2**31 - 1
 
 
-class Kind(IntEnum):
+class ConfigKind(IntEnum):
     """Types of configs as DescribeConfigs numbers them."""
 
     BOOLEAN = 1
@@ -41,55 +41,57 @@ class InvalidConfig(ValueError):
 class Config:
     """One topic config. `default` is in the text form that DescribeConfigs gives."""
 
-    kind: Kind
+    kind: ConfigKind
     default: str
     low: float = 0
     high: float = LONG_MAX
     allowed: frozenset[str] = frozenset()
 
 
-def _number(kind: Kind, default: int | str, low: float = 0, high: float | None = None) -> Config:
-    return Config(kind, str(default), low, high if high is not None else (INT_MAX if kind is Kind.INT else LONG_MAX))
+def _number(kind: ConfigKind, default: int | str, low: float = 0, high: float | None = None) -> Config:
+    return Config(
+        kind, str(default), low, high if high is not None else (INT_MAX if kind is ConfigKind.INT else LONG_MAX)
+    )
 
 
-def _choice(default: str, *allowed: str, kind: Kind = Kind.STRING) -> Config:
+def _choice(default: str, *allowed: str, kind: ConfigKind = ConfigKind.STRING) -> Config:
     return Config(kind, default, allowed=frozenset(allowed))
 
 
 CONFIGS: Mapping[str, Config] = {
-    "cleanup.policy": _choice("delete", "delete", "compact", kind=Kind.LIST),
-    "compression.gzip.level": _number(Kind.INT, -1, -1, 9),
-    "compression.lz4.level": _number(Kind.INT, 9, 1, 17),
+    "cleanup.policy": _choice("delete", "delete", "compact", kind=ConfigKind.LIST),
+    "compression.gzip.level": _number(ConfigKind.INT, -1, -1, 9),
+    "compression.lz4.level": _number(ConfigKind.INT, 9, 1, 17),
     "compression.type": _choice("producer", "producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
-    "compression.zstd.level": _number(Kind.INT, 3, -131072, 22),
-    "delete.retention.ms": _number(Kind.LONG, 86_400_000),
-    "file.delete.delay.ms": _number(Kind.LONG, 60_000),
-    "flush.messages": _number(Kind.LONG, LONG_MAX, 1),
-    "flush.ms": _number(Kind.LONG, LONG_MAX),
-    "follower.replication.throttled.replicas": Config(Kind.LIST, ""),
-    "index.interval.bytes": _number(Kind.INT, 4096),
-    "leader.replication.throttled.replicas": Config(Kind.LIST, ""),
-    "local.retention.bytes": _number(Kind.LONG, -2, -2),
-    "local.retention.ms": _number(Kind.LONG, -2, -2),
-    "max.compaction.lag.ms": _number(Kind.LONG, LONG_MAX, 1),
-    "max.message.bytes": _number(Kind.INT, 1_048_588),
-    "message.timestamp.after.max.ms": _number(Kind.LONG, 3_600_000),
-    "message.timestamp.before.max.ms": _number(Kind.LONG, LONG_MAX),
+    "compression.zstd.level": _number(ConfigKind.INT, 3, -131072, 22),
+    "delete.retention.ms": _number(ConfigKind.LONG, 86_400_000),
+    "file.delete.delay.ms": _number(ConfigKind.LONG, 60_000),
+    "flush.messages": _number(ConfigKind.LONG, LONG_MAX, 1),
+    "flush.ms": _number(ConfigKind.LONG, LONG_MAX),
+    "follower.replication.throttled.replicas": Config(ConfigKind.LIST, ""),
+    "index.interval.bytes": _number(ConfigKind.INT, 4096),
+    "leader.replication.throttled.replicas": Config(ConfigKind.LIST, ""),
+    "local.retention.bytes": _number(ConfigKind.LONG, -2, -2),
+    "local.retention.ms": _number(ConfigKind.LONG, -2, -2),
+    "max.compaction.lag.ms": _number(ConfigKind.LONG, LONG_MAX, 1),
+    "max.message.bytes": _number(ConfigKind.INT, 1_048_588),
+    "message.timestamp.after.max.ms": _number(ConfigKind.LONG, 3_600_000),
+    "message.timestamp.before.max.ms": _number(ConfigKind.LONG, LONG_MAX),
     "message.timestamp.type": _choice("CreateTime", "CreateTime", "LogAppendTime"),
-    "min.cleanable.dirty.ratio": _number(Kind.DOUBLE, "0.5", 0, 1),
-    "min.compaction.lag.ms": _number(Kind.LONG, 0),
-    "min.insync.replicas": _number(Kind.INT, 1, 1),
-    "preallocate": _choice("false", "true", "false", kind=Kind.BOOLEAN),
-    "remote.log.copy.disable": _choice("false", "true", "false", kind=Kind.BOOLEAN),
-    "remote.log.delete.on.disable": _choice("false", "true", "false", kind=Kind.BOOLEAN),
-    "remote.storage.enable": _choice("false", "true", "false", kind=Kind.BOOLEAN),
-    "retention.bytes": _number(Kind.LONG, -1, -(2**63)),
-    "retention.ms": _number(Kind.LONG, 604_800_000, -1),
-    "segment.bytes": _number(Kind.INT, 1_073_741_824, 1_048_576),
-    "segment.index.bytes": _number(Kind.INT, 10_485_760, 4),
-    "segment.jitter.ms": _number(Kind.LONG, 0),
-    "segment.ms": _number(Kind.LONG, 604_800_000, 1),
-    "unclean.leader.election.enable": _choice("false", "true", "false", kind=Kind.BOOLEAN),
+    "min.cleanable.dirty.ratio": _number(ConfigKind.DOUBLE, "0.5", 0, 1),
+    "min.compaction.lag.ms": _number(ConfigKind.LONG, 0),
+    "min.insync.replicas": _number(ConfigKind.INT, 1, 1),
+    "preallocate": _choice("false", "true", "false", kind=ConfigKind.BOOLEAN),
+    "remote.log.copy.disable": _choice("false", "true", "false", kind=ConfigKind.BOOLEAN),
+    "remote.log.delete.on.disable": _choice("false", "true", "false", kind=ConfigKind.BOOLEAN),
+    "remote.storage.enable": _choice("false", "true", "false", kind=ConfigKind.BOOLEAN),
+    "retention.bytes": _number(ConfigKind.LONG, -1, -(2**63)),
+    "retention.ms": _number(ConfigKind.LONG, 604_800_000, -1),
+    "segment.bytes": _number(ConfigKind.INT, 1_073_741_824, 1_048_576),
+    "segment.index.bytes": _number(ConfigKind.INT, 10_485_760, 4),
+    "segment.jitter.ms": _number(ConfigKind.LONG, 0),
+    "segment.ms": _number(ConfigKind.LONG, 604_800_000, 1),
+    "unclean.leader.election.enable": _choice("false", "true", "false", kind=ConfigKind.BOOLEAN),
 }
 
 
@@ -110,13 +112,13 @@ def check(name: str, value: str) -> None:
 
 
 def _problem(name: str, config: Config, value: str) -> str | None:
-    if config.kind is Kind.LIST:
+    if config.kind is ConfigKind.LIST:
         parts = parts_of(value)
         if name in REPLICA_LISTS:
             return None if parts == ["*"] or all(map(_REPLICA.fullmatch, parts)) else "* or partition:broker, …"
         return None if config.allowed.issuperset(parts) else f"out of {sorted(config.allowed)}"
     if config.allowed:
-        given = value.lower() if config.kind is Kind.BOOLEAN else value
+        given = value.lower() if config.kind is ConfigKind.BOOLEAN else value
         return None if given in config.allowed else f"one of {sorted(config.allowed)}"
     if config.kind not in _PARSERS:
         return None
@@ -129,7 +131,11 @@ def _problem(name: str, config: Config, value: str) -> str | None:
     return None
 
 
-_PARSERS: Mapping[Kind, Callable[[str], float]] = {Kind.INT: int, Kind.LONG: int, Kind.DOUBLE: float}
+_PARSERS: Mapping[ConfigKind, Callable[[str], float]] = {
+    ConfigKind.INT: int,
+    ConfigKind.LONG: int,
+    ConfigKind.DOUBLE: float,
+}
 REPLICA_LISTS = ("follower.replication.throttled.replicas", "leader.replication.throttled.replicas")
 _REPLICA = re.compile(r"[0-9]+:[0-9]+")
 

@@ -7,7 +7,8 @@ Invariants
   After a handler that returns `Later`, the next request is handled during the fsync.
 - Answers leave in the order of the requests.
 - At most `requests_pending_max` requests are held; then the socket is not read. No request is taken while answers of
-  `Host.unsent_bytes_max` wait for the client to read, or any at all while those of all clients are over their limit.
+  `ConnectionHost.unsent_bytes_max` wait for the client to read, or any at all while those of all clients are over their
+  limit.
 - Until the client has logged in, its frames are small, its requests few, and it must be done within a deadline.
 """
 
@@ -21,10 +22,10 @@ from typing import Any, cast
 
 from embedded_broker.config.listeners import Endpoint
 from embedded_broker.net.deadline import Deadline
-from embedded_broker.net.host import Host
+from embedded_broker.net.host import ConnectionHost
 from embedded_broker.net.login_phase import LoginPhase
 from embedded_broker.runtime.fair_share import Share
-from embedded_broker.security.session import Session
+from embedded_broker.security.session import ClientSession
 from embedded_broker.wire.framing import PREFIX, BadFrame, Framer
 from embedded_broker.wire.responses import Encoded, size_of
 
@@ -43,9 +44,9 @@ ITEM_BYTES = 2_000
 class Connection(asyncio.BufferedProtocol):
     """One client's connection. `client_id` is that of the request being handled."""
 
-    session: Session
+    session: ClientSession
 
-    def __init__(self, host: Host[Connection], endpoint: Endpoint, context: ssl.SSLContext | None) -> None:
+    def __init__(self, host: ConnectionHost[Connection], endpoint: Endpoint, context: ssl.SSLContext | None) -> None:
         """`context`: TLS is spoken here."""
         self._host, self._endpoint = host, endpoint
         config = host.config
@@ -92,7 +93,7 @@ class Connection(asyncio.BufferedProtocol):
         """See asyncio.Protocol."""
         self._transport = cast(asyncio.Transport, transport)
         host, port = (self._transport.get_extra_info("peername") or ("", 0))[:2]
-        self.session = Session(self._endpoint, host, port, self._host.config.connections_reauth_ms_max)
+        self.session = ClientSession(self._endpoint, host, port, self._host.config.connections_reauth_ms_max)
         turn = self._host.admit(self)
         if turn.refusal and not turn.wait_s:
             self.closed = True

@@ -14,7 +14,7 @@ from embedded_broker.wire.responses import Encoded
 C = TypeVar("C", bound=Holder)
 
 
-class Host(Protocol[C]):
+class ConnectionHost(Protocol[C]):
     """The server around its connections."""
 
     requests: Budget[C]

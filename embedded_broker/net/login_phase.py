@@ -11,7 +11,7 @@ from collections.abc import Callable
 from embedded_broker.config.listeners import Protocol
 from embedded_broker.config.settings import BrokerConfig
 from embedded_broker.net.deadline import Deadline
-from embedded_broker.security.session import Session
+from embedded_broker.security.session import ClientSession
 from embedded_broker.security.subject import principal_name
 from embedded_broker.security.tls import TlsStream
 
@@ -29,7 +29,7 @@ class LoginPhase:
         self._handshake = Deadline("the TLS handshake took too long")
         self._login = Deadline("the login took too long")
         self._first = Deadline("no request came")
-        self._session: Session
+        self._session: ClientSession
 
     @property
     def awaits_turn(self) -> bool:
@@ -40,7 +40,7 @@ class LoginPhase:
         """Until then nothing is read."""
         self._turn.begin(wait_s, then)
 
-    def begin(self, session: Session, close: Callable[[str], object]) -> None:
+    def begin(self, session: ClientSession, close: Callable[[str], object]) -> None:
         """From now on; `close` is called with the reason when something took too long."""
         self._turn.cancel()
         self._session = session

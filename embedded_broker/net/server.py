@@ -44,7 +44,7 @@ class CloseConnection(Exception):
     """A request that ends its connection."""
 
 
-class Faults(Protocol):
+class InjectedFaults(Protocol):
     """Faults that a test has injected: `testing.faults`."""
 
     async def around(
@@ -65,7 +65,7 @@ class Served(Parts, Protocol):
     coding: Coding
 
     @property
-    def faults(self) -> Faults | None:
+    def faults(self) -> InjectedFaults | None:
         """None outside of tests."""
         ...
 

@@ -22,7 +22,7 @@ GRACE_S = 2.0
 """Longer than a login takes over a slow network, TLS handshake and SCRAM included."""
 
 
-class Unknown(Protocol):
+class UnknownClient(Protocol):
     """A connection whose client isn't known."""
 
     @property
@@ -34,7 +34,7 @@ class Unknown(Protocol):
         """Close it at once; `what` is the reason, in words."""
 
 
-C = TypeVar("C", bound=Unknown)
+C = TypeVar("C", bound=UnknownClient)
 
 
 class UnfinishedLogins(Generic[C]):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.produce.batch_checks import BatchRejected
-from embedded_broker.state.producers import Duplicate, Refuse
+from embedded_broker.state.producers import Duplicate, RefuseBatch
 from embedded_broker.storage.partition import Partition
 from embedded_broker.wire.checked_batch import CheckedBatch
 from kafka_records.batch import BatchHeader
@@ -44,7 +44,7 @@ def append(partition: Partition, batch: CheckedBatch, now_ms: int, verify: Verif
     if header.is_transactional:
         _check_transaction(partition, header, verify)
     verdict = partition.producers.check(header, now_ms)
-    if isinstance(verdict, Refuse):
+    if isinstance(verdict, RefuseBatch):
         raise BatchRejected(verdict.error_code, f"producer {header.producer_id}, sequence {header.base_sequence}")
     if isinstance(verdict, Duplicate):
         return Appended(verdict.base_offset, verdict.timestamp_ms)  # with CreateTime, too, as UnifiedLog.append has it

@@ -22,7 +22,7 @@ ABORTABLE_SINCE = 11
 IMPLICIT_SINCE = 12
 
 
-class Transactions(Protocol):
+class VerifyingCoordinator(Protocol):
     """The transaction coordinator, which knows what belongs to a transaction."""
 
     async def add_partitions(
@@ -44,16 +44,16 @@ class Transactions(Protocol):
         ...
 
 
-class Host(Protocol):
+class VerificationHost(Protocol):
     """The broker around it."""
 
     @property
-    def transactions(self) -> Transactions: ...
+    def transactions(self) -> VerifyingCoordinator: ...
     @property
     def has_disk_space(self) -> bool: ...
 
 
-class Batch(Protocol):
+class ProducedBatch(Protocol):
     """One partition's batch in a request."""
 
     @property
@@ -62,7 +62,9 @@ class Batch(Protocol):
     def header(self) -> BatchHeader: ...
 
 
-async def verifier(host: Host, transactional_id: str, version: int, batches: Sequence[Batch]) -> Verify:
+async def verifier(
+    host: VerificationHost, transactional_id: str, version: int, batches: Sequence[ProducedBatch]
+) -> Verify:
     """A function for one Produce request: whether a batch may open a transaction in a partition.
 
     Args:
@@ -96,13 +98,15 @@ async def verifier(host: Host, transactional_id: str, version: int, batches: Seq
     return verify
 
 
-def _would_open(batch: Batch) -> bool:
+def _would_open(batch: ProducedBatch) -> bool:
     """Whether the batch would open a transaction in its partition."""
     header = batch.header
     return header.is_transactional and not batch.partition.producers.has_open(header.producer_id, header.producer_epoch)
 
 
-def _verified(host: Host, transactional_id: str, version: int, partition: Partition, header: BatchHeader) -> ErrorCode:
+def _verified(
+    host: VerificationHost, transactional_id: str, version: int, partition: Partition, header: BatchHeader
+) -> ErrorCode:
     name = partition.topic, partition.index
     found = host.transactions.verify(transactional_id, header.producer_id, header.producer_epoch, name)
     if found is ErrorCode.concurrent_transactions and version < IMPLICIT_SINCE:

@@ -28,7 +28,7 @@ class Resource(IntEnum):
     USER = 7
 
 
-class Pattern(IntEnum):
+class PatternType(IntEnum):
     """org.apache.kafka.common.resource.PatternType; the first two are for filters only."""
 
     ANY = 1
@@ -80,7 +80,7 @@ class Acl:
 
     resource: Resource
     name: str
-    pattern: Pattern
+    pattern: PatternType
     principal: str
     host: str
     operation: Operation
@@ -88,7 +88,7 @@ class Acl:
 
     def covers(self, name: str) -> bool:
         """Whether it is about a resource of that name (and its type)."""
-        if self.pattern is Pattern.PREFIXED:
+        if self.pattern is PatternType.PREFIXED:
             return name.startswith(self.name)
         return self.name in (name, WILDCARD)
 
@@ -107,7 +107,7 @@ class Filter:
 
     resource: Resource
     name: str | None
-    pattern: Pattern
+    pattern: PatternType
     principal: str | None
     host: str | None
     operation: Operation
@@ -125,11 +125,11 @@ class Filter:
         )
 
     def _matches_pattern(self, acl: Acl) -> bool:
-        if self.pattern not in (Pattern.ANY, Pattern.MATCH, acl.pattern):
+        if self.pattern not in (PatternType.ANY, PatternType.MATCH, acl.pattern):
             return False
         if self.name is None:
             return True
-        return acl.covers(self.name) if self.pattern is Pattern.MATCH else acl.name == self.name
+        return acl.covers(self.name) if self.pattern is PatternType.MATCH else acl.name == self.name
 
 
 class AclSet:
@@ -149,7 +149,7 @@ class AclSet:
         return acl in self._home(acl)
 
     def _home(self, acl: Acl) -> dict[Acl, None]:
-        if acl.pattern is Pattern.PREFIXED:
+        if acl.pattern is PatternType.PREFIXED:
             return self._prefixed.setdefault(acl.resource, {})
         return self._literal.setdefault((acl.resource, acl.name), {})
 
@@ -190,10 +190,10 @@ class AclSet:
 def _inside(allowed: Acl, denied: Iterable[Acl]) -> bool:
     """Whether nothing is left of what a rule allows."""
     for deny in denied:
-        if deny.pattern is Pattern.LITERAL and deny.name == WILDCARD:
+        if deny.pattern is PatternType.LITERAL and deny.name == WILDCARD:
             return True
-        if deny.pattern is Pattern.PREFIXED and allowed.name != WILDCARD and allowed.name.startswith(deny.name):
+        if deny.pattern is PatternType.PREFIXED and allowed.name != WILDCARD and allowed.name.startswith(deny.name):
             return True
-        if deny.pattern is allowed.pattern is Pattern.LITERAL and deny.name == allowed.name:
+        if deny.pattern is allowed.pattern is PatternType.LITERAL and deny.name == allowed.name:
             return True
     return False

@@ -6,11 +6,11 @@ import uuid
 from typing import TYPE_CHECKING
 
 from embedded_broker.metadata.metadata_log import MetadataLog
-from embedded_broker.security.acls import Acl, AclSet, Filter, Operation, Pattern, Permission, Resource
+from embedded_broker.security.acls import Acl, AclSet, Filter, Operation, PatternType, Permission, Resource
 
 if TYPE_CHECKING:
     from embedded_broker.config.settings import BrokerConfig
-    from embedded_broker.security.session import Session
+    from embedded_broker.security.session import ClientSession
 
 PREFIX = "acl:"
 
@@ -29,7 +29,7 @@ class Authorizer:
             Acl(
                 Resource(body["resource"]),
                 body["name"],
-                Pattern(body["pattern"]),
+                PatternType(body["pattern"]),
                 body["principal"],
                 body["host"],
                 Operation(body["operation"]),
@@ -40,13 +40,13 @@ class Authorizer:
         }
         self._acls = AclSet(self._keys)
 
-    def may(self, session: Session, operation: Operation, resource: Resource, name: str) -> bool:
+    def may(self, session: ClientSession, operation: Operation, resource: Resource, name: str) -> bool:
         """Whether the principal of a session may do an operation on a resource."""
         if session.principal in self._super_users:
             return True
         return self._acls.allows(session.principal, session.client_host, operation, resource, name, self._default)
 
-    def may_with_some(self, session: Session, operation: Operation, resource: Resource) -> bool:
+    def may_with_some(self, session: ClientSession, operation: Operation, resource: Resource) -> bool:
         """Whether they may do it with any resource of a type."""
         if session.principal in self._super_users:
             return True

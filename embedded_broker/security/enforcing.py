@@ -17,7 +17,7 @@ from embedded_broker.security import rules_admin, rules_data
 from embedded_broker.security.acls import Operation, Resource
 from embedded_broker.security.authorizer import Authorizer
 from embedded_broker.security.rules import Denied, Merge, Rights, Rule
-from embedded_broker.security.session import Session
+from embedded_broker.security.session import ClientSession
 from embedded_broker.wire.responses import Answer, Fields, Later
 
 RULES: Mapping[str, tuple[Rule, ...]] = {**rules_data.RULES, **rules_admin.RULES}
@@ -37,7 +37,7 @@ class ClientRights:
     """See `rules.Rights`."""
 
     authorizer: Authorizer
-    session: Session
+    session: ClientSession
     topics: Topics
 
     def may(self, operation: Operation, resource: Resource, name: str) -> bool:

@@ -12,7 +12,7 @@ from embedded_broker.security.acls import CLUSTER_NAME, Operation, Resource
 
 if TYPE_CHECKING:
     from embedded_broker.security.authorizer import Authorizer
-    from embedded_broker.security.session import Session
+    from embedded_broker.security.session import ClientSession
 
 _CONFIGS = frozenset({Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS})
 SUPPORTED: Mapping[Resource, frozenset[Operation]] = {
@@ -30,7 +30,7 @@ SUPPORTED: Mapping[Resource, frozenset[Operation]] = {
 }
 
 
-def authorized(authorizer: Authorizer | None, session: Session, resource: Resource, name: str) -> int:
+def authorized(authorizer: Authorizer | None, session: ClientSession, resource: Resource, name: str) -> int:
     """The bit field for one resource; without an authorizer all operations are allowed."""
     return sum(
         1 << operation
@@ -39,7 +39,7 @@ def authorized(authorizer: Authorizer | None, session: Session, resource: Resour
     )
 
 
-def authorized_on_cluster(authorizer: Authorizer | None, session: Session) -> int:
+def authorized_on_cluster(authorizer: Authorizer | None, session: ClientSession) -> int:
     """The bit field for the cluster: empty for clients that may not describe it."""
     if authorizer is not None and not authorizer.may(session, Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME):
         return 0

@@ -66,7 +66,7 @@ class Exchange(Protocol):
         """The answer to the client's token. Raises LoginFailed."""
 
 
-class Session:
+class ClientSession:
     """Of one connection."""
 
     def __init__(self, endpoint: Endpoint, client_host: str, client_port: int, lifetime_ms: int = 0) -> None:

@@ -23,8 +23,8 @@ from embedded_broker.simulation.administrator import (
     Name,
     State,
 )
-from embedded_broker.simulation.history import Kind, Topic
-from embedded_broker.simulation.wire import Client
+from embedded_broker.simulation.history import RunTopic, ViolationKind
+from embedded_broker.simulation.wire import SimulatedClient
 from embedded_broker.simulation.world import Logs, World
 
 ADMINISTRATORS = len(QUOTAS)
@@ -37,7 +37,7 @@ SET_HERE: Mapping[int, int] = {OF_TOPIC: 1, OF_BROKER: 3, OF_GROUP: 8}
 class AdminWorkload:
     """The workload of administrators."""
 
-    topics = (Topic(CONFIGURED, 1),)
+    topics = (RunTopic(CONFIGURED, 1),)
     transactional_ids = ()
     settings: Mapping[str, Any] = {"authorizer": True, "super_users": frozenset({"User:ANONYMOUS"})}
 
@@ -65,17 +65,17 @@ class AdminWorkload:
         for name in sorted({*self._settled, *left}):
             if left.get(name) != self._settled.get(name):
                 detail = f"{name} was {self._settled.get(name)} before the last restart, and is {left.get(name)}"
-                self._world.history.found(Kind.LOST_CHANGE, detail)
+                self._world.history.found(ViolationKind.LOST_CHANGE, detail)
 
     def _check(self, state: State) -> None:
         for administrator in self._administrators:
             for name, register in administrator.registers.items():
                 if not register.allows(state.get(name)):
                     detail = f"{name} is {state.get(name)}, acknowledged was {register.acked}"
-                    self._world.history.found(Kind.LOST_CHANGE, f"{detail}, and tried {register.unknown}")
+                    self._world.history.found(ViolationKind.LOST_CHANGE, f"{detail}, and tried {register.unknown}")
 
 
-async def describe(client: Client) -> State:
+async def describe(client: SimulatedClient) -> State:
     """All that administrators can change, as the broker describes it."""
     found: dict[Name, Any] = {}
     for topic in (await client.ask("metadata", 12, topics=None)).topics:
@@ -94,7 +94,7 @@ async def describe(client: Client) -> State:
     return found
 
 
-async def _configs(client: Client) -> State:
+async def _configs(client: SimulatedClient) -> State:
     groups = [(OF_GROUP, f"admin-{number}", ("consumer.session.timeout.ms",)) for number in range(ADMINISTRATORS)]
     asked = [(OF_TOPIC, CONFIGURED, TOPIC_CONFIGS), (OF_BROKER, "", ("message.max.bytes",)), *groups]
     resources = [

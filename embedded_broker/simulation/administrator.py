@@ -10,8 +10,8 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.simulation.history import History, Kind
-from embedded_broker.simulation.wire import Client, NoResponse
+from embedded_broker.simulation.history import History, ViolationKind
+from embedded_broker.simulation.wire import NoResponse, SimulatedClient
 
 Name = tuple[str, str]
 """What kind of thing, and which of them."""
@@ -56,7 +56,7 @@ class Register:
 class Administrator:
     """One client with things of its own; of the topic `configured` and the user `shared` it changes one property."""
 
-    def __init__(self, client: Client, history: History, number: int) -> None:
+    def __init__(self, client: SimulatedClient, history: History, number: int) -> None:
         """`number`: below that of TOPIC_CONFIGS and QUOTAS, and of no other administrator."""
         self._client, self._history, self._number = client, history, number
         self.registers: dict[Name, Register] = {}
@@ -81,7 +81,9 @@ class Administrator:
         elif error_code is ErrorCode.kafka_storage_error:
             self._history.refused(self._client.now_s, f"administrator {self._number}: {name}")
         elif error_code not in NOTHING_DONE:
-            self._history.found(Kind.BROKEN, f"administrator {self._number}: {api} of {name} gave {error_code.name}")
+            self._history.found(
+                ViolationKind.BROKEN, f"administrator {self._number}: {api} of {name} gave {error_code.name}"
+            )
 
     async def _ask(self, api: str, version: int, fields: Mapping[str, Any]) -> ErrorCode | None:
         """What was answered; None if nothing was."""

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 
 from embedded_broker.simulation.history import (
     History,
-    Kind,
     Outcome,
     PartitionReads,
     TopicPartition,
-    Transaction,
+    ViolationKind,
+    WrittenTransaction,
 )
 
 Log = Mapping[int, bytes]
@@ -43,7 +43,7 @@ def _check_acknowledged(history: History, everything: Mapping[TopicPartition, Lo
         there = everything[partition].get(offset)
         if there != value and not (there is None and _may_be_gone(history, partition, offset)):
             detail = f"{value!r} was acknowledged at {offset} of {partition}, where {there!r} is"
-            history.found(Kind.LOST_WRITE, detail)
+            history.found(ViolationKind.LOST_WRITE, detail)
 
 
 def _may_be_gone(history: History, partition: TopicPartition, offset: int) -> bool:
@@ -60,7 +60,7 @@ def _check_log_starts(history: History) -> None:
             age_ms = at_ms - history.written_ms[value]
             if offset < log_start and (retention_ms is None or age_ms < retention_ms):
                 detail = f"{value!r} at {offset} of {partition} is {age_ms} ms old when the log begins at {log_start}"
-                history.found(Kind.LOST_WRITE, detail)
+                history.found(ViolationKind.LOST_WRITE, detail)
                 break
 
 
@@ -69,12 +69,12 @@ def _check_once_and_in_order(history: History, where: str, values: Sequence[byte
     values = [value for value in values if value]  # tombstones are all alike
     for value, count in Counter(values).items():
         if count > 1:
-            history.found(Kind.DUPLICATE, f"{value!r} stands {count} times in {where}")
+            history.found(ViolationKind.DUPLICATE, f"{value!r} stands {count} times in {where}")
     latest: dict[bytes, bytes] = {}
     for value in values:
         producer = value.rpartition(b":")[0]
         if value < latest.get(producer, b""):
-            history.found(Kind.REORDERING, f"{value!r} comes after {latest[producer]!r} in {where}")
+            history.found(ViolationKind.REORDERING, f"{value!r} comes after {latest[producer]!r} in {where}")
         latest[producer] = value
 
 
@@ -86,21 +86,25 @@ def _check_transactions(history: History, committed: Mapping[TopicPartition, Log
         if not wanted:
             continue
         if found and transaction.outcome is Outcome.NOT_COMMITTED:
-            history.found(Kind.ABORTED_READ, f"{transaction.name}: {sorted(found)[0]} is visible and not committed")
+            history.found(
+                ViolationKind.ABORTED_READ, f"{transaction.name}: {sorted(found)[0]} is visible and not committed"
+            )
         elif any(history.topics[topic].forgets for topic, _ in transaction.values):
             continue  # what must be there is looked at elsewhere
         elif found and found != wanted:
             missing = sorted(wanted - found)[0]
-            history.found(Kind.TORN_TRANSACTION, f"{transaction.name}: {missing} is not visible, {sorted(found)[0]} is")
+            history.found(
+                ViolationKind.TORN_TRANSACTION, f"{transaction.name}: {missing} is not visible, {sorted(found)[0]} is"
+            )
         elif not found and transaction.outcome is Outcome.COMMITTED:
-            history.found(Kind.LOST_WRITE, f"{transaction.name}: {sorted(wanted)[0]} was committed")
+            history.found(ViolationKind.LOST_WRITE, f"{transaction.name}: {sorted(wanted)[0]} was committed")
 
 
 def _check_reads(history: History, reads: PartitionReads, final: Log) -> None:
     """What was read stays, was read once, and nothing between was left out."""
     twice = [value for value, count in Counter(reads.values.values()).items() if count > 1 and value]
     for value in twice:
-        history.found(Kind.DUPLICATE, f"{reads.reader} read {value!r} at two offsets of {reads.partition}")
+        history.found(ViolationKind.DUPLICATE, f"{reads.reader} read {value!r} at two offsets of {reads.partition}")
     uncommitted = (
         {
             value
@@ -115,13 +119,13 @@ def _check_reads(history: History, reads: PartitionReads, final: Log) -> None:
         where = f"{reads.reader} read {value!r} at {offset} of {reads.partition}"
         there = final.get(offset)
         if value in uncommitted:
-            history.found(Kind.ABORTED_READ, f"{where}, which was not committed")
+            history.found(ViolationKind.ABORTED_READ, f"{where}, which was not committed")
         elif there != value and not (there is None and _may_be_gone(history, reads.partition, offset)):
-            history.found(Kind.DIRTY_READ, f"{where}, where {there!r} is in the end")
+            history.found(ViolationKind.DIRTY_READ, f"{where}, where {there!r} is in the end")
     for offset, value in final.items():
         if reads.complete and offset < reads.end and offset not in reads.values:
             detail = f"{reads.reader} polled {reads.partition} up to {reads.end} and did not get {value!r} at {offset}"
-            history.found(Kind.SKIPPED_POLL, detail)
+            history.found(ViolationKind.SKIPPED_POLL, detail)
 
 
 def check_keys(history: History, partition: TopicPartition, committed: Log, keys: Mapping[int, bytes]) -> None:
@@ -147,12 +151,12 @@ def check_keys(history: History, partition: TopicPartition, committed: Log, keys
         found = latest.get(key, b"")
         if found not in possible:
             detail = f"{partition}: {key!r} has {found!r}, and should have {sorted(possible)}"
-            history.found(Kind.LOST_WRITE, detail)
+            history.found(ViolationKind.LOST_WRITE, detail)
 
 
 def check_copy(
     history: History,
-    transactions: Sequence[Transaction],
+    transactions: Sequence[WrittenTransaction],
     offsets: Mapping[TopicPartition, int],
     committed: Mapping[TopicPartition, Log],
     to: str,
@@ -171,11 +175,15 @@ def check_copy(
         wanted = [value for at, value in source.items() if at < offset]
         found = [value.partition(b" of ")[2] for value in copy.values()]
         if missing := [value for value in wanted if value not in set(found)]:
-            history.found(Kind.WRONG_GROUP_OFFSET, f"{partition}: the position is {offset}, {missing[0]!r} isn't there")
+            history.found(
+                ViolationKind.WRONG_GROUP_OFFSET, f"{partition}: the position is {offset}, {missing[0]!r} isn't there"
+            )
         elif extra := [value for value in found if value not in set(wanted)]:
-            history.found(Kind.WRONG_GROUP_OFFSET, f"{partition}: the position is {offset}, {extra[0]!r} is there")
+            history.found(
+                ViolationKind.WRONG_GROUP_OFFSET, f"{partition}: the position is {offset}, {extra[0]!r} is there"
+            )
         elif found != wanted:
-            history.found(Kind.REORDERING, f"{to}-{partition[1]}: not as in {partition}")
+            history.found(ViolationKind.REORDERING, f"{to}-{partition[1]}: not as in {partition}")
         known = [each.offsets[partition] for each in transactions if partition in each.offsets]
         committed_last = [
             each.offsets[partition]
@@ -184,4 +192,4 @@ def check_copy(
         ]
         if offset not in (*known, -1) or offset < max(committed_last, default=-1):
             detail = f"{partition}: the position is {offset}, committed was {max(committed_last, default=-1)}"
-            history.found(Kind.WRONG_GROUP_OFFSET, detail)
+            history.found(ViolationKind.WRONG_GROUP_OFFSET, detail)

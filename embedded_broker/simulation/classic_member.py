@@ -14,11 +14,11 @@ from embedded_broker.simulation.member import (
     REBALANCE_MS,
     RETRIABLE,
     SESSION_MS,
-    Member,
     MembershipLost,
     MemberStopped,
+    SimulatedMember,
 )
-from embedded_broker.simulation.wire import Client
+from embedded_broker.simulation.wire import SimulatedClient
 from embedded_broker.state.codec import put_string
 
 NOBODY = frozenset({ErrorCode.unknown_member_id})
@@ -26,11 +26,16 @@ REJOINS = frozenset({ErrorCode.illegal_generation, ErrorCode.rebalance_in_progre
 PROTOCOL = {"protocol_type": "consumer", "protocol_name": "shares"}
 
 
-class ClassicMember(Member):
+class ClassicMember(SimulatedMember):
     """A member of a classic group. Eager rebalancing: it revokes all partitions before it joins again."""
 
     def __init__(
-        self, client: Client, history: History, group_history: GroupHistory, name: str, instance_id: str | None = None
+        self,
+        client: SimulatedClient,
+        history: History,
+        group_history: GroupHistory,
+        name: str,
+        instance_id: str | None = None,
     ) -> None:
         super().__init__(client, history, group_history, name)
         self._instance_id = instance_id

@@ -11,13 +11,13 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.config.settings import Fsync
-from embedded_broker.simulation.history import History, Kind, Topic, TopicPartition
+from embedded_broker.simulation.history import History, RunTopic, TopicPartition, ViolationKind
 from embedded_broker.simulation.producers import Record, numbered, produce
-from embedded_broker.simulation.wire import Client, NoResponse
+from embedded_broker.simulation.wire import NoResponse, SimulatedClient
 from embedded_broker.simulation.world import Logs, World
 from kafka_records.records import encode
 
-LASTING = Topic("lasting", 3)
+LASTING = RunTopic("lasting", 3)
 PAUSE_S_MAX = 0.2
 RUNS_S = 8.0
 SYNCS_MAX = 12
@@ -68,13 +68,13 @@ def check(history: History, acks: Sequence[Ack], everything: Logs, promise: Prom
             lost.append(ack)
             if not promise.may_lose(ack):
                 detail = f"{ack.value!r} was acknowledged at {ack.acked_s:.3f} s at {ack.offset} of {ack.partition}"
-                history.found(Kind.LOST_WRITE, f"{detail}, where {there!r} is")
+                history.found(ViolationKind.LOST_WRITE, f"{detail}, where {there!r} is")
     gone = set(lost)
     for ack in lost:
         for other in acks:
             is_behind = other.partition == ack.partition and other.offset > ack.offset
             if is_behind and other not in gone and promise.were_together(ack, other):
-                history.found(Kind.LOST_WRITE, f"{ack.value!r} is gone, and {other.value!r} behind it isn't")
+                history.found(ViolationKind.LOST_WRITE, f"{ack.value!r} is gone, and {other.value!r} behind it isn't")
                 break
 
 
@@ -106,7 +106,7 @@ class DurabilityWorkload:
                 await client.pause()
             await asyncio.sleep(client.random.uniform(0, PAUSE_S_MAX))
 
-    async def _send(self, client: Client, partition: TopicPartition, record: Record) -> None:
+    async def _send(self, client: SimulatedClient, partition: TopicPartition, record: Record) -> None:
         history, (_, value), sent_s = self._world.history, record, client.now_s
         history.sent(partition, [record], client.now_ms)
         data = bytes(encode([record], client.now_ms))
@@ -117,7 +117,7 @@ class DurabilityWorkload:
         elif answer.error_code is ErrorCode.kafka_storage_error:
             history.refused(client.now_s, f"{partition}: {answer.error_code.name}")
         elif answer.error_code is not ErrorCode.not_leader_or_follower:  # the broker has begun to stop
-            history.found(Kind.BROKEN, f"{value!r}: {answer.error_code.name}")
+            history.found(ViolationKind.BROKEN, f"{value!r}: {answer.error_code.name}")
 
     async def settle(self) -> None:
         """See Workload."""

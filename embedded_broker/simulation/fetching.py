@@ -9,8 +9,8 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.simulation.history import History, Kind
-from embedded_broker.simulation.wire import Client
+from embedded_broker.simulation.history import History, ViolationKind
+from embedded_broker.simulation.wire import SimulatedClient
 
 SESSIONS_SINCE, TOPIC_IDS_SINCE = 7, 13
 VERSIONS = (6, 7, 12, 13, 15, 18)
@@ -49,7 +49,9 @@ class _Session:
 class Fetcher:
     """Fetches partitions of one topic."""
 
-    def __init__(self, client: Client, history: History, name: str, topic: str, committed: bool, style: Style) -> None:
+    def __init__(
+        self, client: SimulatedClient, history: History, name: str, topic: str, committed: bool, style: Style
+    ) -> None:
         self._client, self._history, self._name, self._topic = client, history, name, topic
         self._committed, self._style = committed, style
         self._session = _Session(0, INITIAL, {})
@@ -80,7 +82,7 @@ class Fetcher:
         if error_code is not ErrorCode.none:
             # A restart has ended the session, or another one has taken its place.
             if error_code is not ErrorCode.fetch_session_id_not_found or not session.epoch:
-                self._history.found(Kind.BROKEN, f"{self._name}: fetch gave {error_code.name}")
+                self._history.found(ViolationKind.BROKEN, f"{self._name}: fetch gave {error_code.name}")
             return ()
         if self._style.in_session and answer.session_id:
             self._session = _Session(answer.session_id, session.epoch + 1, dict(positions))
@@ -120,4 +122,4 @@ class Fetcher:
     def _check_refused(self, answer: Any) -> None:
         if answer.error_code not in (ErrorCode.invalid_fetch_session_epoch, ErrorCode.fetch_session_id_not_found):
             detail = f"{self._name}: a fetch with the wrong session epoch gave {answer.error_code.name}"
-            self._history.found(Kind.BROKEN, detail)
+            self._history.found(ViolationKind.BROKEN, detail)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from embedded_broker.simulation.checker import Log
-from embedded_broker.simulation.history import History, Kind, TopicPartition
+from embedded_broker.simulation.history import History, TopicPartition, ViolationKind
 
 
 @dataclass(eq=False, slots=True)
@@ -27,7 +27,7 @@ class Ownership:
 
 
 @dataclass(eq=False, slots=True)
-class Commit:
+class AskedCommit:
     """An offset that a member has asked to be committed. `epoch` may be a classic group's generation."""
 
     ownership: Ownership
@@ -55,7 +55,7 @@ class GroupHistory:
         self.partitions = list(partitions)
         self.processed: dict[TopicPartition, dict[int, bytes]] = {partition: {} for partition in self.partitions}
         """Offset → value of all that some member has worked on, whether or not it got round to its commit."""
-        self._commits: dict[TopicPartition, list[Commit]] = {partition: [] for partition in self.partitions}
+        self._commits: dict[TopicPartition, list[AskedCommit]] = {partition: [] for partition in self.partitions}
         self._fetched: dict[TopicPartition, list[tuple[int, int]]] = {partition: [] for partition in self.partitions}
         self._ownerships: dict[
             int, dict[TopicPartition, tuple[str, Ownership]]
@@ -90,7 +90,7 @@ class GroupHistory:
                 other, before = shared[partition]
                 if other != owner:
                     detail = f"{self.group}, generation {generation}: {partition} is given to {other} and {owner}"
-                    self._history.found(Kind.TWO_OWNERS, detail)
+                    self._history.found(ViolationKind.TWO_OWNERS, detail)
                 if before.member_id == member_id:
                     ownership = before  # it has joined again, and nothing has changed
                 else:
@@ -123,13 +123,13 @@ class GroupHistory:
             ownership.ended = self.tick()
             ownership.crashes = self._history.crashes if by_error else None
 
-    def sent(self, ownership: Ownership, epoch: int, offset: int) -> Commit:
+    def sent(self, ownership: Ownership, epoch: int, offset: int) -> AskedCommit:
         """A commit is about to be sent."""
-        commit = Commit(ownership, epoch, offset, self.tick())
+        commit = AskedCommit(ownership, epoch, offset, self.tick())
         self._commits[ownership.partition].append(commit)
         return commit
 
-    def accepted(self, commit: Commit) -> None:
+    def accepted(self, commit: AskedCommit) -> None:
         """The broker has taken a commit."""
         commit.acked = self.tick()
         ownership = commit.ownership
@@ -137,9 +137,11 @@ class GroupHistory:
         over, given_on = ownership.ended if is_known else None, ownership.given_on
         detail = f"{self.group}, {commit.ownership.partition}: {commit.offset} taken from {commit.ownership.member_id}"
         if over is not None and over < commit.sent:
-            self._history.found(Kind.STALE_COMMIT, f"{detail} with epoch {commit.epoch}, which was over")
+            self._history.found(ViolationKind.STALE_COMMIT, f"{detail} with epoch {commit.epoch}, which was over")
         elif given_on is not None and given_on < commit.sent:
-            self._history.found(Kind.TWO_OWNERS, f"{detail} with epoch {commit.epoch}, and another member had it")
+            self._history.found(
+                ViolationKind.TWO_OWNERS, f"{detail} with epoch {commit.epoch}, and another member had it"
+            )
 
     def check_fetched(self, partition: TopicPartition, offset: int, sent: int) -> None:
         """A member got the committed offset in response to a request from `sent`."""
@@ -153,9 +155,11 @@ class GroupHistory:
         late = {each.offset for each in commits if each.is_open and each.ownership in holders}
         if offset < lowest and offset not in late:
             detail = f"{self.group}, {partition}: the offset went from {lowest} to {offset}"
-            self._history.found(Kind.NON_MONOTONIC, detail)
+            self._history.found(ViolationKind.NON_MONOTONIC, detail)
         elif offset != -1 and offset not in {each.offset for each in commits if not each.refused}:
-            self._history.found(Kind.WRONG_GROUP_OFFSET, f"{self.group}, {partition}: nobody has committed {offset}")
+            self._history.found(
+                ViolationKind.WRONG_GROUP_OFFSET, f"{self.group}, {partition}: nobody has committed {offset}"
+            )
         self._fetched[partition].append((self.tick(), offset))
 
     def audit(self, offsets: Mapping[TopicPartition, int], logs: Mapping[TopicPartition, Log]) -> None:
@@ -171,7 +175,7 @@ class GroupHistory:
             done = self.processed[partition]
             if missing := [at for at in logs[partition] if at < offset and at not in done]:
                 detail = f"{self.group}, {partition}: nobody has processed {missing[0]}, the offset is {offset}"
-                self._history.found(Kind.SKIPPED_RECORD, detail)
+                self._history.found(ViolationKind.SKIPPED_RECORD, detail)
 
     def _check_owners(self, partition: TopicPartition) -> None:
         """Of two ownerships all accepted commits of one must come before all of the other."""
@@ -185,6 +189,7 @@ class GroupHistory:
                 if ownership is not commit.ownership and first < commit.sent and acked < last:
                     detail = f"{self.group}, {partition}: commits taken from {ownership.member_id}, then from"
                     self._history.found(
-                        Kind.TWO_OWNERS, f"{detail} {commit.ownership.member_id}, then from {ownership.member_id} again"
+                        ViolationKind.TWO_OWNERS,
+                        f"{detail} {commit.ownership.member_id}, then from {ownership.member_id} again",
                     )
                     return

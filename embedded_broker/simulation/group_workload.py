@@ -10,14 +10,14 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker.simulation.classic_member import ClassicMember
 from embedded_broker.simulation.group_history import GroupHistory
-from embedded_broker.simulation.history import Kind, Topic
-from embedded_broker.simulation.member import REBALANCE_MS, SESSION_MS, Member
+from embedded_broker.simulation.history import RunTopic, ViolationKind
+from embedded_broker.simulation.member import REBALANCE_MS, SESSION_MS, SimulatedMember
 from embedded_broker.simulation.modern_member import ModernMember
 from embedded_broker.simulation.producers import IdempotentProducer
 from embedded_broker.simulation.readers import ask_offsets
 from embedded_broker.simulation.world import Logs, World
 
-SHARED, KEPT = Topic("shared", 4), Topic("kept", 1)
+SHARED, KEPT = RunTopic("shared", 4), RunTopic("kept", 1)
 MEMBERS = 3
 FAULTS_S = 8.0
 PAUSE_S_MAX = 2.0
@@ -40,8 +40,8 @@ class GroupWorkload:
     def __init__(self, world: World) -> None:
         self._world = world
         self._group_histories = [GroupHistory(world.history, group, SHARED.all) for group in ("classic", "modern")]
-        self._groups: list[list[Member]] = [[], []]
-        self._lives: dict[Member, asyncio.Task[None]] = {}
+        self._groups: list[list[SimulatedMember]] = [[], []]
+        self._lives: dict[SimulatedMember, asyncio.Task[None]] = {}
         timeout_s = REBALANCE_MS / 1000 + world.schedule.client_timeout_s
         for number in range(MEMBERS):
             classic, modern = (world.client(f"{each.group} {number}", timeout_s) for each in self._group_histories)
@@ -93,7 +93,7 @@ class GroupWorkload:
             while not _is_stable(members):
                 if self._world.loop.now_s > began_s + STABLE_WITHIN_S:
                     holds = {member.name: sorted(index for _, index in member.held) for member in members}
-                    self._world.history.found(Kind.UNSTABLE_GROUP, f"{group_history.group}: {holds}")
+                    self._world.history.found(ViolationKind.UNSTABLE_GROUP, f"{group_history.group}: {holds}")
                     break
                 await asyncio.sleep(0.25)
 
@@ -105,7 +105,7 @@ class GroupWorkload:
             group_history.audit(offsets, everything)
 
 
-def _is_stable(members: Sequence[Member]) -> bool:
+def _is_stable(members: Sequence[SimulatedMember]) -> bool:
     """Whether every partition is held by exactly one member, and all its records are processed."""
     held = [partition for member in members for partition in member.held]
     return sorted(held) == SHARED.all and all(member.is_at_rest for member in members)

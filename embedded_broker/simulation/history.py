@@ -9,7 +9,7 @@ from enum import StrEnum
 TopicPartition = tuple[str, int]
 
 
-class Kind(StrEnum):
+class ViolationKind(StrEnum):
     """Kinds of violations."""
 
     LOST_WRITE = "lost write"
@@ -32,7 +32,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
+class RunTopic:
     """A topic of a run, and how much of it must stay."""
 
     name: str
@@ -65,7 +65,7 @@ class Topic:
 class Violation:
     """One violation that was found."""
 
-    kind: Kind
+    kind: ViolationKind
     detail: str
 
 
@@ -79,7 +79,7 @@ class Outcome(StrEnum):
 
 
 @dataclass(slots=True, eq=False)
-class Transaction:
+class WrittenTransaction:
     """One transaction. `offsets` are positions that it commits, by partition."""
 
     name: str
@@ -125,12 +125,12 @@ class GroupOffset:
 class History:
     """The history of one run."""
 
-    topics: dict[str, Topic] = field(default_factory=dict)
+    topics: dict[str, RunTopic] = field(default_factory=dict)
     acked: dict[bytes, tuple[TopicPartition, int]] = field(default_factory=dict)
     """Value → where the broker said it stands; those outside of transactions."""
     written_ms: dict[bytes, int] = field(default_factory=dict)
     """Value → timestamp of its record; all that were ever sent."""
-    by_key: dict[tuple[TopicPartition, bytes], list[tuple[bytes | None, Transaction | None]]] = field(
+    by_key: dict[tuple[TopicPartition, bytes], list[tuple[bytes | None, WrittenTransaction | None]]] = field(
         default_factory=dict
     )
     """In compacted topics, what was sent with each key, in order: a key has one producer only."""
@@ -138,7 +138,7 @@ class History:
     """Log start → the latest time, in ms, that the clock on the wall had shown when a reader got it first."""
     producer_ids: set[int] = field(default_factory=set)
     """Those that producers without a transactional id were given."""
-    transactions: list[Transaction] = field(default_factory=list)
+    transactions: list[WrittenTransaction] = field(default_factory=list)
     reads: list[PartitionReads] = field(default_factory=list)
     group_offsets: list[GroupOffset] = field(default_factory=list)
     violations: list[Violation] = field(default_factory=list)
@@ -150,9 +150,9 @@ class History:
     def refused(self, now_s: float, who: str) -> None:
         """A write was refused because of the disk."""
         if now_s > self.may_refuse_until_s:
-            self.found(Kind.BROKEN, f"{who}: refused at {now_s:.3f} s, and the disk is well")
+            self.found(ViolationKind.BROKEN, f"{who}: refused at {now_s:.3f} s, and the disk is well")
 
-    def found(self, kind: Kind, detail: str) -> None:
+    def found(self, kind: ViolationKind, detail: str) -> None:
         """Note a violation."""
         self.violations.append(Violation(kind, detail))
 
@@ -161,7 +161,7 @@ class History:
         partition: TopicPartition,
         records: Iterable[tuple[bytes, bytes | None]],
         now_ms: int,
-        transaction: Transaction | None = None,
+        transaction: WrittenTransaction | None = None,
     ) -> None:
         """Records are about to be sent, by key and value, with that timestamp."""
         is_compacted = self.topics[partition[0]].is_compacted
@@ -173,15 +173,15 @@ class History:
 
     def unsure(self, partition: TopicPartition, records: Sequence[tuple[bytes, bytes | None]]) -> None:
         """Records, the latest that their producer has sent, may be written or not: it has given up."""
-        nobody_knows = Transaction("given up", outcome=Outcome.UNKNOWN)
+        nobody_knows = WrittenTransaction("given up", outcome=Outcome.UNKNOWN)
         for key, value in reversed(records):
             sent = self.by_key.get((partition, key), [])
             at = next((at for at in reversed(range(len(sent))) if sent[at] == (value, None)), None)
             if at is not None:
                 sent[at] = value, nobody_knows
 
-    def begin(self, name: str) -> Transaction:
+    def begin(self, name: str) -> WrittenTransaction:
         """A transaction begins; in order per transactional id."""
-        transaction = Transaction(name)
+        transaction = WrittenTransaction(name)
         self.transactions.append(transaction)
         return transaction

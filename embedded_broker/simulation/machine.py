@@ -19,10 +19,10 @@ from embedded_broker.config.settings import BrokerConfig
 from embedded_broker.net.connection import Connection
 from embedded_broker.net.server import Server
 from embedded_broker.simulation.disk import Disk
-from embedded_broker.simulation.history import History, Kind
+from embedded_broker.simulation.history import History, ViolationKind
 from embedded_broker.simulation.loop import Process, SimulatedLoop, SimulatedThreads
 from embedded_broker.simulation.network import Network
-from embedded_broker.simulation.schedule import FAIL_SYNC, KILL, STOP, DiskFullPeriod, FailedSync, Schedule
+from embedded_broker.simulation.schedule import FAIL_SYNC, KILL, STOP, DiskFullPeriod, FailedSync, RunSchedule
 from embedded_broker.simulation.trace import Trace
 from embedded_broker.simulation.wire import PORT
 
@@ -69,7 +69,7 @@ class Machine:
         random: Random,
         history: History,
         trace: Trace,
-        schedule: Schedule,
+        schedule: RunSchedule,
         settings: Mapping[str, Any],
     ) -> None:
         """`settings`: of BrokerConfig, besides those of the schedule."""
@@ -125,7 +125,7 @@ class Machine:
         elif isinstance(error, Exception) and self._process.alive:
             place = traceback.extract_tb(error.__traceback__)[-1]
             where = f"{Path(place.filename).name}:{place.lineno}"
-            self._history.found(Kind.BROKEN, f"{task.get_name()} ended: {error!r} at {where}")
+            self._history.found(ViolationKind.BROKEN, f"{task.get_name()} ended: {error!r} at {where}")
             self._end_process(power_lost=False)
 
     def crash(self, operations: int) -> None:
@@ -163,7 +163,7 @@ class Machine:
 
     def _check_ended(self, process: Process) -> None:
         if process.alive:
-            self._history.found(Kind.BROKEN, f"{process.name} goes on after an fsync has failed")
+            self._history.found(ViolationKind.BROKEN, f"{process.name} goes on after an fsync has failed")
 
     def kill(self) -> None:
         """The process, at once; what it has written is with the operating system."""
@@ -187,7 +187,7 @@ class Machine:
                 await self.broker.stop()
         except OSError as error:
             if not self.disk.has_failed:
-                self._history.found(Kind.BROKEN, f"{process.name} can't stop: {error!r}")
+                self._history.found(ViolationKind.BROKEN, f"{process.name} can't stop: {error!r}")
         self._loop.call_soon(self._has_stopped, process, context=self.outside)
 
     def _has_stopped(self, process: Process) -> None:
@@ -196,7 +196,7 @@ class Machine:
 
     def _check_stopped(self, process: Process) -> None:
         if process.alive:
-            self._history.found(Kind.BROKEN, f"{process.name} doesn't stop")
+            self._history.found(ViolationKind.BROKEN, f"{process.name} doesn't stop")
             self._end_process(power_lost=False)
 
     async def restart(self) -> None:

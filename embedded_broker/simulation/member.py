@@ -11,9 +11,9 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker.simulation.fetching import Style
 from embedded_broker.simulation.group_history import GroupHistory, Ownership
-from embedded_broker.simulation.history import History, Kind, TopicPartition
-from embedded_broker.simulation.readers import Reader, fetch_offsets
-from embedded_broker.simulation.wire import Client, NoResponse
+from embedded_broker.simulation.history import History, TopicPartition, ViolationKind
+from embedded_broker.simulation.readers import SimulatedReader, fetch_offsets
+from embedded_broker.simulation.wire import NoResponse, SimulatedClient
 
 NONE = ErrorCode.none
 SESSION_MS = 1_000
@@ -37,17 +37,17 @@ class MembershipLost(Exception):
     """The member is no longer in its group, and joins again."""
 
 
-class Member(ABC):
+class SimulatedMember(ABC):
     """One consumer, over any number of restarts."""
 
-    def __init__(self, client: Client, history: History, group_history: GroupHistory, name: str) -> None:
+    def __init__(self, client: SimulatedClient, history: History, group_history: GroupHistory, name: str) -> None:
         self.client, self.history, self.group_history, self.name = client, history, group_history, name
         self.random = client.random
         self.fault_free = False
         """Whether it causes no more faults by itself."""
         self.held: dict[TopicPartition, Ownership] = {}
         self.member_id, self.epoch = "", -1
-        self._reader: Reader
+        self._reader: SimulatedReader
         self._heartbeat_interval_s = 0.0
         self._committed: dict[TopicPartition, int] = {}
         self._former: list[tuple[Ownership, int, int]] = []  # ownerships that are over, with epoch and offset
@@ -70,7 +70,7 @@ class Member(ABC):
         while True:
             style, partitions = Style.of(self.random), self.group_history.partitions
             self._heartbeat_interval_s = self.random.choice(HEARTBEAT_INTERVALS_S)
-            self._reader = Reader(self.client, self.history, self.name, partitions, False, style)
+            self._reader = SimulatedReader(self.client, self.history, self.name, partitions, False, style)
             for reads in self._reader.reads.values():
                 reads.complete = False
             try:
@@ -199,7 +199,7 @@ class Member(ABC):
 
     def unexplained(self, what: str, error_code: ErrorCode) -> None:
         """Record an error that no fault explains as a violation."""
-        self.history.found(Kind.BROKEN, f"{self.name}: {what} gave {error_code.name}")
+        self.history.found(ViolationKind.BROKEN, f"{self.name}: {what} gave {error_code.name}")
 
     @property
     @abstractmethod

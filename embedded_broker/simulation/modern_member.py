@@ -9,18 +9,18 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker.simulation.group_history import GroupHistory, Ownership
 from embedded_broker.simulation.history import History, TopicPartition
-from embedded_broker.simulation.member import DISK_FULL, NONE, REBALANCE_MS, RETRIABLE, Member, MembershipLost
-from embedded_broker.simulation.wire import Client
+from embedded_broker.simulation.member import DISK_FULL, NONE, REBALANCE_MS, RETRIABLE, MembershipLost, SimulatedMember
+from embedded_broker.simulation.wire import SimulatedClient
 
 JOIN, LEAVE = 0, -1
 FENCED = frozenset({ErrorCode.fenced_member_epoch, ErrorCode.unknown_member_id, ErrorCode.group_id_not_found})
 STALE = frozenset({ErrorCode.stale_member_epoch})
 
 
-class ModernMember(Member):
+class ModernMember(SimulatedMember):
     """A member of a consumer group. It revokes partitions before it takes others, and confirms by heartbeat."""
 
-    def __init__(self, client: Client, history: History, group_history: GroupHistory, name: str) -> None:
+    def __init__(self, client: SimulatedClient, history: History, group_history: GroupHistory, name: str) -> None:
         super().__init__(client, history, group_history, name)
         self._topic_id = UUID(int=0)
         self._says_all = True

@@ -9,14 +9,14 @@ from typing import Any
 
 from embedded_broker.simulation import checker
 from embedded_broker.simulation.fetching import PARTITION_BYTES_MAX, Style
-from embedded_broker.simulation.history import Topic
+from embedded_broker.simulation.history import RunTopic
 from embedded_broker.simulation.producers import IdempotentProducer, take_identities
-from embedded_broker.simulation.readers import GroupReader, Reader, ask_offsets, check_offset
+from embedded_broker.simulation.readers import GroupReader, SimulatedReader, ask_offsets, check_offset
 from embedded_broker.simulation.transactional import Copier, TransactionalProducer
 from embedded_broker.simulation.world import Logs, World, read_until
 from embedded_broker.simulation.zombies import Zombies
 
-PLAIN, IN_TRANSACTIONS, COPY = Topic("plain", 2), Topic("transactions", 3), Topic("copy", 2)
+PLAIN, IN_TRANSACTIONS, COPY = RunTopic("plain", 2), RunTopic("transactions", 3), RunTopic("copy", 2)
 
 
 class ProducerWorkload:
@@ -31,7 +31,7 @@ class ProducerWorkload:
         copying = world.txn_client("copier", "copier", implicit=world.random("copier's version").random() < 0.5)
         # A transaction takes up to a second: with few records in each it would copy for minutes.
         style = replace(Style.of(world.random("copier's style")), partition_bytes_max=PARTITION_BYTES_MAX[-1])
-        source = Reader(copying.client, world.history, "copier", PLAIN.all, committed=True, style=style)
+        source = SimulatedReader(copying.client, world.history, "copier", PLAIN.all, committed=True, style=style)
         self._copier = Copier(copying, source, "copiers", COPY.name)
 
     async def work(self) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.simulation.history import History, Kind, TopicPartition
-from embedded_broker.simulation.wire import Client, NoResponse
+from embedded_broker.simulation.history import History, TopicPartition, ViolationKind
+from embedded_broker.simulation.wire import NoResponse, SimulatedClient
 from kafka_records.records import encode
 
 NONE = ErrorCode.none
@@ -54,7 +54,7 @@ class IdempotentProducer:
 
     def __init__(
         self,
-        client: Client,
+        client: SimulatedClient,
         history: History,
         name: str,
         partition: TopicPartition,
@@ -95,7 +95,7 @@ class IdempotentProducer:
                 return
             elif result.error_code is not NONE:
                 detail = f"{self._name}, sequence {oldest.sequence}: {result.error_code.name}"
-                self._history.found(Kind.BROKEN, detail)
+                self._history.found(ViolationKind.BROKEN, detail)
                 return
             else:
                 self._acked(self._in_flight.popleft(), result.base_offset)
@@ -147,25 +147,27 @@ class IdempotentProducer:
                 self._history.acked[value] = self._partition, offset + place
         if offset <= self._last_offset:
             detail = f"{self._name}: offset {offset} acknowledged after {self._last_offset}"
-            self._history.found(Kind.NON_MONOTONIC, detail)
+            self._history.found(ViolationKind.NON_MONOTONIC, detail)
         self._last_offset = offset + len(batch.records) - 1
 
 
-async def take_identity(client: Client, history: History, name: str) -> int:
+async def take_identity(client: SimulatedClient, history: History, name: str) -> int:
     """A producer id that nobody else has been given, over all restarts."""
     while True:
         answer = await client.ask("init_producer_id", 4, transactional_id=None, transaction_timeout=0)
         if answer.error_code is NONE:
             producer_id = int(answer.producer_id)
             if producer_id in history.producer_ids:
-                history.found(Kind.DUPLICATE, f"{name} was given the producer id {producer_id}, and another one was")
+                history.found(
+                    ViolationKind.DUPLICATE, f"{name} was given the producer id {producer_id}, and another one was"
+                )
             history.producer_ids.add(producer_id)
             return producer_id
         history.refused(client.now_s, f"{name}: {answer.error_code.name}")
         await client.pause()
 
 
-async def take_identities(client: Client, history: History, done: asyncio.Event) -> None:
+async def take_identities(client: SimulatedClient, history: History, done: asyncio.Event) -> None:
     """A program that begins anew all the time."""
     while not done.is_set():
         await take_identity(client, history, "a program")

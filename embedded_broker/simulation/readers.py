@@ -9,8 +9,8 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.simulation.fetching import Fetcher, Style
-from embedded_broker.simulation.history import GroupOffset, History, Kind, PartitionReads, TopicPartition
-from embedded_broker.simulation.wire import Client, NoResponse
+from embedded_broker.simulation.history import GroupOffset, History, PartitionReads, TopicPartition, ViolationKind
+from embedded_broker.simulation.wire import NoResponse, SimulatedClient
 from kafka_records.batch import CorruptBatch, iter_batches
 from kafka_records.records import decode
 
@@ -19,12 +19,12 @@ LATEST = -1
 """The timestamp that stands for the end."""
 
 
-class Reader:
+class SimulatedReader:
     """Reads partitions of one topic from their beginning. One batch or more at a time: polls are small on purpose."""
 
     def __init__(
         self,
-        client: Client,
+        client: SimulatedClient,
         history: History,
         name: str,
         partitions: Sequence[TopicPartition],
@@ -48,7 +48,9 @@ class Reader:
             if partition in self.positions:
                 found[partition] = self._take(partition, each)
             else:
-                self._history.found(Kind.BROKEN, f"{self.name}: an answer about {partition}, which it doesn't read")
+                self._history.found(
+                    ViolationKind.BROKEN, f"{self.name}: an answer about {partition}, which it doesn't read"
+                )
         return found
 
     async def ends(self) -> dict[TopicPartition, int]:
@@ -61,7 +63,7 @@ class Reader:
     def starved(self, ends: Mapping[TopicPartition, int]) -> None:
         """It doesn't get what is there."""
         missing = {each: (self.positions[each], end) for each, end in ends.items() if self.positions[each] < end}
-        self._history.found(Kind.STARVED, f"{self.name}: positions and ends {missing}")
+        self._history.found(ViolationKind.STARVED, f"{self.name}: positions and ends {missing}")
 
     def _take(self, partition: TopicPartition, answer: Any) -> list[tuple[int, bytes]]:
         reads = self.reads[partition]
@@ -71,25 +73,25 @@ class Reader:
             self.positions[partition] = answer.log_start_offset
             return []
         if answer.error_code is not NONE:
-            self._history.found(Kind.BROKEN, f"{self.name}, {partition}: fetch gave {answer.error_code.name}")
+            self._history.found(ViolationKind.BROKEN, f"{self.name}, {partition}: fetch gave {answer.error_code.name}")
             return []
         self._note_ends(reads, answer)
         try:
             records = self._records(partition, answer)
         except CorruptBatch as error:
-            self._history.found(Kind.BROKEN, f"{self.name}, {partition}: {error}")
+            self._history.found(ViolationKind.BROKEN, f"{self.name}, {partition}: {error}")
             return []
         for offset, value in records:
             if reads.values.setdefault(offset, value) != value:
                 detail = f"{self.name}, {partition}: {reads.values[offset]!r} at {offset} has become {value!r}"
-                self._history.found(Kind.DIRTY_READ, detail)
+                self._history.found(ViolationKind.DIRTY_READ, detail)
         reads.end = max(reads.end, self.positions[partition])
         return records
 
     def _note_start(self, reads: PartitionReads, log_start: int) -> None:
         if log_start < reads.log_start:
             detail = f"{self.name}, {reads.partition}: the log start went from {reads.log_start} to {log_start}"
-            self._history.found(Kind.NON_MONOTONIC, detail)
+            self._history.found(ViolationKind.NON_MONOTONIC, detail)
         reads.log_start = log_start
         self._history.log_starts.setdefault(reads.partition, {}).setdefault(log_start, self.client.now_max_ms)
 
@@ -102,7 +104,8 @@ class Reader:
         ):
             if now < before:
                 self._history.found(
-                    Kind.NON_MONOTONIC, f"{self.name}, {reads.partition}: the {name} went from {before} to {now}"
+                    ViolationKind.NON_MONOTONIC,
+                    f"{self.name}, {reads.partition}: the {name} went from {before} to {now}",
                 )
         reads.high_watermark, reads.last_stable = answer.high_watermark, answer.last_stable_offset
 
@@ -115,7 +118,7 @@ class Reader:
             position = self.positions[partition]
             if header.last_offset < position and position:
                 detail = f"{self.name}, {partition}: a batch that ends at {header.last_offset}, asked from {position}"
-                self._history.found(Kind.NON_MONOTONIC, detail)
+                self._history.found(ViolationKind.NON_MONOTONIC, detail)
             while starts and starts[0][0] <= header.last_offset:
                 aborted.add(starts.pop(0)[1])
             if header.is_control:
@@ -132,7 +135,7 @@ class GroupReader:
     """An application that reads until `done`, commits its positions to a group, and starts over from them now and
     then, and whenever it has lost its connection."""
 
-    def __init__(self, reader: Reader, history: History, group: str, done: asyncio.Event) -> None:
+    def __init__(self, reader: SimulatedReader, history: History, group: str, done: asyncio.Event) -> None:
         self._reader, self._client, self._history, self._group, self._done = (
             reader,
             reader.client,
@@ -177,7 +180,7 @@ class GroupReader:
         elif error_code is ErrorCode.not_coordinator:
             self._history.refused(self._client.now_s, f"{self._group}: {error_code.name}")
         else:
-            self._history.found(Kind.BROKEN, f"{self._group}: a commit gave {error_code.name}")
+            self._history.found(ViolationKind.BROKEN, f"{self._group}: a commit gave {error_code.name}")
 
     async def _start_over(self) -> None:
         """Start from the committed offsets, as a restarted application does."""
@@ -193,11 +196,11 @@ def check_offset(history: History, commits: GroupOffset, offset: int) -> None:
         detail = f"{commits.group}, {commits.partition}: {offset}, acknowledged was {commits.acked}"
         if commits.unknown:
             detail += f", and tried {commits.unknown}"
-        history.found(Kind.WRONG_GROUP_OFFSET, detail)
+        history.found(ViolationKind.WRONG_GROUP_OFFSET, detail)
 
 
 async def fetch_offsets(
-    client: Client, group: str, partitions: Sequence[TopicPartition], stable: bool = False
+    client: SimulatedClient, group: str, partitions: Sequence[TopicPartition], stable: bool = False
 ) -> dict[TopicPartition, int]:
     """Positions of a group; -1 where there is none. With `stable`, waits until no transaction is about to change them.
 
@@ -215,7 +218,7 @@ async def fetch_offsets(
 
 
 async def ask_offsets(
-    client: Client, group: str, partitions: Sequence[TopicPartition], stable: bool = False
+    client: SimulatedClient, group: str, partitions: Sequence[TopicPartition], stable: bool = False
 ) -> dict[TopicPartition, int]:
     """As `fetch_offsets`, again and again until there is an answer."""
     while True:

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 from random import Random
 from typing import Any
 
-from embedded_broker.simulation.history import Topic
+from embedded_broker.simulation.history import RunTopic
 from embedded_broker.simulation.producers import IdempotentProducer, Record
 from embedded_broker.simulation.transactional import TransactionalProducer
 from embedded_broker.simulation.world import Logs, World, read_to_the_end, read_until
 
 SEGMENT_MS = 300
-LATEST = Topic(
+LATEST = RunTopic(
     "latest",
     2,
     {
@@ -23,7 +23,7 @@ LATEST = Topic(
         "delete.retention.ms": "500",
     },
 )
-FLEETING = Topic("fleeting", 2, {"segment.ms": str(SEGMENT_MS), "retention.ms": "1500"})
+FLEETING = RunTopic("fleeting", 2, {"segment.ms": str(SEGMENT_MS), "retention.ms": "1500"})
 KEYS = 5
 TOMBSTONE_EVERY = 7
 PAUSE_S_MAX = 1.0
@@ -75,7 +75,7 @@ class RetentionWorkload:
             writer = TransactionalProducer(txn_client, name, partitions, count, PAUSE_S_MAX, keyed)
             yield world.spawn(writer.run())
 
-    async def _read_again(self, topic: Topic, done: asyncio.Event) -> None:
+    async def _read_again(self, topic: RunTopic, done: asyncio.Event) -> None:
         """Read all that is left from the beginning, repeatedly."""
         random: Random = self._world.random(f"again {topic.name}")
         number = 0

@@ -12,11 +12,11 @@ from random import Random
 from embedded_broker.simulation.admin_workload import AdminWorkload
 from embedded_broker.simulation.durability_workload import DurabilityWorkload
 from embedded_broker.simulation.group_workload import GroupWorkload
-from embedded_broker.simulation.history import Kind, Violation
+from embedded_broker.simulation.history import Violation, ViolationKind
 from embedded_broker.simulation.loop import Deadlock, SimulatedLoop
 from embedded_broker.simulation.producer_workload import ProducerWorkload
 from embedded_broker.simulation.retention_workload import RetentionWorkload
-from embedded_broker.simulation.schedule import Schedule, WorkloadKind
+from embedded_broker.simulation.schedule import RunSchedule, WorkloadKind
 from embedded_broker.simulation.world import Workload, World
 
 WORKLOADS: Mapping[WorkloadKind, Callable[[World], Workload]] = {
@@ -29,7 +29,7 @@ WORKLOADS: Mapping[WorkloadKind, Callable[[World], Workload]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class RunResult:
     """The result of one run."""
 
     seed: int
@@ -79,9 +79,9 @@ def _logging_to(world: World) -> Iterator[None]:
         log.propagate = before
 
 
-def simulate(seed: int) -> Result:
+def simulate(seed: int) -> RunResult:
     """Run the schedule of a seed. What is wrong with the broker stands in the result; raises only for a bug in here."""
-    schedule = Schedule.of(seed)
+    schedule = RunSchedule.of(seed)
     random, syncs_pause = Random(f"{seed} threads"), schedule.sync_s_max > 0
     loop = SimulatedLoop(random, schedule.disk_delay_s_max, schedule.step_s_max, syncs_pause=syncs_pause)
     world: list[World] = []
@@ -96,11 +96,11 @@ def simulate(seed: int) -> Result:
         try:
             loop.run_until_complete(main())
         except Deadlock as error:
-            world[0].history.found(Kind.BROKEN, f"not done after {loop.now_s:.0f} s: {error!r}")
+            world[0].history.found(ViolationKind.BROKEN, f"not done after {loop.now_s:.0f} s: {error!r}")
         it = world[0]
         for failure in loop.failures:
-            it.history.found(Kind.BROKEN, failure)
-        result = Result(
+            it.history.found(ViolationKind.BROKEN, failure)
+        result = RunResult(
             seed,
             tuple(schedule.workloads),
             tuple(it.history.violations),

@@ -95,7 +95,7 @@ class FailedSync:
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class RunSchedule:
     """All parameters of one run."""
 
     workloads: tuple[WorkloadKind, ...]
@@ -134,7 +134,7 @@ class Schedule:
         return self.settings["fsync"] is Fsync.ALWAYS or WorkloadKind.DURABILITY in self.workloads
 
     @classmethod
-    def of(cls, seed: int) -> Schedule:
+    def of(cls, seed: int) -> RunSchedule:
         """The same for the same seed, always."""
         random = Random(f"{seed} schedule")
         is_good = random.random() < 0.2

@@ -9,10 +9,10 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.simulation.history import History, Outcome, TopicPartition, Transaction
+from embedded_broker.simulation.history import History, Outcome, TopicPartition, WrittenTransaction
 from embedded_broker.simulation.producers import Record, numbered, produce
-from embedded_broker.simulation.readers import Reader, fetch_offsets
-from embedded_broker.simulation.wire import Client, NoResponse
+from embedded_broker.simulation.readers import SimulatedReader, fetch_offsets
+from embedded_broker.simulation.wire import NoResponse, SimulatedClient
 from kafka_records.batch import TRANSACTIONAL
 from kafka_records.records import encode
 
@@ -50,7 +50,7 @@ class TransactionalClient:
     Every doubt ends the session: the next one begins with InitProducerId, and so what is still on its way is fenced.
     """
 
-    def __init__(self, client: Client, history: History, transactional_id: str, implicit: bool) -> None:
+    def __init__(self, client: SimulatedClient, history: History, transactional_id: str, implicit: bool) -> None:
         """`implicit`: transaction version 2 (KIP-890)."""
         self.client, self.history, self.id, self._implicit = client, history, transactional_id, implicit
         self._session: _Session
@@ -66,7 +66,7 @@ class TransactionalClient:
             self._note_refusal(answer.error_code)
             await self.client.pause()
 
-    async def write(self, transaction: Transaction, partition: TopicPartition, records: list[Record]) -> None:
+    async def write(self, transaction: WrittenTransaction, partition: TopicPartition, records: list[Record]) -> None:
         """One batch. Raises NoResponse, TransactionFailed."""
         session = self._session
         if partition not in session.added and not self._implicit:
@@ -104,7 +104,9 @@ class TransactionalClient:
             lambda answer: answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code,
         )
 
-    async def commit_offsets(self, transaction: Transaction, group: str, offsets: dict[TopicPartition, int]) -> None:
+    async def commit_offsets(
+        self, transaction: WrittenTransaction, group: str, offsets: dict[TopicPartition, int]
+    ) -> None:
         """Positions of a group, as part of the transaction. Raises NoResponse, TransactionFailed."""
         identity = self._identity()
         if not self._implicit:
@@ -125,7 +127,7 @@ class TransactionalClient:
             lambda answer: next((p.error_code for p in answer.topics[0].partitions if p.error_code is not NONE), NONE),
         )
 
-    async def end(self, transaction: Transaction, commit: bool) -> None:
+    async def end(self, transaction: WrittenTransaction, commit: bool) -> None:
         """End it. Raises NoResponse, TransactionFailed."""
         if commit:
             transaction.outcome = Outcome.UNKNOWN
@@ -235,11 +237,11 @@ class Copier:
     """Reads a topic with read_committed, writes each record to the same partition of another, and commits its positions
     with them. Ends when nothing is left to copy and `finishing` is set."""
 
-    def __init__(self, txn_client: TransactionalClient, reader: Reader, group: str, to: str) -> None:
+    def __init__(self, txn_client: TransactionalClient, reader: SimulatedReader, group: str, to: str) -> None:
         self._txn_client, self._reader, self.group, self._to = txn_client, reader, group, to
         self._client = txn_client.client
         self.finishing = False
-        self.transactions: list[Transaction] = []
+        self.transactions: list[WrittenTransaction] = []
         """In order. Records contain the number of their transaction, so that attempts can be distinguished."""
 
     async def run(self) -> None:

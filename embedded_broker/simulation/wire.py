@@ -99,7 +99,7 @@ class _Connection(asyncio.Protocol):
         self._link.abort()
 
 
-class Client:
+class SimulatedClient:
     """Connects when it has to. After NoResponse, the next request goes over a new connection."""
 
     def __init__(self, network: Network, random: Random, timeout_s: float) -> None:

@@ -14,15 +14,15 @@ from kio.schema.errors import ErrorCode
 from embedded_broker.config.settings import Fsync
 from embedded_broker.simulation import checker
 from embedded_broker.simulation.fetching import Style
-from embedded_broker.simulation.history import History, Kind, Topic, TopicPartition
+from embedded_broker.simulation.history import History, RunTopic, TopicPartition, ViolationKind
 from embedded_broker.simulation.loop import Process, SimulatedLoop
 from embedded_broker.simulation.machine import Machine
 from embedded_broker.simulation.network import GOOD_CONDITIONS, Network
-from embedded_broker.simulation.readers import Reader
-from embedded_broker.simulation.schedule import LOG_START, Schedule
+from embedded_broker.simulation.readers import SimulatedReader
+from embedded_broker.simulation.schedule import LOG_START, RunSchedule
 from embedded_broker.simulation.trace import Trace
 from embedded_broker.simulation.transactional import TransactionalClient
-from embedded_broker.simulation.wire import Client, NoResponse
+from embedded_broker.simulation.wire import NoResponse, SimulatedClient
 
 FAULTS_END_S = 60.0
 """Virtual time from which on no connection breaks or stalls any more. Until then a client may have to begin its
@@ -38,7 +38,7 @@ class Workload(Protocol):
     """Clients of one kind, and the checks of their results. See `schedule.WorkloadKind`."""
 
     @property
-    def topics(self) -> Sequence[Topic]:
+    def topics(self) -> Sequence[RunTopic]:
         """Topics that its clients use."""
 
     @property
@@ -62,7 +62,7 @@ class Workload(Protocol):
 class World:
     """The state of one run."""
 
-    def __init__(self, seed: int, loop: SimulatedLoop, schedule: Schedule) -> None:
+    def __init__(self, seed: int, loop: SimulatedLoop, schedule: RunSchedule) -> None:
         self.seed, self.loop, self.schedule = seed, loop, schedule
         self.trace, self.history = Trace(), History()
         self.network = Network(loop, self.random("network"), schedule.conditions, self.trace)
@@ -76,14 +76,14 @@ class World:
         """Randomness of its own for each part, so that a change of one doesn't change the others."""
         return Random(f"{self.seed} {of}")
 
-    def client(self, name: str, timeout_s: float | None = None) -> Client:
+    def client(self, name: str, timeout_s: float | None = None) -> SimulatedClient:
         """A new client."""
-        return Client(self.network, self.random(name), timeout_s or self.schedule.client_timeout_s)
+        return SimulatedClient(self.network, self.random(name), timeout_s or self.schedule.client_timeout_s)
 
-    def reader(self, name: str, topic: Topic, committed: bool) -> Reader:
+    def reader(self, name: str, topic: RunTopic, committed: bool) -> SimulatedReader:
         """A reader of all partitions of a topic."""
         client = self.client(name)
-        return Reader(client, self.history, name, topic.all, committed, Style.of(client.random))
+        return SimulatedReader(client, self.history, name, topic.all, committed, Style.of(client.random))
 
     def txn_client(self, name: str, transactional_id: str, implicit: bool) -> TransactionalClient:
         """A holder of a transactional id."""
@@ -110,7 +110,7 @@ class World:
                 async with asyncio.timeout(DEADLINE_S):
                     await self.spawn(work())
             except TimeoutError:
-                self.history.found(Kind.BROKEN, f"the {name} isn't done after {self.loop.now_s:.0f} s")
+                self.history.found(ViolationKind.BROKEN, f"the {name} isn't done after {self.loop.now_s:.0f} s")
             self.loop.kill(self.groups[-1])
             self.groups.append(Process("auditors", self.network.process_died))
 
@@ -159,7 +159,7 @@ class World:
             error_code = answer.topics[0].error_code
             assert error_code in (ErrorCode.none, ErrorCode.topic_already_exists), error_code
 
-    def _configs(self, topic: Topic) -> Mapping[str, str]:
+    def _configs(self, topic: RunTopic) -> Mapping[str, str]:
         segment_ms = self.schedule.segment_ms
         return topic.configs or ({} if segment_ms is None else {"segment.ms": str(segment_ms)})
 
@@ -175,7 +175,7 @@ class World:
         for topic in self.history.topics.values():
             for logs, level in ((committed, True), (everything, False)):
                 name = f"audit of {topic.name}, {level}"
-                reader = Reader(self.client(name), self.history, name, topic.all, level)
+                reader = SimulatedReader(self.client(name), self.history, name, topic.all, level)
                 await read_to_the_end(reader)
                 logs.update({partition: reads.values for partition, reads in reader.reads.items()})
                 if committed is logs and topic.is_compacted:
@@ -187,7 +187,7 @@ class World:
             await workload.audit(committed, everything)
 
 
-async def read_until(reader: Reader, done: asyncio.Event) -> None:
+async def read_until(reader: SimulatedReader, done: asyncio.Event) -> None:
     """Poll until `done`, also after lost connections; then up to what is there."""
     ends: Mapping[TopicPartition, int] = {}
     late_s = math.inf
@@ -203,7 +203,7 @@ async def read_until(reader: Reader, done: asyncio.Event) -> None:
             return
 
 
-async def read_to_the_end(reader: Reader) -> None:
+async def read_to_the_end(reader: SimulatedReader) -> None:
     """Poll until there is nothing more."""
     while True:
         try:

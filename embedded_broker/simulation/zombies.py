@@ -11,9 +11,9 @@ from collections.abc import Callable, Coroutine
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.simulation.history import History, Kind, TopicPartition
+from embedded_broker.simulation.history import History, TopicPartition, ViolationKind
 from embedded_broker.simulation.producers import RETRIABLE, STORAGE, VERSION, Record, produce, take_identity
-from embedded_broker.simulation.wire import Client, NoResponse
+from embedded_broker.simulation.wire import NoResponse, SimulatedClient
 from kafka_records.records import encode
 
 EPOCHS = 5
@@ -29,7 +29,7 @@ class Zombies:
 
     def __init__(
         self,
-        new_client: Callable[[str], Client],
+        new_client: Callable[[str], SimulatedClient],
         history: History,
         partition: TopicPartition,
         spawn: Callable[[Coroutine[None, None, None]], asyncio.Task[None]],
@@ -54,7 +54,7 @@ class Zombies:
             await asyncio.sleep(first.random.uniform(0, FOLLOWS_WITHIN_S))
         await asyncio.gather(*instances)
 
-    async def _instance(self, client: Client, producer_id: int, epoch: int) -> None:
+    async def _instance(self, client: SimulatedClient, producer_id: int, epoch: int) -> None:
         """Write until all is acknowledged, or a later instance has written."""
         await asyncio.sleep(client.random.uniform(0, BEGINS_WITHIN_S))
         for number in range(BATCHES):
@@ -69,7 +69,7 @@ class Zombies:
                 self._history.acked[value] = self._partition, offset
             await asyncio.sleep(client.random.uniform(0, 0.2))
 
-    async def _until_answered(self, client: Client, epoch: int, number: int, data: bytes) -> int | None:
+    async def _until_answered(self, client: SimulatedClient, epoch: int, number: int, data: bytes) -> int | None:
         """The offset of a batch; None if the instance is shut out."""
         while True:
             try:
@@ -88,5 +88,5 @@ class Zombies:
             is_last = epoch == EPOCHS - 1
             if result.error_code is not ErrorCode.invalid_producer_epoch or is_last:
                 detail = f"batch {number} of the producer's epoch {epoch} of {EPOCHS} gave {result.error_code.name}"
-                self._history.found(Kind.BROKEN, detail)
+                self._history.found(ViolationKind.BROKEN, detail)
             return None

@@ -63,7 +63,7 @@ def put_tags(tags: dict[int, bytes]) -> bytes:
     return b"".join(parts)
 
 
-class Reader:
+class FieldReader:
     """Reads fields one after the other; every length is checked against what is left.
 
     Raises:

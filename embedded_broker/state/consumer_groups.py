@@ -43,7 +43,7 @@ from embedded_broker.state.consumer_types import (
     Unwatch,
     Watch,
 )
-from embedded_broker.state.group_types import IllegalTransition
+from embedded_broker.state.group_types import IllegalGroupStep
 from embedded_broker.state.reconciliation import reconcile
 from embedded_broker.state.subscriptions import Subscriptions
 
@@ -326,7 +326,7 @@ class ConsumerGroup:
 
     def _enter(self, state: ConsumerGroupState) -> None:
         if state not in GROUP_TRANSITIONS[self.state]:
-            raise IllegalTransition(f"{self.group_id}: {self.state} to {state}")
+            raise IllegalGroupStep(f"{self.group_id}: {self.state} to {state}")
         self.state = state
 
 

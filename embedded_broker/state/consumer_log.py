@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from embedded_broker.state.codec import (
-    Reader,
+    FieldReader,
     Truncated,
     put_compact_string,
     put_nullable_compact_string,
@@ -62,7 +62,7 @@ def encode(group_id: str, change: Change) -> tuple[bytes, bytes | None]:
     return _key(CURRENT, group_id, change.member_id), None if change.member is None else _current(change.member)
 
 
-def decode(kind: int, key: Reader, value: bytes | None) -> ConsumerRecord:
+def decode(kind: int, key: FieldReader, value: bytes | None) -> ConsumerRecord:
     """Read a record whose key's version, `kind`, has been read already.
 
     Raises:
@@ -70,13 +70,13 @@ def decode(kind: int, key: Reader, value: bytes | None) -> ConsumerRecord:
     """
     group_id = key.string()
     member_id = key.string() if kind in (SUBSCRIPTION, TARGET, CURRENT) else ""
-    fields = None if value is None else Reader(value)
+    fields = None if value is None else FieldReader(value)
     if fields is not None and (version := fields.number("h")) != 0:
         raise Truncated(f"consumer group value of key {kind} and version {version}")
     return ConsumerRecord(group_id, _change(kind, member_id, fields))
 
 
-def _change(kind: int, member_id: str, fields: Reader | None) -> Change:
+def _change(kind: int, member_id: str, fields: FieldReader | None) -> Change:
     if kind == GROUP_EPOCH:
         if fields is None:
             return GroupEpoch(None)
@@ -120,7 +120,7 @@ def _subscription(member: ConsumerMember) -> bytes:
     return _version_0(b"".join(parts), {})
 
 
-def _read_subscription(member_id: str, fields: Reader) -> ConsumerMember:
+def _read_subscription(member_id: str, fields: FieldReader) -> ConsumerMember:
     return ConsumerMember(
         member_id,
         instance_id=fields.nullable_compact_string(),
@@ -139,7 +139,7 @@ def _current(member: ConsumerMember) -> bytes:
     return _version_0(epochs + _partitions(member.assigned) + _partitions(member.revoking), {})
 
 
-def _read_current(member_id: str, fields: Reader) -> ConsumerMember:
+def _read_current(member_id: str, fields: FieldReader) -> ConsumerMember:
     return ConsumerMember(
         member_id,
         epoch=fields.number("i"),
@@ -161,7 +161,7 @@ def _partitions(partitions: Partitions) -> bytes:
     return b"".join(parts)
 
 
-def _read_partitions(fields: Reader) -> Partitions:
+def _read_partitions(fields: FieldReader) -> Partitions:
     found: set[tuple[UUID, int]] = set()
     for _ in range(fields.count()):
         topic_id = fields.uuid()

@@ -5,7 +5,7 @@ Source: org.apache.kafka.clients.consumer.internals.ConsumerProtocol, `ConsumerP
 
 from __future__ import annotations
 
-from embedded_broker.state.codec import Reader, Truncated
+from embedded_broker.state.codec import FieldReader, Truncated
 
 PROTOCOL_TYPE = "consumer"
 
@@ -16,7 +16,7 @@ def subscribed_topics(metadata: bytes) -> frozenset[str]:
     Raises:
         Truncated: that is no subscription.
     """
-    reader = Reader(metadata)
+    reader = FieldReader(metadata)
     if (version := reader.number("h")) < 0:
         raise Truncated(f"a subscription of version {version}")
     count = reader.number("i")

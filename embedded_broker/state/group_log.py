@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from embedded_broker.state import consumer_log, offsets
-from embedded_broker.state.codec import Reader, Truncated, put_bytes, put_nullable_string, put_string
+from embedded_broker.state.codec import FieldReader, Truncated, put_bytes, put_nullable_string, put_string
 from embedded_broker.state.consumer_log import ConsumerRecord
 from embedded_broker.state.group_members import Member
 from embedded_broker.state.group_types import GroupState
@@ -77,7 +77,7 @@ def decode(key: bytes, value: bytes | None, record_offset: int) -> Found | None:
     Raises:
         Truncated: the record is not whole, or its version is unknown.
     """
-    reader = Reader(key)
+    reader = FieldReader(key)
     kind = reader.number("h")
     if kind in (0, offsets.OFFSET_KEY):
         return offsets.decode(reader, value, record_offset)
@@ -86,10 +86,10 @@ def decode(key: bytes, value: bytes | None, record_offset: int) -> Found | None:
     if kind != GROUP_KEY:
         return None
     group_id = reader.string()
-    return GroupForgotten(group_id) if value is None else _decode_group(group_id, Reader(value))
+    return GroupForgotten(group_id) if value is None else _decode_group(group_id, FieldReader(value))
 
 
-def _decode_group(group_id: str, reader: Reader) -> GroupRecord:
+def _decode_group(group_id: str, reader: FieldReader) -> GroupRecord:
     if (version := reader.number("h")) != 3:
         raise Truncated(f"group metadata value of version {version}")
     protocol_type, generation = reader.string(), reader.number("i")

@@ -36,7 +36,7 @@ TRANSITIONS: Mapping[GroupState, frozenset[GroupState]] = {
 }
 
 
-class IllegalTransition(Exception):
+class IllegalGroupStep(Exception):
     """A step that the table doesn't have: a bug of the broker, never a client's fault."""
 
 
@@ -131,7 +131,7 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class ScheduleEvent:
     """Hand `event` back after `delay_ms`, in place of the timer with the same key."""
 
     key: str
@@ -154,7 +154,7 @@ class Store:
     then: StoredEvent | None = None
 
 
-Effect = Reply | Schedule | Cancel | Store
+Effect = Reply | ScheduleEvent | Cancel | Store
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from embedded_broker.state.group_types import (
     JoinAnswer,
     JoinRequest,
     Reply,
-    Schedule,
+    ScheduleEvent,
     StaticMemberStored,
     Store,
     StoredEvent,
@@ -118,7 +118,7 @@ class Group(Rebalancing):
 
     @_event
     def expired(self, event: TimerEvent) -> None:
-        """A timer asked for by `Schedule` is over."""
+        """A timer asked for by `ScheduleEvent` is over."""
         if isinstance(event, HeartbeatExpired):
             self._expire_member(event.member_id)
         elif isinstance(event, SyncExpired):
@@ -129,7 +129,7 @@ class Group(Rebalancing):
             self._member_came_in_delay = False
             delay_ms = min(self._initial_delay_ms, event.remaining_ms)
             again = InitialDelayOver(delay_ms, max(event.remaining_ms - event.delay_ms, 0))
-            self._effects.append(Schedule(JOIN_TIMER, delay_ms, again))
+            self._effects.append(ScheduleEvent(JOIN_TIMER, delay_ms, again))
         else:
             self._complete_join()
 
@@ -155,7 +155,7 @@ class Group(Rebalancing):
             self.members.pending[request.new_member_id] = None
             expired = HeartbeatExpired(request.new_member_id)
             timer = heartbeat_timer(request.new_member_id)
-            self._effects.append(Schedule(timer, request.session_timeout_ms, expired))
+            self._effects.append(ScheduleEvent(timer, request.session_timeout_ms, expired))
             answer = JoinAnswer(ErrorCode.member_id_required, request.new_member_id)
             self._effects.append(Reply(request.ticket, answer))
             return

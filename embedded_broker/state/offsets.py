@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from sys import getsizeof
 
-from embedded_broker.state.codec import Reader, Truncated, put_string
+from embedded_broker.state.codec import FieldReader, Truncated, put_string
 from embedded_broker.state.producers import NO_PRODUCER_ID
 from embedded_broker.state.transactions import TopicPartition
 
@@ -64,7 +64,7 @@ def encode_value(committed: CommittedOffset) -> bytes:
     return head + put_string(committed.metadata) + struct.pack(">q", committed.commit_ms)
 
 
-def decode(reader: Reader, value: bytes | None, record_offset: int) -> OffsetRecord:
+def decode(reader: FieldReader, value: bytes | None, record_offset: int) -> OffsetRecord:
     """Read a record whose key's version has been read already.
 
     Raises:
@@ -73,7 +73,7 @@ def decode(reader: Reader, value: bytes | None, record_offset: int) -> OffsetRec
     group_id, topic, index = reader.string(), reader.string(), reader.number("i")
     if value is None:
         return OffsetRecord(group_id, (topic, index), None, record_offset)
-    fields = Reader(value)
+    fields = FieldReader(value)
     if (version := fields.number("h")) != 3:
         raise Truncated(f"offset commit value of version {version}")
     offset, leader_epoch, metadata = fields.number("q"), fields.number("i"), fields.string()

@@ -17,7 +17,7 @@ class BadPattern(ValueError):
     """Not a pattern, or one that is too large; the text says why."""
 
 
-class Pattern:
+class NamePattern:
     """A compiled pattern; it must match a whole name."""
 
     def __init__(self, text: str) -> None:

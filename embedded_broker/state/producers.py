@@ -59,13 +59,13 @@ class Duplicate:
 
 
 @dataclass(frozen=True, slots=True)
-class Refuse:
+class RefuseBatch:
     """The batch must not be appended."""
 
     error_code: ErrorCode
 
 
-Verdict = Accept | Duplicate | Refuse
+Verdict = Accept | Duplicate | RefuseBatch
 ACCEPT = Accept()
 
 
@@ -143,9 +143,9 @@ class PartitionProducers:
         Source: `UnifiedLog.analyzeAndValidateProducerState`, `ProducerAppendInfo`.
         """
         if header.producer_id < 0:
-            return Refuse(ErrorCode.invalid_record) if header.is_transactional else ACCEPT
+            return RefuseBatch(ErrorCode.invalid_record) if header.is_transactional else ACCEPT
         if header.producer_epoch < 0 or (from_client and header.base_sequence < 0):
-            return Refuse(ErrorCode.invalid_record)
+            return RefuseBatch(ErrorCode.invalid_record)
         entry = self._entries.get(header.producer_id)
         if entry is None:
             # Nothing is known: the records were deleted, or the id is new here. Kafka takes any sequence.
@@ -153,11 +153,11 @@ class PartitionProducers:
         if from_client and (duplicate := self._find_duplicate(entry, header)) is not None:
             return duplicate
         if header.producer_epoch < entry.epoch:
-            return Refuse(ErrorCode.invalid_producer_epoch)
+            return RefuseBatch(ErrorCode.invalid_producer_epoch)
         if from_client and not _continues(entry, header):
-            return Refuse(ErrorCode.out_of_order_sequence_number)
+            return RefuseBatch(ErrorCode.out_of_order_sequence_number)
         if entry.first_offset_open is not None and not header.is_transactional:
-            return Refuse(ErrorCode.invalid_txn_state)
+            return RefuseBatch(ErrorCode.invalid_txn_state)
         return ACCEPT
 
     def check_marker(self, producer_id: int, epoch: int, *, bumped: bool = False) -> ErrorCode:

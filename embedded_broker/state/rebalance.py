@@ -18,12 +18,12 @@ from embedded_broker.state.group_types import (
     Effect,
     GroupState,
     HeartbeatExpired,
-    IllegalTransition,
+    IllegalGroupStep,
     InitialDelayOver,
     JoinAnswer,
     JoinExpired,
     Reply,
-    Schedule,
+    ScheduleEvent,
     Store,
     SyncAnswer,
     SyncExpired,
@@ -153,11 +153,11 @@ class Rebalancing:
             self._in_initial_delay, self._member_came_in_delay = True, False
             remaining_ms = max(self.members.rebalance_timeout_ms - self._initial_delay_ms, 0)
             event = InitialDelayOver(self._initial_delay_ms, remaining_ms)
-            self._effects.append(Schedule(JOIN_TIMER, self._initial_delay_ms, event))
+            self._effects.append(ScheduleEvent(JOIN_TIMER, self._initial_delay_ms, event))
         elif self.members.all_joined():
             self._complete_join()
         else:
-            self._effects.append(Schedule(JOIN_TIMER, self.members.rebalance_timeout_ms, JoinExpired()))
+            self._effects.append(ScheduleEvent(JOIN_TIMER, self.members.rebalance_timeout_ms, JoinExpired()))
 
     def _complete_join_if_all(self) -> None:
         if not self._in_initial_delay and self.members.all_joined():
@@ -171,7 +171,7 @@ class Rebalancing:
                 self._remove(member.member_id)
         if len(self.members) and not self.members.elect_joined_leader():
             # Only static members are left and none has come: they keep their places until their sessions expire.
-            self._effects.append(Schedule(JOIN_TIMER, self.members.rebalance_timeout_ms, JoinExpired()))
+            self._effects.append(ScheduleEvent(JOIN_TIMER, self.members.rebalance_timeout_ms, JoinExpired()))
             return
         self.generation += 1
         self._pending_sync.clear()
@@ -191,7 +191,7 @@ class Rebalancing:
             self._watch(member)
             self._pending_sync.add(member.member_id)
         delay_ms = self.members.rebalance_timeout_ms
-        self._effects.append(Schedule(SYNC_TIMER, delay_ms, SyncExpired(self.generation)))
+        self._effects.append(ScheduleEvent(SYNC_TIMER, delay_ms, SyncExpired(self.generation)))
 
     def _propagate(self, error_code: ErrorCode) -> None:
         """Answer every pending SyncGroup."""
@@ -223,9 +223,9 @@ class Rebalancing:
     def _watch(self, member: Member, timeout_ms: int | None = None) -> None:
         delay_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
         event = HeartbeatExpired(member.member_id)
-        self._effects.append(Schedule(heartbeat_timer(member.member_id), delay_ms, event))
+        self._effects.append(ScheduleEvent(heartbeat_timer(member.member_id), delay_ms, event))
 
     def _enter(self, state: GroupState) -> None:
         if state not in TRANSITIONS[self.state]:
-            raise IllegalTransition(f"{self.group_id}: {self.state} to {state}")
+            raise IllegalGroupStep(f"{self.group_id}: {self.state} to {state}")
         self.state = state

@@ -16,7 +16,7 @@ from embedded_broker.state.consumer_types import (
     ConsumerHeartbeat,
     HeartbeatRejected,
 )
-from embedded_broker.state.patterns import BadPattern, Pattern
+from embedded_broker.state.patterns import BadPattern, NamePattern
 
 
 def check(group_id: str, request: ConsumerHeartbeat, version: int) -> None:
@@ -48,7 +48,7 @@ def check(group_id: str, request: ConsumerHeartbeat, version: int) -> None:
         )
     if request.topic_regex and epoch not in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
         try:
-            Pattern(request.topic_regex)
+            NamePattern(request.topic_regex)
         except BadPattern as bad:
             raise HeartbeatRejected(ErrorCode.invalid_regular_expression, f"{request.topic_regex!r}: {bad}") from bad
 
@@ -85,7 +85,7 @@ class Subscriptions:
         wanted = {member.topic_regex for member in members if member.topic_regex is not None}
         self._matched = {regex: names for regex, names in self._matched.items() if regex in wanted}
         for regex in sorted(wanted - self._matched.keys()):
-            pattern = Pattern(regex)
+            pattern = NamePattern(regex)
             self._matched[regex] = frozenset(name for name in topics.names() if pattern.matches(name))
 
     def of(self, member: ConsumerMember) -> frozenset[str]:

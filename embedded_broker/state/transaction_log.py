@@ -12,7 +12,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from embedded_broker.state.codec import (
-    Reader,
+    FieldReader,
     Truncated,
     put_compact_string,
     put_string,
@@ -101,20 +101,20 @@ def decode(key: bytes, value: bytes | None) -> LogRecord | None:
     Raises:
         Truncated: the record is not whole, or its version is unknown.
     """
-    reader = Reader(key)
+    reader = FieldReader(key)
     kind = reader.number("h")
     if kind == TRANSACTION_KEY:
         transactional_id = reader.string()
         return TransactionRecord(transactional_id, None if value is None else _decode_value(transactional_id, value))
     if kind == PRODUCER_IDS_KEY and value is not None:
-        fields = Reader(value)
+        fields = FieldReader(value)
         fields.number("h")
         return ProducerIdsRecord(fields.number("q"))
     return None
 
 
 def _decode_value(transactional_id: str, value: bytes) -> Transaction:
-    reader = Reader(value)
+    reader = FieldReader(value)
     if (version := reader.number("h")) != 1:
         raise Truncated(f"transaction log value of version {version}")
     producer_id, epoch, timeout_ms = reader.number("q"), reader.number("h"), reader.number("i")

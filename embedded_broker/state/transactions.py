@@ -57,7 +57,7 @@ COMPLETED = frozenset({TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT})
 IDLE = COMPLETED | {TxnState.EMPTY}
 
 
-class IllegalTransition(Exception):
+class IllegalTransactionStep(Exception):
     """A step that the table doesn't have: a bug of the broker, never a client's fault."""
 
 
@@ -91,7 +91,7 @@ class Transaction:
 
 
 @dataclass(frozen=True, slots=True)
-class Refuse:
+class RefuseRequest:
     """Answer with this error; nothing changes."""
 
     error_code: ErrorCode
@@ -112,19 +112,19 @@ class Step:
     next: Transaction
 
 
-Decision = Refuse | Answer | Step
+Decision = RefuseRequest | Answer | Step
 
 
 def step(transaction: Transaction, state: TxnState, **changes: Any) -> Step:
     """The transaction in its next state.
 
     Raises:
-        IllegalTransition: the table has no such step, or there is no such epoch.
+        IllegalTransactionStep: the table has no such step, or there is no such epoch.
     """
     after = replace(transaction, state=state, **changes)
     if state not in TRANSITIONS[transaction.state] or not NO_EPOCH <= after.epoch <= EPOCH_MAX:
         step = f"{transaction.state.label} to {state.label}, epoch {transaction.epoch} to {after.epoch}"
-        raise IllegalTransition(f"{transaction.transactional_id}: {step}")
+        raise IllegalTransactionStep(f"{transaction.transactional_id}: {step}")
     return Step(after)
 
 
@@ -148,9 +148,9 @@ def init_producer_id(
         A step to PREPARE_ABORT means: end the predecessor's transaction and answer CONCURRENT_TRANSACTIONS.
     """
     if expected is not None and not _knows_itself(transaction, expected):
-        return Refuse(ErrorCode.producer_fenced)
+        return RefuseRequest(ErrorCode.producer_fenced)
     if transaction.state in PREPARED:
-        return Refuse(ErrorCode.concurrent_transactions)
+        return RefuseRequest(ErrorCode.concurrent_transactions)
     if transaction.state is TxnState.ONGOING:
         return fence(transaction, now_ms)
     fresh: dict[str, Any] = {
@@ -179,7 +179,7 @@ def init_producer_id(
         # The answer to this very request was lost. The previous id stays: the retry may come once more.
         fresh["previous_producer_id"] = transaction.previous_producer_id
         return step(transaction, TxnState.EMPTY, **fresh)
-    return Refuse(ErrorCode.producer_fenced)
+    return RefuseRequest(ErrorCode.producer_fenced)
 
 
 def _needs_new_id(transaction: Transaction, expected: tuple[int, int] | None) -> bool:
@@ -206,7 +206,7 @@ def fence(transaction: Transaction, now_ms: int) -> Decision:
     transaction that is open in the last epoch is nobody's, and is aborted in it.
     """
     if transaction.state is not TxnState.ONGOING:
-        return Refuse(ErrorCode.invalid_txn_state)
+        return RefuseRequest(ErrorCode.invalid_txn_state)
     return step(
         transaction,
         TxnState.PREPARE_ABORT,
@@ -243,7 +243,7 @@ def add_partitions(
     `begun_at` is what `Transaction.begun_at` will be if this opens it.
     """
     if error_code := _check_owner(transaction, producer_id, epoch):
-        return Refuse(error_code)
+        return RefuseRequest(error_code)
     ongoing = transaction.state is TxnState.ONGOING
     if ongoing and partitions <= transaction.partitions:
         return Answer(producer_id, epoch)
@@ -275,9 +275,9 @@ def end(transaction: Transaction, producer_id: int, epoch: int, commit: bool, no
     The hole that KIP-890 closes is here: a late EndTxn of the same epoch can end the transaction that came after.
     """
     if transaction.producer_id != producer_id:
-        return Refuse(ErrorCode.invalid_producer_id_mapping)
+        return RefuseRequest(ErrorCode.invalid_producer_id_mapping)
     if transaction.epoch != epoch or is_nobodys(epoch):
-        return Refuse(ErrorCode.producer_fenced)
+        return RefuseRequest(ErrorCode.producer_fenced)
     if transaction.state is TxnState.ONGOING:
         prepared = TxnState.PREPARE_COMMIT if commit else TxnState.PREPARE_ABORT
         return step(transaction, prepared, update_ms=now_ms, client_version=0)
@@ -291,9 +291,9 @@ def _repeated_end(transaction: Transaction, commit: bool) -> Decision:
         else (TxnState.PREPARE_ABORT, TxnState.COMPLETE_ABORT)
     )
     if transaction.state is prepared:
-        return Refuse(ErrorCode.concurrent_transactions)
+        return RefuseRequest(ErrorCode.concurrent_transactions)
     if transaction.state is not completed:
-        return Refuse(ErrorCode.invalid_txn_state)
+        return RefuseRequest(ErrorCode.invalid_txn_state)
     return Answer(transaction.producer_id, transaction.epoch)
 
 
@@ -318,7 +318,7 @@ def end_v2(
     # The owner, who has the answer to its last EndTxn already, while markers are being written. In Kafka, where that
     # takes a millisecond, it is fenced.
     if transaction.state in PREPARED and identity_after_end(transaction) == (producer_id, epoch):
-        return Refuse(ErrorCode.concurrent_transactions)
+        return RefuseRequest(ErrorCode.concurrent_transactions)
     has_bumped = transaction.client_version >= 2
     retried_overflow = (
         has_bumped
@@ -330,15 +330,15 @@ def end_v2(
     retried_bump = has_bumped and transaction.epoch == epoch + 1 and transaction.state in PREPARED | COMPLETED
     retried = retried_bump or retried_overflow
     if transaction.producer_id != producer_id and not retried_overflow:
-        return Refuse(ErrorCode.invalid_producer_id_mapping)
+        return RefuseRequest(ErrorCode.invalid_producer_id_mapping)
     if not retried and (transaction.epoch != epoch or is_nobodys(epoch) or transaction.state in PREPARED):
-        return Refuse(ErrorCode.producer_fenced)
+        return RefuseRequest(ErrorCode.producer_fenced)
     # Aborted by the coordinator in the last epoch: that one can't be handed out, so an abort begins a new id.
     used_up = transaction.epoch == EPOCH_MAX and transaction.state in COMPLETED
     if retried and not used_up:
         return _repeated_end(transaction, commit)
     if commit and transaction.state is not TxnState.ONGOING:
-        return Refuse(ErrorCode.invalid_txn_state)
+        return RefuseRequest(ErrorCode.invalid_txn_state)
     return step(
         transaction,
         TxnState.PREPARE_COMMIT if commit else TxnState.PREPARE_ABORT,
@@ -363,7 +363,7 @@ def complete(prepared: Transaction, now_ms: int) -> Transaction:
     """Every marker is durable: the transaction is over.
 
     Raises:
-        IllegalTransition: the transaction is not prepared.
+        IllegalTransactionStep: the transaction is not prepared.
     """
     changes: dict[str, Any] = {"partitions": frozenset(), "update_ms": now_ms, "next_producer_id": NO_PRODUCER_ID}
     if prepared.next_producer_id != NO_PRODUCER_ID:

@@ -16,7 +16,7 @@ from embedded_broker.config.thresholds import DEFAULTS, Thresholds
 from embedded_broker.runtime.clock import Clock
 from embedded_broker.storage.disk_space import DiskSpace, suppress_disk_full
 from embedded_broker.storage.flush_scheduler import FlushScheduler
-from embedded_broker.storage.log.cleaning import Aborted, Cleaner, Last, Transactions, latest_offsets
+from embedded_broker.storage.log.cleaning import Aborted, CleanedTransactions, Cleaner, Last, latest_offsets
 from embedded_broker.storage.log.format import CLEANED_SUFFIX, segment_name
 from embedded_broker.storage.log.fs import FileSystem
 from embedded_broker.storage.log.partition_log import PartitionLog
@@ -45,7 +45,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class CleaningResult:
     """Output of one pass."""
 
     groups: list[Group]
@@ -143,7 +143,7 @@ def find_job(partition: Partition, now_ms: int) -> Job | None:
     )
 
 
-def write_clean(fs: FileSystem, partition_log: PartitionLog, job: Job, keys_max: int) -> Result:
+def write_clean(fs: FileSystem, partition_log: PartitionLog, job: Job, keys_max: int) -> CleaningResult:
     """Write new segments beside the old ones. Called in a thread.
 
     Raises CorruptBatch when records can't be read though the CRC is right; CorruptLog; OSError.
@@ -152,7 +152,7 @@ def write_clean(fs: FileSystem, partition_log: PartitionLog, job: Job, keys_max:
     latest, count = latest_offsets(job.dirty, job.aborted, keys_max)
     rest = job.dirty[count:]
     clean_end = rest[0].base_offset if rest else job.end_offset
-    transactions = Transactions(job.aborted)
+    transactions = CleanedTransactions(job.aborted)
     cleaner = Cleaner(latest, transactions, job.producers, job.now_ms, job.delete_retention_ms)
     writer = _Writer(fs, partition_log, clean_end, job.segment_bytes)
     try:
@@ -160,7 +160,7 @@ def write_clean(fs: FileSystem, partition_log: PartitionLog, job: Job, keys_max:
             writer.begin(segment)
             for batch in cleaner.kept(segment):
                 writer.add(batch)
-        return Result(writer.finish(), clean_end, cleaner.markers_gone)
+        return CleaningResult(writer.finish(), clean_end, cleaner.markers_gone)
     except BaseException:
         partition_log.discard([new for _, new in writer.groups])
         raise

@@ -28,7 +28,7 @@ MESSAGE, MESSAGE_MAX = "error_message", 1_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Api:
+class ApiCodec:
     """Codec of one API version."""
 
     read: Callable[[bytes, int], Any]
@@ -45,7 +45,7 @@ def entity(name: str, version: int, kind: str) -> Any:
 
 
 @cache
-def load(name: str, version: int) -> Api:
+def load(name: str, version: int) -> ApiCodec:
     """Codec of API `name` (snake case) in `version`; raises ModuleNotFoundError when kio has none."""
     request, response = entity(name, version, "request"), entity(name, version, "response")
     reader, writer = entity_reader(request), entity_writer(response)
@@ -57,7 +57,7 @@ def load(name: str, version: int) -> Api:
         header_writer(out, header_type(correlation_id=correlation_id))
         return out.getvalue()
 
-    return Api(lambda data, at: reader(data, at)[0], writer, builder(response), write_header)
+    return ApiCodec(lambda data, at: reader(data, at)[0], writer, builder(response), write_header)
 
 
 @cache

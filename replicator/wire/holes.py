@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from kafka_records.batch import CorruptBatch
 from kafka_records.compression import DecodedTooLarge
-from kafka_records.fetched import Batch, OldMessage, holes_in, read_batches
+from kafka_records.fetched import FetchedBatch, OldMessage, holes_in, read_batches
 from replicator.model.errors import Incident
 from replicator.model.partition import Partition, Span
 
@@ -106,7 +106,7 @@ class _Search:
     def __init__(self, at: Partition, log: Log, told: Progress, decoded_bytes_max: int) -> None:
         self._at, self._log, self._told, self._decoded_bytes_max = at, log, told, decoded_bytes_max
         self._start, self._end = log.start(), log.end()
-        self._fetched: deque[Batch | OldMessage] = deque()
+        self._fetched: deque[FetchedBatch | OldMessage] = deque()
         self._fetched_from = self._fetched_to = -1  # the offsets that `_fetched` says something about
         self._bytes_max = FETCH_BYTES_FIRST
         self._holes: list[Span] = []
@@ -142,7 +142,7 @@ class _Search:
     def _step(self, offset: int, end: int) -> int:
         """Looks at the batch that holds `offset`, or at the next one; returns what is to be looked at next."""
         batch = self._batch(offset)
-        if not isinstance(batch, Batch | OldMessage):
+        if not isinstance(batch, FetchedBatch | OldMessage):
             if batch is None:
                 self._add_unknown(offset, end, NO_BATCH)
             else:
@@ -160,7 +160,7 @@ class _Search:
             self._add_unknown(max(batch.first_offset, offset), after, TOO_LARGE)
         return after
 
-    def _batch(self, offset: int) -> Batch | OldMessage | Literal[b""] | None:
+    def _batch(self, offset: int) -> FetchedBatch | OldMessage | Literal[b""] | None:
         """The first batch that ends at or above `offset`; what the log returned when that was nothing."""
         if not self._fetched_from <= offset < self._fetched_to:
             self._told(offset)

@@ -14,16 +14,16 @@ from integration_tests.harness import batches as raw
 from kafka_records import fetched as batches
 from kafka_records.batch import CorruptBatch
 from kafka_records.compression import DecodedTooLarge
-from kafka_records.fetched import Batch, OldMessage
+from kafka_records.fetched import FetchedBatch, OldMessage
 from tests.budget import budget
 from tests.replicator.wire.logs import CODECS, XERIAL, batch, old_message, ranges
 
 MIB = 2**20
 
 
-def only(data: bytes) -> Batch:
+def only(data: bytes) -> FetchedBatch:
     (found,) = batches.read_batches(data)
-    assert isinstance(found, Batch)
+    assert isinstance(found, FetchedBatch)
     return found
 
 
@@ -192,7 +192,7 @@ def survives(data: bytes) -> None:
         for found in batches.read_batches(data):
             assert found.last_offset > after
             after = found.last_offset
-            if isinstance(found, Batch):
+            if isinstance(found, FetchedBatch):
                 spans = batches.holes_in(found, MIB)
                 held = sum(end - first for first, end in spans)
                 assert all(found.first_offset <= first < end <= found.last_offset + 1 for first, end in spans)

@@ -39,7 +39,7 @@ class Last:
     epoch: int
 
 
-class Transactions:
+class CleanedTransactions:
     """Whether batches, met in the order of the log, belong to aborted transactions, and markers to transactions of
     which something is left."""
 
@@ -91,7 +91,7 @@ def latest_offsets(
     CorruptBatch, OSError.
     """
     latest: dict[bytes, int] = {}
-    transactions, count = Transactions(aborted), 0
+    transactions, count = CleanedTransactions(aborted), 0
     for segment in segments:
         if len(latest) >= keys_max:
             break
@@ -120,7 +120,7 @@ class Cleaner:
     """One pass over a log's segments from the first on."""
 
     latest: Mapping[bytes, int]
-    transactions: Transactions
+    transactions: CleanedTransactions
     producers: Mapping[int, Last]
     now_ms: int
     delete_retention_ms: int

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.state.patterns import Pattern
+from embedded_broker.state.patterns import NamePattern
 from tests.embedded_broker.served import Client, serving
 
 SLOW = "(a+)+b"
@@ -70,11 +70,11 @@ def test_others_have_their_turn_between_ids(tmp_path: Path) -> None:
 def test_a_client_without_rights_has_no_pattern_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[str] = []
 
-    def matches(self: Pattern, name: str) -> bool:
+    def matches(self: NamePattern, name: str) -> bool:
         tried.append(name)
         return True
 
-    monkeypatch.setattr(Pattern, "matches", matches)
+    monkeypatch.setattr(NamePattern, "matches", matches)
 
     async def main() -> None:
         async with serving(tmp_path, authorizer=True) as served:

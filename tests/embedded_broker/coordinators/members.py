@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.coordinators.offsets import Commit, Committer
+from embedded_broker.coordinators.offsets import Committer, PartitionCommit
 from embedded_broker.coordinators.owners import SOMEBODY, Owner
 from embedded_broker.coordinators.ports import GroupConfig
 from embedded_broker.simulation.loop import SimulatedLoop
@@ -60,8 +60,8 @@ async def stable_member(host: MemoryHost, session_timeout_ms: int = 10_000) -> J
     return answer
 
 
-def commit_of(offset: int, partition: tuple[str, int] = P0, metadata: str = "") -> Commit:
-    return Commit(partition, offset, -1, metadata)
+def commit_of(offset: int, partition: tuple[str, int] = P0, metadata: str = "") -> PartitionCommit:
+    return PartitionCommit(partition, offset, -1, metadata)
 
 
 async def commit(host: MemoryHost, offset: int, who: Committer | None = None, **changes: Any) -> ErrorCode:

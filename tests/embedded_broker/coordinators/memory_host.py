@@ -11,7 +11,7 @@ from uuid import UUID, uuid4, uuid5
 from embedded_broker.config.thresholds import Thresholds
 from embedded_broker.coordinators.compose import compose
 from embedded_broker.coordinators.groups import GroupCoordinator
-from embedded_broker.coordinators.ports import GroupConfig, Host, TransactionConfig
+from embedded_broker.coordinators.ports import CoordinatorHost, GroupConfig, TransactionConfig
 from embedded_broker.coordinators.transactions import TransactionCoordinator
 from embedded_broker.metadata.topic_names import OFFSETS_TOPIC, TRANSACTION_TOPIC
 from embedded_broker.runtime.fair_share import FairShare
@@ -139,7 +139,9 @@ class MemoryHost:
         )
         self.groups: GroupCoordinator
         self.transactions: TransactionCoordinator
-        self.groups, self.transactions = compose(cast(Host, self), self.groups_config, self.transactions_config)
+        self.groups, self.transactions = compose(
+            cast(CoordinatorHost, self), self.groups_config, self.transactions_config
+        )
 
     def event(self) -> None:
         if self.events >= self.crash_at:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.coordinators.offsets import Commit, Committer
+from embedded_broker.coordinators.offsets import Committer, PartitionCommit
 from embedded_broker.coordinators.transactions import Identity
 from embedded_broker.metadata.topic_names import OFFSETS_PARTITION
 from embedded_broker.state.transactions import PREPARED
@@ -40,7 +40,7 @@ async def add_and_write(host: MemoryHost, producer: tuple[int, int], value: byte
         assert await host.transactions.add_partitions("id", *producer, [(name, index)]) is ErrorCode.none
         await host.produce(name, index, value, producer, sequence)
     assert await host.transactions.add_partitions("id", *producer, [OFFSETS_PARTITION]) is ErrorCode.none
-    commits = [Commit(P0, sequence + 1, -1, "")]
+    commits = [PartitionCommit(P0, sequence + 1, -1, "")]
     offsets = host.groups.offsets
     results = await offsets.commit_in_transaction(Committer("g"), host.groups.get("g"), *producer, commits)
     assert results == {P0: ErrorCode.none}

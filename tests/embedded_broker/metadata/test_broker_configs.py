@@ -8,7 +8,7 @@ import pytest
 
 from embedded_broker.config.settings import BrokerConfig
 from embedded_broker.metadata.broker_configs import SETTINGS, broker_configs, configured
-from embedded_broker.metadata.topic_configs import InvalidConfig, Kind
+from embedded_broker.metadata.topic_configs import ConfigKind, InvalidConfig
 
 CONFIG = BrokerConfig(Path("data"))
 
@@ -16,7 +16,7 @@ CONFIG = BrokerConfig(Path("data"))
 def test_configs_are_described_as_set() -> None:
     told = broker_configs(CONFIG, [])
     for name in SETTINGS:
-        text = {Kind.BOOLEAN: "true", Kind.STRING: "10.0.0.1:7"}.get(told[name][0], "2048")
+        text = {ConfigKind.BOOLEAN: "true", ConfigKind.STRING: "10.0.0.1:7"}.get(told[name][0], "2048")
         changed = configured(CONFIG, {name: text})
         assert broker_configs(changed, [])[name][1] == text
         assert changed != CONFIG

@@ -95,7 +95,7 @@ def test_an_answer_that_never_changes_is_built_once(monkeypatch: pytest.MonkeyPa
         codec = schema.load("api_versions", 4)
         first = await coder.encode(codec, 1, _answer(4))
         built = []
-        counting = schema.Api(codec.read, codec.write, lambda fields: built.append(fields), codec.write_header)
+        counting = schema.ApiCodec(codec.read, codec.write, lambda fields: built.append(fields), codec.write_header)
         second = await coder.encode(counting, 2, _answer(4))
         assert built == []
         assert first == encode(codec, 1, dict(_answer(4)))

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.security.acls import Operation, Pattern, Permission, Resource
+from embedded_broker.security.acls import Operation, PatternType, Permission, Resource
 from kafka_records import batch as batches
 from tests.embedded_broker.served import Client, batch, fetch, produce
 
@@ -22,7 +22,7 @@ def creation(resource: Resource, name: str, operation: Operation, **more: Any) -
     return {
         "resource_type": int(resource),
         "resource_name": name,
-        "resource_pattern_type": int(Pattern.LITERAL),
+        "resource_pattern_type": int(PatternType.LITERAL),
         "principal": "User:alice",
         "host": "*",
         "operation": int(operation),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from embedded_broker.security.acls import Acl, AclSet, Filter, Operation, Pattern, Permission, Resource
+from embedded_broker.security.acls import Acl, AclSet, Filter, Operation, PatternType, Permission, Resource
 
 T, G = Resource.TOPIC, Resource.GROUP
 READ, WRITE, DESCRIBE, ALL = Operation.READ, Operation.WRITE, Operation.DESCRIBE, Operation.ALL
@@ -21,7 +21,7 @@ def acl(
     resource: Resource = T,
 ) -> Acl:
     """An ACL, mostly to read a topic."""
-    pattern = Pattern.PREFIXED if prefixed else Pattern.LITERAL
+    pattern = PatternType.PREFIXED if prefixed else PatternType.LITERAL
     return Acl(resource, name, pattern, principal, host, operation, permission)
 
 
@@ -96,22 +96,22 @@ ACLS = {
     "other": acl("sales", principal="User:b"),
     "group": acl("orders", resource=G),
 }
-EVERYTHING = Filter(Resource.ANY, None, Pattern.ANY, None, None, Operation.ANY, Permission.ANY)
+EVERYTHING = Filter(Resource.ANY, None, PatternType.ANY, None, None, Operation.ANY, Permission.ANY)
 
 
 @pytest.mark.parametrize(
     ("wanted", "names"),
     [
         (EVERYTHING, set(ACLS)),
-        (Filter(T, "orders", Pattern.LITERAL, None, None, Operation.ANY, Permission.ANY), {"literal"}),
-        (Filter(T, "orders", Pattern.MATCH, None, None, Operation.ANY, Permission.ANY),
+        (Filter(T, "orders", PatternType.LITERAL, None, None, Operation.ANY, Permission.ANY), {"literal"}),
+        (Filter(T, "orders", PatternType.MATCH, None, None, Operation.ANY, Permission.ANY),
          {"literal", "prefixed", "wildcard"}),
-        (Filter(T, "or", Pattern.ANY, None, None, Operation.ANY, Permission.ANY), {"prefixed"}),
-        (Filter(T, None, Pattern.PREFIXED, None, None, Operation.ANY, Permission.ANY), {"prefixed"}),
-        (Filter(Resource.ANY, None, Pattern.ANY, "User:b", None, Operation.ANY, Permission.ANY), {"other"}),
-        (Filter(Resource.ANY, None, Pattern.ANY, None, None, WRITE, Permission.ANY), {"wildcard"}),
-        (Filter(Resource.ANY, None, Pattern.ANY, None, None, Operation.ANY, DENY), {"wildcard"}),
-        (Filter(Resource.ANY, None, Pattern.ANY, None, "1.1.1.1", Operation.ANY, Permission.ANY), set()),
+        (Filter(T, "or", PatternType.ANY, None, None, Operation.ANY, Permission.ANY), {"prefixed"}),
+        (Filter(T, None, PatternType.PREFIXED, None, None, Operation.ANY, Permission.ANY), {"prefixed"}),
+        (Filter(Resource.ANY, None, PatternType.ANY, "User:b", None, Operation.ANY, Permission.ANY), {"other"}),
+        (Filter(Resource.ANY, None, PatternType.ANY, None, None, WRITE, Permission.ANY), {"wildcard"}),
+        (Filter(Resource.ANY, None, PatternType.ANY, None, None, Operation.ANY, DENY), {"wildcard"}),
+        (Filter(Resource.ANY, None, PatternType.ANY, None, "1.1.1.1", Operation.ANY, Permission.ANY), set()),
     ],
 )  # fmt: skip
 def test_filters(wanted: Filter, names: set[str]) -> None:

@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 from scramp.core import ScramClient
 
 from embedded_broker.config.listeners import Listener, Protocol
-from embedded_broker.security.session import Session
+from embedded_broker.security.session import ClientSession
 from tests.embedded_broker.served import Client, Served, batch, produce, serving
 
 pytestmark = pytest.mark.tier("default")  # clients that log in again
@@ -241,8 +241,8 @@ class SessionClock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_s = 1_000.0
-        for method in (Session.is_over, Session.may_begin, Session.begin, Session.step):
-            monkeypatch.setattr(Session, method.__name__, self._by_this_clock(method))
+        for method in (ClientSession.is_over, ClientSession.may_begin, ClientSession.begin, ClientSession.step):
+            monkeypatch.setattr(ClientSession, method.__name__, self._by_this_clock(method))
 
     def _by_this_clock(self, method: Callable[..., Any]) -> Callable[..., Any]:
         signature = inspect.signature(method)
@@ -322,7 +322,7 @@ def test_librdkafka_logs_in_again_by_itself(tmp_path: Path, monkeypatch: pytest.
 
     On a busy machine it may come too late, so here a session lasts for a minute longer than its client was told.
     """
-    monkeypatch.setattr(Session, "is_over", lambda self, now_s: now_s > self._expires_s + 60)
+    monkeypatch.setattr(ClientSession, "is_over", lambda self, now_s: now_s > self._expires_s + 60)
     errors: list[object] = []
 
     def work(port: int) -> Producer:

@@ -8,14 +8,14 @@ from typing import Any
 
 from embedded_broker.metadata.changes import Changes
 from embedded_broker.metadata.metadata_log import MetadataLog
-from embedded_broker.simulation.history import Kind
+from embedded_broker.simulation.history import ViolationKind
 from embedded_broker.simulation.schedule import WorkloadKind
 from tests.embedded_broker.simulation.mutations import Mutations, Patch
 
 ADMIN = Mutations(WorkloadKind.ADMIN)
 
 
-@ADMIN.add(Kind.LOST_CHANGE)
+@ADMIN.add(ViolationKind.LOST_CHANGE)
 def cancel_changes_whose_client_leaves(patch: Patch) -> None:
     async def in_its_task(self: Changes, name: str, work: Any) -> Any:
         task = asyncio.current_task()
@@ -29,7 +29,7 @@ def cancel_changes_whose_client_leaves(patch: Patch) -> None:
     patch.setattr(Changes, "finish", in_its_task)
 
 
-@ADMIN.add(Kind.LOST_CHANGE)
+@ADMIN.add(ViolationKind.LOST_CHANGE)
 def change_metadata_without_waiting_for_other_changes(patch: Patch) -> None:
     async def at_once(self: Changes) -> None:
         """No lock."""
@@ -39,7 +39,7 @@ def change_metadata_without_waiting_for_other_changes(patch: Patch) -> None:
     patch.setattr(Changes, "check", lambda self: None)
 
 
-@ADMIN.add(Kind.LOST_CHANGE)
+@ADMIN.add(ViolationKind.LOST_CHANGE)
 def acknowledge_changes_before_the_fsync(patch: Patch) -> None:
     async def hasty(self: MetadataLog, entries: Mapping[str, Any], own: bool) -> None:
         self.changes.check()

@@ -9,7 +9,7 @@ from typing import Any
 from embedded_broker.api.fetch_sessions import Asked, Fetching, FetchSessions
 from embedded_broker.coordinators.background import Background
 from embedded_broker.metadata.topics import Topic, Topics
-from embedded_broker.simulation.history import Kind
+from embedded_broker.simulation.history import ViolationKind
 from embedded_broker.simulation.schedule import WorkloadKind
 from tests.embedded_broker.simulation.mutations import Mutations, Patch
 
@@ -17,7 +17,7 @@ PRODUCERS, GROUPS = Mutations(WorkloadKind.PRODUCERS), Mutations(WorkloadKind.GR
 TICK_MS = 50
 
 
-@PRODUCERS.add(Kind.STARVED, Kind.BROKEN)  # a copier that doesn't get the last records never ends
+@PRODUCERS.add(ViolationKind.STARVED, ViolationKind.BROKEN)  # a copier that doesn't get the last records never ends
 def leave_out_partitions_whose_end_has_not_moved(patch: Patch) -> None:
     is_news = Asked.is_news
 
@@ -27,7 +27,7 @@ def leave_out_partitions_whose_end_has_not_moved(patch: Patch) -> None:
     patch.setattr(Asked, "is_news", without_records)
 
 
-@PRODUCERS.add(Kind.NON_MONOTONIC, Kind.STARVED)
+@PRODUCERS.add(ViolationKind.NON_MONOTONIC, ViolationKind.STARVED)
 def keep_the_first_offsets_of_a_session(patch: Patch) -> None:
     def update(session: Any, named: Any, forgotten: Any) -> None:
         for each in named:
@@ -36,7 +36,7 @@ def keep_the_first_offsets_of_a_session(patch: Patch) -> None:
     patch.setattr(FetchSessions, "_update", staticmethod(update))
 
 
-@PRODUCERS.add(Kind.BROKEN)
+@PRODUCERS.add(ViolationKind.BROKEN)
 def take_any_session_epoch(patch: Patch) -> None:
     begin = FetchSessions.begin
 
@@ -49,7 +49,7 @@ def take_any_session_epoch(patch: Patch) -> None:
     patch.setattr(FetchSessions, "begin", lenient)
 
 
-@PRODUCERS.add(Kind.BROKEN, Kind.NON_MONOTONIC, Kind.SKIPPED_POLL)
+@PRODUCERS.add(ViolationKind.BROKEN, ViolationKind.NON_MONOTONIC, ViolationKind.SKIPPED_POLL)
 def give_all_clients_the_same_session(patch: Patch) -> None:
     open_one = FetchSessions.open
 
@@ -63,7 +63,7 @@ def give_all_clients_the_same_session(patch: Patch) -> None:
     patch.setattr(FetchSessions, "open", shared)
 
 
-@PRODUCERS.add(Kind.BROKEN, Kind.DIRTY_READ)
+@PRODUCERS.add(ViolationKind.BROKEN, ViolationKind.DIRTY_READ)
 def mix_up_topics_that_are_named_by_id(patch: Patch) -> None:
     by_id = Topics.by_id
 
@@ -75,7 +75,7 @@ def mix_up_topics_that_are_named_by_id(patch: Patch) -> None:
     patch.setattr(Topics, "by_id", neighbour)
 
 
-@GROUPS.add(Kind.UNSTABLE_GROUP)
+@GROUPS.add(ViolationKind.UNSTABLE_GROUP)
 def let_timers_follow_the_clock_on_the_wall(patch: Patch) -> None:
     schedule = Background.schedule
 

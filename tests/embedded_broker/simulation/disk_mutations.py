@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from embedded_broker.config.settings import Fsync
-from embedded_broker.simulation.history import Kind
+from embedded_broker.simulation.history import ViolationKind
 from embedded_broker.simulation.schedule import WorkloadKind
 from embedded_broker.storage.flush_scheduler import FlushScheduler
 from embedded_broker.storage.log import checkpoint, recovery, segment, walking
@@ -17,7 +17,7 @@ from tests.embedded_broker.simulation.mutations import Mutations, Patch
 PRODUCERS, DURABILITY = Mutations(WorkloadKind.PRODUCERS), Mutations(WorkloadKind.DURABILITY)
 
 
-@PRODUCERS.add(Kind.LOST_WRITE)
+@PRODUCERS.add(ViolationKind.LOST_WRITE)
 def count_what_was_appended_during_the_fsync(patch: Patch) -> None:
     flush = PartitionLog.flush
 
@@ -29,13 +29,13 @@ def count_what_was_appended_during_the_fsync(patch: Patch) -> None:
     patch.setattr(PartitionLog, "flush", late)
 
 
-@PRODUCERS.add(Kind.DIRTY_READ, Kind.NON_MONOTONIC)
+@PRODUCERS.add(ViolationKind.DIRTY_READ, ViolationKind.NON_MONOTONIC)
 def show_what_was_appended_during_the_fsync(patch: Patch) -> None:
     advance = Partition.advance
     patch.setattr(Partition, "advance", lambda self, durable_end: advance(self, self.log_end))
 
 
-@PRODUCERS.add(Kind.LOST_WRITE)
+@PRODUCERS.add(ViolationKind.LOST_WRITE)
 def take_the_round_under_way_for_the_next_one(patch: Patch) -> None:
     async def one_round(self: FlushScheduler) -> None:
         waiting = self._next
@@ -47,17 +47,17 @@ def take_the_round_under_way_for_the_next_one(patch: Patch) -> None:
     patch.setattr(FlushScheduler, "_one_round", one_round)
 
 
-@PRODUCERS.add(Kind.LOST_WRITE, Kind.BROKEN)
+@PRODUCERS.add(ViolationKind.LOST_WRITE, ViolationKind.BROKEN)
 def trust_what_a_failed_fsync_has_left_in_memory(patch: Patch) -> None:
     patch.setattr(PartitionLog, "_write_again", lambda self: None)
 
 
-@DURABILITY.add(Kind.LOST_WRITE)
+@DURABILITY.add(ViolationKind.LOST_WRITE)
 def take_what_is_found_at_a_start_for_durable(patch: Patch) -> None:
     patch.setattr(PartitionLog, "_write_again", lambda self: setattr(self, "durable_end", self.log_end))
 
 
-@DURABILITY.add(Kind.LOST_WRITE)
+@DURABILITY.add(ViolationKind.LOST_WRITE)
 def make_no_rounds_by_interval(patch: Patch) -> None:
     run = FlushScheduler._run
 
@@ -69,7 +69,7 @@ def make_no_rounds_by_interval(patch: Patch) -> None:
     patch.setattr(FlushScheduler, "_run", idle)
 
 
-@DURABILITY.add(Kind.BROKEN, Kind.LOST_WRITE)
+@DURABILITY.add(ViolationKind.BROKEN, ViolationKind.LOST_WRITE)
 def say_that_data_is_durable_before_its_fsync(patch: Patch) -> None:
     sync = PartitionLog._sync
 
@@ -80,7 +80,7 @@ def say_that_data_is_durable_before_its_fsync(patch: Patch) -> None:
     patch.setattr(PartitionLog, "_sync", hasty)
 
 
-@DURABILITY.add(Kind.BROKEN, Kind.LOST_WRITE)
+@DURABILITY.add(ViolationKind.BROKEN, ViolationKind.LOST_WRITE)
 def write_a_checkpoint_of_what_is_not_on_disk(patch: Patch) -> None:
     def hasty(self: PartitionLog, captured: Capture) -> int:
         data = checkpoint.encode(captured.checkpoint)
@@ -90,13 +90,13 @@ def write_a_checkpoint_of_what_is_not_on_disk(patch: Patch) -> None:
     patch.setattr(PartitionLog, "store_checkpoint", hasty)
 
 
-@DURABILITY.add(Kind.BROKEN, Kind.LOST_WRITE)
+@DURABILITY.add(ViolationKind.BROKEN, ViolationKind.LOST_WRITE)
 def sync_the_last_segment_only(patch: Patch) -> None:
     sync = PartitionLog._sync
     patch.setattr(PartitionLog, "_sync", lambda self, segments: sync(self, segments[-1:]))
 
 
-@DURABILITY.add(Kind.BROKEN, Kind.LOST_WRITE)
+@DURABILITY.add(ViolationKind.BROKEN, ViolationKind.LOST_WRITE)
 def sync_no_names_of_new_segments(patch: Patch) -> None:
     sync = PartitionLog._sync
 
@@ -108,17 +108,17 @@ def sync_no_names_of_new_segments(patch: Patch) -> None:
     patch.setattr(PartitionLog, "_sync", nameless)
 
 
-@DURABILITY.add(Kind.BROKEN, Kind.LOST_WRITE)
+@DURABILITY.add(ViolationKind.BROKEN, ViolationKind.LOST_WRITE)
 def keep_the_segments_behind_a_torn_one(patch: Patch) -> None:
     patch.setattr(recovery, "_cut", lambda fs, directory, bases: None)
 
 
-@DURABILITY.add(Kind.BROKEN, Kind.LOST_WRITE)
+@DURABILITY.add(ViolationKind.BROKEN, ViolationKind.LOST_WRITE)
 def take_torn_batches_for_sound(patch: Patch) -> None:
     patch.setattr(walking, "check_crc", lambda view: None)
 
 
-@DURABILITY.add(Kind.BROKEN, Kind.LOST_WRITE)
+@DURABILITY.add(ViolationKind.BROKEN, ViolationKind.LOST_WRITE)
 def scan_no_batch_that_is_larger_than_a_chunk(patch: Patch) -> None:
     class Short:
         def __init__(self, file: walking.Readable, chunk_bytes: int) -> None:

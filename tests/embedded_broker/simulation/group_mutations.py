@@ -8,7 +8,7 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker.coordinators.classic_groups import ClassicGroups
 from embedded_broker.coordinators.offsets import FetchedOffset, OffsetManager
-from embedded_broker.simulation.history import Kind
+from embedded_broker.simulation.history import ViolationKind
 from embedded_broker.simulation.schedule import WorkloadKind
 from embedded_broker.state import consumer_groups, reconciliation
 from embedded_broker.state.consumer_groups import ConsumerEffects, ConsumerGroup
@@ -21,7 +21,7 @@ MUTATIONS = Mutations(WorkloadKind.GROUPS)
 mutation = MUTATIONS.add
 
 
-@mutation(Kind.STALE_COMMIT)
+@mutation(ViolationKind.STALE_COMMIT)
 def take_commits_of_former_generations(patch: Patch) -> None:
     def lenient(self: Rebalancing, member_id: str, *args: Any) -> ErrorCode:
         return ErrorCode.none if member_id in self.members else ErrorCode.unknown_member_id
@@ -29,12 +29,12 @@ def take_commits_of_former_generations(patch: Patch) -> None:
     patch.setattr(Rebalancing, "validate_commit", lenient)
 
 
-@mutation(Kind.STALE_COMMIT, Kind.TWO_OWNERS)
+@mutation(ViolationKind.STALE_COMMIT, ViolationKind.TWO_OWNERS)
 def take_commits_of_members_that_are_gone(patch: Patch) -> None:
     patch.setattr(Rebalancing, "validate_commit", lambda *args: ErrorCode.none)
 
 
-@mutation(Kind.STALE_COMMIT)
+@mutation(ViolationKind.STALE_COMMIT)
 def take_commits_of_former_epochs(patch: Patch) -> None:
     def lenient(self: ConsumerGroup, member_id: str, *args: Any) -> ErrorCode:
         return ErrorCode.none if self.members.get(member_id) else ErrorCode.unknown_member_id
@@ -42,7 +42,7 @@ def take_commits_of_former_epochs(patch: Patch) -> None:
     patch.setattr(ConsumerGroup, "validate_commit", lenient)
 
 
-@mutation(Kind.TWO_OWNERS)
+@mutation(ViolationKind.TWO_OWNERS)
 def give_partitions_that_others_still_hold(patch: Patch) -> None:
     reconcile = reconciliation.reconcile
 
@@ -52,7 +52,7 @@ def give_partitions_that_others_still_hold(patch: Patch) -> None:
     patch.setattr(consumer_groups, "reconcile", hasty)
 
 
-@mutation(Kind.TWO_OWNERS)
+@mutation(ViolationKind.TWO_OWNERS)
 def give_the_leaders_share_to_everybody(patch: Patch) -> None:
     stored = Group.stored
 
@@ -65,7 +65,7 @@ def give_the_leaders_share_to_everybody(patch: Patch) -> None:
     patch.setattr(Group, "stored", same)
 
 
-@mutation(Kind.NON_MONOTONIC)
+@mutation(ViolationKind.NON_MONOTONIC)
 def keep_the_first_offset_that_was_committed(patch: Patch) -> None:
     fetch = OffsetManager.fetch
 
@@ -80,7 +80,7 @@ def keep_the_first_offset_that_was_committed(patch: Patch) -> None:
     patch.setattr(OffsetManager, "fetch", stuck)
 
 
-@mutation(Kind.WRONG_GROUP_OFFSET, Kind.SKIPPED_RECORD)
+@mutation(ViolationKind.WRONG_GROUP_OFFSET, ViolationKind.SKIPPED_RECORD)
 def tell_an_offset_one_too_high(patch: Patch) -> None:
     fetch = OffsetManager.fetch
 
@@ -93,12 +93,12 @@ def tell_an_offset_one_too_high(patch: Patch) -> None:
     patch.setattr(OffsetManager, "fetch", higher)
 
 
-@mutation(Kind.SKIPPED_RECORD)
+@mutation(ViolationKind.SKIPPED_RECORD)
 def leave_out_what_members_should_process(patch: Patch) -> None:
     leave_out_batches(patch)
 
 
-@mutation(Kind.UNSTABLE_GROUP)
+@mutation(ViolationKind.UNSTABLE_GROUP)
 def never_expire_classic_members(patch: Patch) -> None:
     expired = Group.expired
 
@@ -108,11 +108,11 @@ def never_expire_classic_members(patch: Patch) -> None:
     patch.setattr(Group, "expired", patient)
 
 
-@mutation(Kind.UNSTABLE_GROUP)
+@mutation(ViolationKind.UNSTABLE_GROUP)
 def never_expire_members_of_consumer_groups(patch: Patch) -> None:
     patch.setattr(ConsumerGroup, "expired", lambda self, event: ConsumerEffects())
 
 
-@mutation(Kind.UNSTABLE_GROUP)
+@mutation(ViolationKind.UNSTABLE_GROUP)
 def forget_timers_of_members_at_a_restart(patch: Patch) -> None:
     patch.setattr(ClassicGroups, "resume", lambda self: None)

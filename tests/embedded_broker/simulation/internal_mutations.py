@@ -11,7 +11,7 @@ from embedded_broker.coordinators.producer_ids import ProducerIds
 from embedded_broker.coordinators.transactions import TransactionCoordinator, _record
 from embedded_broker.metadata.metadata_log import MetadataLog
 from embedded_broker.metadata.topic_names import TRANSACTION_TOPIC
-from embedded_broker.simulation.history import Kind
+from embedded_broker.simulation.history import ViolationKind
 from embedded_broker.simulation.schedule import WorkloadKind
 from embedded_broker.state import transactions
 from embedded_broker.state.producers import PartitionProducers
@@ -21,8 +21,13 @@ from kafka_records.records import encode
 from tests.embedded_broker.simulation.mutations import Mutations, Patch
 
 PRODUCERS, GROUPS = Mutations(WorkloadKind.PRODUCERS), Mutations(WorkloadKind.GROUPS)
-LOST_STATE = (Kind.BROKEN, Kind.LOST_WRITE, Kind.TORN_TRANSACTION, Kind.WRONG_GROUP_OFFSET)
-SHARED_IDS = (Kind.BROKEN, Kind.LOST_WRITE, Kind.DUPLICATE, Kind.REORDERING)
+LOST_STATE = (
+    ViolationKind.BROKEN,
+    ViolationKind.LOST_WRITE,
+    ViolationKind.TORN_TRANSACTION,
+    ViolationKind.WRONG_GROUP_OFFSET,
+)
+SHARED_IDS = (ViolationKind.BROKEN, ViolationKind.LOST_WRITE, ViolationKind.DUPLICATE, ViolationKind.REORDERING)
 
 
 @PRODUCERS.add(*LOST_STATE)
@@ -46,7 +51,7 @@ def write_what_counted_at_the_compaction_before(patch: Patch) -> None:
     patch.setattr(Compactor, "_rewrite", old)
 
 
-@PRODUCERS.add(*LOST_STATE, Kind.ABORTED_READ, Kind.STALE_COMMIT)
+@PRODUCERS.add(*LOST_STATE, ViolationKind.ABORTED_READ, ViolationKind.STALE_COMMIT)
 def repeat_what_counted_when_the_compaction_began(patch: Patch) -> None:
     rewrite = Compactor._rewrite
 
@@ -70,7 +75,7 @@ def leave_open_transactions_out_of_snapshots(patch: Patch) -> None:
     patch.setattr(TransactionCoordinator, "_live", live)
 
 
-@GROUPS.add(Kind.UNSTABLE_GROUP, Kind.STALE_COMMIT, Kind.TWO_OWNERS)
+@GROUPS.add(ViolationKind.UNSTABLE_GROUP, ViolationKind.STALE_COMMIT, ViolationKind.TWO_OWNERS)
 def leave_groups_out_of_snapshots(patch: Patch) -> None:
     patch.setattr(GroupRegistry, "live", lambda self: iter(()))
 
@@ -92,7 +97,7 @@ def leave_the_reserved_producer_ids_out_of_snapshots(patch: Patch) -> None:
     patch.setattr(ProducerIds, "snapshot", lambda self: encode_producer_ids(0))
 
 
-@PRODUCERS.add(Kind.BROKEN)
+@PRODUCERS.add(ViolationKind.BROKEN)
 def rewrite_the_metadata_without_waiting_for_the_disk(patch: Patch) -> None:
     async def rewrite(self: MetadataLog) -> None:
         end = self._log.log_end
@@ -105,7 +110,7 @@ def rewrite_the_metadata_without_waiting_for_the_disk(patch: Patch) -> None:
     patch.setattr(MetadataLog, "_rewrite_if_long", rewrite)
 
 
-@PRODUCERS.add(Kind.DUPLICATE, Kind.BROKEN)
+@PRODUCERS.add(ViolationKind.DUPLICATE, ViolationKind.BROKEN)
 def leave_producers_out_of_checkpoints(patch: Patch) -> None:
     def capture(self: Partition) -> Any:
         return self.log.capture({"epochs": self._epochs, **PartitionProducers().snapshot()})

@@ -15,9 +15,9 @@ from embedded_broker.coordinators.markers import MarkerWriter
 from embedded_broker.coordinators.offsets import OffsetManager
 from embedded_broker.coordinators.transactions import TransactionCoordinator, _record
 from embedded_broker.metadata.topics import Topics
-from embedded_broker.simulation.history import Kind
+from embedded_broker.simulation.history import ViolationKind
 from embedded_broker.simulation.schedule import WorkloadKind
-from embedded_broker.state.producers import ACCEPT, Duplicate, PartitionProducers, Refuse
+from embedded_broker.state.producers import ACCEPT, Duplicate, PartitionProducers, RefuseBatch
 from embedded_broker.state.transactions import Step, TxnState
 from embedded_broker.storage.disk_space import DiskSpace, NoSpace
 from embedded_broker.storage.log.partition_log import PartitionLog
@@ -33,7 +33,7 @@ class Mutation:
 
     name: str
     plant: Callable[[Patch], None]
-    kinds: frozenset[Kind]
+    kinds: frozenset[ViolationKind]
     workload: WorkloadKind
 
 
@@ -44,7 +44,7 @@ class Mutations(list[Mutation]):
         super().__init__()
         self._workload = workload
 
-    def add(self, *kinds: Kind) -> Callable[[Callable[[Patch], None]], Callable[[Patch], None]]:
+    def add(self, *kinds: ViolationKind) -> Callable[[Callable[[Patch], None]], Callable[[Patch], None]]:
         """Put a bug on the list."""
 
         def take(plant: Callable[[Patch], None]) -> Callable[[Patch], None]:
@@ -58,7 +58,7 @@ MUTATIONS = Mutations(WorkloadKind.PRODUCERS)
 mutation = MUTATIONS.add
 
 
-@mutation(Kind.LOST_WRITE)
+@mutation(ViolationKind.LOST_WRITE)
 def acknowledge_before_the_fsync(patch: Patch) -> None:
     async def at_once(broker: Any, answer: Any, dirty: list[Partition]) -> Any:
         broker.groups._background.spawn("hasty", broker.flush_scheduler.durable(*dirty))
@@ -67,13 +67,13 @@ def acknowledge_before_the_fsync(patch: Patch) -> None:
     patch.setattr(produce, "_when_durable", at_once)
 
 
-@mutation(Kind.DIRTY_READ)
+@mutation(ViolationKind.DIRTY_READ)
 def show_what_is_not_on_disk_yet(patch: Patch) -> None:
     limit = Partition.limit
     patch.setattr(Partition, "limit", lambda self, committed: limit(self, committed) if committed else self.log_end)
 
 
-@mutation(Kind.DUPLICATE)
+@mutation(ViolationKind.DUPLICATE)
 def forget_the_producers_window_at_a_restart(patch: Patch) -> None:
     recover = Topics._recover
 
@@ -87,7 +87,7 @@ def forget_the_producers_window_at_a_restart(patch: Patch) -> None:
     patch.setattr(Topics, "_recover", forgetful)
 
 
-@mutation(Kind.DUPLICATE, Kind.REORDERING)
+@mutation(ViolationKind.DUPLICATE, ViolationKind.REORDERING)
 def take_repeated_batches(patch: Patch) -> None:
     _after_the_check(patch, lambda verdict: ACCEPT if isinstance(verdict, Duplicate) else verdict)
 
@@ -97,7 +97,7 @@ def _after_the_check(patch: Patch, change: Callable[[Any], Any]) -> None:
     patch.setattr(PartitionProducers, "check", lambda self, *args, **options: change(check(self, *args, **options)))
 
 
-@mutation(Kind.REORDERING, Kind.BROKEN)
+@mutation(ViolationKind.REORDERING, ViolationKind.BROKEN)
 def take_batches_of_earlier_epochs(patch: Patch) -> None:
     check = PartitionProducers.check
 
@@ -110,20 +110,20 @@ def take_batches_of_earlier_epochs(patch: Patch) -> None:
     patch.setattr(PartitionProducers, "check", lenient)
 
 
-@mutation(Kind.REORDERING, Kind.BROKEN)
+@mutation(ViolationKind.REORDERING, ViolationKind.BROKEN)
 def answer_earlier_epochs_by_their_sequence_only(patch: Patch) -> None:
     check = PartitionProducers.check
 
     def lenient(self: PartitionProducers, header: Any, now_ms: int, **options: Any) -> Any:
         verdict = check(self, header, now_ms, **options)
-        if verdict != Refuse(ErrorCode.invalid_producer_epoch) or header.is_transactional:
+        if verdict != RefuseBatch(ErrorCode.invalid_producer_epoch) or header.is_transactional:
             return verdict
-        return ACCEPT if header.base_sequence == 0 else Refuse(ErrorCode.out_of_order_sequence_number)
+        return ACCEPT if header.base_sequence == 0 else RefuseBatch(ErrorCode.out_of_order_sequence_number)
 
     patch.setattr(PartitionProducers, "check", lenient)
 
 
-@mutation(Kind.TORN_TRANSACTION, Kind.LOST_WRITE, Kind.BROKEN)
+@mutation(ViolationKind.TORN_TRANSACTION, ViolationKind.LOST_WRITE, ViolationKind.BROKEN)
 def lose_a_marker(patch: Patch) -> None:
     write_one = MarkerWriter.write_one
 
@@ -133,7 +133,7 @@ def lose_a_marker(patch: Patch) -> None:
     patch.setattr(MarkerWriter, "write_one", lossy)
 
 
-@mutation(Kind.TORN_TRANSACTION)
+@mutation(ViolationKind.TORN_TRANSACTION)
 def abort_in_one_partition_what_is_committed_in_others(patch: Patch) -> None:
     write_one = MarkerWriter.write_one
 
@@ -143,17 +143,17 @@ def abort_in_one_partition_what_is_committed_in_others(patch: Patch) -> None:
     patch.setattr(MarkerWriter, "write_one", torn)
 
 
-@mutation(Kind.ABORTED_READ)
+@mutation(ViolationKind.ABORTED_READ)
 def let_the_last_stable_offset_be_the_high_watermark(patch: Patch) -> None:
     patch.setattr(PartitionProducers, "last_stable_offset", lambda self, high_watermark: high_watermark)
 
 
-@mutation(Kind.ABORTED_READ)
+@mutation(ViolationKind.ABORTED_READ)
 def forget_to_say_what_is_aborted(patch: Patch) -> None:
     patch.setattr(PartitionProducers, "aborted_in", lambda self, start, end: [])
 
 
-@mutation(Kind.LOST_WRITE)
+@mutation(ViolationKind.LOST_WRITE)
 def answer_the_commit_before_its_decision_is_on_disk(patch: Patch) -> None:
     make = TransactionCoordinator._make
 
@@ -168,7 +168,7 @@ def answer_the_commit_before_its_decision_is_on_disk(patch: Patch) -> None:
     patch.setattr(TransactionCoordinator, "_make", hasty)
 
 
-@mutation(Kind.TORN_TRANSACTION)
+@mutation(ViolationKind.TORN_TRANSACTION)
 def let_a_single_marker_decide_over_several_partitions(patch: Patch) -> None:
     async def first_only(self: TransactionCoordinator, entry: Any, prepared: Any, record: Any) -> None:
         name = min(prepared.partitions)
@@ -179,7 +179,7 @@ def let_a_single_marker_decide_over_several_partitions(patch: Patch) -> None:
     patch.setattr(TransactionCoordinator, "_commit_single_partition", first_only)
 
 
-@mutation(Kind.BROKEN, Kind.LOST_WRITE)
+@mutation(ViolationKind.BROKEN, ViolationKind.LOST_WRITE)
 def forget_prepared_transactions_at_a_restart(patch: Patch) -> None:
     async def start(self: TransactionCoordinator) -> None:
         for entry in self._entries.values():
@@ -188,7 +188,7 @@ def forget_prepared_transactions_at_a_restart(patch: Patch) -> None:
     patch.setattr(TransactionCoordinator, "start", start)
 
 
-@mutation(Kind.WRONG_GROUP_OFFSET)
+@mutation(ViolationKind.WRONG_GROUP_OFFSET)
 def write_offsets_outside_of_the_transaction(patch: Patch) -> None:
     async def outside(self: OffsetManager, who: Any, group: Any, producer_id: int, epoch: int, commits: Any) -> Any:
         return await self.commit(who, group, commits)
@@ -196,7 +196,7 @@ def write_offsets_outside_of_the_transaction(patch: Patch) -> None:
     patch.setattr(OffsetManager, "commit_in_transaction", outside)
 
 
-@mutation(Kind.WRONG_GROUP_OFFSET)
+@mutation(ViolationKind.WRONG_GROUP_OFFSET)
 def acknowledge_offsets_before_the_fsync(patch: Patch) -> None:
     finish = OffsetManager._apply_once_durable
 
@@ -206,7 +206,7 @@ def acknowledge_offsets_before_the_fsync(patch: Patch) -> None:
     patch.setattr(OffsetManager, "_apply_once_durable", hasty)
 
 
-@mutation(Kind.WRONG_GROUP_OFFSET)
+@mutation(ViolationKind.WRONG_GROUP_OFFSET)
 def leave_out_pending_offsets_at_a_restart(patch: Patch) -> None:
     def replay(self: OffsetManager, record: Any, producer_id: int) -> None:
         if producer_id < 0:
@@ -215,7 +215,7 @@ def leave_out_pending_offsets_at_a_restart(patch: Patch) -> None:
     patch.setattr(OffsetManager, "replay", replay)
 
 
-@mutation(Kind.SKIPPED_POLL)
+@mutation(ViolationKind.SKIPPED_POLL)
 def leave_out_the_first_of_several_batches(patch: Patch) -> None:
     leave_out_batches(patch)
 
@@ -233,7 +233,7 @@ def leave_out_batches(patch: Patch) -> None:
     patch.setattr(Partition, "read", skipping)
 
 
-@mutation(Kind.NON_MONOTONIC, Kind.DIRTY_READ)
+@mutation(ViolationKind.NON_MONOTONIC, ViolationKind.DIRTY_READ)
 def read_from_an_earlier_place(patch: Patch) -> None:
     read, count = Partition.read, [0]
 
@@ -244,7 +244,7 @@ def read_from_an_earlier_place(patch: Patch) -> None:
     patch.setattr(Partition, "read", earlier)
 
 
-@mutation(Kind.LOST_WRITE)
+@mutation(ViolationKind.LOST_WRITE)
 def acknowledge_what_the_disk_refused(patch: Patch) -> None:
     append, count = Partition.append_checked, [0]
 
@@ -257,7 +257,7 @@ def acknowledge_what_the_disk_refused(patch: Patch) -> None:
     patch.setattr(Partition, "append_checked", lossy)
 
 
-@mutation(Kind.BROKEN, Kind.LOST_WRITE)
+@mutation(ViolationKind.BROKEN, ViolationKind.LOST_WRITE)
 def go_on_after_an_fsync_has_failed(patch: Patch) -> None:
     flush = PartitionLog.flush
 
@@ -272,17 +272,17 @@ def go_on_after_an_fsync_has_failed(patch: Patch) -> None:
     patch.setattr(PartitionLog, "flush", careless)
 
 
-@mutation(Kind.BROKEN)
+@mutation(ViolationKind.BROKEN)
 def never_notice_that_there_is_disk_space_again(patch: Patch) -> None:
     patch.setattr(DiskSpace, "check", lambda self: None)
 
 
-@mutation(Kind.BROKEN)
+@mutation(ViolationKind.BROKEN)
 def end_when_the_disk_is_full(patch: Patch) -> None:
     patch.setattr(DiskSpace, "mark_full", lambda self, error: self._on_failure(error))
 
 
-@mutation(Kind.LOST_WRITE)
+@mutation(ViolationKind.LOST_WRITE)
 def acknowledge_what_there_was_no_disk_space_for(patch: Patch) -> None:
     append = Partition.append_checked
 
@@ -295,7 +295,7 @@ def acknowledge_what_there_was_no_disk_space_for(patch: Patch) -> None:
     patch.setattr(Partition, "append_checked", lossy)
 
 
-@mutation(Kind.BROKEN)
+@mutation(ViolationKind.BROKEN)
 def refuse_to_read_when_the_disk_is_full(patch: Patch) -> None:
     read = Partition.read
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from embedded_broker.simulation.history import Kind
+from embedded_broker.simulation.history import ViolationKind
 from embedded_broker.simulation.schedule import WorkloadKind
 from embedded_broker.storage import cleaner, retention
 from embedded_broker.storage.cleaner import Job
@@ -22,13 +22,13 @@ MUTATIONS = Mutations(WorkloadKind.RETENTION)
 mutation = MUTATIONS.add
 
 
-@mutation(Kind.LOST_WRITE)
+@mutation(ViolationKind.LOST_WRITE)
 def let_aborted_records_stand_for_their_keys(patch: Patch) -> None:
     latest = cleaning.latest_offsets
     patch.setattr(cleaner, "latest_offsets", lambda segments, aborted, keys_max: latest(segments, [], keys_max))
 
 
-@mutation(Kind.LOST_WRITE)
+@mutation(ViolationKind.LOST_WRITE)
 def keep_the_first_record_of_each_key(patch: Patch) -> None:
     latest = cleaning.latest_offsets
 
@@ -39,7 +39,7 @@ def keep_the_first_record_of_each_key(patch: Patch) -> None:
     patch.setattr(cleaner, "latest_offsets", first)
 
 
-@mutation(Kind.ABORTED_READ)
+@mutation(ViolationKind.ABORTED_READ)
 def drop_abort_markers_before_what_they_abort(patch: Patch) -> None:
     def marker(self: Cleaner, header: BatchHeader, view: memoryview) -> Any:
         self.markers_gone.add(header.base_offset)
@@ -52,7 +52,7 @@ def drop_abort_markers_before_what_they_abort(patch: Patch) -> None:
     patch.setattr(Cleaner, "_data", data)
 
 
-@mutation(Kind.LOST_WRITE)
+@mutation(ViolationKind.LOST_WRITE)
 def compact_without_an_fsync(patch: Patch) -> None:
     sync = Segment.sync
 
@@ -63,20 +63,20 @@ def compact_without_an_fsync(patch: Patch) -> None:
     patch.setattr(Segment, "sync", lazy)
 
 
-@mutation(Kind.LOST_WRITE)
+@mutation(ViolationKind.LOST_WRITE)
 def delete_before_its_time(patch: Patch) -> None:
     keep = retention.keep_from
     patch.setattr(retention, "keep_from", lambda partition, now_ms: keep(partition, now_ms + 1_000))
 
 
-@mutation(Kind.LOST_WRITE, Kind.BROKEN)
+@mutation(ViolationKind.LOST_WRITE, ViolationKind.BROKEN)
 def delete_what_is_compacted(patch: Patch) -> None:
     configure = Partition.configure
     deletes = partial(replace, deletes=True, retention_ms=1_500)
     patch.setattr(Partition, "configure", lambda self, config: configure(self, deletes(config)))
 
 
-@mutation(Kind.DUPLICATE)
+@mutation(ViolationKind.DUPLICATE)
 def forget_producers_of_what_is_deleted(patch: Patch) -> None:
     def delete_before(self: Partition, offset: int) -> None:
         self._write(partial(self.log.delete_before, offset))
@@ -89,7 +89,7 @@ def forget_producers_of_what_is_deleted(patch: Patch) -> None:
     patch.setattr(Partition, "delete_before", delete_before)
 
 
-@mutation(Kind.LOST_WRITE, Kind.ABORTED_READ, Kind.BROKEN)
+@mutation(ViolationKind.LOST_WRITE, ViolationKind.ABORTED_READ, ViolationKind.BROKEN)
 def compact_transactions_that_are_open(patch: Patch) -> None:
     find_job = cleaner.find_job
 
@@ -101,7 +101,7 @@ def compact_transactions_that_are_open(patch: Patch) -> None:
     patch.setattr(cleaner, "find_job", early)
 
 
-@mutation(Kind.LOST_WRITE)
+@mutation(ViolationKind.LOST_WRITE)
 def drop_keys_that_the_pass_has_not_met(patch: Patch) -> None:
     stays = Cleaner._stays
 

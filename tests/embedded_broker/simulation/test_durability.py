@@ -7,7 +7,7 @@ from math import inf
 import pytest
 
 from embedded_broker.simulation.durability_workload import Ack, Promise, check
-from embedded_broker.simulation.history import History, Kind
+from embedded_broker.simulation.history import History, ViolationKind
 
 P = ("lasting", 0)
 
@@ -36,14 +36,14 @@ def test_what_a_power_cut_may_take(lag_s: float, cut_s: float, ready_s: list[flo
 def test_what_no_power_cut_may_take_is_a_lost_write() -> None:
     history = History()
     check(history, [acked(0, 1.0, 2.0)], {P: {}}, Promise(0.0, [3.0], []))
-    assert [violation.kind for violation in history.violations] == [Kind.LOST_WRITE]
+    assert [violation.kind for violation in history.violations] == [ViolationKind.LOST_WRITE]
 
 
 @pytest.mark.parametrize(
     ("cuts_s", "kinds"),
-    [([9.0], [Kind.LOST_WRITE]), ([3.0, 9.0], [])],
+    [([9.0], [ViolationKind.LOST_WRITE]), ([3.0, 9.0], [])],
 )
-def test_only_the_end_of_what_stood_there_may_go(cuts_s: list[float], kinds: list[Kind]) -> None:
+def test_only_the_end_of_what_stood_there_may_go(cuts_s: list[float], kinds: list[ViolationKind]) -> None:
     history = History()
     acks = [acked(0, 1.0, 2.0), acked(1, 4.0, 5.0)]
     check(history, acks, {P: {1: b"1"}}, Promise(inf, cuts_s, []))

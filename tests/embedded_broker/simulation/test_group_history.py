@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from embedded_broker.simulation.group_history import GroupHistory, Ownership
-from embedded_broker.simulation.history import History, Kind
+from embedded_broker.simulation.history import History, ViolationKind
 
 P, Q = ("t", 0), ("t", 1)
 
 
-def kinds(history: History) -> list[Kind]:
+def kinds(history: History) -> list[ViolationKind]:
     return [violation.kind for violation in history.violations]
 
 
@@ -40,7 +40,7 @@ def test_one_generation_gives_a_partition_to_one_member() -> None:
     history, group_history = opened()
     group_history.assigned(1, "a", "a", [P])
     group_history.assigned(1, "b", "b", [P, Q])
-    assert kinds(history) == [Kind.TWO_OWNERS]
+    assert kinds(history) == [ViolationKind.TWO_OWNERS]
 
 
 def test_a_member_that_joins_again_and_a_static_one_under_a_new_id_keep_their_generation() -> None:
@@ -50,7 +50,7 @@ def test_a_member_that_joins_again_and_a_static_one_under_a_new_id_keep_their_ge
     group_history.assigned(1, "static", "s2", [Q])
     assert kinds(history) == []
     commit(group_history, before, 3)
-    assert kinds(history) == [Kind.STALE_COMMIT]
+    assert kinds(history) == [ViolationKind.STALE_COMMIT]
 
 
 def test_a_commit_of_a_former_generation_is_stale_once_a_later_one_is_known() -> None:
@@ -61,7 +61,7 @@ def test_a_commit_of_a_former_generation_is_stale_once_a_later_one_is_known() ->
     group_history.accepted(under_way)  # the broker may have taken it before
     assert kinds(history) == []
     commit(group_history, first, 6)
-    assert kinds(history) == [Kind.STALE_COMMIT]
+    assert kinds(history) == [ViolationKind.STALE_COMMIT]
 
 
 def test_what_only_an_error_has_said_may_be_taken_back_by_a_crash() -> None:
@@ -73,10 +73,10 @@ def test_what_only_an_error_has_said_may_be_taken_back_by_a_crash() -> None:
     commit(group_history, first, 5)
     assert kinds(history) == []
     commit(group_history, second, 5)
-    assert kinds(history) == [Kind.STALE_COMMIT]
+    assert kinds(history) == [ViolationKind.STALE_COMMIT]
     group_history.end(third := Ownership("c", P), by_error=True)
     commit(group_history, third, 6)
-    assert kinds(history) == [Kind.STALE_COMMIT] * 2
+    assert kinds(history) == [ViolationKind.STALE_COMMIT] * 2
 
 
 def test_commits_of_two_members_that_alternate_show_two_owners() -> None:
@@ -88,7 +88,7 @@ def test_commits_of_two_members_that_alternate_show_two_owners() -> None:
     assert kinds(history) == []
     commit(group_history, first, 3)
     group_history.audit({P: 3}, {P: {}})
-    assert kinds(history) == [Kind.TWO_OWNERS]
+    assert kinds(history) == [ViolationKind.TWO_OWNERS]
 
 
 def test_a_commit_of_a_member_whose_partition_was_given_on_shows_two_owners() -> None:
@@ -99,7 +99,7 @@ def test_a_commit_of_a_member_whose_partition_was_given_on_shows_two_owners() ->
     group_history.accepted(under_way)  # the broker may have taken it before
     assert kinds(history) == []
     commit(group_history, first, 6)
-    assert kinds(history) == [Kind.TWO_OWNERS]
+    assert kinds(history) == [ViolationKind.TWO_OWNERS]
 
 
 def test_a_late_answer_about_a_partition_that_has_moved_on_is_no_second_owner() -> None:
@@ -117,9 +117,9 @@ def test_an_offset_that_goes_back_or_that_nobody_has_committed() -> None:
     commit(group_history, ownership, 5)
     commit(group_history, ownership, 8)
     fetch(group_history, 5)
-    assert kinds(history) == [Kind.NON_MONOTONIC]
+    assert kinds(history) == [ViolationKind.NON_MONOTONIC]
     fetch(group_history, 9)
-    assert kinds(history)[1:] == [Kind.WRONG_GROUP_OFFSET]
+    assert kinds(history)[1:] == [ViolationKind.WRONG_GROUP_OFFSET]
 
 
 def test_a_commit_without_an_answer_may_come_late_while_its_member_holds_the_partition() -> None:
@@ -133,7 +133,7 @@ def test_a_commit_without_an_answer_may_come_late_while_its_member_holds_the_par
     commit(group_history, second, 8)
     commit(group_history, second, 9)
     fetch(group_history, 5)
-    assert kinds(history) == [Kind.NON_MONOTONIC]
+    assert kinds(history) == [ViolationKind.NON_MONOTONIC]
 
 
 def test_an_offset_that_was_read_once_does_not_go_back_either() -> None:
@@ -143,7 +143,7 @@ def test_an_offset_that_was_read_once_does_not_go_back_either() -> None:
     group_history.sent(first, 1, 8)
     fetch(group_history, 8)
     fetch(group_history, 5)
-    assert kinds(history) == [Kind.NON_MONOTONIC]
+    assert kinds(history) == [ViolationKind.NON_MONOTONIC]
 
 
 def test_a_record_below_the_offset_that_nobody_has_processed() -> None:
@@ -153,4 +153,4 @@ def test_a_record_below_the_offset_that_nobody_has_processed() -> None:
     group_history.audit({P: 3}, {P: {0: b"x", 2: b"z", 3: b"not yet"}})
     assert kinds(history) == []
     group_history.audit({P: 3}, {P: {0: b"x", 1: b"y", 2: b"z"}})
-    assert kinds(history) == [Kind.SKIPPED_RECORD]
+    assert kinds(history) == [ViolationKind.SKIPPED_RECORD]

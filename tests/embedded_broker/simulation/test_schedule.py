@@ -8,10 +8,10 @@ from random import Random
 from embedded_broker.config.settings import BrokerConfig, Fsync
 from embedded_broker.config.thresholds import DEFAULTS, Thresholds
 from embedded_broker.simulation import fetching, settings
-from embedded_broker.simulation.schedule import KINDS_BY_SEED, LOG_START, STEPS_S_MAX, STOP, Schedule, WorkloadKind
+from embedded_broker.simulation.schedule import KINDS_BY_SEED, LOG_START, STEPS_S_MAX, STOP, RunSchedule, WorkloadKind
 
 SEEDS = range(60 * len(KINDS_BY_SEED))
-SCHEDULES = [Schedule.of(seed) for seed in SEEDS]
+SCHEDULES = [RunSchedule.of(seed) for seed in SEEDS]
 
 
 def test_every_threshold_is_drawn() -> None:

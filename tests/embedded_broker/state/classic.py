@@ -15,7 +15,7 @@ from embedded_broker.state.group_types import (
     JoinAnswer,
     JoinRequest,
     Reply,
-    Schedule,
+    ScheduleEvent,
     Store,
     SyncAnswer,
     SyncRequest,
@@ -68,11 +68,11 @@ def synced(effects: list[Effect]) -> list[SyncAnswer]:
     return [e.answer for e in effects if isinstance(e, Reply) and isinstance(e.answer, SyncAnswer)]
 
 
-def timer(effects: list[Effect], key: str) -> Schedule | None:
+def timer(effects: list[Effect], key: str) -> ScheduleEvent | None:
     """The timer that is set under a key once all effects are carried out."""
-    found: Schedule | None = None
+    found: ScheduleEvent | None = None
     for effect in effects:
-        if isinstance(effect, Schedule) and effect.key == key:
+        if isinstance(effect, ScheduleEvent) and effect.key == key:
             found = effect
         if isinstance(effect, Cancel) and effect.key == key:
             found = None

@@ -8,7 +8,7 @@ from uuid import UUID, uuid5
 from kio.schema.errors import ErrorCode
 
 from embedded_broker.state import consumer_log
-from embedded_broker.state.codec import Reader
+from embedded_broker.state.codec import FieldReader
 from embedded_broker.state.consumer_groups import ConsumerEffects, ConsumerGroup
 from embedded_broker.state.consumer_types import (
     NOTHING,
@@ -90,7 +90,7 @@ class Log:
     def restart(self) -> None:
         self.group = ConsumerGroup("g", self.group.config)
         for key, value in self.written.items():
-            reader = Reader(key)
+            reader = FieldReader(key)
             record = consumer_log.decode(reader.number("h"), reader, value)
             self.group.replay(record.change)
         self.timers.clear()

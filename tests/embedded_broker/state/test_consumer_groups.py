@@ -15,7 +15,7 @@ from embedded_broker.state.consumer_types import (
     RevocationExpired,
     SessionExpired,
 )
-from embedded_broker.state.group_types import IllegalTransition
+from embedded_broker.state.group_types import IllegalGroupStep
 from tests.embedded_broker.state.consumers import Client, Log, Topics, partitions, settle
 
 
@@ -27,7 +27,7 @@ def test_every_step_of_the_table_can_be_made_and_no_other() -> None:
             group._enter(after)
             assert group.state is after
         else:
-            with pytest.raises(IllegalTransition):
+            with pytest.raises(IllegalGroupStep):
                 group._enter(after)
 
 

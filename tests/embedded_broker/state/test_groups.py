@@ -12,12 +12,12 @@ from embedded_broker.state.group_types import (
     AssignmentStored,
     GroupState,
     HeartbeatExpired,
-    IllegalTransition,
+    IllegalGroupStep,
     InitialDelayOver,
     JoinAnswer,
     JoinExpired,
     Reply,
-    Schedule,
+    ScheduleEvent,
     Store,
     SyncAnswer,
     SyncExpired,
@@ -43,7 +43,7 @@ def test_every_step_of_the_table_can_be_made_and_no_other() -> None:
             group._enter(after)
             assert group.state is after
         else:
-            with pytest.raises(IllegalTransition):
+            with pytest.raises(IllegalGroupStep):
                 group._enter(after)
 
 
@@ -180,7 +180,7 @@ def test_members_that_never_ask_for_their_assignment_are_removed() -> None:
     group, (leader, lazy) = stable(None, None)
     group.join(joining(leader))
     effects = group.join(joining(lazy))
-    assert timer(effects, "sync") == Schedule("sync", 3_000, SyncExpired(2))
+    assert timer(effects, "sync") == ScheduleEvent("sync", 3_000, SyncExpired(2))
     for effect in group.sync(syncing(leader, 2)):
         if isinstance(effect, Store) and effect.then is not None:
             group.stored(effect.then)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from embedded_broker.state.patterns import BadPattern, Pattern
+from embedded_broker.state.patterns import BadPattern, NamePattern
 from tests.budget import budget
 
 atoms = st.sampled_from(["a", "b", ".", "[ab]", "[^a]", "[a-c_]", r"\d", r"\.", r"\w", "-", "(?:ab|c)", "(a|)"])
@@ -20,7 +20,7 @@ patterns = st.lists(parts, min_size=1, max_size=3).map("|".join)
 @settings(max_examples=budget(400, 5_000), deadline=None)
 @given(patterns, st.lists(st.text("abcd1._-", max_size=6), max_size=8))
 def test_it_matches_what_re_matches(text: str, names: list[str]) -> None:
-    pattern = Pattern(text)
+    pattern = NamePattern(text)
     for name in names:
         assert pattern.matches(name) == bool(re.fullmatch(text, name)), (text, name)
 
@@ -46,7 +46,7 @@ def test_it_matches_what_re_matches(text: str, names: list[str]) -> None:
     ],
 )
 def test_what_re2_adds(text: str, name: str, matches: bool) -> None:
-    assert Pattern(text).matches(name) is matches
+    assert NamePattern(text).matches(name) is matches
 
 
 @pytest.mark.parametrize(
@@ -56,13 +56,13 @@ def test_what_re2_adds(text: str, name: str, matches: bool) -> None:
 )  # fmt: skip
 def test_what_is_refused(text: str) -> None:
     with pytest.raises(BadPattern):
-        Pattern(text)
+        NamePattern(text)
 
 
 def test_a_pattern_of_many_names_is_accepted() -> None:
-    assert Pattern("|".join(f"name{number}" for number in range(50))).matches("name7")
-    assert Pattern("ä+").matches("ää")
+    assert NamePattern("|".join(f"name{number}" for number in range(50))).matches("name7")
+    assert NamePattern("ä+").matches("ää")
 
 
 def test_a_pattern_that_takes_backtrackers_for_ever_takes_no_time() -> None:
-    assert not Pattern("(a+)+(a|a)*(a*)*b").matches("a" * 249)  # else this test never ends
+    assert not NamePattern("(a+)+(a|a)*(a*)*b").matches("a" * 249)  # else this test never ends

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from embedded_broker.state.producers import ACCEPT, SEQUENCE_MAX, Duplicate, PartitionProducers, Refuse
+from embedded_broker.state.producers import ACCEPT, SEQUENCE_MAX, Duplicate, PartitionProducers, RefuseBatch
 
 PID = 7
 
@@ -50,18 +50,18 @@ def test_any_of_the_last_five_batches_is_answered_with_its_own_offset() -> None:
     producers = written(*(Batch(10 * n, count=2, base_sequence=2 * n) for n in range(6)))
     for n in range(1, 6):
         assert check(producers, Batch(999, count=2, base_sequence=2 * n)) == Duplicate(10 * n, 1_000)
-    assert check(producers, Batch(999, count=2, base_sequence=0)) == Refuse(ErrorCode.out_of_order_sequence_number)
+    assert check(producers, Batch(999, count=2, base_sequence=0)) == RefuseBatch(ErrorCode.out_of_order_sequence_number)
 
 
 def test_a_batch_that_overlaps_a_known_one_is_out_of_order() -> None:
     producers = written(Batch(0, count=3))
     for batch in (Batch(9, count=2), Batch(9, base_sequence=1), Batch(9, base_sequence=2, count=2)):
-        assert check(producers, batch) == Refuse(ErrorCode.out_of_order_sequence_number)
+        assert check(producers, batch) == RefuseBatch(ErrorCode.out_of_order_sequence_number)
     assert check(producers, Batch(9, base_sequence=3)) is ACCEPT
 
 
 def test_a_gap_is_out_of_order() -> None:
-    refused = Refuse(ErrorCode.out_of_order_sequence_number)
+    refused = RefuseBatch(ErrorCode.out_of_order_sequence_number)
     assert check(written(Batch(0)), Batch(1, base_sequence=2)) == refused
 
 
@@ -69,7 +69,7 @@ def test_a_gap_is_out_of_order() -> None:
 def test_sequences_wrap_to_zero(count: int) -> None:
     producers = written(Batch(0, count=count, base_sequence=SEQUENCE_MAX - count + 1))
     assert check(producers, Batch(9, base_sequence=0)) is ACCEPT
-    assert check(producers, Batch(9, base_sequence=1)) == Refuse(ErrorCode.out_of_order_sequence_number)
+    assert check(producers, Batch(9, base_sequence=1)) == RefuseBatch(ErrorCode.out_of_order_sequence_number)
 
 
 def test_a_batch_may_wrap_inside() -> None:
@@ -84,7 +84,7 @@ def test_an_unknown_producer_may_begin_anywhere() -> None:
 
 def test_a_new_epoch_begins_at_zero() -> None:
     producers = written(Batch(0, base_sequence=5))
-    assert check(producers, Batch(1, producer_epoch=1, base_sequence=6)) == Refuse(
+    assert check(producers, Batch(1, producer_epoch=1, base_sequence=6)) == RefuseBatch(
         ErrorCode.out_of_order_sequence_number
     )
     assert check(producers, Batch(1, producer_epoch=1, base_sequence=0)) is ACCEPT
@@ -92,15 +92,15 @@ def test_a_new_epoch_begins_at_zero() -> None:
 
 def test_an_old_epoch_is_fenced_even_with_a_known_batch() -> None:
     producers = written(Batch(0), Batch(1, producer_epoch=1))
-    assert check(producers, Batch(2)) == Refuse(ErrorCode.invalid_producer_epoch)
+    assert check(producers, Batch(2)) == RefuseBatch(ErrorCode.invalid_producer_epoch)
 
 
 def test_the_marker_of_a_bumped_epoch_fences_and_restarts_sequences() -> None:
     producers = written(Batch(0, is_transactional=True))
     producers.apply(Batch(1, producer_epoch=1), commit=False)
     late = Batch(2, base_sequence=1, is_transactional=True)
-    assert check(producers, late) == Refuse(ErrorCode.invalid_producer_epoch)
-    assert check(producers, Batch(2, producer_epoch=1, base_sequence=1)) == Refuse(
+    assert check(producers, late) == RefuseBatch(ErrorCode.invalid_producer_epoch)
+    assert check(producers, Batch(2, producer_epoch=1, base_sequence=1)) == RefuseBatch(
         ErrorCode.out_of_order_sequence_number
     )
     assert check(producers, Batch(2, producer_epoch=1)) is ACCEPT
@@ -123,11 +123,11 @@ def test_markers_of_older_epochs_are_refused() -> None:
 
 def test_plain_batches_may_not_come_between_transactional_ones() -> None:
     producers = written(Batch(0, is_transactional=True))
-    assert check(producers, Batch(1, base_sequence=1)) == Refuse(ErrorCode.invalid_txn_state)
+    assert check(producers, Batch(1, base_sequence=1)) == RefuseBatch(ErrorCode.invalid_txn_state)
 
 
 def test_batches_without_sequence_or_with_half_an_identity_are_refused() -> None:
-    refused = Refuse(ErrorCode.invalid_record)
+    refused = RefuseBatch(ErrorCode.invalid_record)
     producers = PartitionProducers()
     assert check(producers, Batch(0, base_sequence=-1)) == refused
     assert check(producers, Batch(0, producer_epoch=-1)) == refused
@@ -143,7 +143,7 @@ def test_the_coordinators_own_batches_have_an_epoch_but_no_sequence() -> None:
     again = Batch(1, base_sequence=-1, producer_epoch=1, is_transactional=True)
     assert producers.check(again, 0, from_client=False) is ACCEPT
     zombie = Batch(1, base_sequence=-1, producer_epoch=0, is_transactional=True)
-    assert producers.check(zombie, 0, from_client=False) == Refuse(ErrorCode.invalid_producer_epoch)
+    assert producers.check(zombie, 0, from_client=False) == RefuseBatch(ErrorCode.invalid_producer_epoch)
 
 
 def test_only_the_epoch_that_opened_a_transaction_has_it() -> None:

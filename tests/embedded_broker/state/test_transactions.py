@@ -18,8 +18,8 @@ from embedded_broker.state.transactions import (
     TRANSITIONS,
     Answer,
     Decision,
-    IllegalTransition,
-    Refuse,
+    IllegalTransactionStep,
+    RefuseRequest,
     Step,
     Transaction,
     TxnState,
@@ -68,7 +68,7 @@ def test_every_step_of_the_table_can_be_made_and_no_other() -> None:
         if after in TRANSITIONS[before]:
             assert stepped(transactions.step(made(before), after)).state is after
         else:
-            with pytest.raises(IllegalTransition):
+            with pytest.raises(IllegalTransactionStep):
                 transactions.step(made(before), after)
 
 
@@ -91,7 +91,7 @@ def test_init_bumps_the_epoch_and_forgets_the_last_transaction(state: TxnState) 
 
 @pytest.mark.parametrize("state", sorted(PREPARED))
 def test_init_waits_for_a_prepared_transaction(state: TxnState) -> None:
-    assert init(made(state)) == Refuse(ErrorCode.concurrent_transactions)
+    assert init(made(state)) == RefuseRequest(ErrorCode.concurrent_transactions)
 
 
 def test_init_aborts_the_predecessors_transaction_with_a_higher_epoch() -> None:
@@ -105,7 +105,7 @@ def test_a_given_epoch_must_be_the_current_one() -> None:
     after = stepped(init(made(), (PID, 3)))
     assert (after.epoch, after.last_epoch) == (4, 3)
     for expected in ((PID, 2), (PID, 4), (PID + 1, 3)):
-        assert init(made(), expected) == Refuse(ErrorCode.producer_fenced)
+        assert init(made(), expected) == RefuseRequest(ErrorCode.producer_fenced)
 
 
 def test_the_retry_of_a_bump_gets_the_same_epoch() -> None:
@@ -115,13 +115,13 @@ def test_the_retry_of_a_bump_gets_the_same_epoch() -> None:
 
 def test_after_another_producers_init_the_old_one_cannot_pass_as_a_retry() -> None:
     bumped = stepped(init(made(), (PID, 3)))
-    assert init(stepped(init(bumped)), (PID, 3)) == Refuse(ErrorCode.producer_fenced)
+    assert init(stepped(init(bumped)), (PID, 3)) == RefuseRequest(ErrorCode.producer_fenced)
 
 
 def test_a_timed_out_producer_may_come_back_before_others() -> None:
     timed_out = transactions.complete(stepped(transactions.fence(made(TxnState.ONGOING), NOW)), NOW)
     assert stepped(init(timed_out, (PID, 3))).epoch == 4
-    assert init(stepped(init(timed_out)), (PID, 3)) == Refuse(ErrorCode.producer_fenced)
+    assert init(stepped(init(timed_out)), (PID, 3)) == RefuseRequest(ErrorCode.producer_fenced)
 
 
 def test_used_up_epochs_give_a_new_producer_id() -> None:
@@ -144,7 +144,7 @@ def test_the_last_epoch_is_nobodys() -> None:
     who = PID, EPOCH_MAX
     for state in TxnState:
         transaction = made(state, epoch=EPOCH_MAX, next_producer_id=77 if state in PREPARED else -1)
-        fenced = Refuse(ErrorCode.producer_fenced)
+        fenced = RefuseRequest(ErrorCode.producer_fenced)
         assert transactions.add_partitions(transaction, *who, frozenset({P1}), NOW) == fenced
         assert transactions.verify(transaction, *who, P0) is ErrorCode.producer_fenced
         for commit in (False, True):
@@ -161,7 +161,7 @@ def test_a_transaction_that_is_open_in_the_last_epoch_is_aborted_in_it() -> None
 
 def test_no_step_passes_the_last_epoch() -> None:
     for epoch in (EPOCH_MAX + 1, -2):
-        with pytest.raises(IllegalTransition):
+        with pytest.raises(IllegalTransactionStep):
             transactions.step(made(), TxnState.ONGOING, epoch=epoch)
 
 
@@ -170,7 +170,7 @@ def test_no_step_passes_the_last_epoch() -> None:
 def test_the_owner_waits_for_the_markers_of_its_last_transaction(epoch: int, commit: bool) -> None:
     """It has the answer to its EndTxn, and with it what it is called from then on; real Kafka fences it meanwhile."""
     ended = stepped(transactions.end_v2(made(TxnState.ONGOING, epoch=epoch), PID, epoch, True, NOW, lambda: 77))
-    who, busy = transactions.identity_after_end(ended), Refuse(ErrorCode.concurrent_transactions)
+    who, busy = transactions.identity_after_end(ended), RefuseRequest(ErrorCode.concurrent_transactions)
     assert transactions.end_v2(ended, *who, commit, NOW, never) == busy
     assert transactions.add_partitions(ended, *who, frozenset({P0}), NOW, 2) == busy
     assert transactions.verify(ended, *who, P0) is ErrorCode.concurrent_transactions
@@ -189,8 +189,8 @@ def test_the_owner_waits_for_the_markers_of_its_last_transaction(epoch: int, com
 def test_only_the_owner_may_act(pid: int, epoch: int, error_code: ErrorCode) -> None:
     for state in TxnState:
         transaction = made(state)
-        assert transactions.add_partitions(transaction, pid, epoch, frozenset({P1}), NOW) == Refuse(error_code)
-        assert transactions.end(transaction, pid, epoch, True, NOW) == Refuse(error_code)
+        assert transactions.add_partitions(transaction, pid, epoch, frozenset({P1}), NOW) == RefuseRequest(error_code)
+        assert transactions.end(transaction, pid, epoch, True, NOW) == RefuseRequest(error_code)
         assert transactions.verify(transaction, pid, epoch, P0) is error_code
 
 
@@ -209,7 +209,7 @@ def test_adding_more_keeps_the_start_and_known_partitions_cost_nothing() -> None
 
 def test_adding_waits_for_a_prepared_transaction() -> None:
     for state in PREPARED:
-        refused = Refuse(ErrorCode.concurrent_transactions)
+        refused = RefuseRequest(ErrorCode.concurrent_transactions)
         assert transactions.add_partitions(made(state), PID, 3, frozenset({P0}), NOW) == refused
 
 
@@ -230,7 +230,7 @@ END_REPEATED = {
 @pytest.mark.parametrize(("case", "error_code"), END_REPEATED.items())
 def test_a_repeated_end_is_answered_alike(case: tuple[TxnState, bool], error_code: ErrorCode) -> None:
     state, commit = case
-    expected = Answer(PID, 3) if error_code is ErrorCode.none else Refuse(error_code)
+    expected = Answer(PID, 3) if error_code is ErrorCode.none else RefuseRequest(error_code)
     assert transactions.end(made(state), PID, 3, commit, NOW) == expected
 
 
@@ -259,15 +259,15 @@ def test_version_two_bumps_the_epoch_at_every_end() -> None:
     assert (decided.epoch, decided.last_epoch, transactions.identity_after_end(decided)) == (4, 3, (PID, 4))
     done = transactions.complete(decided, NOW)
     assert transactions.end_v2(done, PID, 3, True, NOW, never) == Answer(PID, 4)
-    assert transactions.end_v2(done, PID, 3, False, NOW, never) == Refuse(ErrorCode.invalid_txn_state)
-    waiting = Refuse(ErrorCode.concurrent_transactions)
+    assert transactions.end_v2(done, PID, 3, False, NOW, never) == RefuseRequest(ErrorCode.invalid_txn_state)
+    waiting = RefuseRequest(ErrorCode.concurrent_transactions)
     assert transactions.end_v2(decided, PID, 3, True, NOW, never) == waiting
 
 
 def test_version_two_recognises_a_late_end_in_the_next_transaction() -> None:
     done = transactions.complete(stepped(transactions.end_v2(made(TxnState.ONGOING), PID, 3, True, NOW, never)), NOW)
     following = stepped(transactions.add_partitions(done, PID, 4, frozenset({P1}), NOW))
-    assert transactions.end_v2(following, PID, 3, True, NOW, never) == Refuse(ErrorCode.producer_fenced)
+    assert transactions.end_v2(following, PID, 3, True, NOW, never) == RefuseRequest(ErrorCode.producer_fenced)
 
 
 def test_up_to_version_one_a_late_end_ends_the_next_transaction() -> None:
@@ -281,7 +281,7 @@ def test_version_two_aborts_a_transaction_without_partitions() -> None:
     for state in IDLE:
         decided = stepped(transactions.end_v2(made(state), PID, 3, False, NOW, never))
         assert (decided.state, decided.partitions, decided.epoch) == (TxnState.PREPARE_ABORT, frozenset(), 4)
-        refused = Refuse(ErrorCode.invalid_txn_state)
+        refused = RefuseRequest(ErrorCode.invalid_txn_state)
         assert transactions.end_v2(made(state), PID, 3, True, NOW, never) == refused
 
 
@@ -300,12 +300,12 @@ def test_an_owner_fenced_in_its_last_epoch_gets_a_new_producer_id() -> None:
     """By introducing itself, or by an abort of its own; its commit is refused. As real Kafka answered."""
     last = EPOCH_MAX - 1
     fenced = transactions.complete(stepped(transactions.fence(made(TxnState.ONGOING, epoch=last), NOW)), NOW)
-    assert transactions.end_v2(fenced, PID, last, True, NOW, never) == Refuse(ErrorCode.invalid_txn_state)
+    assert transactions.end_v2(fenced, PID, last, True, NOW, never) == RefuseRequest(ErrorCode.invalid_txn_state)
     aborting = stepped(transactions.end_v2(fenced, PID, last, False, NOW, lambda: 79))
     assert (aborting.partitions, transactions.identity_after_end(aborting)) == (frozenset(), (79, 0))
     aborted = transactions.complete(aborting, NOW)
     assert transactions.end_v2(aborted, PID, last, False, NOW, never) == Answer(79, 0)
-    assert transactions.end_v2(aborted, PID, last, True, NOW, never) == Refuse(ErrorCode.invalid_txn_state)
+    assert transactions.end_v2(aborted, PID, last, True, NOW, never) == RefuseRequest(ErrorCode.invalid_txn_state)
     back = stepped(init(fenced, (PID, last), give=lambda: 78))
     assert (back.producer_id, back.epoch, back.last_epoch) == (78, 0, last)
     assert stepped(init(back, (PID, last))) == back
@@ -335,7 +335,9 @@ MOVES: dict[str, Move] = {
     "commit2": lambda t, who: transactions.end_v2(t, *who, True, NOW, allocate),
     "abort2": lambda t, who: transactions.end_v2(t, *who, False, NOW, allocate),
     "timeout": lambda t, who: transactions.fence(t, NOW),
-    "markers": lambda t, who: Step(transactions.complete(t, NOW)) if t.state in PREPARED else Refuse(ErrorCode.none),
+    "markers": lambda t, who: (
+        Step(transactions.complete(t, NOW)) if t.state in PREPARED else RefuseRequest(ErrorCode.none)
+    ),
 }
 
 
@@ -371,7 +373,7 @@ def test_all_short_histories_of_two_producers_keep_the_rules(epoch: int) -> None
 def _outcome(
     before: Transaction, decision: Decision, move: str, belief: tuple[int, int]
 ) -> tuple[Transaction, tuple[int, int]]:
-    if isinstance(decision, Refuse):
+    if isinstance(decision, RefuseRequest):
         return before, belief
     if isinstance(decision, Answer):
         return before, (decision.producer_id, decision.epoch)

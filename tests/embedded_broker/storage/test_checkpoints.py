@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker.broker import Broker
 from embedded_broker.config.settings import BrokerConfig, Fsync
-from embedded_broker.state.producers import ACCEPT, Duplicate, PartitionProducers, Refuse
+from embedded_broker.state.producers import ACCEPT, Duplicate, PartitionProducers, RefuseBatch
 from embedded_broker.storage.checkpoints import Checkpoints
 from embedded_broker.storage.log.format import CHECKPOINT, index_name, segment_name
 from embedded_broker.storage.log.memory_fs import MemoryFileSystem, PowerCut
@@ -70,7 +70,7 @@ def test_all_five_batches_are_recognised_after_retention_has_removed_them() -> N
     again = crashed(fs)
     assert verdicts(again, range(33, 43)) == before
     assert before[2:8] == [*(Duplicate(offset, 1_000) for offset in range(35, 40)), ACCEPT]
-    assert before[0] == before[9] == Refuse(ErrorCode.out_of_order_sequence_number)
+    assert before[0] == before[9] == RefuseBatch(ErrorCode.out_of_order_sequence_number)
 
 
 def test_they_are_recognised_when_everything_has_been_removed() -> None:
