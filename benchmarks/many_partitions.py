@@ -35,6 +35,7 @@ START_S_MAX, LOOK_S = 120.0, 0.005
 TOPICS, RECORD = "many-", b"x" * 256
 NEW, PREPARED, RESTARTED, CREATED = "new", "prepared", "restarted", "created"
 """Starts: the flow creates its target topics, they exist, it was stopped before. `created`: by Kafka alone."""
+COMMITS_LOGGED = ("--log-level", "debug")
 Started = dict[str, float]
 
 
@@ -103,7 +104,7 @@ def measure(delay_ms: float, topics: int, partitions: int, runs: int, console: C
             warm_up(side.near.bootstrap)
         for number in range(runs):
             for kinds, exist in (((NEW,), False), ((PREPARED, RESTARTED), True)):
-                eos = Eos(source.far, target.far, f'"^{TOPICS}.*"', directory)
+                eos = Eos(source.far, target.far, f'"^{TOPICS}.*"', directory, options=COMMITS_LOGGED)
                 if exist:
                     copies = [eos.copy_of(name) for name in names]
                     found[CREATED].append({"led_s": create(target.near.bootstrap, copies, partitions)})

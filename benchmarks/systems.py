@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 from string import Template
 from typing import IO, Protocol
@@ -97,8 +98,10 @@ class Eos:
         delivery: str = "exactly_once",
         tree: Path = HERE.parent,
         lanes: int = 1,
+        options: Sequence[str] = (),
     ) -> None:
-        """`tree`: the checkout that is run."""
+        """`tree`: the checkout that is run; `options`: more of `run`."""
+        self.options = options
         tag = uuid.uuid4().hex[:8]
         self.copy = f"{tag}.{topic}"
         self._tag, self._tree, self.log = tag, tree, directory / f"eos-{tag}.log"
@@ -126,7 +129,7 @@ flows:
     def start(self) -> None:
         """See System."""
         log: IO[bytes] = self.log.open("ab")
-        command = [sys.executable, "-m", "cli.main", "run", "-c", str(self.file), "--log-format", "json"]
+        command = [sys.executable, "-m", "cli.main", "run", "-c", str(self.file), "--log-format", "json", *self.options]
         environment = {**os.environ, "PYTHONPATH": str(self._tree)}
         self._process = subprocess.Popen(command, stderr=log, cwd=self._tree, env=environment)
         log.close()

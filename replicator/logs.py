@@ -8,6 +8,8 @@ from typing import TextIO, cast
 
 import structlog
 
+from replicator.client_lines import ClientLines
+
 
 class _Stderr:
     """Whatever stderr is when a line is written: a command that was run inside another program had one of its own."""
@@ -24,7 +26,7 @@ class _Stderr:
 def configure(log_format: str, level: str = "info", file: TextIO | None = None) -> None:
     """Set up structlog for the process. `log_format` is `json` or `text`, `level` a logging level's name.
 
-    `file` takes the lines; stderr without it.
+    `file` takes the lines; stderr without it. At level debug the client library's lines are all written.
     """
     colors = (file or sys.stderr).isatty()
     renderer = (
@@ -33,6 +35,7 @@ def configure(log_format: str, level: str = "info", file: TextIO | None = None) 
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
+            *([] if level == "debug" else [ClientLines()]),
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,

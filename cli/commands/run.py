@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -81,6 +82,7 @@ def run(
         from replicator.flow import wiring
         from replicator.flow.daemon import Daemon
         from replicator.model.errors import ConfigError
+        from replicator.observe.observation import Observation
 
     if runner == "daemon" and (master is not None or conf):
         raise ConfigError("--master and --conf go with --runner spark")
@@ -93,14 +95,24 @@ def run(
         flow = one(loaded, path, names[0] if names else None)
         sys.exit(_on_spark(loaded, flow, take_over, (master, conf), (log_format, log_level)))
     flows = chosen(loaded, path, names)
-    if not loaded.metrics.listen:
-        sys.exit(Daemon(loaded, flows, wiring.parts(failpoint), take_over=take_over).run())
-    from replicator.observe.observation import Observation
-
-    observation = Observation(loaded.metrics, flows, __version__)
+    observation = Observation(loaded, flows, __version__)
+    _tell_start(flows)
     daemon = Daemon(loaded, flows, wiring.parts(failpoint, observation.observe), take_over=take_over)
-    with observation.serving(daemon.stages):
-        sys.exit(daemon.run())
+    with observation.running(daemon.stages) as sum_up:
+        sys.exit(daemon.run(sum_up))
+
+
+def _tell_start(flows: Sequence[Flow]) -> None:
+    """The first line of the log."""
+    import structlog
+
+    routes = {flow.name: f"{flow.source.name} -> {flow.target.name}" for flow in flows}
+    clusters = {
+        cluster.name: cluster.properties["bootstrap.servers"]
+        for flow in flows
+        for cluster in (flow.source, flow.target)
+    }
+    structlog.get_logger().info("started", version=__version__, flows=routes, clusters=clusters)
 
 
 def _on_spark(
@@ -119,6 +131,7 @@ def _on_spark(
     from replicator.model.errors import ReplicatorError
 
     settings = on_spark.checked(loaded.spark, *spark)
+    _tell_start([flow])
     log = structlog.get_logger().bind(flow=flow.name)
     job = Continuous(flow, loaded, log, take_over=take_over)
 

@@ -29,7 +29,7 @@ class Worker:
     def start(self, point: str = "") -> None:
         """A new process; `point` is the failpoint at which it kills itself."""
         self.committing_since, self.has_position = None, False
-        arguments = ["cli.main", "run", "-c", str(self.flow_file), "--log-format", "json"]
+        arguments = ["cli.main", "run", "-c", str(self.flow_file), "--log-format", "json", "--log-level", "debug"]
         arguments += ["--flow", self._flow] if self._flow else []
         self._child = Child(arguments, self._log, {"EOS_FAILPOINTS": point})
 

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 PLACES = ("replicator", "cli/commands")
 LEVELS = {"error": "error", "exception": "error", "warning": "warning", "info": "info", "debug": "debug"}
 """Method of the logger → level, the most severe first."""
-SPLATS = {"incident.facts": tuple(Incident("name", "detail").facts)}
+SPLATS = {"incident.facts": tuple(Incident("name", "detail").facts), "minute.last": ("detail",)}
 """Fields that a call takes from a mapping."""
 INTRODUCTION = """\
 # Log events
@@ -34,7 +34,7 @@ and `bug`, and on a `waiting` that is not followed by `copying`.
 """
 HEADING = ("event", "level", "fields", "meaning")
 OTHER = """
-What the client library says goes to `client`, at level debug. A line of Python or of Java on stderr that is no event
+What the client library says goes to `client`. A line of Python or of Java on stderr that is no event
 is one of a library, or a crash.
 
 ## Fields

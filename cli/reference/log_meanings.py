@@ -11,14 +11,14 @@ EVENTS = {
     "bug": (
         "A state that the code rules out, with its traceback. The process ends with exit code 70: please report it."
     ),
-    "client": "What the Kafka client library says of a connection or a broker, in its own words.",
-    "cluster_away": (
-        "No broker of a cluster has answered for 4 s. Its partitions wait; `waiting` isn't logged for each of them."
+    "client": (
+        "What the Kafka client library says of a connection or a broker, in its own words. Of each cause three lines a "
+        "minute are written; the last one of those that were left out follows after the minute, with `left_out`. At "
+        "level debug all are."
     ),
-    "cluster_back": "A cluster answers again.",
     "committed": (
         "A transaction was committed on the target: records and positions together. On Spark one line stands "
-        "for many transactions."
+        "for all transactions of a round."
     ),
     "connecting": "The flow begins to connect to both clusters.",
     "copied_again": "A repair has committed missing records on the target.",
@@ -84,6 +84,7 @@ EVENTS = {
     "range_failed": "A task has failed; its range is tried again, from the position that is committed.",
     "range_taken_over": "Another attempt at the same range, or another generation, has fenced this task.",
     "reassigned": "The routes of a lane have changed: its partitions are judged again.",
+    "recovered": "A cluster answers again.",
     "recommitted": "All positions of a lane were committed again, so that the target doesn't expire them.",
     "records_lost": (
         "Under at_most_once only: records of a transaction were not written and will not be; one line for each "
@@ -105,14 +106,29 @@ EVENTS = {
         "The offset at which a partition starts (`start` of the flow) could not be asked for yet; it is tried "
         "again until `limits.connect_timeout_ms`."
     ),
+    "started": "The process begins: its version, its flows and their clusters.",
     "starts_at_earliest": (
         "The offset at which a partition starts could not be found in time. The partition starts at the "
         "earliest offset, so that nothing is left out."
     ),
     "stopped": "The process ends, with this exit code.",
     "stopping": "A stop was asked for: the open transactions are finished.",
+    "summary": (
+        "What was copied since the flow's last summary, how far it is behind, and what its partitions do: every 30 s "
+        "in which something has changed, once an hour if nothing has, and before the process ends. On Spark only what "
+        "was copied."
+    ),
+    "summary_failed": "A bug in what sums up the flows, with its traceback. Copying goes on, without summaries.",
+    "took_over": (
+        "The lane has fenced a process that had not released its positions: one that was killed, or that still runs "
+        "and leaves now with exit code 5."
+    ),
     "topic_created": "A topic was created on the target.",
     "topic_grown": "A topic of the target was given more partitions, as the source has.",
+    "unreachable": (
+        "No broker of a cluster has answered for 4 s; `recovered` follows. Its partitions wait; `waiting` isn't logged "
+        "for each of them."
+    ),
     "waiting": (
         "A partition can't be copied now, for a reason that may pass by itself: see "
         "[waiting](../operate/incidents.md#waiting). With partition -1: the whole topic."
@@ -134,22 +150,31 @@ BOUND = {
 FIELDS = {
     "address": "Where the process answers over HTTP.",
     "advice": "What to do next.",
-    "away_s": "For how long no broker had answered, in seconds.",
+    "bytes": "Bytes of keys, values and headers of the records.",
     "cluster": "Name of a cluster in the flow file.",
+    "clusters": "`bootstrap.servers` of each cluster.",
+    "commits": "How many transactions with records.",
+    "copying": "How many partitions are copied.",
     "copied": "How many missing records are copied.",
     "delay_ms": "Pause before the next try, in milliseconds.",
     "detail": "What happened, in words.",
     "exit_code": "The exit code that follows: see [exit codes](exit-codes.md).",
     "first_target": "The target offset of the first record that was written.",
     "flow": "Name of the flow.",
-    "flows": "The exit code of each flow.",
+    "flows": "Of `started`: source and target of each flow. Of `stopped`: the exit code of each flow.",
     "generation": "Number of the generation.",
     "kept": "How many positions the lane keeps alive without copying: of topics that have gone or are not selected.",
     "kind": (
         "The class of the error. Of `generation_opened`: what runs the generation (live, rounds, backfill or repair)."
     ),
     "lane": "Number of the lane within its generation.",
+    "lag_records": "How many offsets the flow is behind the ends of its source; null where that isn't known.",
+    "lag_seconds": (
+        "How long ago the source had, as this process saw it, an end that is not copied yet: of the partition that is "
+        "furthest behind; null where that isn't known."
+    ),
     "lanes": "How many lanes the generation has.",
+    "left_out": "How many lines of this cause were left out before this one.",
     "master": "Spark's master URL.",
     "ms": "How long the transaction was open, in milliseconds; 0 where it had no record.",
     "name": "Name of the incident.",
@@ -157,14 +182,16 @@ FIELDS = {
         "First and last source offsets of what was lost: every record that was read between the two, both included."
     ),
     "offset": "The source offset where the flow stands; -1 where none applies.",
+    "owner": "The process that had the positions: host, process id, and a name of its own.",
     "partition": "Number of the partition; -1 where none applies.",
-    "partitions": "How many partitions. Of `lane_started`: those that are copied.",
+    "partitions": "How many partitions. Of `lane_started`: those that are copied. Of `took_over`: those it had.",
     "position": "The source offset from which it is copied.",
     "positions": "Source topic and partition, with the source offset that is copied next.",
     "range": "Topic and partition of the range.",
     "ranges": "How many ranges the round has.",
     "reason": "Why, in words. Of `waiting`: one of the reasons under [waiting](../operate/incidents.md#waiting).",
     "records": "How many records.",
+    "records_per_s": "How many records a second.",
     "round": "Number of the round since the process began.",
     "slots": "How many tasks run at a time.",
     "source": "Name of the source cluster.",
@@ -173,5 +200,7 @@ FIELDS = {
     "superseded": "How many records of a compacted topic have a later one of their key, and are not copied.",
     "target": "Name of the target cluster.",
     "topic": "Name of the topic. Of the source, but for `topic_created` and `topic_grown`.",
+    "unreachable_s": "For how long no broker had answered, in seconds.",
+    "version": "The version of eos-replicate.",
     "waiting": "How many partitions wait.",
 }

@@ -65,7 +65,7 @@ def test_the_source_is_dead_until_its_partitions_are_asked_about(copying: Copyin
     copying.load.mixed(200)
     worker.wait_event("committed")
     source.kill()
-    worker.wait_event("cluster_away", cluster="here")
+    worker.wait_event("unreachable", cluster="here")
     # The ids of its topics are in doubt, and its partitions wait. A transaction of first records may run into its
     # timeout: before they are committed the source is asked for other flows' claims.
     worker.wait_any(lambda event: event["event"] in ("aborted", "restarted"), "the end of the transaction")
@@ -81,7 +81,7 @@ def test_the_target_is_dead_until_its_partitions_are_asked_about(copying: Copyin
         worker.wait_event("committed")
         mark = worker.mark()
         target.kill()
-        worker.wait_event("cluster_away", cluster="there")
+        worker.wait_event("unreachable", cluster="there")
         worker.wait_any(  # then its partitions wait
             lambda _: len(worker.seen("restarted", after=mark)) >= WAITING_AFTER, "failed sessions in a row"
         )

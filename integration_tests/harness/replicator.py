@@ -1,4 +1,7 @@
-"""The replicator as a user runs it: a process, a YAML file, JSON log lines on stderr, signals, an exit code."""
+"""The replicator as a user runs it: a process, a YAML file, JSON log lines on stderr, signals, an exit code.
+
+Its commits are in its log, too, which are written at level debug; of all else what is written at the default level.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +28,8 @@ OTHER_LINES_SHOWN = 300  # where each thread was when a crash ended the process
 EVENT_S_MAX = 180.0
 EXIT_S_MAX = 180.0
 FAILPOINTS = "EOS_FAILPOINTS"
+FOR_DEBUGGING = "committed"
+"""What is kept of the events at level debug."""
 DULL = {"flow", "lane", "generation", "level"}
 Event = dict[str, Any]
 Login = str | Mapping[str, str]
@@ -120,7 +125,8 @@ class Replicator:
         environment: Mapping[str, str] | None = None,
         options: Sequence[str] = (),
     ) -> None:
-        command = [sys.executable, "-m", "cli.main", "run", "-c", str(config.path), "--log-format", "json", *options]
+        command = [sys.executable, "-m", "cli.main", "run", "-c", str(config.path)]
+        command += ["--log-format", "json", "--log-level", "debug", *options]
         clean = {name: value for name, value in os.environ.items() if name != FAILPOINTS}
         told = {FAILPOINTS: failpoints} if failpoints else {}
         self._process = subprocess.Popen(
@@ -140,6 +146,8 @@ class Replicator:
                 event = json.loads(line)
             except ValueError:
                 event = None
+            if isinstance(event, dict) and event["level"] == "debug" and event["event"] != FOR_DEBUGGING:
+                continue
             with self._arrived:
                 if isinstance(event, dict):
                     self._events.append(event)

@@ -126,7 +126,7 @@ def test_executors_die_and_stand_still(
 def test_a_flow_stays_on_spark_and_goes_anywhere(make_copying: MakeCopying, start: Start) -> None:
     """`run --runner spark` takes over from the daemon and the daemon from it; its JVM dies, and nothing is lost."""
     copying = make_copying()
-    rounds = ("--runner", "spark", "--master", "local[2,4]", "--log-format", "json")
+    rounds = ("--runner", "spark", "--master", "local[2,4]", "--log-format", "json", "--log-level", "debug")
     with copying.writing(step=10):
         first = start("run", copying.file, *rounds)
         wait_rounds(first, 3)

@@ -60,7 +60,9 @@ def test_a_flow_is_copied_and_compared_on_executors(
     assert {row["host"] for row in rows} <= {machine.name for machine in cluster.workers}
     copying.assert_exact()
 
-    rounds = start("run", copying.file, *cluster.options(), "--runner", "spark", "--log-format", "json")
+    rounds = start(
+        "run", copying.file, *cluster.options(), "--runner", "spark", "--log-format", "json", "--log-level", "debug"
+    )
     with copying.writing(step=10):
         wait_rounds(rounds, 2)
     copying.load.finish()

@@ -63,7 +63,7 @@ def _backfill(copying: Copying, start: Start, cluster: SparkCluster, killer: Kil
 
 
 def _rounds(copying: Copying, start: Start, cluster: SparkCluster, killer: Killer) -> None:
-    options = (*cluster.options(), "--runner", "spark", "--log-format", "json")
+    options = (*cluster.options(), "--runner", "spark", "--log-format", "json", "--log-level", "debug")
     kills = killer.draw(ROUNDS_KILLS_MAX, SPAN_S)
     with copying.writing(step=10):
         job = killer.carry_out(

@@ -91,7 +91,7 @@ class ClusterWatch:
         now_s = self._clock.now_s()
         if self._is_away:
             self._is_away, self._led_s = False, now_s + LEADERS_S
-            self._log.warning("cluster_back", cluster=self._cluster, away_s=round(now_s - self._answered_s))
+            self._log.warning("recovered", cluster=self._cluster, unreachable_s=round(now_s - self._answered_s))
         if now_s >= self._led_s:
             self._away.set(self._cluster, away=False)
         self._answered_s = now_s
@@ -102,7 +102,7 @@ class ClusterWatch:
         self._is_away = True
         self._away.set(self._cluster, away=True)
         reason = str(why) if isinstance(why, ReplicatorError) else "no answer"
-        self._log.error("cluster_away", cluster=self._cluster, reason=reason)
+        self._log.error("unreachable", cluster=self._cluster, reason=reason)
 
 
 def watch_clusters(

@@ -55,6 +55,10 @@ class _Signalled:
     number: int
 
 
+def _nothing_more() -> None:
+    """Sum up nothing."""
+
+
 class Daemon:
     """Runs flows in threads and waits for all of them. `run` in the main thread only."""
 
@@ -78,13 +82,16 @@ class Daemon:
         self._restarts = Restarts({flow.name: flow.limits.discovery_interval_ms / 1000 for flow in flows})
         self._causes: dict[str, str] = {}  # why flows have ended, and don't run again yet
         self._leave_s: float | None = None  # when the process leaves, whatever still runs
+        self._sum_up: Callable[[], None] = _nothing_more
 
     def stages(self) -> dict[str, Stage]:
         """Where each flow stands. From any thread."""
         return {name: self._restarts.stage(name) for name in self._flows}
 
-    def run(self) -> int:
-        """Run until every flow has ended; the exit code of the worst of them."""
+    def run(self, sum_up: Callable[[], None] = _nothing_more) -> int:
+        """Run until every flow has ended; the exit code of the worst of them. `sum_up` logs what there is to say of
+        the flows, before the process says that it ends."""
+        self._sum_up = sum_up
         gc.freeze()
         gc.set_threshold(GC_YOUNG_OBJECTS_MAX)
         with heard(self._on_signal):
@@ -104,6 +111,7 @@ class Daemon:
                 self._handle(self._events.get(timeout=self._timeout_s()))
             except queue.Empty:
                 self._on_time()
+        self._sum_up()
         self._log.info("stopped", exit_code=code, flows=self._restarts.codes)
         return code
 

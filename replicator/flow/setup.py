@@ -287,7 +287,7 @@ class Setup:
         ]
 
     def _client_error(self, text: str) -> None:
-        self._log.debug("client", detail=text)
+        self._log.info("client", detail=text)
 
 
 def _refused(name: str, decision: TopicDecision, error: ReplicatorError) -> TopicDecision:

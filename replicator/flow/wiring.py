@@ -165,7 +165,7 @@ def _jitter() -> float:
 
 
 def _client_error(log: structlog.stdlib.BoundLogger, text: str) -> None:
-    log.debug("client", detail=text)
+    log.info("client", detail=text)
 
 
 def _lost_records(log: structlog.stdlib.BoundLogger, lost: LostRecords) -> None:

@@ -31,7 +31,7 @@ from replicator.state.generation import Generation, Kind
 
 OFFSETS_MAX = 1_000_000  # of one range
 PAUSE_S, PAUSE_S_MAX = 0.1, 5.0
-LINE_S = 10.0  # between two lines about what a long round has committed
+SUMMARY_S = 30.0  # between two lines about what was copied
 
 
 class Continuous:
@@ -67,6 +67,8 @@ class Continuous:
             except BaseException:
                 job.hand_over_after_error()
                 raise
+            finally:
+                observer.sum_up()
             job.hand_over()
         return Incident.exit_code if job.incidents or self._notes.incidents else 0
 
@@ -173,13 +175,14 @@ def _shape(listing: Listing) -> dict[str, tuple[int, str]]:
 
 
 class LogObserver:
-    """Implements `engine.Observer`: writes to the log, for each round, and for a long one now and then."""
+    """Implements `engine.Observer`: sums up in the log, now and then, what rounds have copied."""
 
     def __init__(self, log: structlog.stdlib.BoundLogger) -> None:
         self._log = log
         self._round = 0
-        self._records, self._positions = 0, dict[str, int]()  # not logged yet
-        self._logged_s = time.monotonic()
+        self._positions = dict[str, int]()  # not logged yet
+        self._records = self._bytes = self._of_round = 0  # the same; the last only of this round
+        self._summed_up_s = time.monotonic()
 
     def planned(
         self, generation: int, ranges: Sequence[Range], progress: Mapping[Partition, PartitionProgress]
@@ -195,20 +198,28 @@ class LogObserver:
         self._log.warning("positions_unknown", reason=reason)
 
     def answered(self, cut: Range, done: RangeDone) -> None:
-        """Noted for the next line."""
+        """Noted for the next lines."""
         self._records += done.records
+        self._of_round += done.records
+        self._bytes += done.bytes
         if done.position >= 0:
             self._positions[str(done.at)] = done.position
-        if time.monotonic() >= self._logged_s + LINE_S:
-            self._log_committed()
+        self.sum_up(SUMMARY_S)
 
     def round_ended(self) -> None:
-        """The next round has another number."""
+        """One line for debugging, as a lane logs a commit. The next round has another number."""
         if self._positions:
-            self._log_committed()
+            self._log.debug("committed", round=self._round, records=self._of_round, positions=self._positions)
+        self._of_round, self._positions = 0, {}
         self._round += 1
+        self.sum_up(SUMMARY_S)
 
-    def _log_committed(self) -> None:
-        """One line with the positions, as a lane logs a commit."""
-        self._log.info("committed", round=self._round, records=self._records, positions=self._positions)
-        self._records, self._positions, self._logged_s = 0, {}, time.monotonic()
+    def sum_up(self, after_s: float = 0.0) -> None:
+        """Write a summary if there are records that none has told of, and the last one was so long ago."""
+        now_s = time.monotonic()
+        seconds = now_s - self._summed_up_s
+        if not self._records or seconds < after_s:
+            return
+        rate = round(self._records / seconds, 1) if seconds else 0.0
+        self._log.info("summary", round=self._round, records=self._records, bytes=self._bytes, records_per_s=rate)
+        self._records, self._bytes, self._summed_up_s = 0, 0, now_s

@@ -82,7 +82,7 @@ class ClusterAdmin:
             raise Unreachable(f"cluster {self.cluster.name!r}: {failures.reason(error.args[0])}") from error
 
     def _line(self, text: str) -> None:
-        structlog.get_logger().debug("client", detail=f"cluster {self.cluster.name!r}: {text}")
+        structlog.get_logger().info("client", detail=f"cluster {self.cluster.name!r}: {text}")
 
     def _noted(self, error: KafkaError) -> None:
         self._errors[error.code()] = error

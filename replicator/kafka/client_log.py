@@ -1,13 +1,17 @@
 """librdkafka's log lines, taken from the client that writes them: by itself it prints them to stderr, between our own.
 
 Used for every client that is polled; all others are silent, because their lines would pile up: what went wrong there
-comes with the answer to a question.
+comes with the answer to a question. Whoever takes the lines logs them as `client`, of which `client_lines` lets a few a
+minute through. What the library writes for debugging, if the flow file asks for it (`debug`), is logged for debugging
+here.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+
+import structlog
 
 
 class _Lines(logging.Handler):
@@ -19,7 +23,10 @@ class _Lines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Hand over one line."""
-        self._take(record.getMessage())
+        if record.levelno <= logging.DEBUG:
+            structlog.get_logger().debug("client", detail=record.getMessage())
+        else:
+            self._take(record.getMessage())
 
 
 def line_logger(take: Callable[[str], None]) -> logging.Logger:

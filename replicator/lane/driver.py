@@ -16,6 +16,7 @@ from __future__ import annotations
 import queue
 import random
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -37,7 +38,7 @@ from replicator.lane.refused_records import RefusedRecords
 from replicator.lane.reports import Reports
 from replicator.lane.session import ProducerSession
 from replicator.lane.size import TransactionSize
-from replicator.model.checkpoint import Stored
+from replicator.model.checkpoint import NOBODY, Stored
 from replicator.model.errors import (
     Abortable,
     Fenced,
@@ -150,6 +151,7 @@ class LaneDriver:
         self._opened, self._began_s = False, 0.0
         self._opened_s: float | None = None  # since when the session has copied; None before
         self._owners_read = False
+        self._predecessors: Counter[str | None] = Counter()  # whose positions it takes over, until that is told
         self.ended_by: ReplicatorError | None = None  # how the last session ended, if badly
         self.session: ProducerSession | None = None
         self._thread = threading.Thread(target=self._main, name=f"{plan.flow.name}.{plan.lane}", daemon=True)
@@ -222,6 +224,7 @@ class LaneDriver:
             before = to.state.last_positions(targets)
             read = {at: owner_of(found) for at, found in before.items()}
             self._memory.owners.update({at: owner for at, owner in read.items() if owner is not None})
+            self._predecessors = Counter(owner for owner in read.values() if owner not in (None, NOBODY, plan.owner))
             self._owners_read = True
         context = SessionContext(
             self._pause,
@@ -235,6 +238,9 @@ class LaneDriver:
         self.session = session = ProducerSession(plan, self._policy, to, self._memory, context)
         session.open()
         self._opened, self._opened_s = True, self._clock.now_s()
+        for owner, partitions in self._predecessors.items():
+            self._log.info("took_over", owner=owner, partitions=partitions)
+        self._predecessors.clear()
         if session.run():
             self._stopping.set()  # a lane with an end has reached it
         if self._stopping.is_set():

@@ -231,7 +231,7 @@ class ProducerSession:
         records = sum(part.records for part in done.copied.values())
         self._on_commit(records, sum(part.bytes for part in done.copied.values()))
         self._observer.committed(done.copied, done.positions, self._last_commit_s - since_s if since_s else 0.0)
-        self._log.info(
+        self._log.debug(
             "committed",
             records=records,
             positions={str(at): position.offset for at, position in done.positions.items()},

@@ -83,7 +83,7 @@ HERE, REFUSED = TopicMissing("no such topic"), Unreachable("connection refused")
 def test_it_is_told_within_five_seconds_once_and_once_when_it_is_back() -> None:
     for gone, after_s in ((None, 5.0), (REFUSED, 15.0)):
         (away, away_s), (back, back_s) = watched((10.0, HERE), (60.0, gone), (after_s, HERE))
-        assert (away, back) == ("cluster_away", "cluster_back")
+        assert (away, back) == ("unreachable", "recovered")
         assert 10 + 3 <= away_s <= 10 + 5
         assert 70 <= back_s <= 70 + ASK_S
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import queue
 from itertools import pairwise
 
+import pytest
+
 from replicator.lane.driver import BACKOFF_S_MAX, WAITING_AFTER, CountsChanged, Event, LaneEnded
 from replicator.lane.partition import Copying, Waiting
 from replicator.model.errors import Incident, Retriable, Unreachable
@@ -125,3 +127,17 @@ def test_a_lane_that_has_started_once_tries_on_with_pauses_that_have_a_bound() -
     assert (waiting[0], waiting[WAITING_AFTER]) == (0, 3), "after a while it is said"
     assert world.position(A) == 3
     assert set(map(type, lane.states.values())) == {Copying}
+
+
+def test_the_winner_tells_from_whom_it_took_over() -> None:
+    world = World()
+    filled(world, 3)
+    fail_at(world, "plane.poll", ZeroDivisionError("killed"), 1)
+    with pytest.raises(ZeroDivisionError):
+        world.run("killed")
+    assert world.told("took_over") == [], "nobody was there before"
+    world.run("winner")
+    (told,) = world.told("took_over")
+    assert (told["owner"], told["partitions"]) == ("killed", 3)
+    world.run("after a clean stop")
+    assert len(world.told("took_over")) == 1
