@@ -84,7 +84,7 @@ class BrokerConfig:
     """From the connection to the end of the login, the TLS handshake included."""
     handshake_deadline_ms: int = 10_000
     """From the connection to the end of the TLS handshake."""
-    unfinished_logins_max: int = 1_024
+    unfinished_logins_max: int = 512
     """Connections in a TLS handshake or a login, and at most three quarters of all connections. A newcomer takes the
     place of the oldest one, see `net.unfinished_logins`."""
     unfinished_logins_per_ip_max: int = 0
