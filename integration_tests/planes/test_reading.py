@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from contextlib import closing
+
+import pytest
+from confluent_kafka import Consumer, Message
 
 from integration_tests.harness import clients
 from integration_tests.harness.broker import BrokerHandle
@@ -13,9 +17,12 @@ from replicator.flow.topics import questions_of
 from replicator.model.errors import Incident, TopicMissing
 from replicator.model.partition import EndRecords, LogEnds, Partition, Seek
 from replicator.planes.contract import ReadPlan
+from replicator.planes.records import record_reader
+from replicator.planes.records.record_reader import LogReader
 
 MakePair = Callable[..., tuple[str, str]]
 MANY = 100
+LARGE, LARGE_RECORDS = 600_000, 30
 RETENTION_MS = 7 * 24 * 3_600_000  # Kafka's default
 
 
@@ -34,6 +41,30 @@ def test_records_that_are_gone_stop_their_partition_only(
     error = driven.failed[Partition(name, 0)]
     assert isinstance(error, Incident)
     assert (error.name, error.offset, error.partition) == ("source_records_gone", 0, 0)
+
+
+@pytest.mark.tier("full")
+def test_large_records_between_missing_ones_are_not_read(
+    source: BrokerHandle, pair: MakePair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `read` what the reader was given: the client may have fetched a few more."""
+    name, _ = pair(1)
+    clients.put(clients.producer(source.bootstrap), name, *[b"v" * LARGE] * LARGE_RECORDS, key=b"k")
+    read = list[int]()
+
+    class Counting(Consumer):
+        def consume(self, count: int = 1, timeout: float = -1) -> list[Message]:  # type: ignore[override]
+            found = super().consume(count, timeout)
+            read.extend(message.offset() for message in found if not message.error())
+            return found
+
+    monkeypatch.setattr(record_reader, "Consumer", Counting)
+    flow = make_flow(source.bootstrap, source.bootstrap)
+    spans = [(0, 1), (LARGE_RECORDS - 12, LARGE_RECORDS - 11), (LARGE_RECORDS - 1, LARGE_RECORDS)]
+    with closing(LogReader(flow, flow.source, threading.Event())) as reader:
+        found = [one for some in reader.identities(Partition(name, 0), spans) for one in some]
+    assert [(one.offset, one.size) for one in found] == [(first, LARGE + 1) for first, _ in spans]
+    assert read == [0, *range(LARGE_RECORDS - 12, LARGE_RECORDS)]
 
 
 def test_a_topic_that_is_not_there_is_told_with_the_next_poll(

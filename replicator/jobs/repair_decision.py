@@ -34,12 +34,14 @@ class _Last(NamedTuple):
 @dataclass(slots=True)
 class Decision:
     """What becomes of the records of a window: those that are copied, as spans; how many stand on the target already;
-    how many are superseded by a later record of their key, and which (source offsets)."""
+    how many are superseded by a later record of their key, and which (source offsets). `record_bytes`: how large the
+    records of the window are, on the average."""
 
     copied: list[Missing] = field(default_factory=list)
     standing: int = 0
     superseded: int = 0
     superseded_at: list[Span] = field(default_factory=list)
+    record_bytes: int = 0
 
 
 class Asked:
@@ -66,7 +68,7 @@ class Asked:
 
     def target(self, records: Iterable[RecordIdentity]) -> None:
         """Records of the target, in order; all of them, over all calls."""
-        for offset, digest, key in records:
+        for offset, digest, key, _ in records:
             if digest in self._asked:
                 self._there[digest] += 1
             if key in self._keys:
@@ -79,7 +81,7 @@ class Asked:
 
     def source(self, records: Iterable[RecordIdentity]) -> None:
         """Records of the source below the position, in order; all of them, over all calls."""
-        for offset, digest, key in records:
+        for offset, digest, key, _ in records:
             if digest in self._there:
                 self._here[digest] += 1
             if key in self._keys:
@@ -90,7 +92,8 @@ class Asked:
 
     def decide(self) -> Decision:
         """What to copy, in the order of the source."""
-        found = Decision()
+        sizes = [record.size for _, records in self._wanted for record in records]
+        found = Decision(record_bytes=sum(sizes) // max(1, len(sizes)))
         free = {digest: max(0, self._here[digest] - count) for digest, count in self._there.items()}
         for span, records in self._wanted:
             runs: list[list[RecordIdentity]] = [[]]

@@ -236,7 +236,8 @@ class RepairPolicy:
         copied = sum(span.records for span in found.copied)
         self._log.info("repair_decided", copied=copied, standing=found.standing, superseded=found.superseded)
         self._tally = Tally(found.copied)
-        self._batches = batches(found.copied, min(BATCH_OFFSETS_MAX, self._plan.flow.commit.records_max))
+        together_max = min(BATCH_OFFSETS_MAX, self._plan.flow.commit.records_max)
+        self._batches = batches(found.copied, together_max, record_bytes=found.record_bytes)
 
     @property
     def _connected(self) -> Connections:

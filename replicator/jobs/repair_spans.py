@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from replicator.model import reading_over
 from replicator.model.partition import Partition, Span
 from replicator.state.claims import Repair
 
@@ -19,8 +20,6 @@ BATCH_OFFSETS_MAX = 5_000
 WINDOW_OFFSETS_MAX = 250_000
 """Offsets of missing records about which both sides are asked at a time: so many digests are held in memory, and for
 each window the target is read once."""
-GAP_MAX = 2_000
-"""Source offsets that are rather read and dropped than skipped by a seek and a transaction of its own."""
 
 
 class Missing(NamedTuple):
@@ -91,13 +90,21 @@ def _without(span: Missing, run: Span) -> list[Missing]:
     return [*before, *after] if records else []
 
 
-def batches(missing: Sequence[Missing], offsets_max: int = BATCH_OFFSETS_MAX) -> list[list[Span]]:
-    """Spans for one transaction after the other: each is read without a seek, and has `offsets_max` offsets at most."""
+def batches(
+    missing: Sequence[Missing], offsets_max: int = BATCH_OFFSETS_MAX, *, record_bytes: int = 0
+) -> list[list[Span]]:
+    """Spans for one transaction after the other: each is read without a seek, and has `offsets_max` offsets at most.
+
+    Args:
+        record_bytes: how large a record is, on the average: what lies between two spans of one transaction is read
+            and dropped; 0: unknown.
+    """
+    gap_max = reading_over.offsets_max(record_bytes)
     found: list[list[Span]] = []
     size = offsets_max
     for first, end, *_ in missing:
         while first < end:
-            if size >= offsets_max or first - found[-1][-1][1] > GAP_MAX:
+            if size >= offsets_max or first - found[-1][-1][1] > gap_max:
                 found.append([])
                 size = 0
             until = min(end, first + offsets_max - size)

@@ -217,11 +217,13 @@ class Plane(Protocol):
 class RecordIdentity(NamedTuple):
     """What tells one record from another: `digest`, 16 bytes over key, value, headers and timestamp, the same on both
     clusters (empty where the client can't return the record: it equals none); and 16 bytes over its key (None: null).
+    `size` is how many bytes its key and value have.
     """
 
     offset: int
     digest: bytes
     key: bytes | None
+    size: int = 0
 
 
 class ReadStopped(Exception):

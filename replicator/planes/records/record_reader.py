@@ -7,6 +7,7 @@ away at once.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from replicator.config import Cluster, Flow
 from replicator.kafka import failures, metadata, properties
+from replicator.model import reading_over
 from replicator.model.errors import Retriable
 from replicator.model.partition import Partition, Span
 from replicator.planes.contract import ReadStopped, RecordIdentity
@@ -25,8 +27,6 @@ from replicator.planes.records.message import Record
 POLL_RECORDS_MAX = 5_000
 POLL_S = 0.5
 """So long it takes at most until a stop is noticed."""
-GAP_MAX = 2_000
-"""Offsets between two spans that are rather read and dropped than skipped by a new assignment."""
 DIGEST_BYTES = 16
 
 
@@ -41,8 +41,9 @@ class LogReader:
 
     def identities(self, at: Partition, spans: Sequence[Span]) -> Iterator[Sequence[RecordIdentity]]:
         """Read as `contract.RecordReader` says."""
-        for together in _grouped(spans):
-            yield from self._read(at, together)
+        left = SpansLeft(spans)
+        while left:
+            yield from self._read(at, left)
 
     def close(self) -> None:
         """Let go of the connection; the next use opens it again."""
@@ -50,19 +51,19 @@ class LogReader:
             self._consumer.close()
             self._consumer = None
 
-    def _read(self, at: Partition, spans: Sequence[Span]) -> Iterator[Sequence[RecordIdentity]]:
+    def _read(self, at: Partition, left: SpansLeft) -> Iterator[Sequence[RecordIdentity]]:
+        """Read from the first span that is left to where a new assignment takes less than reading over would."""
         if self._consumer is None:
             self._consumer = Consumer({**properties.scanning_reader(self._cluster, self._flow), **properties.SILENT})
             metadata.learn(self._consumer, {at.topic})
-        consumer, end = self._consumer, spans[-1][1]
-        consumer.assign([TopicPartition(at.topic, at.partition, spans[0][0])])
-        reached, moved_s = spans[0][0], time.monotonic()
-        while reached < end:
+        consumer, reached, moved_s = self._consumer, left.first, time.monotonic()
+        consumer.assign([TopicPartition(at.topic, at.partition, reached)])
+        while wanted := left.together(reached):
             if self._asked.is_set():
                 raise ReadStopped(f"{at} was read up to offset {reached}")
             records: list[Record] = []
             before = reached
-            for message in consumer.consume(POLL_RECORDS_MAX, POLL_S):
+            for message in consumer.consume(wanted, POLL_S):
                 error = message.error()
                 if error is None:
                     record = cast(Record, message)
@@ -79,8 +80,8 @@ class LogReader:
             elif time.monotonic() > moved_s + self._patience_s:
                 name = self._cluster.name
                 why = "the cluster doesn't answer, or an open transaction hides them"
-                raise Retriable(f"cluster {name!r}: offsets {reached} to {end - 1} of {at} can't be read: {why}")
-            yield _identities(records, spans)
+                raise Retriable(f"cluster {name!r}: offsets {reached} to {left.end - 1} of {at} can't be read: {why}")
+            yield left.take(records, reached)
         consumer.unassign()
 
     def _failed(self, error: KafkaError, at: Partition, offset: int) -> Exception:
@@ -90,32 +91,55 @@ class LogReader:
         return failures.classify(error, self._cluster.name, f"read {at}", right)
 
 
-def _grouped(spans: Sequence[Span]) -> list[list[Span]]:
-    """Group spans that are read without a new assignment."""
-    found: list[list[Span]] = []
-    for span in spans:
-        if span[0] >= span[1]:
-            continue
-        if found and span[0] - found[-1][-1][1] <= GAP_MAX:
-            found[-1].append(span)
-        else:
-            found.append([span])
-    return found
+class SpansLeft:
+    """Spans of one partition that are still to be read, and how large the records were that have been. Pure."""
 
+    def __init__(self, spans: Sequence[Span]) -> None:
+        """`spans` are sorted and disjoint; some may be empty."""
+        self._spans = [span for span in spans if span[0] < span[1]]
+        self._next = 0
+        self._records = self._bytes = 0
 
-def _identities(records: Sequence[Record], spans: Sequence[Span]) -> list[RecordIdentity]:
-    """Take those that lie in the spans; both are in order."""
-    found: list[RecordIdentity] = []
-    number = 0
-    for record in records:
-        offset = record.offset()
-        while number < len(spans) and spans[number][1] <= offset:
-            number += 1
-        if number == len(spans):
-            break
-        if spans[number][0] <= offset:
-            found.append(identity(record))
-    return found
+    def __bool__(self) -> bool:
+        return self._next < len(self._spans)
+
+    @property
+    def first(self) -> int:
+        """Where the first of them begins."""
+        return self._spans[self._next][0]
+
+    @property
+    def end(self) -> int:
+        """Where the last of them ends."""
+        return self._spans[-1][1]
+
+    def together(self, reached: int) -> int:
+        """Say how many records are read on from an offset at most, without a new assignment: to the end of the last
+        span to which it takes reading over little, by the records that were read so far; before the first one, to the
+        end of a span. 0: none."""
+        over_max = reading_over.offsets_max(self._bytes // self._records) if self._records else 0
+        at = reached
+        for first, end in itertools.islice(self._spans, self._next, None):
+            if first - at > over_max or at - reached >= POLL_RECORDS_MAX:
+                break
+            at = end
+        return min(POLL_RECORDS_MAX, at - reached)
+
+    def take(self, records: Sequence[Record], reached: int) -> list[RecordIdentity]:
+        """Return those that lie in the spans. All before `reached` has been read."""
+        found: list[RecordIdentity] = []
+        number = self._next
+        for record in records:
+            offset = record.offset()
+            self._records += 1
+            self._bytes += len(record)
+            while number < len(self._spans) and self._spans[number][1] <= offset:
+                number += 1
+            if number < len(self._spans) and self._spans[number][0] <= offset:
+                found.append(identity(record))
+        while self._next < len(self._spans) and self._spans[self._next][1] <= reached:
+            self._next += 1
+        return found
 
 
 def identity(record: Record) -> RecordIdentity:
@@ -126,7 +150,8 @@ def identity(record: Record) -> RecordIdentity:
         whole = _hashed(b"".join(parts))
     except (SystemError, UnicodeDecodeError):
         whole = b""
-    return RecordIdentity(record.offset(), whole, None if key is None else _hashed(key))
+    size = len(key or b"") + len(record)
+    return RecordIdentity(record.offset(), whole, None if key is None else _hashed(key), size)
 
 
 def _hashed(content: bytes) -> bytes:

@@ -63,6 +63,19 @@ class Side(NamedTuple):
         """The number of the chunk with the record of this rank; behind the last, how many there are."""
         return min(bisect_right(self.ranks, rank) - 1, len(self.chunks))
 
+    def size(self, first: int, end: int) -> int:
+        """About how many bytes its keys and values have at offsets [first, end): of a chunk that lies there in part,
+        the same share."""
+        found = 0
+        begin = max(0, bisect_right(self.chunks, first, key=lambda chunk: chunk.first_offset) - 1)
+        for number in range(begin, len(self.chunks)):
+            chunk = self.chunks[number]
+            if chunk.first_offset >= end:
+                break
+            inside = min(end, chunk.last_offset + 1) - max(first, chunk.first_offset)
+            found += chunk.size * max(0, inside) // (chunk.last_offset + 1 - chunk.first_offset)
+        return found
+
 
 def side(pieces: Iterable[Piece]) -> Side:
     """Both, from the pieces of one side."""

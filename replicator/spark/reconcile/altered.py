@@ -17,9 +17,10 @@ from pyspark.sql import functions as F
 from replicator.config import Flow
 from replicator.model.partition import Partition
 from replicator.spark.reconcile import arrow, excerpts, kafka, verdicts
+from replicator.spark.reconcile.alignment import Side
 from replicator.spark.reconcile.excerpts import Excerpt, FieldPair, Fields
 from replicator.spark.reconcile.outcome import PartitionOutcome
-from replicator.spark.reconcile.pairs import Pair
+from replicator.spark.reconcile.passes import Compared
 
 OF_PARTITION, OF_ALL = 3, 30
 """Altered records that are shown: of each partition, and together. Those that are far apart are read by tasks of their
@@ -35,18 +36,18 @@ _FIELDS = ("key", "value", "headers", "timestamp_ms")
 class _Wanted(NamedTuple):
     """The first record of a range of a pair of partitions; the range's place in the list of the pair."""
 
-    pair: Pair
+    compared: Compared
     place: int
     source_offset: int
     target_offset: int
 
 
 def with_fields(
-    spark: SparkSession, flow: Flow, pairs: Iterable[Pair], outcomes: Sequence[PartitionOutcome]
+    spark: SparkSession, flow: Flow, compared: Iterable[Compared], outcomes: Sequence[PartitionOutcome]
 ) -> tuple[PartitionOutcome, ...]:
     """The outcomes, with the fields of the first record of some of the ranges that were altered. One that retention has
     removed meanwhile has none."""
-    wanted = _wanted({pair.source: pair for pair in pairs}, outcomes)
+    wanted = _wanted({item.pair.source: item for item in compared}, outcomes)
     sides = [
         side for of_source in (True, False) if (side := _side(spark, flow, wanted, of_source=of_source)) is not None
     ]
@@ -58,18 +59,18 @@ def with_fields(
         shown.setdefault(row["number"], []).append(row.asDict())
     found = {outcome.source: outcome for outcome in outcomes}
     for number, rows in shown.items():
-        at, place = wanted[number].pair.source, wanted[number].place
+        at, place = wanted[number].compared.pair.source, wanted[number].place
         ranges = list(found[at].ranges)
         ranges[place] = replace(ranges[place], fields_of_first=_field_pairs(rows))
         found[at] = replace(found[at], ranges=tuple(ranges))
     return tuple(found[outcome.source] for outcome in outcomes)
 
 
-def _wanted(pairs: Mapping[Partition, Pair], outcomes: Iterable[PartitionOutcome]) -> list[_Wanted]:
+def _wanted(compared: Mapping[Partition, Compared], outcomes: Iterable[PartitionOutcome]) -> list[_Wanted]:
     found: list[list[_Wanted]] = []
     for outcome in outcomes:
         of_pair = [
-            _Wanted(pairs[outcome.source], place, item.source_offsets[0], item.target_offsets[0])
+            _Wanted(compared[outcome.source], place, item.source_offsets[0], item.target_offsets[0])
             for place, item in enumerate(outcome.ranges)
             if item.verdict == verdicts.ALTERED and item.source_offsets and item.target_offsets
         ]
@@ -82,13 +83,15 @@ def _wanted(pairs: Mapping[Partition, Pair], outcomes: Iterable[PartitionOutcome
 def _side(spark: SparkSession, flow: Flow, wanted: Sequence[_Wanted], *, of_source: bool) -> DataFrame | None:
     """The records of one side, each with its number in `wanted`."""
     offsets: dict[Partition, set[int]] = defaultdict(set)
+    sides: dict[Partition, Side] = {}
     numbers: list[tuple[str, int, int, int]] = []
     for number, item in enumerate(wanted):
-        at, offset = (item.pair.source, item.source_offset) if of_source else (item.pair.target, item.target_offset)
+        at, offset = item.compared.at(of_source), item.source_offset if of_source else item.target_offset
+        sides[at] = item.compared.side(of_source)
         offsets[at].add(offset)
         numbers.append((*at, offset, number))
     ranges = {
-        at: kafka.put_together(((offset, offset + 1) for offset in sorted(here)), OF_PARTITION)
+        at: kafka.put_together(((offset, offset + 1) for offset in sorted(here)), OF_PARTITION, sides[at].size)
         for at, here in offsets.items()
     }
     # A read takes one range of a partition.

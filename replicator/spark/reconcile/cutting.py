@@ -36,8 +36,8 @@ class Piece(NamedTuple):
     """A chunk, or the part of it that one task has read.
 
     `begins`: the digest of its first record; `alone`: it is that of all its records. `complete`: the next record begins
-    another chunk. `first_ms` and `last_ms` are the smallest and the largest timestamp. `hashes`: two for each digest
-    that a record has.
+    another chunk. `first_ms` and `last_ms` are the smallest and the largest timestamp, `size` the bytes of all keys and
+    values. `hashes`: two for each digest that a record has.
     """
 
     first_offset: int
@@ -45,6 +45,7 @@ class Piece(NamedTuple):
     records: int
     first_ms: int
     last_ms: int
+    size: int
     hashes: tuple[int, ...]
     begins: int
     alone: bool
@@ -64,6 +65,7 @@ def joined(left: Piece, right: Piece) -> Piece:
         left.records + right.records,
         min(left.first_ms, right.first_ms),
         max(left.last_ms, right.last_ms),
+        left.size + right.size,
         tuple(hashes),
         left.begins,
         left.alone and right.alone and left.begins == right.begins,
@@ -94,8 +96,13 @@ class Cutter:
         self._last_digest: int | None = None
         self._last_offset = -1
 
-    def feed(self, offsets: Offsets, times_ms: Offsets, *columns: Words) -> Iterator[Piece]:
-        """The pieces that are complete with these records. `columns`: their digests; the first says where to cut."""
+    def feed(self, offsets: Offsets, times_ms: Offsets, sizes: Offsets, *columns: Words) -> Iterator[Piece]:
+        """The pieces that are complete with these records.
+
+        Args:
+            sizes: how many bytes their keys and values have.
+            columns: their digests; the first says where to cut.
+        """
         digests = columns[0]
         if not len(offsets):
             return
@@ -105,7 +112,7 @@ class Cutter:
         changes[0] = self._last_digest is None or int(digests[0]) != self._last_digest
         np.not_equal(digests[1:], digests[:-1], out=changes[1:])
         starts = self._starts(np.flatnonzero(((_mixed(digests) & self._mask) == 0) & changes), len(digests))
-        yield from self._pieces(starts, offsets, times_ms, columns, changes)
+        yield from self._pieces(starts, offsets, times_ms, sizes, columns, changes)
         self._last_digest, self._last_offset = int(digests[-1]), int(offsets[-1])
 
     def finish(self) -> Iterator[Piece]:
@@ -132,6 +139,7 @@ class Cutter:
         starts: Sequence[int],
         offsets: Offsets,
         times_ms: Offsets,
+        sizes: Offsets,
         columns: Sequence[Words],
         changes: NDArray[np.bool_],
     ) -> Iterator[Piece]:
@@ -144,6 +152,7 @@ class Cutter:
         bounds, digests = np.array([*edges, len(offsets)]), columns[0]
         sums = [sums for column in columns for sums in self._sums(column, bounds)]
         smallest, largest = np.minimum.reduceat(times_ms, edges), np.maximum.reduceat(times_ms, edges)
+        together = np.add.reduceat(sizes, edges, dtype=np.int64)
         changed = np.cumsum(changes)
         for index, first in enumerate(edges):
             behind = int(bounds[index + 1])
@@ -153,6 +162,7 @@ class Cutter:
                 behind - first,
                 int(smallest[index]),
                 int(largest[index]),
+                int(together[index]),
                 tuple(int(each[index]) for each in sums),
                 begins=int(digests[first]),
                 alone=bool(changed[behind - 1] == changed[first]),

@@ -11,12 +11,13 @@ from __future__ import annotations
 import itertools
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
 
 from replicator.config import Cluster, Flow
+from replicator.model import reading_over
 from replicator.model.partition import Partition
 from replicator.spark.reconcile import java_client
 
@@ -26,9 +27,6 @@ FETCH_BYTES_MIN, FETCH_BYTES_MAX = 1 << 16, 1 << 22
 HEAP_PARTS = 8
 FETCHES = 2
 """That a consumer holds: one that is being given away, and the next one."""
-READ_OVER = 2_000
-"""So many offsets between two ranges are rather read and thrown away than left out: to leave them out takes another
-read of the partition, with a consumer of its own."""
 EXECUTOR_SLOTS = 8
 """Of an executor that doesn't say how many it has."""
 
@@ -117,17 +115,22 @@ def _partitions_json(partitions: Iterable[Partition]) -> str:
     return json.dumps(found)
 
 
-def put_together(wanted: Iterable[Offsets], ranges_max: int) -> list[Offsets]:
-    """At most `ranges_max` ranges of offsets that hold all of the wanted ones: those nearest to each other are read
-    together. They are in order, and may be empty."""
+def put_together(wanted: Iterable[Offsets], ranges_max: int, size: Callable[[int, int], int]) -> list[Offsets]:
+    """At most `ranges_max` ranges of offsets that hold all of the wanted ones: those with the fewest bytes between them
+    are read together. They are in order, and may be empty.
+
+    Args:
+        size: about how many bytes the records at offsets from the first number to before the second have.
+    """
     spans = [(first, end) for first, end in wanted if first < end]
     if not spans:
         return []
-    distances = sorted(
-        (after[0] - before[1], index) for index, (before, after) in enumerate(itertools.pairwise(spans), 1)
+    far = sorted(
+        (size(first, end), end - first, index)
+        for index, ((_, first), (end, _)) in enumerate(itertools.pairwise(spans), 1)
+        if end - first > reading_over.OFFSETS_MAX or size(first, end) > reading_over.BYTES_MAX
     )
-    far = [index for distance, index in distances if distance > READ_OVER]
-    cuts = sorted(far[len(far) - min(len(far), ranges_max - 1) :])
+    cuts = sorted(index for _, _, index in far[len(far) - min(len(far), ranges_max - 1) :])
     return [(spans[first][0], spans[end - 1][1]) for first, end in itertools.pairwise([0, *cuts, len(spans)])]
 
 

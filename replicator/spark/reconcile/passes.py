@@ -32,7 +32,7 @@ READS_MAX = 8
 lies between the gaps of one range is read and thrown away."""
 _PIECES = (
     "topic string, partition int, of_source boolean, first_offset long, last_offset long, records long, first_ms long, "
-    "last_ms long, hashes array<long>, begins long, alone boolean, complete boolean"
+    "last_ms long, size long, hashes array<long>, begins long, alone boolean, complete boolean"
 )
 _PIECE_TYPES = arrow.types(_PIECES)
 _NOTHING = alignment.side([])
@@ -44,6 +44,14 @@ class Compared:
 
     pair: Pair
     aligned: Aligned
+
+    def at(self, of_source: bool) -> Partition:
+        """The partition of either side."""
+        return self.pair.source if of_source else self.pair.target
+
+    def side(self, of_source: bool) -> Side:
+        """What was read of it."""
+        return self.aligned.source if of_source else self.aligned.target
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +123,7 @@ class Passes:
         found = self._both(
             pairs,
             lambda read, of_source: read.select(
-                "topic", "partition", "offset", "timestamp_ms", *self._columns
+                "topic", "partition", "offset", "timestamp_ms", transforms.size().alias("size"), *self._columns
             ).mapInArrow(
                 _cut(self._mean, self._columns, of_source),  # type: ignore[arg-type]
                 _PIECES,
@@ -147,24 +155,22 @@ class Passes:
         sides = [
             side
             for of_source in (True, False)
-            if (side := self._side(of_source, [item.compared.pair for item in wanted], gaps)) is not None
+            if (side := self._side(of_source, [item.compared for item in wanted], gaps)) is not None
         ]
         both = kafka.union(sides)
         if both is None:
             return arrow.frame(self.spark, (), opened_chunks.FOUND)
         return opened_chunks.findings(both, gaps)
 
-    def _side(self, of_source: bool, pairs: Collection[Pair], gaps: opened_chunks.Gaps) -> DataFrame | None:
+    def _side(self, of_source: bool, compared: Collection[Compared], gaps: opened_chunks.Gaps) -> DataFrame | None:
+        sides = {item.at(of_source): (item.pair.source, item.side(of_source)) for item in compared}
         places = {
-            (pair.source if of_source else pair.target): (
-                pair.source.topic,
-                [gap.source if of_source else gap.target for gap in gaps[pair.source]],
-            )
-            for pair in pairs
+            at: (source.topic, [gap.source if of_source else gap.target for gap in gaps[source]])
+            for at, (source, _) in sides.items()
         }
         spans = {
-            at: kafka.put_together(((one.first, one.end) for one in wanted), READS_MAX)
-            for at, (_, wanted) in places.items()
+            at: kafka.put_together(((one.first, one.end) for one in places[at][1]), READS_MAX, side.size)
+            for at, (_, side) in sides.items()
         }
         layers: list[DataFrame] = []
         for layer in itertools.count():
@@ -222,8 +228,8 @@ def _cut(
                 raise ValueError(f"one task reads {at} and {here}")
             at = here
             digests = [batch.column(name).to_numpy().view(np.uint64) for name in columns]
-            offsets, times_ms = (batch.column(name).to_numpy() for name in ("offset", "timestamp_ms"))
-            yield _pieces(at, of_source, cutter.feed(offsets, times_ms, *digests))
+            offsets, times_ms, sizes = (batch.column(name).to_numpy() for name in ("offset", "timestamp_ms", "size"))
+            yield _pieces(at, of_source, cutter.feed(offsets, times_ms, sizes, *digests))
         if at is not None:
             yield _pieces(at, of_source, cutter.finish())
 

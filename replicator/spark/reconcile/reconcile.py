@@ -79,7 +79,7 @@ def reconcile(
     partitions = outcomes(list(wanted.values()), findings, firsts, removed)
     if values and any(verdicts.ALTERED in partition.verdicts for partition in partitions):
         say("reading some of the altered records again")
-        partitions = altered.with_fields(spark, flow, pairs, partitions)
+        partitions = altered.with_fields(spark, flow, compared, partitions)
     outcome = Outcome(
         flow=flow.name,
         source=ClusterFacts(flow.source.name, snapshot.cluster_ids[0], flow.source.bootstrap_servers),

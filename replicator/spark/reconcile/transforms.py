@@ -20,6 +20,12 @@ def hashed(records: DataFrame) -> DataFrame:
     )
 
 
+def size() -> Column:
+    """How many bytes key and value of a record have."""
+    lengths = [F.coalesce(F.octet_length(name), F.lit(0)) for name in ("key", "value")]
+    return (lengths[0] + lengths[1]).cast("long")
+
+
 def hashed_again(records: DataFrame) -> DataFrame:
     """Adds `second_digest` to what `hashed` gives: the same fields in another order, behind a number of their own. Two
     records that are equal in both of them agree in 128 bits."""

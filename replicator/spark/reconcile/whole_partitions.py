@@ -68,6 +68,7 @@ def pieces(found: pa.Table, *, of_source: bool) -> dict[Partition, list[Piece]]:
                 row["records"],
                 row["min_timestamp_ms"],
                 row["max_timestamp_ms"],
+                0,  # of what is equal nothing is read again
                 tuple(value % PRIME for value in row["sums"]),
                 begins=0,  # nobody asks with what it begins: it is compared as a whole
                 alone=False,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from replicator.jobs.repair_spans import GAP_MAX, Missing, Tally, batches, left, windows
+from replicator.jobs.repair_spans import Missing, Tally, batches, left, windows
 from replicator.model.partition import Partition
+from replicator.model.reading_over import BYTES_MAX, OFFSETS_MAX
 from replicator.state.claims import Repair
 
 AT = Partition("t", 0)
@@ -35,10 +36,18 @@ def test_records_of_other_repairs_are_left_out(done: tuple[Repair, ...], expecte
 
 
 def test_transactions_are_bounded_and_far_records_get_their_own() -> None:
-    far = 25 + GAP_MAX + 1
+    far = 25 + OFFSETS_MAX + 1
     spans = [Missing(0, 7, 7), Missing(9, 10, 1), Missing(24, 25, 1), Missing(far, far + 2, 2)]
     assert batches(spans, 5) == [[(0, 5)], [(5, 7), (9, 10), (24, 25)], [(far, far + 2)]]
     assert batches([]) == []
+
+
+def test_large_records_between_two_spans_are_not_read_for_nothing() -> None:
+    spans = [Missing(0, 1, 1), Missing(9, 10, 1), Missing(1_000, 1_001, 1)]
+    together = [span[:2] for span in spans]
+    assert batches(spans, record_bytes=BYTES_MAX // 1_000) == [together]
+    assert batches(spans, record_bytes=BYTES_MAX // 900) == [together[:2], together[2:]]
+    assert batches(spans, record_bytes=BYTES_MAX) == [[span] for span in together]
 
 
 def test_a_record_that_has_gone_is_noticed_at_its_spans_end() -> None:

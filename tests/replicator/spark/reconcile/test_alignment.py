@@ -8,7 +8,7 @@ import pytest
 
 from replicator.spark.reconcile import alignment
 from replicator.spark.reconcile.alignment import Aligned, align, mean_size, side
-from tests.replicator.spark.reconcile.test_cutting import MEAN, cut, some
+from tests.replicator.spark.reconcile.test_cutting import MEAN, SIZE, cut, some
 
 RECORDS = 20_000
 
@@ -39,6 +39,15 @@ def test_only_what_is_near_a_difference_is_opened() -> None:
     here, there = opened(found)
     assert here == there <= 2_000
     assert found.matched_records == RECORDS - here
+
+
+def test_the_size_of_a_range_is_that_of_its_chunks() -> None:
+    found = side(cut(some(RECORDS), first=1_000))
+    (one, other), end = found.chunks[7:9], 1_000 + RECORDS
+    assert found.size(one.first_offset, other.first_offset) == SIZE * one.records
+    assert found.size(0, end + 5) == SIZE * RECORDS
+    assert found.size(one.last_offset, other.first_offset + 3) == SIZE * 4
+    assert [found.size(0, 1_000), found.size(end, end + 9), found.size(1_005, 1_005), side([]).size(0, 9)] == [0] * 4
 
 
 @pytest.mark.parametrize(("source", "target"), [(some(500), []), ([], some(500))])

@@ -12,7 +12,7 @@ import pytest
 from replicator.spark.reconcile import alignment
 from replicator.spark.reconcile.cutting import MAX_TIMES, Cutter, Piece
 
-MEAN = 64
+MEAN, SIZE = 64, 100
 
 
 def cut(digests: Sequence[int], *, first: int = 0, batch: int = 1000, mean: int = MEAN) -> list[Piece]:
@@ -21,7 +21,7 @@ def cut(digests: Sequence[int], *, first: int = 0, batch: int = 1000, mean: int 
     for at in range(0, len(digests), batch):
         some = np.array(digests[at : at + batch], dtype=np.uint64)
         offsets = np.arange(first + at, first + at + len(some), dtype=np.int64)
-        found += cutter.feed(offsets, offsets, some)
+        found += cutter.feed(offsets, offsets, np.full(len(some), SIZE), some)
     return [*found, *cutter.finish()]
 
 
@@ -45,6 +45,7 @@ def test_in_whatever_batches_records_come(batch: int) -> None:
 def test_pieces_are_all_records_in_order() -> None:
     pieces = cut(some(5_000), first=70)
     assert sum(piece.records for piece in pieces) == 5_000
+    assert all(piece.size == SIZE * piece.records for piece in pieces)
     assert (pieces[0].first_offset, pieces[-1].last_offset) == (70, 5_069)
     assert all(one.last_offset + 1 == other.first_offset for one, other in pairwise(pieces))
     assert [(piece.first_ms, piece.last_ms) for piece in pieces] == [
@@ -112,8 +113,8 @@ def test_two_records_that_take_turns_make_no_tiny_chunks() -> None:
 def test_offsets_that_dont_rise_are_an_error() -> None:
     cutter = Cutter(MEAN)
     digests = np.array([1, 2], dtype=np.uint64)
-    list(cutter.feed(np.array([5, 6]), np.array([0, 0]), digests))
+    list(cutter.feed(np.array([5, 6]), np.array([0, 0]), np.array([0, 0]), digests))
     with pytest.raises(ValueError, match="don't rise"):
-        list(cutter.feed(np.array([6, 7]), np.array([0, 0]), digests))
+        list(cutter.feed(np.array([6, 7]), np.array([0, 0]), np.array([0, 0]), digests))
     with pytest.raises(ValueError, match="don't rise"):
-        list(Cutter(MEAN).feed(np.array([8, 7]), np.array([0, 0]), digests))
+        list(Cutter(MEAN).feed(np.array([8, 7]), np.array([0, 0]), np.array([0, 0]), digests))

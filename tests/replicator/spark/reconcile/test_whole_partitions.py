@@ -40,10 +40,11 @@ def whole(spark: SparkSession, *tasks: Rows) -> Piece:
 
 def by_cutting(spark: SparkSession, rows: Rows) -> Piece:
     records = transforms.hashed_again(transforms.hashed(kafka_frame(spark, rows))).orderBy("offset").toArrow()
+    offsets, times_ms = (records.column(name).to_numpy() for name in ("offset", "timestamp_ms"))
     columns = [records.column(name).to_numpy().view(np.uint64) for name in DIGESTS]
     cutter = Cutter(64)
     pieces = [
-        *cutter.feed(records.column("offset").to_numpy(), records.column("timestamp_ms").to_numpy(), *columns),
+        *cutter.feed(offsets, times_ms, np.zeros_like(offsets), *columns),
         *cutter.finish(),
     ]
     assert len(pieces) > 10
