@@ -83,6 +83,16 @@ def last(records: list[str]) -> dict[str, str]:
     return {record.partition("=")[0]: record for record in records}
 
 
+def test_the_size_of_the_missing_records_is_told() -> None:
+    """On the average: by it the policy says how much is read between them."""
+    asked = Asked(compacted=False)
+    asked.wanted(Missing(0, 2, 2), [RecordIdentity(n, b"%d" % n, None, size) for n, size in ((0, 10), (1, 20))])
+    asked.wanted(Missing(7, 8, 1), [RecordIdentity(7, b"7", None, 30)])
+    asked.target([])
+    assert asked.decide().record_bytes == 20
+    assert Asked(compacted=False).decide().record_bytes == 0
+
+
 def test_a_record_that_no_client_can_compare_is_copied() -> None:
     """Its digest is unknown, not equal to that of another."""
     asked = Asked(compacted=False)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 import structlog
 
-from replicator.jobs import repair_policy
+from replicator.jobs import repair_policy, repair_spans
 from replicator.jobs.range_policy import RangePolicy
 from replicator.jobs.repair_policy import RepairPolicy
 from replicator.jobs.repair_spans import Damage, Missing, RepairRequest
 from replicator.lane.partition import Stopped
 from replicator.lane.plan import LanePlan
-from replicator.model import checkpoint
+from replicator.model import checkpoint, reading_over
 from replicator.model.errors import Incident, ReplicatorError, Retriable, UnknownOutcome
-from replicator.model.partition import Partition
+from replicator.model.partition import Partition, Span
 from replicator.state.claims import read_claims
 from replicator.state.generation import Control, Generation, Kind, LaneAssignment, Phase
 from tests.replicator.lane.fakes import plane as fake_plane
@@ -131,6 +131,27 @@ def test_each_lost_record_is_copied_again_behind_all_others() -> None:
     assert evidence.next_target_offset == last + 1
     repairs = read_claims(world.target.claims).repairs
     assert sorted(n for found in repairs for first, end in found.runs for n in range(first, end)) == list(LOST)
+
+
+@pytest.mark.parametrize(("bytes_max", "transactions"), [(1_000, 1), (10, 2), (3, 3)])
+def test_large_records_between_missing_ones_part_transactions(
+    bytes_max: int, transactions: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each record has two or three bytes; four offsets lie between the first two spans, six between the others."""
+    monkeypatch.setattr(reading_over, "BYTES_MAX", bytes_max)
+    decided = list[int]()
+
+    def batches(*asked: Any, **sizes: Any) -> list[list[Span]]:
+        found = repair_spans.batches(*asked, **sizes)
+        decided.append(len(found))
+        return found
+
+    monkeypatch.setattr(repair_policy, "batches", batches)
+    world = copied()
+    policy, error = repair(world, damage(world), records_max=RECORDS)
+    assert error is None
+    assert policy.copied == len(LOST)
+    assert decided == [transactions]
 
 
 def test_begun_again_it_copies_nothing_twice() -> None:

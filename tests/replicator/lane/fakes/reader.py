@@ -28,7 +28,8 @@ class FakeReader:
             for offset, entry in log.committed():
                 if first <= offset < end:
                     key, equals, _ = entry.value.partition("=")
-                    yield [RecordIdentity(offset, entry.value.encode(), key.encode() if equals else None)]
+                    found = entry.value.encode()
+                    yield [RecordIdentity(offset, found, key.encode() if equals else None, len(found))]
 
     def close(self) -> None:
         """Nothing is open."""

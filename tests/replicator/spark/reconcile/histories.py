@@ -58,12 +58,13 @@ def drawn_contents(drawn: random.Random, count: int) -> list[Content]:
     return made
 
 
-def drawn_history(seed: int, records_max: int = 5_000) -> History:
-    """The history of this seed."""
+def drawn_history(seed: int, records_max: int = 3_000) -> History:
+    """The history of this seed. Most logs have several chunks, where chunks are small, so that what moves often moves
+    from one gap into another."""
     drawn = random.Random(seed)
-    records = drawn_contents(drawn, drawn_size(drawn, records_max))
+    records = drawn_contents(drawn, max(drawn_size(drawn, records_max) for _ in range(2)))
     found = History(records, list(records))
-    for _ in range(drawn_size(drawn, drawn.choice((1, 4, 30, 300))) if drawn.random() < 0.97 else 0):
+    for _ in range(drawn_size(drawn, drawn.choice((1, 10, 30, 100))) if drawn.random() < 0.97 else 0):
         name = drawn.choice((*ACTS,))
         size = drawn_size(drawn, len(records))
         ACTS[name](found, drawn, size)

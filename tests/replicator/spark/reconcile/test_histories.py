@@ -15,7 +15,7 @@ from tests.replicator.spark.reconcile.histories import History, drawn_history, w
 from tests.replicator.spark.reconcile.pipeline import counted, reconciled, repaired
 
 SEEDS, PARTS = budget(100, 10_000), budget(20, 200)
-MEANS = (32, 512)
+MEANS = (8, 512)
 Said = tuple[bytes | None, bytes | None, int]
 """Key, value and time of a record."""
 pytestmark = pytest.mark.tier("default")
