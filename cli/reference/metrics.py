@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from cli.reference.markdown import cell, table
-from replicator.observe.metrics import METRICS
-from replicator.observe.view import Doing, FlowStage
+from replicator.flow.restarts import Stage
+from replicator.observe.metrics import METRICS, shown_name
+from replicator.observe.view import Doing
 
 INTRODUCTION = """\
 # Metrics
@@ -17,14 +18,13 @@ started again in it. What isn't known is absent: there is no lag while the sourc
 partition that has no position yet. The process metrics of the Prometheus client (`process_cpu_seconds_total`,
 `process_resident_memory_bytes`, ...) come besides.
 """
-SUFFIXES = {"counter": "_total", "info": "_info"}
 
 
 def page() -> str:
     """The whole page."""
     rows = (
         (
-            f"`{name}{SUFFIXES.get(described.kind, '')}`",
+            f"`{shown_name(name)}`",
             described.kind,
             ", ".join(described.labels) or "none",
             cell(described.help),
@@ -39,7 +39,7 @@ def page() -> str:
             "Values of `eos_partition_state`, and the label `state` of `eos_flow_partitions`:\n",
             table(("value", "state", "meaning"), ((str(it.value), it.name.lower(), DOING[it]) for it in Doing)),
             "Values of `eos_flow_stage`:\n",
-            table(("value", "stage", "meaning"), ((str(it.value), it.name.lower(), STAGES[it]) for it in FlowStage)),
+            table(("value", "stage", "meaning"), ((str(it.value), it.name.lower(), STAGES[it]) for it in Stage)),
         )
     )
 
@@ -51,8 +51,8 @@ DOING = {
     Doing.STOPPED: "An [incident](../operate/incidents.md) has stopped it, and is the `kind` of `eos_partition_cause`.",
 }
 STAGES = {
-    FlowStage.STARTING: "It connects, lists its topics and opens its generation.",
-    FlowStage.RUNNING: "Its lanes run.",
-    FlowStage.ENDED: "It has ended by something that may pass, and is started again while another flow runs.",
-    FlowStage.OVER: "It was taken over by another process, or has ended for good.",
+    Stage.STARTING: "It connects, lists its topics and opens its generation.",
+    Stage.RUNNING: "Its lanes run.",
+    Stage.ENDED: "It has ended by something that may pass, and is started again while another flow runs.",
+    Stage.OVER: "It was taken over by another process, or has ended for good.",
 }

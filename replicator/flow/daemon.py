@@ -188,7 +188,7 @@ class Daemon:
 
         What is being listed, created or connected before lanes have started isn't waited for.
         """
-        alive = [flow for name, flow in self._flows.items() if self._restarts.stage(name) is Stage.ALIVE]
+        alive = [flow for name, flow in self._flows.items() if self._restarts.stage(name) is Stage.RUNNING]
         if self._leave_s is None:
             for worker in self._workers.values():
                 worker.stop()
@@ -216,7 +216,7 @@ class Daemon:
     def _leave_now(self) -> None:
         """Leave from whatever still runs: before its lanes have started, a flow has nothing to finish."""
         codes = {
-            name: Unreachable.exit_code if self._restarts.stage(name) is Stage.ALIVE else code
+            name: Unreachable.exit_code if self._restarts.stage(name) is Stage.RUNNING else code
             for name, code in self._restarts.codes.items()
         }
         code = worst(codes.values())

@@ -1,7 +1,7 @@
 """Which flows of a process run, which are started again, and when the process leaves. Pure; driven by `flow.daemon`.
 
-    STARTING --lanes started--> ALIVE --ended--> ENDED --due--> STARTING
-    STARTING or ALIVE --ended for good--> OVER
+    STARTING --lanes started--> RUNNING --ended--> ENDED --due--> STARTING
+    STARTING or RUNNING --ended for good--> OVER
 
 A flow that ended by something that may pass (2, 3, 4) is started again a discovery interval of its own later, as long
 as another flow is alive: the cause may be gone by then, and nobody restarts a process that runs. When none is alive and
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import Enum, auto
+from enum import Enum, IntEnum, auto
 
 BUG = 70
 PASSING = frozenset({2, 3, 4})
@@ -23,13 +23,17 @@ SEVERITY = (70, 4, 5, 3, 2, 0)
 """Of several flows' codes the operator must see first: a bug before an incident, that before being taken over, …"""
 
 
-class Stage(Enum):
-    """Where a flow stands."""
+class Stage(IntEnum):
+    """Where a flow stands, as the number that metrics have."""
 
-    STARTING = auto()  # it connects, lists, opens its generation
-    ALIVE = auto()  # its lanes run
-    ENDED = auto()  # by something that may pass
-    OVER = auto()
+    STARTING = 0
+    """It connects, lists, opens its generation."""
+    RUNNING = 1
+    """Its lanes run."""
+    ENDED = 2
+    """By something that may pass: it is started again."""
+    OVER = 3
+    """It is not started again by this process."""
 
 
 class FlowEvent(Enum):
@@ -42,11 +46,11 @@ class FlowEvent(Enum):
 
 
 TRANSITIONS: Mapping[tuple[Stage, FlowEvent], Stage] = {
-    (Stage.STARTING, FlowEvent.LANES_STARTED): Stage.ALIVE,
+    (Stage.STARTING, FlowEvent.LANES_STARTED): Stage.RUNNING,
     (Stage.STARTING, FlowEvent.ENDED_PASSING): Stage.ENDED,
     (Stage.STARTING, FlowEvent.ENDED_FOR_GOOD): Stage.OVER,
-    (Stage.ALIVE, FlowEvent.ENDED_PASSING): Stage.ENDED,
-    (Stage.ALIVE, FlowEvent.ENDED_FOR_GOOD): Stage.OVER,
+    (Stage.RUNNING, FlowEvent.ENDED_PASSING): Stage.ENDED,
+    (Stage.RUNNING, FlowEvent.ENDED_FOR_GOOD): Stage.OVER,
     (Stage.ENDED, FlowEvent.DUE): Stage.STARTING,
 }
 """Any other pair is a bug in `flow.daemon`."""
@@ -105,7 +109,7 @@ class Restarts:
 
     def due(self, now_s: float) -> list[str]:
         """Flows to start again now; they are starting then."""
-        if self.stopping or not self._any(Stage.ALIVE):
+        if self.stopping or not self._any(Stage.RUNNING):
             return []
         names = [name for name, flow in self._flows.items() if flow.stage is Stage.ENDED and flow.due_s <= now_s]
         for name in names:
@@ -115,7 +119,7 @@ class Restarts:
     def reminders(self, now_s: float) -> list[str]:
         """Flows that are over though nobody asked for it, and that are to be named now: nobody watches for what a
         process that goes on doesn't do."""
-        if self.stopping or not self._any(Stage.ALIVE):
+        if self.stopping or not self._any(Stage.RUNNING):
             return []
         found = [(name, flow) for name, flow in self._flows.items() if flow.forgotten and flow.due_s <= now_s]
         for _, flow in found:
@@ -124,14 +128,14 @@ class Restarts:
 
     def next_due_s(self) -> float | None:
         """When `due` and `reminders` should be asked next; None while there is nothing to start again or to name."""
-        if self.stopping or not self._any(Stage.ALIVE):
+        if self.stopping or not self._any(Stage.RUNNING):
             return None
         waiting = [flow for flow in self._flows.values() if flow.stage is Stage.ENDED or flow.forgotten]
         return min((flow.due_s for flow in waiting), default=None)
 
     def exit_code(self) -> int | None:
         """The code with which the process leaves now; None while a flow is starting or alive."""
-        if self._any(Stage.STARTING) or self._any(Stage.ALIVE):
+        if self._any(Stage.STARTING) or self._any(Stage.RUNNING):
             return None
         return worst(self.codes.values())
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import queue
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from replicator.config import Limits
@@ -18,8 +18,11 @@ from replicator.lane.driver import CountsChanged, Event, LaneDriver, LaneEnded, 
 from replicator.lane.partition import Stopped
 from replicator.lane.plan import LanePlan
 from replicator.lane.policy import Policy
+from replicator.lane.ports import Unobserved
+from replicator.model.checkpoint import Position
 from replicator.model.errors import Incident, Retriable
 from replicator.model.partition import Partition
+from replicator.planes.contract import Copied
 
 PROGRESS_CHECKED_S = 5.0
 TIMEOUTS_OUTLASTED = 3
@@ -28,6 +31,22 @@ TIMEOUTS_OUTLASTED = 3
 def patience_s(limits: Limits) -> float:
     """How long nothing may be committed: whatever should end by itself has ended by then, and been tried again."""
     return TIMEOUTS_OUTLASTED * (limits.transaction_timeout_ms + limits.request_timeout_ms) / 1000
+
+
+class LaneProgress(Unobserved):
+    """What a lane has committed, and when it last did. Written by the lane's thread."""
+
+    def __init__(self) -> None:
+        self.records = self.bytes = 0
+        self.moved_s = time.monotonic()
+
+    def committed(
+        self, copied: Mapping[Partition, Copied], positions: Mapping[Partition, Position], took_s: float
+    ) -> None:
+        """See `LaneObserver`."""
+        self.records += sum(part.records for part in copied.values())
+        self.bytes += sum(part.bytes for part in copied.values())
+        self.moved_s = time.monotonic()
 
 
 class BoundedLane:
@@ -47,10 +66,11 @@ class BoundedLane:
         self._plan, self._at, self._patience_s = plan, at, patience_s
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._log = services.log
-        self._on_commit: Callable[[int, int], None] = services.on_commit
-        self._driver = LaneDriver(plan, policy, replace(services, on_commit=self._committed), self._events)
+        self.progress = LaneProgress()
+        services = replace(services, observe=lambda plan, states: self.progress)
+        self._driver = LaneDriver(plan, policy, services, self._events)
         self._check_open = check_open
-        self._moved_s = self._checked_s = time.monotonic()
+        self._checked_s = time.monotonic()
 
     @property
     def position(self) -> int:
@@ -61,7 +81,7 @@ class BoundedLane:
 
     def progressed(self) -> None:
         """Something other than a commit shows that the lane gets on: so it isn't given up. From any thread."""
-        self._moved_s = time.monotonic()
+        self.progress.moved_s = time.monotonic()
 
     def stop(self) -> None:
         """Ask for a clean stop after the transaction under way."""
@@ -73,7 +93,7 @@ class BoundedLane:
         Raises what ended the lane, the incident that stopped its partition, and Retriable when nothing was committed
         for too long.
         """
-        self._moved_s = self._checked_s = time.monotonic()
+        self.progress.moved_s = self._checked_s = time.monotonic()
         self._driver.start()
         try:
             ended = self._ended(until_s)
@@ -108,7 +128,7 @@ class BoundedLane:
 
     def _check_progress(self) -> None:
         """Raises Retriable after too long without a commit, and what `check_open` does."""
-        idle_s = time.monotonic() - self._moved_s
+        idle_s = time.monotonic() - self.progress.moved_s
         if idle_s > self._patience_s:
             raise Retriable(f"{self._at}: no commit for {self._patience_s:.0f} s")
         if idle_s >= PROGRESS_CHECKED_S:
@@ -117,7 +137,3 @@ class BoundedLane:
 
     def _stopped(self) -> bool:
         return isinstance(self._driver.states.get(self._at), Stopped)
-
-    def _committed(self, records: int, size: int) -> None:
-        self._moved_s = time.monotonic()
-        self._on_commit(records, size)

@@ -94,7 +94,7 @@ class _Attempt:
         self._task, self._flow = task, task.plan.flow
         self._plan = replace(task.plan, owner=process_name(), flow=in_bulk(task.plan.flow))
         self._log = structlog.get_logger().bind(flow=self._flow.name, range=f"{task.at}:{task.end}")
-        self._services = replace(wiring.services(failpoint, self._log), on_commit=self._committed)
+        self._services = wiring.services(failpoint, self._log)
         self._records = self._bytes = 0
         self._position = -1
         self._began_s = time.monotonic()
@@ -124,11 +124,9 @@ class _Attempt:
                 return False
             finally:
                 self._position = max(self._position, lane.position)
+                self._records += lane.progress.records
+                self._bytes += lane.progress.bytes
         return not task.copies or self._position >= task.end
-
-    def _committed(self, records: int, size: int) -> None:
-        self._records += records
-        self._bytes += size
 
     def _patience_s(self) -> float:
         rate, interval_s = self._task.rate_max, self._plan.flow.commit.interval_ms / 1000

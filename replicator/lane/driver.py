@@ -118,16 +118,14 @@ def unobserved(plan: LanePlan, states: Callable[[], Mapping[Partition, Partition
 class Services:
     """What lanes are given from outside.
 
-    `connect` opens what one producer session works with; the event is set when the lane shall stop. `on_commit` gets
-    records and bytes. `cluster_away` as of `Partitions`. `observe` makes what is told of a lane, which also gets to
-    ask what each of its partitions does.
+    `connect` opens what one producer session works with; the event is set when the lane shall stop. `cluster_away` as
+    of `Partitions`. `observe` makes what is told of a lane, which also gets to ask what each of its partitions does.
     """
 
     connect: Callable[[LanePlan, Policy, threading.Event], Connections]
     clock: Clock
     failpoint: Failpoint
     log: structlog.stdlib.BoundLogger
-    on_commit: Callable[[int, int], None] = lambda records, size: None
     cluster_away: Callable[[], bool] = lambda: False
     jitter: Callable[[], float] = random.random
     observe: Observe = unobserved
@@ -231,7 +229,6 @@ class LaneDriver:
             self._clock,
             self._services.failpoint,
             self._log,
-            self._committed,
             self._services.jitter,
             self._observer,
         )
@@ -245,10 +242,6 @@ class LaneDriver:
             self._stopping.set()  # a lane with an end has reached it
         if self._stopping.is_set():
             self._release(to)
-
-    def _committed(self, records: int, size: int) -> None:
-        self._backoff.reset()
-        self._services.on_commit(records, size)
 
     def _release(self, to: Connections) -> None:
         """Release the positions at a clean stop. Everything is committed: if this fails, they only keep this owner."""
@@ -270,8 +263,8 @@ class LaneDriver:
             if self._stopping.is_set():  # no successor: the target has timed the transaction out, which is given up
                 self.ended_by = UnknownOutcome(f"the open transaction was given up: {error}")
                 return
-        if self._opened_s is not None and self.session and self.session.well_s - self._opened_s >= STEADY_S:
-            self._backoff.reset()  # a lane without records commits nothing that would show that all is well
+        if self._went_well():
+            self._backoff.reset()
         delay_s = self._backoff.next_s()
         self._log.warning("restarted", reason=str(error), kind=type(error).__name__, delay_ms=round(delay_s * 1000))
         if self._backoff.failures >= WAITING_AFTER:
@@ -280,6 +273,12 @@ class LaneDriver:
             self._memory.partitions.wait_all(self.plan.routes, Wait(reason, str(error)))
         if self._backoff.failures > 1:
             self._clock.wait(self._pause, delay_s)
+
+    def _went_well(self) -> bool:
+        """Tell whether the session that has ended had committed, or, without anything to copy, run for long."""
+        if self._opened_s is None or self.session is None:
+            return False
+        return self.session.has_committed or self.session.well_s - self._opened_s >= STEADY_S
 
     def _gives_up(self, error: ReplicatorError) -> bool:
         """Tell whether it is tried no more: before its first start a lane tries as long as a cluster may take to

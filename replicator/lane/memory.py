@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import structlog
@@ -40,6 +39,5 @@ class SessionContext:
     clock: Clock
     failpoint: Failpoint
     log: structlog.stdlib.BoundLogger
-    on_commit: Callable[[int, int], None]  # records, bytes
     jitter: Jitter
     observer: LaneObserver

@@ -66,7 +66,7 @@ class ProducerSession:
         self._plan, self._policy, self._to, self._plane = plan, policy, to, to.plane
         self._memory, self._partitions, self._refusals = memory, memory.partitions, memory.refusals
         self._stop, self._clock, self._log = context.stop, context.clock, context.log
-        self._failpoint, self._on_commit, self._observer = context.failpoint, context.on_commit, context.observer
+        self._failpoint, self._observer = context.failpoint, context.observer
         self._readiness = TargetReadiness(memory.partitions, to.target, context.clock)
         self._plane.on_stall(self._readiness.stalled)
         self._start = LaneStart(plan, policy, to, memory, self._readiness, context.clock, context.log)
@@ -74,6 +74,7 @@ class ProducerSession:
         self._transactions = LaneTransactions(plan, policy, to, origins, self._readiness, memory, context)
         self._aborts = Backoff(ABORT_PAUSE_S, ABORT_PAUSE_S_MAX, context.jitter)  # since the last commit
         self._last_commit_s = self._last_recommit_s = self._owned_s = self._listened_s = context.clock.now_s()
+        self.has_committed = False  # records, or positions that moved
         self.well_s = context.clock.now_s()  # when it last committed, or found nothing to copy
         self.positions = LanePositions(memory.partitions, plan.owner, plan.generation, plan.flow.delivery.value)
 
@@ -229,7 +230,7 @@ class ProducerSession:
     def _report_commit(self, done: Done, since_s: float) -> None:
         self._aborts.reset()
         records = sum(part.records for part in done.copied.values())
-        self._on_commit(records, sum(part.bytes for part in done.copied.values()))
+        self.has_committed = True
         self._observer.committed(done.copied, done.positions, self._last_commit_s - since_s if since_s else 0.0)
         self._log.debug(
             "committed",

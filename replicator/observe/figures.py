@@ -78,8 +78,8 @@ class ObservedFlow:
             if plan.owner != self._owner:
                 self._owner, self._states = plan.owner, {}
             self._states[plan.lane] = states
-            self._lanes.setdefault(plan.lane, LaneFigures())
-        return ObservedLane(self, plan.lane)
+            figures = self._lanes.setdefault(plan.lane, LaneFigures())
+        return ObservedLane(figures, self._partitions, self._lock, self._now_ms)
 
     def figures(self) -> FlowFigures:
         """Copy all of them."""
@@ -105,69 +105,58 @@ class ObservedFlow:
                 known.setdefault(at, None)
         return known
 
-    def began(self, lane: int, positions: Mapping[Partition, int]) -> None:
-        """See `LaneObserver.session_began`."""
-        with self._lock:
-            self._lanes[lane].sessions += 1
-            for at, position in positions.items():
-                self._partition(at).position = position
-
-    def committed(
-        self, lane: int, copied: Mapping[Partition, Copied], positions: Mapping[Partition, Position], took_s: float
-    ) -> None:
-        """See `LaneObserver.committed`."""
-        now_ms = self._now_ms()
-        with self._lock:
-            for at, position in positions.items():
-                self._partition(at).position = position.offset
-            for at, done in copied.items():
-                if done.records:
-                    figures = self._partition(at)
-                    figures.records += done.records
-                    figures.bytes += done.bytes
-                    figures.committed_ms = now_ms
-            if copied:
-                of_lane = self._lanes[lane]
-                of_lane.took[next((n for n, bound in enumerate(SECONDS) if took_s <= bound), len(SECONDS))] += 1
-                of_lane.took_s += took_s
-
-    def aborted(self, lane: int, kind: str) -> None:
-        """See `LaneObserver.aborted`."""
-        with self._lock:
-            self._lanes[lane].aborts[kind] += 1
-
-    def fenced(self, lane: int) -> None:
-        """See `LaneObserver.fenced`."""
-        with self._lock:
-            self._lanes[lane].fenced += 1
-
-    def _partition(self, at: Partition) -> PartitionFigures:
-        return self._partitions.setdefault(at, PartitionFigures())
-
 
 class ObservedLane:
-    """Implements `lane.ports.LaneObserver` for one lane of a flow."""
+    """Implements `lane.ports.LaneObserver`: writes the figures of one lane, and of the partitions that it copies."""
 
-    def __init__(self, flow: ObservedFlow, lane: int) -> None:
-        self._flow, self._lane = flow, lane
+    def __init__(
+        self,
+        figures: LaneFigures,
+        partitions: dict[Partition, PartitionFigures],
+        lock: threading.Lock,
+        now_ms: Callable[[], int],
+    ) -> None:
+        """`partitions`: of the whole flow; `lock` is held while anything of these is written."""
+        self._figures, self._partitions, self._lock, self._now_ms = figures, partitions, lock, now_ms
 
     def session_began(self, positions: Mapping[Partition, int]) -> None:
         """See `LaneObserver`."""
-        self._flow.began(self._lane, positions)
+        with self._lock:
+            self._figures.sessions += 1
+            for at, position in positions.items():
+                self._of(at).position = position
 
     def committed(
         self, copied: Mapping[Partition, Copied], positions: Mapping[Partition, Position], took_s: float
     ) -> None:
         """See `LaneObserver`."""
-        self._flow.committed(self._lane, copied, positions, took_s)
+        now_ms = self._now_ms()
+        with self._lock:
+            for at, position in positions.items():
+                self._of(at).position = position.offset
+            for at, done in copied.items():
+                if done.records:
+                    figures = self._of(at)
+                    figures.records += done.records
+                    figures.bytes += done.bytes
+                    figures.committed_ms = now_ms
+            if copied:
+                bound = next((n for n, bound in enumerate(SECONDS) if took_s <= bound), len(SECONDS))
+                self._figures.took[bound] += 1
+                self._figures.took_s += took_s
 
     def aborted(self, kind: str) -> None:
         """See `LaneObserver`."""
-        self._flow.aborted(self._lane, kind)
+        with self._lock:
+            self._figures.aborts[kind] += 1
 
     def fenced(self) -> None:
         """See `LaneObserver`."""
-        self._flow.fenced(self._lane)
+        with self._lock:
+            self._figures.fenced += 1
+
+    def _of(self, at: Partition) -> PartitionFigures:
+        return self._partitions.setdefault(at, PartitionFigures())
 
 
 class Figures:

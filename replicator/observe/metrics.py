@@ -24,8 +24,17 @@ from replicator.observe.view import Doing, FlowView, PartitionView
 FLOW, LANE, PARTITION = ("flow",), ("flow", "lane"), ("flow", "topic", "partition")
 
 
+SUFFIXES: Mapping[str, tuple[str, ...]] = {
+    "gauge": ("",),
+    "counter": ("_total",),
+    "info": ("_info",),
+    "histogram": ("_bucket", "_sum", "_count"),
+}
+"""By kind of metric: what the names of its samples have behind its own."""
+
+
 class Described(NamedTuple):
-    """A metric without its values. `kind`: counter, gauge, histogram or info."""
+    """A metric without its values. `kind`: of `SUFFIXES`."""
 
     kind: str
     labels: tuple[str, ...]
@@ -66,6 +75,12 @@ METRICS: Mapping[str, Described] = {
     "eos_lane_sessions": Described("counter", LANE, "Producer sessions that have begun to copy."),
     "eos_lane_fenced": Described("counter", LANE, "How often the lane's producer was fenced."),
 }
+
+
+def shown_name(name: str) -> str:
+    """Return the name under which a metric is known: that of its samples, where they have only one."""
+    suffixes = SUFFIXES[METRICS[name].kind]
+    return name + suffixes[0] if len(suffixes) == 1 else name
 
 
 class FlowsCollector(Collector):

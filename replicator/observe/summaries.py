@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import structlog
 
+from replicator.flow.restarts import Stage
 from replicator.lane.ports import Clock
-from replicator.observe.view import Doing, FlowStage, FlowView
+from replicator.observe.view import Doing, FlowView
 
 SUMMARY_S = 30.0
 UNCHANGED_S = 3_600.0
@@ -78,7 +79,7 @@ class Summaries:
             tuple(counts[doing] for doing in (Doing.COPYING, Doing.WAITING, Doing.STOPPED)),
         )
         copied = now.records != before.records
-        runs = flow.stage is FlowStage.RUNNING and counts.total() > 0
+        runs = flow.stage is Stage.RUNNING and counts.total() > 0
         if not (copied or (runs and (now.changed(before) or now_s >= before.at_s + UNCHANGED_S))):
             return
         seconds = now_s - self._looked_s

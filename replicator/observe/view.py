@@ -27,25 +27,6 @@ class Doing(IntEnum):
     STOPPED = 3
 
 
-class FlowStage(IntEnum):
-    """Where a flow stands, as the number that metrics have."""
-
-    STARTING = 0
-    RUNNING = 1
-    ENDED = 2
-    """It has ended by something that may pass, and is started again."""
-    OVER = 3
-    """It is not started again by this process."""
-
-
-_STAGES = {
-    Stage.STARTING: FlowStage.STARTING,
-    Stage.ALIVE: FlowStage.RUNNING,
-    Stage.ENDED: FlowStage.ENDED,
-    Stage.OVER: FlowStage.OVER,
-}
-
-
 @dataclass(frozen=True, slots=True)
 class PartitionView:
     """One source partition. `kind`: why it waits, or the incident that stopped it; empty while it is copied. `lag` is
@@ -66,7 +47,7 @@ class FlowView:
     name: str
     source: str
     target: str
-    stage: FlowStage
+    stage: Stage
     partitions: tuple[PartitionView, ...]
     lanes: Mapping[int, LaneFigures]
 
@@ -96,7 +77,7 @@ class FlowView:
     @property
     def ready(self) -> bool:
         """Whether its lanes run and each of its partitions is copied."""
-        return self.stage is FlowStage.RUNNING and all(each.doing is Doing.COPYING for each in self.partitions)
+        return self.stage is Stage.RUNNING and all(each.doing is Doing.COPYING for each in self.partitions)
 
 
 class Views:
@@ -119,14 +100,14 @@ class Views:
 
     def _flow(self, name: str, stage: Stage) -> FlowView:
         found = self._figures.flows[name].figures()
-        shown = found.states if stage in (Stage.STARTING, Stage.ALIVE) else {}
+        shown = found.states if stage in (Stage.STARTING, Stage.RUNNING) else {}
         positions = {at: figures.position for at, figures in found.partitions.items()}
         lags = self._lags[name].lags(positions) if name in self._lags else {}
         partitions = tuple(
             PartitionView(at, *_doing(shown.get(at)), found.partitions.get(at, PartitionFigures()), lags.get(at))
             for at in sorted(found.partitions.keys() | shown.keys())
         )
-        return FlowView(name, *self._clusters[name], _STAGES[stage], partitions, found.lanes)
+        return FlowView(name, *self._clusters[name], stage, partitions, found.lanes)
 
 
 def _doing(state: PartitionState | None) -> tuple[Doing, str, str]:

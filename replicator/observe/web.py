@@ -20,8 +20,9 @@ from wsgiref.types import StartResponse, WSGIEnvironment
 
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from replicator.flow.restarts import Stage
 from replicator.observe.metrics import Metrics
-from replicator.observe.view import Doing, FlowStage, FlowView
+from replicator.observe.view import Doing, FlowView
 
 JSON = "application/json"
 CHALLENGE = ("WWW-Authenticate", 'Basic realm="eos-replicate"')
@@ -98,7 +99,7 @@ class Web:
 def _readiness_of(flow: FlowView) -> dict[str, Any]:
     """What keeps a flow from being ready."""
     found: dict[str, Any] = {"ready": flow.ready, "stage": flow.stage.name.lower()}
-    if flow.stage is FlowStage.RUNNING:
+    if flow.stage is Stage.RUNNING:
         kept = [each for each in flow.partitions if each.doing is not Doing.COPYING]
         found["partitions"] = len(flow.partitions)
         found["not_copied"] = len(kept)

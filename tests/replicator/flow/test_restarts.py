@@ -98,7 +98,7 @@ def test_nothing_is_started_again_once_the_process_was_asked_to_stop() -> None:
 def test_steps_outside_the_table_are_refused() -> None:
     for stage, event in itertools.product(Stage, FlowEvent):
         assert ((stage, event) in TRANSITIONS) == (
-            (stage in (Stage.STARTING, Stage.ALIVE) and event in (FlowEvent.ENDED_PASSING, FlowEvent.ENDED_FOR_GOOD))
+            (stage in (Stage.STARTING, Stage.RUNNING) and event in (FlowEvent.ENDED_PASSING, FlowEvent.ENDED_FOR_GOOD))
             or (stage is Stage.STARTING and event is FlowEvent.LANES_STARTED)
             or (stage is Stage.ENDED and event is FlowEvent.DUE)
         )

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from replicator.lane.driver import BACKOFF_S_MAX, WAITING_AFTER, CountsChanged, Event, LaneEnded
+from replicator.lane.driver import BACKOFF_S, BACKOFF_S_MAX, WAITING_AFTER, CountsChanged, Event, LaneEnded
 from replicator.lane.partition import Copying, Waiting
 from replicator.model.errors import Incident, Retriable, Unreachable
 from replicator.model.partition import Partition
@@ -141,3 +141,24 @@ def test_the_winner_tells_from_whom_it_took_over() -> None:
     assert (told["owner"], told["partitions"]) == ("killed", 3)
     world.run("after a clean stop")
     assert len(world.told("took_over")) == 1
+
+
+def test_a_lane_that_commits_between_its_failures_makes_no_longer_pauses() -> None:
+    world = World()
+    filled(world, 3)
+
+    def poll() -> None:
+        failures = len(world.told("restarted"))
+        if failures == FAILURES:
+            return
+        world.on.append(("plane.poll", poll))
+        if len(world.told("committed")) > failures:
+            world.source.log(A).put("more")
+            raise Retriable("away")
+
+    world.on.append(("plane.poll", poll))
+    world.run()
+    restarted = world.told("restarted")
+    assert len(restarted) == FAILURES
+    assert max(int(str(event["delay_ms"])) for event in restarted) <= BACKOFF_S * 1000
+    assert world.told("waiting") == []

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from replicator.flow.restarts import Stage
 from replicator.model.partition import Partition
 from replicator.observe.figures import SECONDS, LaneFigures, PartitionFigures
 from replicator.observe.lag import Lag
-from replicator.observe.metrics import METRICS, Metrics
-from replicator.observe.view import Doing, FlowStage, FlowView, PartitionView
+from replicator.observe.metrics import METRICS, Metrics, shown_name
+from replicator.observe.view import Doing, FlowView, PartitionView
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "metrics.md"
 HOSTILE = 'a"b\\c\nd'
@@ -25,7 +26,7 @@ def partition(number: int, doing: Doing = Doing.COPYING, kind: str = "", lag: La
     return PartitionView(Partition("t", number), doing, kind, "", figures, lag)
 
 
-def flow(*partitions: PartitionView, stage: FlowStage = FlowStage.RUNNING, name: str = "f") -> FlowView:
+def flow(*partitions: PartitionView, stage: Stage = Stage.RUNNING, name: str = "f") -> FlowView:
     took = [1, *[0] * (len(SECONDS) - 1), 2]
     lane = LaneFigures(sessions=3, fenced=1, aborts=Counter(Abortable=4), took=took, took_s=150.0)
     return FlowView(name, "a", "b", stage, partitions, {0: lane})
@@ -87,9 +88,9 @@ def test_too_many_partitions_leave_the_flow_and_its_lanes() -> None:
     assert samples(ALL, partitions_max=3)[at("eos_flow_partitions_omitted", flow="f")] == 0
 
 
-@pytest.mark.parametrize("stage", FlowStage)
-def test_a_flow_is_ready_only_while_it_runs_and_all_is_copied(stage: FlowStage) -> None:
-    assert flow(partition(1), stage=stage).ready == (stage is FlowStage.RUNNING)
+@pytest.mark.parametrize("stage", Stage)
+def test_a_flow_is_ready_only_while_it_runs_and_all_is_copied(stage: Stage) -> None:
+    assert flow(partition(1), stage=stage).ready == (stage is Stage.RUNNING)
     assert not flow(partition(1), partition(2, Doing.UNDECIDED), stage=stage).ready
 
 
@@ -99,9 +100,7 @@ def test_labels_with_any_character_can_be_read_again() -> None:
 
 
 def test_the_page_has_every_metric_and_no_other() -> None:
-    shown = {
-        name + {"counter": "_total", "info": "_info"}.get(described.kind, "") for name, described in METRICS.items()
-    }
+    shown = {shown_name(name) for name in METRICS}
     written = set(re.findall(r"^\| `(eos_\w+)` \|", PAGE.read_text(), re.MULTILINE))
     assert written == shown
 

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from replicator.observe.metrics import METRICS
+from replicator.observe.metrics import METRICS, SUFFIXES
 
 CONFIGS = Path(__file__).parents[3] / "configs" / "monitoring"
-SUFFIXES = {"counter": ("_total",), "info": ("_info",), "histogram": ("_bucket", "_sum", "_count"), "gauge": ("",)}
 EXPORTED = {
     name + suffix: {*described.labels, "job", "instance"} | ({"le"} if suffix == "_bucket" else set())
     for name, described in METRICS.items()

@@ -31,7 +31,7 @@ class Process:
     def __init__(self) -> None:
         self.time_s = self.until_s = 0.0
         self.at_each: Callable[[], None] = lambda: None
-        self.stage = Stage.ALIVE
+        self.stage = Stage.RUNNING
         self.states: dict[Partition, PartitionState] = {A: Copying(), B: Copying()}
         self.figures = Figures(["f"], self.now_ms)
         self.lane = self.figures.lane(plan(0, "one"), self.states_now)

@@ -10,10 +10,11 @@ from wsgiref.util import setup_testing_defaults
 
 import pytest
 
+from replicator.flow.restarts import Stage
 from replicator.model.partition import Partition
 from replicator.observe.figures import PartitionFigures
 from replicator.observe.metrics import Metrics
-from replicator.observe.view import Doing, FlowStage, FlowView, PartitionView
+from replicator.observe.view import Doing, FlowView, PartitionView
 from replicator.observe.web import LISTED_MAX, Web
 
 
@@ -21,7 +22,7 @@ def partition(number: int, doing: Doing, kind: str = "") -> PartitionView:
     return PartitionView(Partition("t", number), doing, kind, "", PartitionFigures(), None)
 
 
-def flow(*partitions: PartitionView, stage: FlowStage = FlowStage.RUNNING) -> FlowView:
+def flow(*partitions: PartitionView, stage: Stage = Stage.RUNNING) -> FlowView:
     return FlowView("f", "a", "b", stage, partitions, {})
 
 
@@ -56,7 +57,7 @@ def test_head_has_no_body() -> None:
 
 def test_ready_only_if_every_flow_is() -> None:
     assert get("/readyz")[0] == 200
-    status, _, body = get("/readyz", [READY, flow(stage=FlowStage.OVER)])
+    status, _, body = get("/readyz", [READY, flow(stage=Stage.OVER)])
     assert status == 503
     assert not json.loads(body)["ready"]
 
