@@ -76,7 +76,7 @@ Exit codes:
     help="New directory for HTML, JSON and Parquet: here, or where Spark's Hadoop reaches (s3a://, hdfs://).",
 )
 @click.option("--quick", is_flag=True, help="Only say which chunks differ, after one read of both sides.")
-@click.option("--deep", is_flag=True, help="Besides digests, compare every field of every record.")
+@click.option("--deep", is_flag=True, help="Compare 128 bits of each record's digest instead of 64.")
 @click.option(
     "--repair",
     "wanted",

@@ -19,8 +19,9 @@ from cli.commands import reconcile_show
 from replicator.model.partition import Partition
 from replicator.spark.reconcile import snapshot
 from replicator.spark.reconcile.outcome import OffsetRange
-from tests.replicator.spark.reconcile.sample_outcomes import ALTERED, HOSTILE, outcome, partition
+from tests.replicator.spark.reconcile.sample_outcomes import ALTERED, EXAMPLE, HOSTILE, outcome, partition
 
+ROOT = Path(__file__).parents[2]
 FILE = """\
 clusters:
   a: {properties: {bootstrap.servers: "127.0.0.1:1"}}
@@ -145,3 +146,10 @@ def test_the_terminal_shows_differences_and_not_what_retention_removed(capsys: p
     assert last.startswith("The sides differ: 10 missing, 1 altered. 12 source offsets after the positions")
     for line in said.splitlines():
         assert len(line) <= 80 or line.startswith(("note", "The sides", "  b: ", "  a: ")), line
+
+
+def test_the_page_shows_what_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    reconcile_show.show(Console(width=80), EXAMPLE, "report")
+    printed = "\n".join(line.rstrip() for line in capsys.readouterr().out.splitlines())
+    page = (ROOT / "docs/spark/reconcile.md").read_text()
+    assert f"```text\n{printed}\n```\n" in page

@@ -106,8 +106,8 @@ def words(counts: Mapping[str, int], names: Collection[str] = tuple(MEANINGS)) -
 
 
 def label(verdict: str) -> str:
-    """A verdict as it is written for people."""
-    return verdict.replace("_", " ")
+    """A verdict as it is written for people. In chunks that differ most records may be the same."""
+    return "in chunks that differ" if verdict == DIFFERS else verdict.replace("_", " ")
 
 
 def are(number: int) -> str:

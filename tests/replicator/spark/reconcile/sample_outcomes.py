@@ -83,3 +83,43 @@ ALTERED = partition(
     ),
     ranges_found={"altered": 1},
 )
+
+
+def _copied(number: int, records: int, **changes: Any) -> PartitionOutcome:
+    """One that was copied in transactions, whose markers take offsets of the target."""
+    fields: dict[str, Any] = {
+        "source": Partition("orders", number),
+        "target": Partition("east.orders", number),
+        "source_offsets": (0, records),
+        "source_records": records,
+        "target_records": records,
+        "position_records": records,
+        "position": records,
+        "verdicts": {"same": records},
+    }
+    return partition(**{**fields, **changes})
+
+
+EXAMPLE = outcome(
+    _copied(
+        0,
+        68_000,
+        target_records=68_001,
+        target_counts_agree=False,
+        chunks_differing=1,
+        verdicts={"same": 68_000, "extra": 1},
+        ranges=(OffsetRange(verdict="extra", records=1, target_offsets=(68_009, 68_009), key=b"customer-1"),),
+        ranges_found={"extra": 1},
+        notes=("records at target offsets 68009 to 68009 were not written by this flow",),
+    ),
+    _copied(1, 56_000),
+    _copied(2, 76_000),
+    flow="orders",
+    source=ClusterFacts("east", "", ("east.example:9092",)),
+    target=ClusterFacts("west", "", ("west.example:9092",)),
+    snapshot_ms=1_795_604_361_000,
+    finished_ms=1_795_604_373_400,
+    tool_version="0.1.0",
+    spark_version="4.0.0",
+)
+"""That of docs/spark/reconcile.md: somebody else has written a record into the target."""

@@ -89,6 +89,11 @@ def test_agreement_is_counts_and_records() -> None:
             "differs",
             "The sides differ: in 1 partition the position counts other records than there are.",
         ),
+        (
+            outcome(partition(verdicts={"same": 4, "differs": 6}), mode="quick"),
+            "differs",
+            "The sides differ: 6 in chunks that differ.",
+        ),
         (outcome(partition(), window=(0, None)), "agrees", "Both sides agree in the window of time: 10 records."),
     ],
 )
