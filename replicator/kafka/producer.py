@@ -9,6 +9,7 @@ Invariants
   timeout: see `failure`.
 - No call holds up its caller for longer than the time that it is given: `send_positions` is made in a thread of its
   own, because librdkafka keeps no time-out there (`coordinator_patience`).
+- A producer that has lost the group's coordinator commits nothing more (`coordinator_connection`).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from replicator.config import Flow
 from replicator.kafka import failures, properties
 from replicator.kafka.client_log import line_logger
+from replicator.kafka.coordinator_connection import CoordinatorConnection
 from replicator.kafka.coordinator_patience import CoordinatorPatience
 from replicator.kafka.own_thread import OwnThread
 from replicator.model import names
@@ -83,6 +85,7 @@ class TransactionalProducer:
         self._init_s = flow.limits.connect_timeout_ms / 1000
         self._transaction_s = flow.limits.transaction_timeout_ms / 1000
         self._patience = patience or CoordinatorPatience(self._transaction_s)
+        self._coordinator = CoordinatorConnection()
         self._coordinator_calls = OwnThread(f"positions.{flow.name}")
         self._begun_s = 0.0
         self._broken: str | None = None
@@ -111,13 +114,15 @@ class TransactionalProducer:
             return
         if "ADDPARTS" in text and "authorization failed" in text:  # the others were not even attempted
             self.denied |= failures.partitions_named(text)
+        self._coordinator.line(text)
         self._on_client_error(f"cluster {self._cluster!r}: {text}")
 
     def _stats(self, text: str) -> None:
         if self._closed:
             return
-        brokers = json.loads(text)["brokers"].values()
-        self._end_requests = sum(broker["req"].get("EndTxn", 0) for broker in brokers)
+        brokers = json.loads(text)["brokers"]
+        self._end_requests = sum(broker["req"].get("EndTxn", 0) for broker in brokers.values())
+        self._coordinator.statistics(brokers)
 
     def fence(self) -> None:
         """Send InitProducerId, which ends the predecessor's transaction and bumps the epoch.
@@ -151,8 +156,16 @@ class TransactionalProducer:
             )
 
     def serve(self) -> None:
-        """Serve callbacks. Statistics come twice a second and would pile up in an idle lane."""
+        """Serve callbacks. Statistics come twice a second and would pile up in an idle lane.
+
+        Raises UnknownOutcome for a producer that has lost the group's coordinator.
+        """
         self._guard(lambda: self.producer.poll(0), failures.classify_open, "serve callbacks")
+        if self._coordinator.lost:
+            raise UnknownOutcome(
+                f"cluster {self._cluster!r}: the connection to the coordinator of the positions was lost, "
+                f"{self._coordinator.lost}"
+            )
 
     def failure(self) -> KafkaError | None:
         """Say why the open transaction has failed, None while it goes on.
@@ -248,6 +261,7 @@ class TransactionalProducer:
         be in that call for ever, and only `close` may follow.
         """
         for chunk in _chunks(offsets):
+            self.serve()
             self.written = True
             self._guard(
                 partial(self._send_chunk, group, chunk, member),
@@ -268,6 +282,7 @@ class TransactionalProducer:
                 f"the transaction, has not answered for {limit_s:g} s"
             ) from error
         self._patience.answered()
+        self._coordinator.committed()
 
     def end(self) -> None:
         """Send EndTxn(commit). Invariant 6: whatever is not certainly committed starts over, nothing is sent again."""

@@ -131,6 +131,9 @@ def lane_producer(
         # After "all brokers down" librdkafka (2.16) re-bootstraps with new broker handles, but keeps the old one as the
         # group's coordinator: TxnOffsetCommit then waits for ever, past every timeout. A new lane bootstraps anyway.
         "metadata.recovery.strategy": "none",
+        # A producer that is given up while it waits for such a coordinator ends once any of its connections changes.
+        # More than socket.timeout.ms: librdkafka takes one for idle on which an answer is waited for.
+        "connections.max.idle.ms": 120_000,
         "statistics.interval.ms": 500,  # EndTxn is counted there: a hidden resend must be seen
         "retry.backoff.ms": 10,
         "retry.backoff.max.ms": 500,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 
@@ -189,3 +190,21 @@ def test_positions_without_answer_end_the_session_and_hold_nobody_up(factory: Fa
     for serving in [thread for thread in threading.enumerate() if thread.name == "abandoned.f"]:
         serving.join(SOON_S)
         assert not serving.is_alive()
+
+
+def test_a_producer_that_has_lost_its_coordinator_commits_nothing_more(
+    transactions: TransactionalProducer, client: FakeProducer
+) -> None:
+    """librdkafka would wait for it for ever."""
+    at = {Partition("t", 0): Committed(1, "")}
+    transactions.send_positions("g", at, object())
+    broker = {"state": "UP", "wakeups": 1, "req": {"TxnOffsetCommit": 1}}
+    client.on_poll.append(lambda: client.conf["stats_cb"](json.dumps({"brokers": {"west:9092/1": broker}})))
+    transactions.serve()
+    line = "FAIL [lane#producer-1] [thrd:west:9092/1]: west:9092/1: Disconnected (after 1731ms in state UP)"
+    client.on_poll.append(lambda: client.logger.error(line))
+    with pytest.raises(UnknownOutcome, match="coordinator of the positions was lost, west:9092/1: Disconnected"):
+        transactions.send_positions("g", at, object())
+    assert client.calls.count("offsets") == 1
+    with pytest.raises(UnknownOutcome):
+        transactions.begin()
