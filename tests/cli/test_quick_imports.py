@@ -22,6 +22,21 @@ def test_a_package_for_tests_is_left_out_and_can_be_imported_later() -> None:
     assert done.stdout.split() == ["False", "hypothesis"]
 
 
+def test_how_packages_are_described_is_left_out_and_can_be_imported_later() -> None:
+    program = """
+import sys
+from cli.quick_imports import quick_imports
+with quick_imports():
+    import embedded_broker.broker
+import crc32c
+print(crc32c.crc32c(b"123456789") == 0xE3069283, {"importlib.metadata", "email", "zipfile"} & {*sys.modules})
+from importlib import metadata
+print(metadata.version("pytest") > "")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "set()", "True"]
+
+
 def test_the_daemon_leaves_it_out_too() -> None:
     program = """
 import sys
