@@ -106,10 +106,12 @@ class CountsChanged:
 Event = LaneEnded | CountsChanged | None  # None: a request to stop
 
 
-Observe = Callable[[LanePlan, Callable[[], Mapping[Partition, PartitionState]]], LaneObserver]
+States = Callable[[], Mapping[Partition, PartitionState | None]]
+"""What each partition of a lane is doing; None until that is known. Asked from any thread."""
+Observe = Callable[[LanePlan, States], LaneObserver]
 
 
-def unobserved(plan: LanePlan, states: Callable[[], Mapping[Partition, PartitionState]]) -> LaneObserver:
+def unobserved(plan: LanePlan, states: States) -> LaneObserver:
     """Return what is told of a lane that nobody watches."""
     return Unobserved()
 
@@ -145,7 +147,7 @@ class LaneDriver:
         records_max = Rate(policy.rate_max).records(commit.records_max, commit.interval_ms / 1000)
         size = TransactionSize(records_max, commit.bytes_max, small=policy.copies_live)
         self._memory = Memory(partitions, RefusedRecords(partitions), size, Reports(partitions))
-        self._observer = services.observe(plan, lambda: self.states)
+        self._observer = services.observe(plan, self._all_states)
         self._opened, self._began_s = False, 0.0
         self._opened_s: float | None = None  # since when the session has copied; None before
         self._owners_read = False
@@ -158,6 +160,10 @@ class LaneDriver:
     def states(self) -> dict[Partition, PartitionState]:
         """What each partition of the lane is doing now. From any thread."""
         return self._memory.partitions.told()
+
+    def _all_states(self) -> dict[Partition, PartitionState | None]:
+        told = self.states
+        return {route.source: told.get(route.source) for route in self.plan.routes}
 
     def start(self) -> None:
         """Start the lane's thread."""

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from replicator.lane.driver import States
 from replicator.lane.partition import PartitionState
 from replicator.lane.plan import LanePlan
 from replicator.model.checkpoint import Position
@@ -25,7 +26,6 @@ from replicator.planes.contract import Copied
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """Upper bounds of the histogram of how long transactions took."""
-States = Callable[[], Mapping[Partition, PartitionState]]
 
 
 @dataclass(slots=True)
@@ -53,11 +53,12 @@ class LaneFigures:
 
 @dataclass(frozen=True, slots=True)
 class FlowFigures:
-    """A copy of one flow's figures at one moment."""
+    """A copy of one flow's figures at one moment. `states`: of the partitions that its lanes have now, None until they
+    are known."""
 
     partitions: Mapping[Partition, PartitionFigures]
     lanes: Mapping[int, LaneFigures]
-    states: Mapping[Partition, PartitionState]
+    states: Mapping[Partition, PartitionState | None]
 
 
 class ObservedFlow:
@@ -90,20 +91,18 @@ class ObservedFlow:
                 for lane, figures in self._lanes.items()
             }
             states = list(self._states.values())
-        found: dict[Partition, PartitionState] = {}
+        found: dict[Partition, PartitionState | None] = {}
         for each in states:
             found |= each()
         return FlowFigures(partitions, lanes, found)
 
     def partition_positions(self) -> dict[Partition, int | None]:
-        """Every partition that lanes know of, with its position."""
+        """Every partition that lanes have now, with its position."""
         with self._lock:
-            known = {at: figures.position for at, figures in self._partitions.items()}
             states = list(self._states.values())
-        for each in states:
-            for at in each():
-                known.setdefault(at, None)
-        return known
+        here = [at for each in states for at in each()]
+        with self._lock:
+            return {at: found.position if (found := self._partitions.get(at)) else None for at in here}
 
 
 class ObservedLane:

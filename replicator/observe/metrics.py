@@ -1,22 +1,16 @@
 """The views of the flows as Prometheus metrics. Names follow Prometheus' conventions and begin with `eos_`.
 
-`METRICS` has every name with its meaning and labels; docs/operate/monitoring.md is checked against it.
+`METRICS` has every name with its meaning and labels; docs/operate/monitoring.md is checked against it. They are written
+here, and not by Prometheus' client, which takes ten times as long for a thousand partitions; it reads them again in
+tests, and writes what it knows of the process itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector, generate_latest
-from prometheus_client.metrics_core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    InfoMetricFamily,
-    Metric,
-)
-from prometheus_client.registry import Collector
 
 from replicator.observe.figures import SECONDS, LaneFigures
 from replicator.observe.view import Doing, FlowView, PartitionView
@@ -53,7 +47,7 @@ METRICS: Mapping[str, Described] = {
     "eos_flow_partitions_omitted": Described(
         "gauge", FLOW, "Partitions without metrics of their own: they are more than metrics.partitions_max."
     ),
-    "eos_partition_state": Described("gauge", PARTITION, "0: undecided, 1: copying, 2: waiting, 3: stopped."),
+    "eos_partition_state": Described("gauge", PARTITION, "0: undecided, 1: copying, 2: waiting, 3: stopped, 4: gone."),
     "eos_partition_cause": Described("gauge", (*PARTITION, "kind"), "1 for the reason it waits, or its incident."),
     "eos_partition_records": Described("counter", PARTITION, "Records committed since the process began."),
     "eos_partition_bytes": Described("counter", PARTITION, "Bytes of keys, values and headers of those records."),
@@ -83,102 +77,106 @@ def shown_name(name: str) -> str:
     return name + suffixes[0] if len(suffixes) == 1 else name
 
 
-class FlowsCollector(Collector):
-    """Makes the metrics of all flows at each scrape."""
-
-    def __init__(self, flows: Callable[[], Sequence[FlowView]], version: str, partitions_max: int) -> None:
-        """`flows`: as they are now. Of a flow with more than `partitions_max` partitions none has metrics of its own:
-        the same ones would be missing from one scrape and not from the next."""
-        self._flows, self._version, self._partitions_max = flows, version, partitions_max
-
-    def collect(self) -> Iterable[Metric]:
-        """See prometheus_client."""
-        flows = self._flows()
-        build = InfoMetricFamily("eos_build", METRICS["eos_build"].help, value={"version": self._version})
-        values: dict[str, list[tuple[Sequence[str], float]]] = {name: [] for name in METRICS}
-        for flow in flows:
-            for name, labels, value in self._of_flow(flow):
-                values[name].append(((flow.name, *labels), value))
-        yield build
-        for name, described in METRICS.items():
-            if described.kind in ("gauge", "counter"):
-                family = GaugeMetricFamily if described.kind == "gauge" else CounterMetricFamily
-                made = family(name, described.help, labels=described.labels)
-                for at, value in values[name]:
-                    made.add_metric(at, value)
-                yield made
-        yield _durations(flows)
-
-    def _of_flow(self, flow: FlowView) -> Iterator[tuple[str, tuple[str, ...], float]]:
-        """All gauges and counters: name, labels behind the flow's, value."""
-        yield "eos_flow_stage", (), flow.stage
-        yield "eos_flow_ready", (), flow.ready
-        counts = flow.counts
-        for doing in Doing:
-            yield "eos_flow_partitions", (doing.name.lower(),), counts[doing]
-        if (records := flow.lag_records) is not None:
-            yield "eos_flow_lag_records", (), records
-        if (seconds := flow.lag_seconds) is not None:
-            yield "eos_flow_lag_seconds", (), seconds
-        yield "eos_flow_records", (), sum(each.figures.records for each in flow.partitions)
-        yield "eos_flow_bytes", (), sum(each.figures.bytes for each in flow.partitions)
-        omitted = len(flow.partitions) > self._partitions_max
-        yield "eos_flow_partitions_omitted", (), len(flow.partitions) if omitted else 0
-        if not omitted:
-            for partition in flow.partitions:
-                labels = (partition.at.topic, str(partition.at.partition))
-                yield from ((name, (*labels, *more), value) for name, more, value in _of_partition(partition))
-        for lane, figures in flow.lanes.items():
-            yield from ((name, (str(lane), *more), value) for name, more, value in _of_lane(figures))
-
-
-def _of_partition(partition: PartitionView) -> Iterator[tuple[str, tuple[str, ...], float]]:
-    figures, lag = partition.figures, partition.lag
-    yield "eos_partition_state", (), partition.doing
-    if partition.kind:
-        yield "eos_partition_cause", (partition.kind,), 1
-    yield "eos_partition_records", (), figures.records
-    yield "eos_partition_bytes", (), figures.bytes
-    if figures.position is not None:
-        yield "eos_partition_position", (), figures.position
-    if lag is not None:
-        yield "eos_partition_lag_records", (), lag.records
-        yield "eos_partition_lag_seconds", (), lag.seconds
-        yield "eos_partition_held_back_records", (), lag.held_back
-    if figures.committed_ms:
-        yield "eos_partition_last_commit_timestamp_seconds", (), figures.committed_ms / 1000
-
-
-def _of_lane(figures: LaneFigures) -> Iterator[tuple[str, tuple[str, ...], float]]:
-    yield "eos_lane_sessions", (), figures.sessions
-    yield "eos_lane_fenced", (), figures.fenced
-    for kind, times in sorted(figures.aborts.items()):
-        yield "eos_lane_aborts", (kind,), times
-
-
-def _durations(flows: Iterable[FlowView]) -> Metric:
-    name = "eos_lane_transaction_seconds"
-    made = HistogramMetricFamily(name, METRICS[name].help, labels=METRICS[name].labels)
-    for flow in flows:
-        for lane, figures in flow.lanes.items():
-            until, buckets = 0, []
-            for bound, count in zip([*map(str, SECONDS), "+Inf"], figures.took, strict=True):
-                until += count
-                buckets.append((bound, until))
-            made.add_metric((flow.name, str(lane)), buckets, figures.took_s)
-    return made
+Sample = tuple[str, str, float]
+"""Name, labels as they are written, value."""
 
 
 class Metrics:
     """Writes all metrics of the process as Prometheus reads them."""
 
     def __init__(self, flows: Callable[[], Sequence[FlowView]], version: str, partitions_max: int) -> None:
-        """As `FlowsCollector`."""
-        self._registry = CollectorRegistry()
-        ProcessCollector(registry=self._registry)
-        PlatformCollector(registry=self._registry)
-        self._registry.register(FlowsCollector(flows, version, partitions_max))
+        """`flows`: as they are now. Of a flow with more than `partitions_max` partitions none has metrics of its own:
+        the same ones would be missing from one scrape and not from the next."""
+        self._flows, self._version, self._partitions_max = flows, version, partitions_max
+        self._process = CollectorRegistry()
+        ProcessCollector(registry=self._process)
+        PlatformCollector(registry=self._process)
 
     def text(self) -> bytes:
         """Return them in Prometheus' text format 0.0.4."""
-        return generate_latest(self._registry)
+        lines: dict[str, list[str]] = {name: [] for name in METRICS}
+        lines["eos_build"].append(f"eos_build_info{{{_labels(version=self._version)}}} 1\n")
+        for flow in self._flows():
+            for name, labels, value in self._of_flow(flow):
+                lines[name].append(f"{_SAMPLES[name]}{{{labels}}} {_number(value)}\n")
+            for lane, figures in flow.lanes.items():
+                lines[DURATIONS] += _durations(_labels(flow=flow.name, lane=str(lane)), figures)
+        written = "".join(text for name in METRICS for text in (_HEADERS[name], *lines[name]))
+        return generate_latest(self._process) + written.encode()
+
+    def _of_flow(self, flow: FlowView) -> Iterator[Sample]:
+        """All gauges and counters of a flow."""
+        labels = _labels(flow=flow.name)
+        yield "eos_flow_stage", labels, flow.stage
+        yield "eos_flow_ready", labels, flow.ready
+        counts = flow.counts
+        for doing in Doing:
+            yield "eos_flow_partitions", f"{labels},{_labels(state=doing.name.lower())}", counts[doing]
+        if (records := flow.lag_records) is not None:
+            yield "eos_flow_lag_records", labels, records
+        if (seconds := flow.lag_seconds) is not None:
+            yield "eos_flow_lag_seconds", labels, seconds
+        yield "eos_flow_records", labels, sum(each.figures.records for each in flow.partitions)
+        yield "eos_flow_bytes", labels, sum(each.figures.bytes for each in flow.partitions)
+        omitted = len(flow.partitions) > self._partitions_max
+        yield "eos_flow_partitions_omitted", labels, len(flow.partitions) if omitted else 0
+        if not omitted:
+            for partition in flow.partitions:
+                at = partition.at
+                of_it = _labels(topic=at.topic, partition=str(at.partition))
+                yield from _of_partition(f"{labels},{of_it}", partition)
+        for lane, figures in flow.lanes.items():
+            yield from _of_lane(f"{labels},{_labels(lane=str(lane))}", figures)
+
+
+def _of_partition(labels: str, partition: PartitionView) -> Iterator[Sample]:
+    figures, lag = partition.figures, partition.lag
+    yield "eos_partition_state", labels, partition.doing
+    if partition.kind:
+        yield "eos_partition_cause", f"{labels},{_labels(kind=partition.kind)}", 1
+    yield "eos_partition_records", labels, figures.records
+    yield "eos_partition_bytes", labels, figures.bytes
+    if figures.position is not None:
+        yield "eos_partition_position", labels, figures.position
+    if lag is not None:
+        yield "eos_partition_lag_records", labels, lag.records
+        yield "eos_partition_lag_seconds", labels, lag.seconds
+        yield "eos_partition_held_back_records", labels, lag.held_back
+    if figures.committed_ms:
+        yield "eos_partition_last_commit_timestamp_seconds", labels, figures.committed_ms / 1000
+
+
+def _of_lane(labels: str, figures: LaneFigures) -> Iterator[Sample]:
+    yield "eos_lane_sessions", labels, figures.sessions
+    yield "eos_lane_fenced", labels, figures.fenced
+    for kind, times in sorted(figures.aborts.items()):
+        yield "eos_lane_aborts", f"{labels},{_labels(kind=kind)}", times
+
+
+def _durations(labels: str, figures: LaneFigures) -> Iterator[str]:
+    until = 0
+    for bound, count in zip([*map(str, SECONDS), "+Inf"], figures.took, strict=True):
+        until += count
+        yield f'{DURATIONS}_bucket{{{labels},le="{bound}"}} {until}\n'
+    yield f"{DURATIONS}_count{{{labels}}} {until}\n"
+    yield f"{DURATIONS}_sum{{{labels}}} {_number(figures.took_s)}\n"
+
+
+_ESCAPED = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
+
+
+def _labels(**values: str) -> str:
+    return ",".join(f'{name}="{value.translate(_ESCAPED)}"' for name, value in values.items())
+
+
+def _number(value: float) -> str:
+    return repr(value) if isinstance(value, float) else str(int(value))
+
+
+DURATIONS = "eos_lane_transaction_seconds"
+_SAMPLES = {name: name + SUFFIXES[described.kind][0] for name, described in METRICS.items()}
+_HEADERS = {
+    name: f"# HELP {shown_name(name)} {described.help}\n"
+    f"# TYPE {shown_name(name)} {'gauge' if described.kind == 'info' else described.kind}\n"
+    for name, described in METRICS.items()
+}

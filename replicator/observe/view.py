@@ -25,6 +25,8 @@ class Doing(IntEnum):
     COPYING = 1
     WAITING = 2
     STOPPED = 3
+    GONE = 4
+    """No lane has it any more: its topic has gone, or isn't selected any more. What was counted of it stays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +72,17 @@ class FlowView:
 
     def _lags(self) -> list[Lag] | None:
         """Of each partition that has a position; None unless all of them are known."""
-        placed = [partition.lag for partition in self.partitions if partition.figures.position is not None]
+        here = (partition for partition in self.partitions if partition.doing is not Doing.GONE)
+        placed = [partition.lag for partition in here if partition.figures.position is not None]
         known = [lag for lag in placed if lag is not None]
         return known if len(known) == len(placed) else None
 
     @property
     def ready(self) -> bool:
-        """Whether its lanes run and each of its partitions is copied."""
-        return self.stage is Stage.RUNNING and all(each.doing is Doing.COPYING for each in self.partitions)
+        """Whether its lanes run and each of their partitions is copied."""
+        if self.stage is not Stage.RUNNING:
+            return False
+        return all(each.doing in (Doing.COPYING, Doing.GONE) for each in self.partitions)
 
 
 class Views:
@@ -100,11 +105,16 @@ class Views:
 
     def _flow(self, name: str, stage: Stage) -> FlowView:
         found = self._figures.flows[name].figures()
-        shown = found.states if stage in (Stage.STARTING, Stage.RUNNING) else {}
+        shown = found.states if stage is Stage.RUNNING else dict.fromkeys(found.partitions)
         positions = {at: figures.position for at, figures in found.partitions.items()}
         lags = self._lags[name].lags(positions) if name in self._lags else {}
         partitions = tuple(
-            PartitionView(at, *_doing(shown.get(at)), found.partitions.get(at, PartitionFigures()), lags.get(at))
+            PartitionView(
+                at,
+                *(_doing(shown[at]) if at in shown else (Doing.GONE, "", "")),
+                found.partitions.get(at, PartitionFigures()),
+                lags.get(at),
+            )
             for at in sorted(found.partitions.keys() | shown.keys())
         )
         return FlowView(name, *self._clusters[name], stage, partitions, found.lanes)

@@ -73,6 +73,13 @@ def test_values_arrive() -> None:
     assert found[at("eos_lane_transaction_seconds_sum", flow="f", lane="0")] == 150
 
 
+def test_kind_and_meaning_are_read_as_they_are_described() -> None:
+    families = text_string_to_metric_families(Metrics(lambda: [ALL], "1.2", 100).text().decode())
+    found = {each.name: (each.type, each.documentation) for each in families if each.name.startswith("eos_")}
+    assert found.pop("eos_build_info")[0] == "gauge"
+    assert found == {name: (it.kind, it.help) for name, it in METRICS.items() if it.kind != "info"}
+
+
 def test_what_is_unknown_is_absent() -> None:
     found = samples(flow(partition(1, lag=Lag(5, 2.5, 1)), partition(2)))
     assert at("eos_flow_lag_records", flow="f") not in found

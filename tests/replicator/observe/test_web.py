@@ -44,7 +44,7 @@ def test_pages() -> None:
     assert get("/healthz")[::2] == (200, b'{"status": "ok"}\n')
     status, headers, body = get("/metrics")
     assert (status, headers["Content-Type"].partition(";")[0]) == (200, "text/plain")
-    assert b'eos_flow_ready{flow="f"} 1.0' in body
+    assert b'eos_flow_ready{flow="f"} 1\n' in body
     assert get("/nowhere")[0] == 404
     assert get("/metrics", method="POST")[0] == 405
 

@@ -1,0 +1,66 @@
+"""What a process shows of its flows at one moment: also of partitions that lanes don't have yet, or not any more."""
+
+from __future__ import annotations
+
+import pytest
+
+from replicator.flow.restarts import Stage
+from replicator.lane.partition import Copying, PartitionState
+from replicator.model.partition import Partition
+from replicator.observe.figures import Figures
+from replicator.observe.view import Doing, FlowView, Views
+from replicator.planes.contract import Copied
+from tests.replicator.observe.made import plan, position
+
+A, B = Partition("t", 0), Partition("t", 1)
+
+
+class OneFlow:
+    """A flow of one lane, whose `states` are set."""
+
+    def __init__(self) -> None:
+        self.stage = Stage.RUNNING
+        self.states: dict[Partition, PartitionState | None] = {A: None, B: None}
+        figures = Figures(["f"], lambda: 0)
+        self.lane = figures.lane(plan(0, "one"), lambda: self.states)
+        self.figures = figures.flows["f"]
+        self._views = Views({"f": ("a", "b")}, figures, {}, lambda: {"f": self.stage})
+
+    def now(self) -> FlowView:
+        return self._views.flows()[0]
+
+    def doing(self) -> dict[Partition, Doing]:
+        return {each.at: each.doing for each in self.now().partitions}
+
+
+@pytest.fixture
+def flow() -> OneFlow:
+    return OneFlow()
+
+
+def test_a_flow_whose_lanes_have_not_decided_yet_is_not_ready(flow: OneFlow) -> None:
+    assert flow.doing() == {A: Doing.UNDECIDED, B: Doing.UNDECIDED}
+    assert not flow.now().ready
+    flow.states[A] = Copying()
+    assert not flow.now().ready
+    flow.states[B] = Copying()
+    assert flow.now().ready
+
+
+def test_a_partition_that_has_gone_keeps_its_counters_and_keeps_nobody_from_being_ready(flow: OneFlow) -> None:
+    flow.states = {A: Copying(), B: Copying()}
+    flow.lane.committed({at: Copied(3, records=3) for at in (A, B)}, {at: position(3) for at in (A, B)}, 0.1)
+    assert flow.figures.partition_positions() == {A: 3, B: 3}
+    del flow.states[B]
+    assert flow.doing() == {A: Doing.COPYING, B: Doing.GONE}
+    assert flow.now().ready
+    assert sum(each.figures.records for each in flow.now().partitions) == 6
+    assert flow.figures.partition_positions() == {A: 3}, "the source is asked for it no more"
+
+
+def test_before_and_after_it_runs_nothing_is_known_of_its_partitions(flow: OneFlow) -> None:
+    flow.states = {A: Copying(), B: Copying()}
+    flow.lane.committed({A: Copied(3, records=3)}, {A: position(3)}, 0.1)
+    for flow.stage in (Stage.STARTING, Stage.ENDED, Stage.OVER):
+        assert flow.doing() == {A: Doing.UNDECIDED}
+        assert not flow.now().ready
