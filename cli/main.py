@@ -19,6 +19,7 @@ LAZY: dict[str, tuple[str, str]] = {
     "validate": ("cli.commands.validate:validate", "Check a flow file, without connecting."),
     "plan": ("cli.commands.plan:plan", "Connect and say what would happen, changing nothing."),
     "status": ("cli.commands.status:status", "Positions and lag of every partition."),
+    "incident": ("cli.commands.incident:incident", "What needs a decision: list it, show one."),
     "backfill": ("cli.commands.backfill:backfill", "Copy a flow's history in bulk, then hand over to run (Spark)."),
     "reconcile": ("cli.commands.reconcile:reconcile", "Check that both sides of a flow hold the same records (Spark)."),
     "schema": ("cli.commands.schema:schema", "Print the flow file's JSON schema for editors."),
@@ -43,7 +44,8 @@ Examples:
 Exit codes:
   0   stopped, or done
   1   reconcile: the sides differ; log dump: something is damaged;
-      simulate: a fault was found; demo: not exact
+      simulate: a fault was found; demo: not exact;
+      incident show: there is no such incident
   2   bad configuration or usage
   3   a cluster cannot be reached, or a right is missing
   4   an incident that needs a decision

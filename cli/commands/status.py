@@ -92,7 +92,7 @@ def status(
     flows = chosen(loaded, path, names)
     if every_s is not None:
         return _watch(loaded, flows, every_s)
-    shown, failed = _ask(loaded, flows)
+    shown, failed = ask(loaded, flows)
     found = [problem for item in shown for problem in problems(item, bounds)] if check else []
     if as_json:
         errors = {name: str(failure) for name, failure in failed.items()}
@@ -101,13 +101,13 @@ def status(
         )
     else:
         _show_all(console_for_people(), shown)
-    _show_failed(failed)
+    show_failed(failed)
     for line in found:
         click.echo(f"check: {line}", err=True)
     return max((failure.exit_code for failure in failed.values()), default=1 if found else 0)
 
 
-def _ask(loaded: Config, flows: Sequence[Flow]) -> tuple[list[FlowStatus], dict[str, ReplicatorError]]:
+def ask(loaded: Config, flows: Sequence[Flow]) -> tuple[list[FlowStatus], dict[str, ReplicatorError]]:
     """The status of each flow, or why it can't be known."""
     from replicator.inspect import status as statuses
     from replicator.model.errors import ReplicatorError
@@ -128,17 +128,18 @@ def _watch(loaded: Config, flows: Sequence[Flow], every_s: float) -> int:
     console = console_for_people()
     try:
         while True:
-            shown, failed = _ask(loaded, flows)
+            shown, failed = ask(loaded, flows)
             console.clear()  # nothing unless it is a terminal
-            console.print(f"{_iso(time.time_ns() // 1_000_000)}, every {every_s:g} s; ^C ends it", style="dim")
+            console.print(f"{iso(time.time_ns() // 1_000_000)}, every {every_s:g} s; ^C ends it", style="dim")
             _show_all(console, shown)
-            _show_failed(failed)
+            show_failed(failed)
             time.sleep(every_s)
     except KeyboardInterrupt:
         return 0
 
 
-def _show_failed(failed: Mapping[str, ReplicatorError]) -> None:
+def show_failed(failed: Mapping[str, ReplicatorError]) -> None:
+    """Why nothing is known of flows, on stderr."""
     for name, failure in failed.items():
         click.echo(f"error: flow {name}: {failure}", err=True)
 
@@ -146,13 +147,13 @@ def _show_failed(failed: Mapping[str, ReplicatorError]) -> None:
 def _as_json(item: FlowStatus) -> dict[str, Any]:
     flow = asdict(item)
     for row in flow["partitions"]:
-        row["last_commit"] = _iso(row["last_commit_ms"])
-        row["held_back_since"] = _iso(row["held_back_since_ms"])
+        row["last_commit"] = iso(row["last_commit_ms"])
+        row["held_back_since"] = iso(row["held_back_since_ms"])
     known = [row.lag_records for row in item.partitions if row.lag_records is not None]
     if flow["ended"]:
-        flow["ended"]["at"] = _iso(flow["ended"]["at_ms"])
+        flow["ended"]["at"] = iso(flow["ended"]["at_ms"])
     for runner in flow["run_by"]:
-        runner["since"] = _iso(runner["since_ms"])
+        runner["since"] = iso(runner["since_ms"])
     return {**flow, "lag_records": sum(known), "lag_seconds": _largest_lag_s(item)}
 
 
@@ -176,7 +177,7 @@ def _show(console: Console, item: FlowStatus, now_ms: int) -> None:
         console.print(table)
     for row in item.partitions:
         if row.held_back_records:
-            since = _iso(row.held_back_since_ms) or "an unknown time"
+            since = iso(row.held_back_since_ms) or "an unknown time"
             console.print(
                 f"  {row.source_topic}\\[{row.partition}]: {row.held_back_records} records wait behind a transaction "
                 f"that has been open at the source since {since}"
@@ -196,16 +197,14 @@ def _show(console: Console, item: FlowStatus, now_ms: int) -> None:
 
 def _runs(item: FlowStatus) -> list[str]:
     """Who runs the flow, and how it has ended."""
-    lines = [
-        f"run by {each.owner}" + (f" since {_iso(each.since_ms)}" if each.since_ms else "") for each in item.run_by
-    ]
+    lines = [f"run by {each.owner}" + (f" since {iso(each.since_ms)}" if each.since_ms else "") for each in item.run_by]
     if len(lines) > 1:
         lines = [f"{line}: {each.partitions} partitions" for line, each in zip(lines, item.run_by, strict=True)]
     if item.released_ms:
-        lines.append(f"no process runs it: its positions were released at {_iso(item.released_ms)}")
+        lines.append(f"no process runs it: its positions were released at {iso(item.released_ms)}")
     if (end := item.ended) is not None:
         lines.append(
-            f"it has ended at {_iso(end.at_ms)} with {end.exit_code}, in the process {end.owner}, which goes on "
+            f"it has ended at {iso(end.at_ms)} with {end.exit_code}, in the process {end.owner}, which goes on "
             f"with other flows and tries again: {end.detail}"
         )
     return lines
@@ -255,7 +254,8 @@ def _largest_lag_s(item: FlowStatus) -> float | None:
     return max(known, default=None)
 
 
-def _iso(milliseconds: int | None) -> str | None:
+def iso(milliseconds: int | None) -> str | None:
+    """A time of ms since 1970 for people and machines, UTC; None for none."""
     if milliseconds is None:
         return None
     return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -1,0 +1,174 @@
+"""`eos-replicate incident`: what needs a decision."""
+
+from __future__ import annotations
+
+import os
+import textwrap
+from collections.abc import Sequence
+from dataclasses import asdict
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cli.commands.status import ask, iso, show_failed
+from cli.options import chosen, config_option, flow_option, json_option, print_json
+
+if TYPE_CHECKING:
+    from replicator.inspect.incidents import OpenIncident
+    from replicator.inspect.status import FlowStatus
+    from replicator.model.errors import ReplicatorError
+
+WIDTH = 80
+OPEN, NO_SUCH = 4, 1
+
+
+@click.group(
+    epilog="""\b
+Examples:
+  eos-replicate incident list -c flows.yaml
+  eos-replicate incident show 3f2a9c1d -c flows.yaml
+"""
+)
+def incident() -> None:
+    """Show incidents: what keeps partitions from being copied until somebody does something.
+
+    They are found out anew at each call, as `status` does, whether the flows run or not.
+    """
+
+
+@incident.command(
+    "list",
+    epilog="""\b
+Examples:
+  eos-replicate incident list -c flows.yaml
+  eos-replicate incident list -c flows.yaml --flow orders --json
+
+\b
+Exit codes:
+  0  there is none
+  2  the flow file is wrong
+  3  of a flow nothing can be known: a cluster cannot be reached, or a right
+     is missing
+  4  there is one, or more
+""",
+    short_help="List the incidents that are open now.",
+)
+@config_option
+@flow_option
+@json_option
+def list_(path: Path, names: tuple[str, ...], as_json: bool) -> int:
+    """List the incidents that are open now.
+
+    Each has an id, which stands for its kind and its facts. One with partition -1 concerns a whole topic; one without
+    topic the whole flow.
+    """
+    shown, found, failed = _find(path, names)
+    if as_json:
+        print_json({"incidents": [_as_json(it) for it in found], "errors": _errors(failed)})
+    else:
+        _show_list(shown, found)
+    show_failed(failed)
+    return max((failure.exit_code for failure in failed.values()), default=OPEN if found else 0)
+
+
+@incident.command(
+    epilog="""\b
+Examples:
+  eos-replicate incident show 3f2a9c1d -c flows.yaml
+  eos-replicate incident show 3f2a -c flows.yaml --json
+
+\b
+Exit codes:
+  0  shown
+  1  no incident with this id is open, or the id's beginning fits several
+  2  the flow file is wrong
+  3  it is not known: a cluster cannot be reached, or a right is missing
+""",
+    short_help="Show one incident: what was found, what it means, what to do.",
+)
+@click.argument("id_", metavar="ID")
+@config_option
+@flow_option
+@json_option
+def show(id_: str, path: Path, names: tuple[str, ...], as_json: bool) -> int:
+    """Show one incident: what was found, what it means, what to do.
+
+    ID is that of `incident list`, or how it begins. An id that isn't found any more was of an incident that is over,
+    or whose facts have changed: `incident list` has the new one.
+    """
+    from replicator.inspect.incidents import matching
+
+    _, found, failed = _find(path, names)
+    fitting = matching(found, id_)
+    if len(fitting) == 1:
+        (it,) = fitting
+        if as_json:
+            print_json(_as_json(it))
+        else:
+            _show_one(it)
+        return 0
+    show_failed(failed)
+    known = ", ".join(it.id for it in fitting or found)
+    why = "begins several" if fitting else "is not open"
+    click.echo(f"error: incident {id_} {why}" + (f"; there are {known}" if known else "; there is none"), err=True)
+    return max((failure.exit_code for failure in failed.values()), default=NO_SUCH)
+
+
+def _find(path: Path, names: Sequence[str]) -> tuple[list[FlowStatus], list[OpenIncident], dict[str, ReplicatorError]]:
+    """The status of each flow of which it is known, all incidents, and why nothing is known of the others."""
+    from replicator import config
+    from replicator.inspect.incidents import open_incidents
+
+    loaded = config.load(path, os.environ)
+    shown, failed = ask(loaded, chosen(loaded, path, names))
+    return shown, [it for status in shown for it in open_incidents(status)], failed
+
+
+def _errors(failed: dict[str, ReplicatorError]) -> dict[str, str]:
+    return {name: str(failure) for name, failure in failed.items()}
+
+
+def _as_json(it: OpenIncident) -> dict[str, Any]:
+    last_commit = iso(it.last_commit_ms)
+    return {**asdict(it), "last_commit": last_commit, "found": it.found, "means": it.means, "advice": it.advice}
+
+
+def _show_list(shown: Sequence[FlowStatus], found: Sequence[OpenIncident]) -> None:
+    for flow, of_flow in groupby(found, lambda it: it.flow):
+        click.echo(f"{flow}:")
+        for it in of_flow:
+            at = "" if it.position is None else f" at {it.position}"
+            click.echo(f"  {it.id}  {it.name:<27}  {it.where}{at}")
+    flows = {it.flow for it in found}
+    for status in shown:
+        if status.flow not in flows:
+            click.echo(f"{status.flow}: none")
+
+
+def _show_one(it: OpenIncident) -> None:
+    click.echo(f"{it.id}  {it.name}")
+    end = "" if it.source_end is None else f" of {it.source_end}"
+    behind = "" if it.lag_records is None else f", {it.lag_records} not copied"
+    rows = {
+        "flow": it.flow,
+        "stopped": it.where + (f" → {it.target_topic}" if it.target_topic else ""),
+        "position": "" if it.position is None else f"{it.position}{end}{behind}",
+        "last commit": iso(it.last_commit_ms) or "",
+        "found": it.detail,
+        "in general": it.found,
+        "means": it.means,
+        "do": it.advice,
+    }
+    for name, text in rows.items():
+        if text:
+            click.echo(
+                textwrap.fill(
+                    f"  {name:<11}  {text}",
+                    WIDTH,
+                    subsequent_indent=" " * 15,
+                    break_long_words=False,
+                    break_on_hyphens=False,
+                )
+            )

@@ -1,0 +1,99 @@
+"""Incidents that are open now, of what `status` has found: its judge is that of lanes and of `plan`. Pure.
+
+Called by `eos-replicate incident`.
+
+Invariant: an id stands for a kind and its facts, where it stopped among them. The same incident has the same id at each
+call, whether the flow runs or not; one that was seen before and stands elsewhere now is another one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from replicator.inspect.status import FlowStatus, PartitionStatus
+from replicator.model.incident_kinds import KINDS, advice_for
+
+ID_DIGITS = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenIncident:
+    """What keeps a partition, a topic (partition -1) or a flow (no topic either) from being copied until somebody does
+    something. `position`: the source offset where it stopped; None where there is none."""
+
+    id: str
+    flow: str
+    name: str
+    topic: str = ""
+    partition: int = -1
+    target_topic: str = ""
+    position: int | None = None
+    source_end: int | None = None
+    lag_records: int | None = None
+    last_commit_ms: int | None = None
+    detail: str
+
+    @property
+    def where(self) -> str:
+        """What it stops, for people."""
+        if not self.topic:
+            return "the flow"
+        return self.topic if self.partition < 0 else f"{self.topic}[{self.partition}]"
+
+    @property
+    def found(self) -> str:
+        """What incidents of its kind have found; empty of a kind that this version doesn't know."""
+        return KINDS[self.name].found if self.name in KINDS else ""
+
+    @property
+    def means(self) -> str:
+        """What that means; empty as `found`."""
+        return KINDS[self.name].means if self.name in KINDS else ""
+
+    @property
+    def advice(self) -> str:
+        """What to do; never empty."""
+        return advice_for(self.name)
+
+
+def open_incidents(status: FlowStatus) -> list[OpenIncident]:
+    """Return those of one flow: that of the flow first, then by topic and partition."""
+    found = [_of_partition(status.flow, row) for row in status.partitions if row.incident]
+    if status.incident:
+        found.append(
+            OpenIncident(
+                id=_id(status.flow, status.incident, "", -1, None),
+                flow=status.flow,
+                name=status.incident,
+                detail="It keeps the whole flow from starting",
+            )
+        )
+    return sorted(found, key=lambda it: (it.topic, it.partition))
+
+
+def matching(incidents: Iterable[OpenIncident], start: str) -> list[OpenIncident]:
+    """Return those whose id begins so."""
+    return [it for it in incidents if it.id.startswith(start.lower())]
+
+
+def _of_partition(flow: str, row: PartitionStatus) -> OpenIncident:
+    return OpenIncident(
+        id=_id(flow, row.incident, row.source_topic, row.partition, row.position),
+        flow=flow,
+        name=row.incident,
+        topic=row.source_topic,
+        partition=row.partition,
+        target_topic=row.target_topic,
+        position=row.position,
+        source_end=row.source_end,
+        lag_records=row.lag_records,
+        last_commit_ms=row.last_commit_ms,
+        detail=row.detail,
+    )
+
+
+def _id(*facts: str | int | None) -> str:
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:ID_DIGITS]

@@ -1,0 +1,75 @@
+"""Incidents made of a status: which there are, and what makes one the same as before."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from replicator.inspect.incidents import matching, open_incidents
+from replicator.inspect.status import FlowStatus, PartitionStatus
+from replicator.model.incident_kinds import KINDS, advice_for
+
+GONE = PartitionStatus(
+    source_topic="t",
+    partition=3,
+    target_topic="copy",
+    position=40,
+    source_end=100,
+    lag_records=60,
+    state="records_lost",
+    incident="source_records_gone",
+    detail="offsets 40 to 59 are gone",
+)
+FINE = PartitionStatus(source_topic="t", partition=0, target_topic="copy", state="in_sync")
+WAITS = PartitionStatus(source_topic="t", partition=1, target_topic="copy", state="waiting", detail="no leader")
+MISSING = PartitionStatus(
+    source_topic="s",
+    partition=-1,
+    target_topic="copy",
+    state="topic_missing",
+    incident="unknown_source_topic",
+    detail="it isn't there",
+)
+FLOW = FlowStatus("f", "east", "west", "exactly_once", (FINE, GONE, WAITS, MISSING))
+
+
+def test_what_needs_a_decision_is_one_and_what_only_takes_time_is_none() -> None:
+    found = open_incidents(FLOW)
+    assert [(it.name, it.where) for it in found] == [("unknown_source_topic", "s"), ("source_records_gone", "t[3]")]
+    it = found[1]
+    assert (it.flow, it.position, it.source_end, it.lag_records) == ("f", 40, 100, 60)
+    assert (it.detail, it.target_topic) == ("offsets 40 to 59 are gone", "copy")
+    assert open_incidents(replace(FLOW, partitions=(FINE, WAITS))) == []
+
+
+def test_one_of_the_whole_flow_comes_first() -> None:
+    first, *others = open_incidents(replace(FLOW, incident="control_topic_lost"))
+    assert (first.name, first.where, first.topic) == ("control_topic_lost", "the flow", "")
+    assert first.detail
+    assert len(others) == 2
+
+
+def test_the_same_facts_are_the_same_incident_and_others_are_not() -> None:
+    (_, it) = open_incidents(FLOW)
+
+    def id_of(**changed: object) -> str:
+        return open_incidents(replace(FLOW, partitions=(replace(GONE, **changed),)))[0].id  # type: ignore[arg-type]
+
+    assert id_of(lag_records=70, source_end=110, detail="more is gone", last_commit_ms=5) == it.id
+    assert len({it.id, id_of(position=41), id_of(partition=4), id_of(incident="source_truncated")}) == 4
+    assert open_incidents(replace(FLOW, flow="g"))[1].id != it.id
+
+
+def test_an_id_is_found_by_how_it_begins() -> None:
+    found = open_incidents(FLOW)
+    assert matching(found, found[0].id[:5].upper()) == [found[0]]
+    assert matching(found, "") == found
+    assert matching(found, "no such") == []
+
+
+def test_each_kind_is_told_with_what_to_do() -> None:
+    for name, kind in KINDS.items():
+        (it,) = open_incidents(replace(FLOW, partitions=(replace(GONE, incident=name),)))
+        assert (it.found, it.means, it.advice) == (kind.found, kind.means, kind.advice)
+    (it,) = open_incidents(replace(FLOW, partitions=(replace(GONE, incident="of_a_later_version"),)))
+    assert (it.found, it.means) == ("", "")
+    assert it.advice == advice_for("of_a_later_version") != ""
