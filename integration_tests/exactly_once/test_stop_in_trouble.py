@@ -71,6 +71,8 @@ def test_the_source_is_down(make_copying: MakeCopying, source: BrokerHandle) -> 
     source.kill()
     worker.wait_event("discovery_failed", after=mark)
     assert stop(worker) == STOPPED, "all that was read is committed"
+    assert not worker.seen("not_released"), worker.tail()
+    assert owners(copying) == [NOBODY] * copying.partitions
     source.restart()
     go_on(copying)
 

@@ -127,9 +127,10 @@ class FlowWorker:
             raise
         finally:
             self._ended.set()
-        if self._error is not None:
+        code = self._code()
+        if self._error is not None and worst((_code_of(self._error), code)) == _code_of(self._error):
             raise self._error
-        return self._code()
+        return code
 
     def _code(self) -> int:
         """After a clean end: 4 while something waits for a decision."""

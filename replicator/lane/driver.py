@@ -214,15 +214,15 @@ class LaneDriver:
             return
         with closing(to):
             try:
-                self._session(plan, to)
-                self.ended_by = None
+                self.ended_by = self._session(plan, to)
             except ReplicatorError as error:
                 self.ended_by = error
                 if self._stopping.is_set() and isinstance(error, Retriable | Unreachable):
                     self._release(to)
                 self._failed(error, to)
 
-    def _session(self, plan: LanePlan, to: Connections) -> None:
+    def _session(self, plan: LanePlan, to: Connections) -> ReplicatorError | None:
+        """Run one session; return what a stop had to give up. Raises what ended it."""
         if not self._owners_read:  # once: an owner that is read later may be our successor
             targets = [route.target for route in plan.routes]
             before = to.state.last_positions(targets)
@@ -246,11 +246,17 @@ class LaneDriver:
         self._predecessors.clear()
         if session.run():
             self._stopping.set()  # a lane with an end has reached it
-        if self._stopping.is_set():
-            self._release(to)
+        if not self._stopping.is_set():
+            return None
+        self._release(to)
+        return None if session.given_up is None else _given_up(session.given_up)
 
     def _release(self, to: Connections) -> None:
-        """Release the positions at a clean stop. Everything is committed: if this fails, they only keep this owner."""
+        """Release the positions at a clean stop, as they stand, whether or not the source answers.
+
+        Nothing depends on it: if the target doesn't take it, the positions keep this owner, the next start says that it
+        took over from it, and the exit code stays what it is.
+        """
         if not self._policy.copies_live or self.session is None:
             return
         try:
@@ -267,7 +273,7 @@ class LaneDriver:
         if step is Next.EXAMINE and to is not None:
             self._examine(error, to)
             if self._stopping.is_set():  # no successor: the target has timed the transaction out, which is given up
-                self.ended_by = UnknownOutcome(f"the open transaction was given up: {error}")
+                self.ended_by = _given_up(error)
                 return
         if self._went_well():
             self._backoff.reset()
@@ -317,3 +323,8 @@ class LaneDriver:
             if self._clock.now_s() >= deadline or self._stopping.is_set():
                 return  # no successor, or it died before it committed its name; a stop waits for none
             self._clock.wait(self._stopping, OWNER_POLL_S)
+
+
+def _given_up(why: ReplicatorError) -> UnknownOutcome:
+    """Return what a lane ends by whose stop left records of its open transaction behind; the next start copies them."""
+    return UnknownOutcome(f"the open transaction was given up: {why}")

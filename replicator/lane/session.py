@@ -75,6 +75,7 @@ class ProducerSession:
         self._aborts = Backoff(ABORT_PAUSE_S, ABORT_PAUSE_S_MAX, context.jitter)  # since the last commit
         self._last_commit_s = self._last_recommit_s = self._owned_s = self._listened_s = context.clock.now_s()
         self.has_committed = False  # records, or positions that moved
+        self.given_up: ReplicatorError | None = None  # why records were aborted after a stop was asked for
         self.well_s = context.clock.now_s()  # when it last committed, or found nothing to copy
         self.positions = LanePositions(memory.partitions, plan.owner, plan.generation, plan.flow.delivery.value)
 
@@ -378,6 +379,8 @@ class ProducerSession:
         written = self._plane.written()
         self._readiness.ended(written.partitions)
         self._plane.abort()
+        if written.records and self._stop.is_set():
+            self.given_up = error
         self._observer.aborted(type(error).__name__)
         # What the client says first may not be the cause: the advice comes with the incident that is judged.
         reason = f"{error.name}: {error.detail}" if isinstance(error, Incident) else str(error)

@@ -19,7 +19,7 @@ from replicator.flow.worker import FlowWorker, Parts, margin_s, with_routes
 from replicator.lane.driver import CountsChanged, LaneEnded
 from replicator.lane.partitions import PartitionCounts
 from replicator.lane.plan import LanePlan
-from replicator.model.errors import Incident, ReplicatorError, TakenOver, Unreachable
+from replicator.model.errors import Incident, ReplicatorError, TakenOver, UnknownOutcome, Unreachable
 from tests.replicator.flow.fakes import FakePlane, config, flow, run_before, topic
 
 
@@ -137,6 +137,13 @@ def test_of_several_errors_the_worst_counts() -> None:
         run.lanes[0].end(taken)
         run.lanes[1].end(bug)
         assert run.end() is bug
+
+
+def test_what_waits_for_a_decision_counts_more_than_records_that_a_stop_gave_up() -> None:
+    with running() as run:
+        run.lanes[0].tell(stopped=3)
+        run.lanes[0].end(UnknownOutcome("the open transaction was given up"))
+        assert run.end() == 4
 
 
 def test_a_lane_that_ends_unasked_is_a_bug() -> None:

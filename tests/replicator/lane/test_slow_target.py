@@ -118,6 +118,40 @@ def test_a_stop_while_a_transaction_is_overdue_gives_it_up_and_nobody_has_taken_
     assert world.position(A) == 0
 
 
+def test_a_stop_that_aborts_records_gives_them_up_and_releases_the_positions() -> None:
+    """Exit code 0 would say that everything is committed."""
+    world = World()
+    filled(world)
+
+    def stop() -> None:
+        assert world.driver is not None
+        world.driver.stop()
+        raise Abortable("the brokers have aborted it")
+
+    world.on.append(("plane.flush", stop))
+    assert world.run() is None
+    assert world.driver is not None
+    ended_by = world.driver.ended_by
+    assert isinstance(ended_by, UnknownOutcome)
+    assert ended_by.exit_code == 3
+    assert "the brokers have aborted it" in str(ended_by)
+    assert (world.position(A), world.owner(A)) == (0, "")
+
+
+def test_an_abort_before_a_stop_gives_nothing_up() -> None:
+    world = World()
+    filled(world)
+
+    def abort() -> None:
+        raise Abortable("the brokers have aborted it")
+
+    world.on.append(("plane.flush", abort))
+    assert world.run() is None
+    assert world.driver is not None
+    assert world.driver.ended_by is None
+    assert world.position(A) > 0
+
+
 def test_a_stop_after_a_successor_has_fenced_the_lane_says_who_has_taken_over() -> None:
     world = slow(0.5, Fenced)
     filled(world)
