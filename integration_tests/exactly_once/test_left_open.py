@@ -16,6 +16,7 @@ from integration_tests.harness.broker import BrokerHandle, Kind
 from integration_tests.harness.copying import Copying
 from integration_tests.harness.kafka_container import BROKER_ID
 from integration_tests.harness.transacting import Producer, TransactionClient
+from integration_tests.partitions.test_plan_and_run import planned
 
 VERIFICATION = "transaction.partition.verification.enable"
 LIMITS = {"request_timeout_ms": 3_000}
@@ -47,6 +48,8 @@ def test_the_lost_marker_of_a_commit_is_written_again(make_copying: MakeCopying,
     copying.wait_positions()
     assert worker.stop() == 0
     lose_the_marker(copying, target)
+    code, found = copying.asked("plan")
+    assert (code, planned(found)) == (0, {}), "what run would end by itself is no incident"
     worker = copying.running()
     put(copying, b"3")
     clients.wait_value(copying.target, copying.copy, 0, b"3")

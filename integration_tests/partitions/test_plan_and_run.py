@@ -176,6 +176,8 @@ def test_plan_names_a_transaction_that_somebody_has_open_at_the_target(make_copy
     producer = open_at_the_target(copying)
     code, found = copying.asked("plan")
     assert (planned(found), code) == ({copying.topic: {"target_transaction_open"}}, INCIDENT)
+    (told,) = [each["message"] for each in found["findings"] if each["incident"]]
+    assert "isn't this lane's" in told, told
     worker = copying.run()
     worker.wait_event("incident", name="target_transaction_open", topic=copying.topic)
     assert worker.wait_exit() == INCIDENT

@@ -12,6 +12,7 @@ moves its position has found nothing wrong.
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -23,23 +24,27 @@ from replicator.flow.topic_rules import ListedTopic, topic_routes
 from replicator.flow.topics import ControlPlane
 from replicator.kafka.offset_reader import OffsetReader
 from replicator.lane.facts import first_offsets
+from replicator.lane.own_transactions import OPEN, Decision, Left, left_open
+from replicator.lane.own_transactions import decide as decide_open
 from replicator.lane.partition import LanePartition, Reason, reason_of
 from replicator.lane.plan import LanePlan
 from replicator.lane.ports import LogEndsByPartition
 from replicator.lane.start_decision import Facts, StartDecision, decide, source_deleted, unlisted
 from replicator.lane.target_check import check_target
+from replicator.model import names
 from replicator.model.checkpoint import NOBODY, Position, Stored
 from replicator.model.errors import Incident, ReplicatorError, Retriable, Unreachable
 from replicator.model.origins import NONE
 from replicator.model.partition import LogEnds, Partition
 from replicator.model.route import Route
 from replicator.state.claims import Claims
+from replicator.state.control import fits
 from replicator.state.generation import Control, LaneAssignment
 from replicator.state.origins import FoundOrigins, loops
+from replicator.wire.open_transactions import WireOpenTransactions
 
 ROUNDS_MAX = 3
 """How often a partition is looked at whose position moves meanwhile."""
-TRANSACTION_OPEN = "target_transaction_open"
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +212,8 @@ class StartForecast:
         """Compares the ends of the target's partitions with their positions, as a lane does before it copies.
 
         A transaction that is open at the target may be that of a process that runs, or that was killed: `run` would end
-        it first. So it is an incident only where a process has released the position.
+        it first. So it is an incident only where a process has released the position, and where the lane wouldn't end
+        it either. (Whether the user may write a marker shows when it is written.)
         """
         lane = {
             at: LanePartition(it.route, position=it.position)
@@ -223,16 +229,43 @@ class StartForecast:
         found = dict(expected)
         for at, error in wrong.items():
             it = expected[at]
-            if now[it.route.target] != it.stored or not _counts(error, it.position):
+            if now[it.route.target] != it.stored:
                 continue
-            found[at] = replace(it, decision=_decision(error, it.position))
+            left: ReplicatorError | None = error
+            if isinstance(error, Incident) and error.name == OPEN:
+                left = self._left_open(error, it)
+            if left is not None:
+                found[at] = replace(it, decision=_decision(left, it.position))
         return found
 
+    def _left_open(self, incident: Incident, expected: ExpectedStart) -> ReplicatorError | None:
+        """Return what is to be said of a transaction that is open at the target; None if a lane would end it."""
+        position, at = expected.position, expected.route.target
+        if position is None or position.evidence.owner != NOBODY:
+            return None
+        decision: Decision
+        try:
+            with closing(WireOpenTransactions(self._flow, self._flow.target, _asked_once())) as transactions:
+                id_ = self._transactional_id(expected.route.source)
+                decision = decide_open(at, position.evidence, id_, self._clusters.target_logs, transactions)
+        except Unreachable as error:
+            return error
+        except ReplicatorError as error:
+            decision = Left(str(error))
+        return left_open(incident, decision, self._flow, at) if isinstance(decision, Left) else None
 
-def _counts(error: ReplicatorError, position: Position | None) -> bool:
-    if not isinstance(error, Incident) or error.name != TRANSACTION_OPEN:
-        return True
-    return position is not None and position.evidence.owner == NOBODY
+    def _transactional_id(self, source: Partition) -> str:
+        """The id under which `run` would write: of the generation that it would go on with, or of its next one."""
+        open_, assignment = self._control.open, LaneAssignment(self._flow.lanes)
+        goes_on = open_ is not None and fits(open_, assignment)
+        generation = self._control.newest + (0 if goes_on else 1)
+        return names.lane_id(self._flow.name, generation, assignment.lane_of(source.topic, source.partition))
+
+
+def _asked_once() -> threading.Event:
+    stop = threading.Event()
+    stop.set()
+    return stop
 
 
 def _decision(error: ReplicatorError, position: Position | None) -> StartDecision:

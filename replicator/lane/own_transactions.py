@@ -1,5 +1,6 @@
 """Ends transactions of the lane's own producer that Kafka has left open in a target partition (KIP-664). Used by
-`lane.start`, after the fence and after an abort, when the lane itself has no transaction open.
+`lane.start`, after the fence and after an abort, when the lane itself has no transaction open. What it would do is
+asked by `inspect.expected_starts`, too.
 
 A broker that skips a marker, or appends a batch that comes after the marker, leaves a transaction open that no
 coordinator knows: the last stable offset stands still, for readers and for the lane.
@@ -20,6 +21,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from replicator.config import Flow
 from replicator.lane.partition import LanePartition
 from replicator.lane.plan import LanePlan
 from replicator.lane.ports import ClusterQuestions, OpenTransactions
@@ -73,6 +75,42 @@ def judge(
     return Left(f"{since}, and the log ends at {end}: {block}")
 
 
+Decision = Marker | Retriable | Left
+
+
+def decide(
+    at: Partition,
+    position: Evidence,
+    transactional_id: str,
+    target: ClusterQuestions,
+    transactions: OpenTransactions,
+) -> Decision:
+    """Ask for what `judge` needs of the target partition `at`, in the order that it needs, and judge; nothing is
+    written.
+
+    Raises as `OpenTransactions`, and what keeps the end of the partition from being known.
+    """
+    open_ = transactions.open_in(at)
+    own = transactions.producer(transactional_id)
+    log = target.log_ends([at])[at]
+    if not isinstance(log, LogEnds):
+        raise log
+    return judge(at, open_, own, position, log.end)
+
+
+def left_open(incident: Incident, left: Left, flow: Flow, target: Partition) -> Incident:
+    """Return the incident `OPEN` with the cause, and what an operator can do about it."""
+    detail = f"{incident.detail}; {left.why}"
+    if left.abort_at is not None:
+        servers = ",".join(flow.target.bootstrap_servers)
+        detail += (
+            f". If nobody is about to end it: kafka-transactions.sh --bootstrap-server {servers} abort "
+            f"--topic {target.topic} --partition {target.partition} --start-offset {left.abort_at}"
+        )
+    facts = {**incident.facts, "detail": detail}
+    return Incident(**facts)  # type: ignore[arg-type]
+
+
 @dataclass(slots=True)
 class Looked:
     """What became of open transactions, by source partition.
@@ -108,21 +146,20 @@ class OwnTransactions:
             if outcome is None:
                 looked.ended.append(at)
             else:
-                looked.instead[at] = outcome if isinstance(outcome, ReplicatorError) else self._told(incident, outcome)
+                looked.instead[at] = (
+                    outcome
+                    if isinstance(outcome, ReplicatorError)
+                    else left_open(incident, outcome, self._plan.flow, lane[at].route.target)
+                )
         return looked
 
     def _end_one(self, source: Partition, partition: LanePartition) -> Left | ReplicatorError | None:
         """Return None if it was ended."""
         at, position = partition.route.target, partition.position
         assert position is not None
-        decision: Marker | Retriable | Left | None = None
+        decision: Decision | None = None
         try:
-            open_ = self._transactions.open_in(at)
-            own = self._transactions.producer(self._plan.transactional_id)
-            log = self._target.log_ends([at])[at]
-            if not isinstance(log, LogEnds):
-                raise log
-            decision = judge(at, open_, own, position.evidence, log.end)
+            decision = decide(at, position.evidence, self._plan.transactional_id, self._target, self._transactions)
             if not isinstance(decision, Marker):
                 return decision
             self._transactions.end(decision)
@@ -152,15 +189,3 @@ class OwnTransactions:
                 )
             ),
         )
-
-    def _told(self, incident: Incident, left: Left) -> Incident:
-        detail, at = f"{incident.detail}; {left.why}", Partition(incident.topic, incident.partition)
-        if left.abort_at is not None:
-            target = next(route.target for route in self._plan.routes if route.source == at)
-            servers = ",".join(self._plan.flow.target.bootstrap_servers)
-            detail += (
-                f". If nobody is about to end it: kafka-transactions.sh --bootstrap-server {servers} abort "
-                f"--topic {target.topic} --partition {target.partition} --start-offset {left.abort_at}"
-            )
-        facts = {**incident.facts, "detail": detail}
-        return Incident(**facts)  # type: ignore[arg-type]

@@ -65,12 +65,12 @@ class Changer:
         Returns the generation and whether it was changed here.
         """
         control = self._seen if self._seen is not None else self._read()
-        if control.open and _fits(control.open, assignment):
+        if control.open and fits(control.open, assignment):
             return control.open, False
         if control.preparing and control.preparing.by != self._by:
             # Somebody is at it, or died; to initialise the control id would cut it short.
             may_replace(control.preparing)
-        return self._change(assignment, listing, Kind.LIVE, may_replace, lambda found: _fits(found, assignment)), True
+        return self._change(assignment, listing, Kind.LIVE, may_replace, lambda found: fits(found, assignment)), True
 
     def begin(
         self, kind: Kind, assignment: LaneAssignment, listing: Mapping[str, int], may_replace: MayReplace, before: int
@@ -148,5 +148,6 @@ class Changer:
         self._writer.end()
 
 
-def _fits(found: Generation, assignment: LaneAssignment) -> bool:
+def fits(found: Generation, assignment: LaneAssignment) -> bool:
+    """Tell whether the daemon goes on with a generation; else it begins another."""
     return found.kind is Kind.LIVE and found.assignment == assignment

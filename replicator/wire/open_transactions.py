@@ -1,7 +1,8 @@
 """Looks at transactions that are open in partitions, and ends them by hand: implements `lane.ports.OpenTransactions`.
 
 What `kafka-transactions.sh describe-producers`, `describe` and `abort` do (KIP-664), and librdkafka doesn't. A marker
-goes to the partition's leader, as those of a coordinator do. Made by `flow.wiring`, one for each lane.
+goes to the partition's leader, as those of a coordinator do. Made by `flow.wiring`, one for each lane, and by
+`inspect.expected_starts`.
 """
 
 from __future__ import annotations
