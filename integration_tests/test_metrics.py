@@ -6,6 +6,8 @@ import base64
 import socket
 from pathlib import Path
 
+import pytest
+
 from integration_tests.conftest import MakeCopying
 from integration_tests.harness import clients
 from integration_tests.harness.broker import BrokerHandle, free_port
@@ -94,6 +96,20 @@ def test_a_stopped_partition_names_its_incident(make_copying: MakeCopying) -> No
     aborts = {key: value for key, value in asked.samples().items() if key[0] == "eos_lane_aborts_total"}
     assert sum(aborts.values()) >= 1
     assert worker.stop() == INCIDENT, worker.tail()
+
+
+@pytest.mark.tier("full")
+def test_what_a_target_does_not_take_is_seen_in_the_queue(make_copying: MakeCopying, target: BrokerHandle) -> None:
+    copying = make_copying(partitions=1)
+    asked = observed(copying)
+    worker = copying.running()
+    lane = {"flow": copying.name, "lane": "0"}
+    asked.wait("nothing is to be written", lambda it: it.value("eos_lane_queued_bytes", **lane) == 0)
+    target.suspend()
+    copying.load.plain(500)
+    asked.wait("records wait", lambda it: (it.value("eos_lane_queued_bytes", **lane) or 0) > 0)
+    target.resume()
+    copying.finish(worker)
 
 
 def test_a_flow_that_was_taken_over_is_told_while_another_one_runs(make_copying: MakeCopying, tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ class BoundedLane:
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._log = services.log
         self.progress = LaneProgress()
-        services = replace(services, observe=lambda plan, states: self.progress)
+        services = replace(services, observe=lambda plan, states, queued_bytes: self.progress)
         self._driver = LaneDriver(plan, policy, services, self._events)
         self._check_open = check_open
         self._checked_s = time.monotonic()

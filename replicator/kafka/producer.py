@@ -97,6 +97,7 @@ class TransactionalProducer:
         self.open = False
         self.stalled: Callable[[], None] = lambda: None  # called while acknowledgements are late; may raise
         self.unacknowledged = 0  # records, when they were last waited for and nothing had failed
+        self.queued_bytes = 0  # of records without an acknowledgement, as librdkafka told last
         callbacks = {"error_cb": self._error, "stats_cb": self._stats}
         self.producer = Producer({**props, **callbacks}, logger=line_logger(self._line))
 
@@ -120,7 +121,8 @@ class TransactionalProducer:
     def _stats(self, text: str) -> None:
         if self._closed:
             return
-        brokers = json.loads(text)["brokers"]
+        told = json.loads(text)
+        self.queued_bytes, brokers = told["msg_size"], told["brokers"]
         self._end_requests = sum(broker["req"].get("EndTxn", 0) for broker in brokers.values())
         self._coordinator.statistics(brokers)
 

@@ -50,6 +50,7 @@ from replicator.model.errors import (
     Unreachable,
 )
 from replicator.model.partition import Partition
+from replicator.planes.contract import Plane
 from replicator.state.generation import check_generation
 
 BACKOFF_S, BACKOFF_S_MAX = 0.05, 5.0
@@ -108,10 +109,12 @@ Event = LaneEnded | CountsChanged | None  # None: a request to stop
 
 States = Callable[[], Mapping[Partition, PartitionState | None]]
 """What each partition of a lane is doing; None until that is known. Asked from any thread."""
-Observe = Callable[[LanePlan, States], LaneObserver]
+QueuedBytes = Callable[[], int | None]
+"""See `Plane.queued_bytes`; None while there is no producer. Asked from any thread."""
+Observe = Callable[[LanePlan, States, QueuedBytes], LaneObserver]
 
 
-def unobserved(plan: LanePlan, states: States) -> LaneObserver:
+def unobserved(plan: LanePlan, states: States, queued_bytes: QueuedBytes) -> LaneObserver:
     """Return what is told of a lane that nobody watches."""
     return Unobserved()
 
@@ -121,7 +124,8 @@ class Services:
     """What lanes are given from outside.
 
     `connect` opens what one producer session works with; the event is set when the lane shall stop. `cluster_away` as
-    of `Partitions`. `observe` makes what is told of a lane, which also gets to ask what each of its partitions does.
+    of `Partitions`. `observe` makes what is told of a lane, which also gets to ask what each of its partitions does and
+    how much waits to be written.
     """
 
     connect: Callable[[LanePlan, Policy, threading.Event], Connections]
@@ -147,13 +151,14 @@ class LaneDriver:
         records_max = Rate(policy.rate_max).records(commit.records_max, commit.interval_ms / 1000)
         size = TransactionSize(records_max, commit.bytes_max, small=policy.copies_live)
         self._memory = Memory(partitions, RefusedRecords(partitions), size, Reports(partitions))
-        self._observer = services.observe(plan, self._all_states)
+        self._observer = services.observe(plan, self._all_states, self._queued_bytes)
         self._opened, self._began_s = False, 0.0
         self._opened_s: float | None = None  # since when the session has copied; None before
         self._owners_read = False
         self._predecessors: Counter[str | None] = Counter()  # whose positions it takes over, until that is told
         self.ended_by: ReplicatorError | None = None  # how the last session ended, if badly
         self.session: ProducerSession | None = None
+        self._plane: Plane | None = None  # of that session
         self._thread = threading.Thread(target=self._main, name=f"{plan.flow.name}.{plan.lane}", daemon=True)
 
     @property
@@ -164,6 +169,10 @@ class LaneDriver:
     def _all_states(self) -> dict[Partition, PartitionState | None]:
         told = self.states
         return {route.source: told.get(route.source) for route in self.plan.routes}
+
+    def _queued_bytes(self) -> int | None:
+        plane = self._plane
+        return None if plane is None else plane.queued_bytes()
 
     def start(self) -> None:
         """Start the lane's thread."""
@@ -213,6 +222,7 @@ class LaneDriver:
             self._failed(error)
             return
         with closing(to):
+            self._plane = to.plane
             try:
                 self.ended_by = self._session(plan, to)
             except ReplicatorError as error:
@@ -220,6 +230,8 @@ class LaneDriver:
                 if self._stopping.is_set() and isinstance(error, Retriable | Unreachable):
                     self._release(to)
                 self._failed(error, to)
+            finally:
+                self._plane = None
 
     def _session(self, plan: LanePlan, to: Connections) -> ReplicatorError | None:
         """Run one session; return what a stop had to give up. Raises what ended it."""

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from replicator.lane.driver import States
+from replicator.lane.driver import QueuedBytes, States
 from replicator.lane.partition import PartitionState
 from replicator.lane.plan import LanePlan
 from replicator.model.checkpoint import Position
@@ -42,13 +42,14 @@ class PartitionFigures:
 @dataclass(slots=True)
 class LaneFigures:
     """What one lane of a flow has done since the process began. `took` counts transactions by the bound of `SECONDS`
-    that they didn't exceed (behind the last: any longer), `took_s` is their sum."""
+    that they didn't exceed (behind the last: any longer), `took_s` is their sum. `queued_bytes` as of `Plane`."""
 
     sessions: int = 0
     fenced: int = 0
     aborts: Counter[str] = field(default_factory=Counter)
     took: list[int] = field(default_factory=lambda: [0] * (len(SECONDS) + 1))
     took_s: float = 0.0
+    queued_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +73,15 @@ class ObservedFlow:
         self._lanes: dict[int, LaneFigures] = {}
         self._owner = ""  # of the attempt whose lanes show their states
         self._states: dict[int, States] = {}
+        self._queues: dict[int, QueuedBytes] = {}
 
-    def lane(self, plan: LanePlan, states: States) -> ObservedLane:
-        """Take up a lane that was made. `states`: what its partitions do, asked from any thread."""
+    def lane(self, plan: LanePlan, states: States, queued_bytes: QueuedBytes = lambda: None) -> ObservedLane:
+        """Take up a lane that was made. `states`: what its partitions do, and `queued_bytes` as of its plane; both are
+        asked from any thread."""
         with self._lock:
             if plan.owner != self._owner:
-                self._owner, self._states = plan.owner, {}
-            self._states[plan.lane] = states
+                self._owner, self._states, self._queues = plan.owner, {}, {}
+            self._states[plan.lane], self._queues[plan.lane] = states, queued_bytes
             figures = self._lanes.setdefault(plan.lane, LaneFigures())
         return ObservedLane(figures, self._partitions, self._lock, self._now_ms)
 
@@ -90,6 +93,8 @@ class ObservedFlow:
                 lane: replace(figures, aborts=Counter(figures.aborts), took=list(figures.took))
                 for lane, figures in self._lanes.items()
             }
+            for lane, queued_bytes in self._queues.items():
+                lanes[lane].queued_bytes = queued_bytes()
             states = list(self._states.values())
         found: dict[Partition, PartitionState | None] = {}
         for each in states:
@@ -164,6 +169,6 @@ class Figures:
     def __init__(self, flows: Iterable[str], now_ms: Callable[[], int]) -> None:
         self.flows: Mapping[str, ObservedFlow] = {name: ObservedFlow(now_ms) for name in flows}
 
-    def lane(self, plan: LanePlan, states: States) -> ObservedLane:
+    def lane(self, plan: LanePlan, states: States, queued_bytes: QueuedBytes = lambda: None) -> ObservedLane:
         """Take up a lane, see `ObservedFlow.lane`."""
-        return self.flows[plan.flow.name].lane(plan, states)
+        return self.flows[plan.flow.name].lane(plan, states, queued_bytes)

@@ -67,6 +67,11 @@ METRICS: Mapping[str, Described] = {
     ),
     "eos_lane_aborts": Described("counter", (*LANE, "kind"), "Aborted transactions by the class of the error."),
     "eos_lane_sessions": Described("counter", LANE, "Producer sessions that have begun to copy."),
+    "eos_lane_queued_bytes": Described(
+        "gauge",
+        LANE,
+        "Bytes of records that wait for the target's acknowledgement, half a second old; exactly_once only.",
+    ),
     "eos_lane_fenced": Described("counter", LANE, "How often the lane's producer was fenced."),
 }
 
@@ -149,6 +154,8 @@ def _of_partition(labels: str, partition: PartitionView) -> Iterator[Sample]:
 def _of_lane(labels: str, figures: LaneFigures) -> Iterator[Sample]:
     yield "eos_lane_sessions", labels, figures.sessions
     yield "eos_lane_fenced", labels, figures.fenced
+    if figures.queued_bytes is not None:
+        yield "eos_lane_queued_bytes", labels, figures.queued_bytes
     for kind, times in sorted(figures.aborts.items()):
         yield "eos_lane_aborts", f"{labels},{_labels(kind=kind)}", times
 

@@ -150,6 +150,10 @@ class Plane(Protocol):
         Raises Fenced, NotAllowed, Unreachable or Retriable.
         """
 
+    def queued_bytes(self) -> int | None:
+        """Say how many bytes of records wait for the target's acknowledgement, as was told last; None if that isn't
+        known. From any thread."""
+
     def positions(self, partitions: Sequence[Partition]) -> dict[Partition, Stored | ReplicatorError | None]:
         """Read the stable positions by *target* partition.
 

@@ -120,6 +120,10 @@ class RecordsPlane:
             if writer is not None:
                 writer.stalled = lambda: call(self.written())
 
+    def queued_bytes(self) -> int | None:
+        """See `Plane`. The two weaker delivery modes write with another producer, which isn't asked."""
+        return self._transactions.queued_bytes if self._plain is None else None
+
     def positions(self, partitions: Sequence[Partition]) -> dict[Partition, Stored | ReplicatorError | None]:
         """Read the stable positions by *target* partition; each has its own error as its value."""
         return self._positions.positions(partitions)

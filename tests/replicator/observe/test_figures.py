@@ -57,6 +57,14 @@ def test_lanes_of_an_earlier_attempt_show_nothing(flow: ObservedFlow) -> None:
     assert flow.figures().states == {A: WAITS}
 
 
+def test_what_waits_to_be_written_is_asked_of_the_lanes_that_were_made_last(flow: ObservedFlow) -> None:
+    flow.lane(plan(0, "one"), dict, lambda: 300)
+    flow.lane(plan(1, "one"), dict, lambda: None)
+    assert {lane: it.queued_bytes for lane, it in flow.figures().lanes.items()} == {0: 300, 1: None}
+    flow.lane(plan(1, "two"), dict, lambda: 5)
+    assert {lane: it.queued_bytes for lane, it in flow.figures().lanes.items()} == {0: None, 1: 5}
+
+
 def test_what_went_wrong_is_counted_by_kind(flow: ObservedFlow) -> None:
     lane = flow.lane(plan(0, "one"), dict)
     for kind in ("Abortable", "RecordsRefused", "Abortable"):

@@ -28,7 +28,7 @@ def partition(number: int, doing: Doing = Doing.COPYING, kind: str = "", lag: La
 
 def flow(*partitions: PartitionView, stage: Stage = Stage.RUNNING, name: str = "f") -> FlowView:
     took = [1, *[0] * (len(SECONDS) - 1), 2]
-    lane = LaneFigures(sessions=3, fenced=1, aborts=Counter(Abortable=4), took=took, took_s=150.0)
+    lane = LaneFigures(sessions=3, fenced=1, aborts=Counter(Abortable=4), took=took, took_s=150.0, queued_bytes=77)
     return FlowView(name, "a", "b", stage, partitions, {0: lane})
 
 
@@ -68,6 +68,7 @@ def test_values_arrive() -> None:
     assert found[at("eos_flow_ready", flow="f")] == 0
     assert found[at("eos_flow_partitions", flow="f", state="waiting")] == 1
     assert found[at("eos_lane_aborts_total", flow="f", lane="0", kind="Abortable")] == 4
+    assert found[at("eos_lane_queued_bytes", flow="f", lane="0")] == 77
     assert found[at("eos_lane_transaction_seconds_bucket", flow="f", lane="0", le="60.0")] == 1
     assert found[at("eos_lane_transaction_seconds_bucket", flow="f", lane="0", le="+Inf")] == 3
     assert found[at("eos_lane_transaction_seconds_sum", flow="f", lane="0")] == 150

@@ -237,6 +237,11 @@ class FakePlane:
     def _bytes(self) -> int:
         return sum(len(value) for run in self._runs.values() for value in run.values)
 
+    def queued_bytes(self) -> int | None:
+        """Return what was handed over and not acknowledged."""
+        written = self.written()
+        return written.bytes - written.acknowledged_bytes
+
     def written(self) -> Written:
         """What was written."""
         rate, records = self._target.bytes_per_s, sum(len(run.values) for run in self._runs.values())
