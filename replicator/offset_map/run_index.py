@@ -1,0 +1,97 @@
+"""Runs of offsets of one log with where they stand in another one, for look-ups: binary search, no list of records.
+
+Used by `mapped`, once for each direction. Three arrays of eight bytes a run, and the smallest place from each run on.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, islice
+from operator import le
+from typing import NamedTuple
+
+
+class MappedRun(NamedTuple):
+    """Offsets [first, first + length) of a log, which stand from `place` on in the other one."""
+
+    first: int
+    length: int
+    place: int
+
+    @property
+    def end(self) -> int:
+        """The offset after the last one."""
+        return self.first + self.length
+
+    def turned(self) -> MappedRun:
+        """Return it as seen from the other log."""
+        return MappedRun(self.place, self.length, self.first)
+
+
+class RunIndex(Sequence[MappedRun]):
+    """Disjoint runs, ascending, of which no two overlap in the other log either."""
+
+    def __init__(
+        self, firsts: array[int], lengths: array[int], places: array[int], behind: Iterable[MappedRun]
+    ) -> None:
+        """Take the columns of the runs, and those runs that stand behind higher offsets."""
+        self._firsts, self._lengths, self._places = firsts, lengths, places
+        self._smallest, self._behind = places, list(behind)
+        if not all(map(le, places, islice(places, 1, None))):
+            self._smallest = array("q", accumulate(reversed(places), min))
+            self._smallest.reverse()
+
+    @classmethod
+    def of_runs(cls, runs: Sequence[MappedRun], by_place: Iterable[MappedRun], passed: int = 0) -> RunIndex:
+        """Take runs, and the same ones in the order of their places.
+
+        Args:
+            passed: offsets below it stood before all places that are known, and were forgotten.
+        """
+        firsts, lengths, places = (array("q", (run[column] for run in runs)) for column in range(3))
+        return cls(firsts, lengths, places, _behind_later_ones(by_place, passed))
+
+    def __len__(self) -> int:
+        return len(self._firsts)
+
+    def __getitem__(self, at: int) -> MappedRun:  # type: ignore[override]
+        return MappedRun(self._firsts[at], self._lengths[at], self._places[at])
+
+    def __iter__(self) -> Iterator[MappedRun]:
+        return map(MappedRun._make, zip(self._firsts, self._lengths, self._places, strict=True))
+
+    def place(self, offset: int) -> int | None:
+        """Return where this offset stands in the other log; None if nothing says so."""
+        at = bisect_right(self._firsts, offset) - 1
+        if at < 0 or offset >= self._firsts[at] + self._lengths[at]:
+            return None
+        return self._places[at] + offset - self._firsts[at]
+
+    def smallest_place(self, offset: int) -> int | None:
+        """Return the smallest place of all offsets at or above `offset`; None if there are none.
+
+        That of the first one is not enough: a record that was repaired stands behind later ones.
+        """
+        at = bisect_right(self._firsts, offset) - 1
+        inside = self.place(offset)
+        found = [] if inside is None else [inside]
+        if at + 1 < len(self._smallest):
+            found.append(self._smallest[at + 1])
+        return min(found, default=None)
+
+    def below_at_or_behind(self, offset: int, place: int) -> int:
+        """Count the offsets below `offset` that stand at or behind `place`, which is the smallest of those above.
+
+        Only runs that stand behind higher offsets can have some: those that do not are ascending in both logs, and
+        what stands at `place` is one of them.
+        """
+        return sum(max(0, min(run.end, offset) - run.first - max(0, place - run.place)) for run in self._behind)
+
+
+def _behind_later_ones(by_place: Iterable[MappedRun], passed: int) -> Iterator[MappedRun]:
+    for run in by_place:
+        if run.first < passed:
+            yield run
+        passed = max(passed, run.end)
