@@ -9,7 +9,7 @@ RUN_STAMP := $(VENV)/.installed-run
 SPARK_STAMP := $(VENV)/.installed-spark
 STAMP := $(VENV)/.installed
 
-.PHONY: demo demo-compare demo-spark test test-unit test-rest test-full test-long test-long-kafka test-seeds test-seeds-of-simulation test-kills test-brokers compiled lint bench env lock clean
+.PHONY: demo demo-compare demo-spark test test-unit test-rest test-full test-long test-long-kafka test-seeds test-seeds-of-simulation test-seeds-of-offset-map test-kills test-brokers compiled lint bench env lock clean
 
 # The demos run from the source tree, so their environment needs no build tools. They start many processes, so Python
 # keeps the bytecode of what they import even where PYTHONDONTWRITEBYTECODE is set.
@@ -64,8 +64,8 @@ test-long: $(STAMP) lint
 	$(LONG) "searches and embedded broker" -n 2 -m "not kafka"
 	$(MAKE) test-long-kafka
 
-# The seeds of long searches for so many MINUTES each: the embedded broker's simulation, and reconcile without Spark and with
-# it. A run goes on where the last one ended, unless what it tests has changed; tests/long_results.json says what came out, and
+# The seeds of long searches for so many MINUTES each: the embedded broker's simulation, the offset map, and reconcile without
+# Spark and with it. A run goes on where the last one ended, unless what it tests has changed; tests/long_results.json says what came out, and
 # how many tests are left. `make test-seeds-of-simulation` runs the first alone.
 MINUTES ?= 30
 SEEDS = env EOS_TEST_BUDGET=long $(PYTEST) -q --timeout 7200 --record-in tests/long_results.json --in-parts $(MINUTES) --record
@@ -73,11 +73,15 @@ SEARCHED = tests/replicator/spark/reconcile
 test-seeds-of-simulation: $(STAMP)
 	$(SEEDS) "simulation: seeds" tests/embedded_broker/simulation/test_clean_seeds.py
 
-test-seeds: test-seeds-of-simulation
+test-seeds: test-seeds-of-simulation test-seeds-of-offset-map
 	$(SEEDS) "reconcile: seeds without Spark" $(SEARCHED)/test_histories.py
 	$(SEEDS) "reconcile: seeds with repair" integration_tests/spark/test_seeded_repair.py -m "not kafka"
 	$(SEEDS) "reconcile: seeds on Spark" $(SEARCHED)/test_histories_on_spark.py $(SEARCHED)/test_generated.py \
 	  integration_tests/spark/test_seeded.py -m "not kafka"
+
+# In the same way: histories of the offset map.
+test-seeds-of-offset-map: $(STAMP)
+	$(SEEDS) "offset map: seeds" tests/model/test_offset_map.py
 
 # In the same way: the seeds of kills on a standalone Spark cluster.
 test-kills: $(STAMP)
