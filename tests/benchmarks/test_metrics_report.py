@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from benchmarks import metrics_report, report
 
 AT_REST = {"p50": 40.2, "p99": 55.0, "max": 56.4, "count": 4}
@@ -36,3 +38,10 @@ def test_figures_and_aims_are_told() -> None:
 def test_the_document_has_the_place_for_them() -> None:
     document = report.DOCUMENT.read_text()
     assert document.count(metrics_report.BEGIN) == document.count(metrics_report.END) == 1
+
+
+def test_the_document_shows_the_newest_results() -> None:
+    path = report.newest(metrics_report.RESULTS)
+    assert path is not None
+    document = report.DOCUMENT.read_text()
+    assert metrics_report.written(document, json.loads(path.read_text())) == document
