@@ -120,6 +120,14 @@ def patience_ms(flow: Flow) -> int:
     return min(flow.limits.connect_timeout_ms, PATIENCE_MS_MAX)
 
 
+def log_to_stderr() -> None:
+    """What is logged by the way, such as lines of the Kafka client that properties of the file ask for, is none of the
+    command's output."""
+    from replicator import logs
+
+    logs.configure("text")
+
+
 def console_for_people() -> Console:
     """rich's console; wide enough for a table when the output goes into a file or pipe."""
     from rich.console import Console

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.commands.status import ask, iso, show_failed
-from cli.options import chosen, config_option, flow_option, json_option, print_json
+from cli.options import chosen, config_option, flow_option, json_option, log_to_stderr, print_json
 
 if TYPE_CHECKING:
     from replicator.inspect.incidents import OpenIncident
@@ -121,6 +121,7 @@ def _find(path: Path, names: Sequence[str]) -> tuple[list[FlowStatus], list[Open
     from replicator import config
     from replicator.inspect.incidents import open_incidents
 
+    log_to_stderr()
     loaded = config.load(path, os.environ)
     shown, failed = ask(loaded, chosen(loaded, path, names))
     return shown, [it for status in shown for it in open_incidents(status)], failed

@@ -15,6 +15,7 @@ from cli.options import (
     console_for_people,
     flow_option,
     json_option,
+    log_to_stderr,
     patience_ms,
     print_json,
     print_wrapped,
@@ -52,6 +53,7 @@ def plan(path: Path, names: tuple[str, ...], as_json: bool) -> int:
     from replicator import config
     from replicator.inspect import planning
 
+    log_to_stderr()
     loaded = config.load(path, os.environ)
     plans = [planning.plan(flow, loaded, connect_timeout_ms=patience_ms(flow)) for flow in chosen(loaded, path, names)]
     codes = {item.exit_code() for item in plans}

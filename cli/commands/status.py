@@ -19,6 +19,7 @@ from cli.options import (
     console_for_people,
     flow_option,
     json_option,
+    log_to_stderr,
     patience_ms,
     print_json,
 )
@@ -88,6 +89,7 @@ def status(
         raise ConfigError("--lag-records-max and --lag-seconds-max go with --check")
     if every_s is not None and (check or as_json):
         raise ConfigError("--watch is for people, --check and --json are for scripts")
+    log_to_stderr()
     loaded = config.load(path, os.environ)
     flows = chosen(loaded, path, names)
     if every_s is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Collection, Iterator, Mapping
 
@@ -67,7 +68,7 @@ def problems(values: Mapping[str, str]) -> Iterator[Problem]:
         del left[key]
     while True:
         try:
-            AdminClient({"log_level": 0, **left})
+            AdminClient({"log_level": 0, **left}, logger=_silent())
         except KafkaException as error:
             text = str(error.args[0].str()).strip()
         else:
@@ -77,6 +78,13 @@ def problems(values: Mapping[str, str]) -> Iterator[Problem]:
         if problem.key not in left or _of_all(problem):
             return
         del left[problem.key]
+
+
+def _silent() -> logging.Logger:
+    """What takes the lines of a client that a property lets write some: they would go to stderr by themselves."""
+    logger = logging.Logger("librdkafka")
+    logger.addHandler(logging.NullHandler())
+    return logger
 
 
 def _problem(text: str, values: Mapping[str, str]) -> Problem:

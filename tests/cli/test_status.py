@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import json
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -104,3 +106,23 @@ def test_a_flow_that_cannot_start_has_ended_or_has_no_partition_is_not_well() ->
 def test_options_that_do_not_go_together(options: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.invoke(["status", "-c", "/nowhere.yaml", *options]) == 2
     assert said in capsys.readouterr().err
+
+
+TOLD = """\
+clusters:
+  a: {properties: {bootstrap.servers: "127.0.0.1:1", log_level: "6"}}
+  b: {properties: {bootstrap.servers: "127.0.0.1:1"}}
+flows: {f: {source: a, target: b, topics: [t], limits: {connect_timeout_ms: 1000}}}
+"""
+
+
+@pytest.mark.parametrize("command", [["status"], ["plan"], ["incident", "list"]], ids=" ".join)
+def test_lines_of_the_client_are_no_output(
+    command: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "flows.yaml").write_text(TOLD)
+    assert main.invoke([*command, "-c", str(tmp_path / "flows.yaml"), "--json"]) == 3
+    said = capfd.readouterr()
+    json.loads(said.out)
+    assert "Connection refused" in said.err
+    assert "CONFWARN" not in said.err, "nor of the client that only checks the properties"
