@@ -112,7 +112,8 @@ def _tell_start(flows: Sequence[Flow]) -> None:
         for flow in flows
         for cluster in (flow.source, flow.target)
     }
-    structlog.get_logger().info("started", version=__version__, flows=routes, clusters=clusters)
+    log = structlog.get_logger()
+    log.info("started", version=__version__, flows=routes, clusters=clusters)
 
 
 def _on_spark(
