@@ -147,6 +147,11 @@ class History:
     may_refuse_until_s: float = 0.0
     """Until when a disk that is or was full or broken explains that writes are refused."""
 
+    def acknowledged(self) -> int:
+        """How much has been so far: records, transactions, positions of groups."""
+        committed = sum(each.outcome is Outcome.COMMITTED for each in self.transactions)
+        return len(self.acked) + committed + sum(each.acked + 1 for each in self.group_offsets)
+
     def refused(self, now_s: float, who: str) -> None:
         """A write was refused because of the disk."""
         if now_s > self.may_refuse_until_s:

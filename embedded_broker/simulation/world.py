@@ -27,8 +27,9 @@ from embedded_broker.simulation.wire import NoResponse, SimulatedClient
 FAULTS_END_S = 60.0
 """Virtual time from which on no connection breaks or stalls any more. Until then a client may have to begin its
 transaction anew again and again, although the broker does all it should."""
-DEADLINE_S = 120.0
-"""Virtual time after which a run counts as hung: FAULTS_END_S, and as long for whatever is left."""
+DEADLINE_S, STALLED_S = 120.0, 60.0
+"""Virtual time: after the first, FAULTS_END_S and as long for whatever is left, a run counts as hung once nothing more
+has been acknowledged for the second. With a disk whose fsyncs take long, transactions take seconds each."""
 CATCHES_UP_S = 40.0
 """After the last write: time for stalled connections, and for restarts."""
 Logs = Mapping[TopicPartition, checker.Log]
@@ -107,12 +108,28 @@ class World:
         self.machine.start()
         for name, work in (("work", self._work), ("audit", self._audit)):
             try:
-                async with asyncio.timeout(DEADLINE_S):
-                    await self.spawn(work())
+                await self._unless_hung(work())
             except TimeoutError:
                 self.history.found(ViolationKind.BROKEN, f"the {name} isn't done after {self.loop.now_s:.0f} s")
             self.loop.kill(self.groups[-1])
             self.groups.append(Process("auditors", self.network.process_died))
+
+    async def _unless_hung(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run it. Raises TimeoutError when it doesn't end, see `DEADLINE_S`."""
+        async with asyncio.timeout(None) as limit:
+
+            def look(before: int) -> None:
+                now = self.history.acknowledged()
+                if now == before:
+                    limit.reschedule(self.loop.time())
+                else:
+                    watching.append(self.loop.call_later(STALLED_S, look, now))
+
+            watching = [self.loop.call_later(DEADLINE_S, look, -1)]
+            try:
+                await self.spawn(work)
+            finally:
+                watching[-1].cancel()
 
     async def _work(self) -> None:
         await self._create_topics()
