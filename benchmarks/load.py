@@ -18,10 +18,10 @@ SKEWED = (0, 1, 0, 2, 0, 3, 0, 1, 0, 2, 0, 3, 0, 0, 0)
 """Partitions of a backlog's batches, in turn: as many in each, or 60 % in one."""
 
 
-def create(bootstrap: str, topic: str) -> None:
-    """Create a topic of four partitions."""
+def create(bootstrap: str, topic: str, partitions: int = PARTITIONS) -> None:
+    """Create a topic."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    for future in admin.create_topics([NewTopic(topic, PARTITIONS, 1)]).values():
+    for future in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
         future.result(30)
 
 
@@ -33,6 +33,11 @@ def delete(bootstrap: str, topic: str) -> None:
 
 def _partition(number: int, turns: Sequence[int] = EVEN) -> int:
     return turns[number // RUN_RECORDS % len(turns)]
+
+
+def partitions(turns: Sequence[int]) -> int:
+    """Say how many partitions a backlog has."""
+    return max(PARTITIONS, 1 + max(turns))
 
 
 def _key(number: int) -> bytes:
@@ -47,7 +52,7 @@ def last_keys(records: int, turns: Sequence[int] = EVEN) -> dict[int, bytes]:
 
 def backlog(bootstrap: str, topic: str, records: int, turns: Sequence[int] = EVEN) -> None:
     """Write `records` of 256 bytes in batches of 128 KiB, plain. `turns`: the partitions of the batches."""
-    create(bootstrap, topic)
+    create(bootstrap, topic, partitions(turns))
     settings = {"batch.size": BATCH_BYTES, "linger.ms": 100, "queue.buffering.max.messages": 500_000, "acks": "1"}
     producer = Producer({"bootstrap.servers": bootstrap, **settings})
     value = b"x" * (RECORD_BYTES - 16)

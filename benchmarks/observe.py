@@ -24,7 +24,8 @@ NOT_YET = (  # a topic that doesn't exist, or is being created
 class Copy:
     """One topic on the target, as committed."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, partitions: int = load.PARTITIONS) -> None:
+        self._partitions = partitions
         self._settings = {
             "bootstrap.servers": bootstrap,
             "group.id": "bench",
@@ -46,14 +47,14 @@ class Copy:
 
     def _ends(self, reader: Consumer) -> list[int]:
         found = []
-        for number in range(load.PARTITIONS):
+        for number in range(self._partitions):
             try:
                 at = TopicPartition(self._topic, number)
                 found.append(int(reader.get_watermark_offsets(at, timeout=10, cached=False)[1]))
             except KafkaException as error:
                 if error.args[0].code() not in NOT_YET:
                     raise
-                return [0] * load.PARTITIONS
+                return [0] * self._partitions
         return found
 
     def total(self) -> int:
@@ -103,7 +104,7 @@ class Copy:
         Records whose commit was on its way before the call are read first, until nothing came for a moment.
         """
         reader = Consumer(self._settings)
-        reader.assign([TopicPartition(self._topic, number, OFFSET_END) for number in range(load.PARTITIONS)])
+        reader.assign([TopicPartition(self._topic, number, OFFSET_END) for number in range(self._partitions)])
         deadline, quiet_since = time.monotonic() + timeout_s, time.monotonic()
         try:
             while time.monotonic() < deadline:

@@ -59,7 +59,7 @@ def copied(
     topic = cases.topic_name("backlog")
     load.backlog(source.bootstrap, topic, records, turns)
     eos = Eos(source, target, topic, directory)
-    copy = Copy(target.bootstrap, eos.copy)
+    copy = Copy(target.bootstrap, eos.copy, load.partitions(turns))
     eos.start()
     deadline = time.monotonic() + COPY_S_MAX
     while copy.total() < records or not copy.complete(load.last_keys(records, turns)):

@@ -15,6 +15,9 @@ SHAPES = report.RESULTS / "reconcile_shapes"
 SHAPES_BEGIN = "<!-- reconcile shapes: python -m benchmarks.reconcile_report -->\n"
 SHAPES_END = "<!-- end of reconcile shapes -->\n"
 RATE_MIN, DIFFERENCES_S_MAX = 1.2, 30
+MEMORY = report.RESULTS / "reconcile_memory"
+MEMORY_BEGIN = "<!-- reconcile memory: python -m benchmarks.reconcile_report -->\n"
+MEMORY_END = "<!-- end of reconcile memory -->\n"
 
 
 def section(results: dict[str, Any]) -> str:
@@ -60,6 +63,29 @@ def shapes_section(results: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def memory_section(results: dict[str, Any]) -> str:
+    """Markdown of one results file of `benchmarks.reconcile_memory`."""
+    machine, settings, runs = results["machine"], results["settings"], results["runs"]
+    lines = [
+        f"{settings['started'][:10]}: {machine['cpu']}, {machine['cores']} cores; pyspark {settings['pyspark']} with "
+        f"default settings, {machine['kafka']}.",
+        "",
+        "| records | partitions | sides | driver, MiB | JVM, MiB | Python workers, MiB | together, MiB | s | load |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for run in sorted(runs, key=lambda run: (run["partitions"], run["records"], run["sides"] != "equal")):
+        figures = " | ".join(
+            f"{run.get(part, 0):,.0f}" for part in ("driver", "jvm", "workers", "all", "seconds", "load")
+        )
+        lines.append(f"| {run['records']:,} | {run['partitions']} | {run['sides']} | {figures} |")
+    return "\n".join(lines) + "\n"
+
+
+def memory_written(document: str, results: dict[str, Any]) -> str:
+    """The document with these figures replaced. Raises ValueError without the two markers."""
+    return report.between(document, MEMORY_BEGIN, MEMORY_END, memory_section(results))
+
+
 def shapes_written(document: str, results: dict[str, Any]) -> str:
     """The document with these figures replaced. Raises ValueError without the two markers."""
     return report.between(document, SHAPES_BEGIN, SHAPES_END, shapes_section(results))
@@ -75,6 +101,7 @@ def main() -> None:
     """Write the newest results into docs/performance.md."""
     report.update(RESULTS, written, "python -m benchmarks.reconcile")
     report.update(SHAPES, shapes_written, "python -m benchmarks.reconcile_shapes")
+    report.update(MEMORY, memory_written, "python -m benchmarks.reconcile_memory")
 
 
 if __name__ == "__main__":

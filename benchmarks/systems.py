@@ -65,14 +65,22 @@ def _status_mib(pid: int, key: str) -> float:
 
 def resident_mib(root: int) -> float:
     """Resident memory of a process and all that it started, now; memory that processes share is shared out (PSS)."""
+    return sum(resident_by_process(root).values())
+
+
+def resident_by_process(root: int) -> dict[tuple[int, str], float]:
+    """The same of each process, in MiB, by its id and name."""
     children: dict[int, list[int]] = {}
+    names: dict[int, str] = {}
     for status in Path("/proc").glob("[0-9]*/stat"):
         try:
-            fields = status.read_text().rpartition(")")[2].split()
+            begin, _, rest = status.read_text().rpartition(")")
         except (FileNotFoundError, ProcessLookupError):
             continue
-        children.setdefault(int(fields[1]), []).append(int(status.parent.name))
-    total, todo = 0, [root]
+        pid = int(status.parent.name)
+        names[pid] = begin.partition("(")[2]
+        children.setdefault(int(rest.split()[1]), []).append(pid)
+    found, todo = dict[tuple[int, str], float](), [root]
     while todo:
         pid = todo.pop()
         todo += children.get(pid, [])
@@ -80,8 +88,9 @@ def resident_mib(root: int) -> float:
             lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
         except (FileNotFoundError, ProcessLookupError):
             continue
-        total += next((int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0)
-    return total / 1024
+        pss = next((int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0)
+        found[pid, names.get(pid, "")] = pss / 1024
+    return found
 
 
 class Eos:

@@ -53,3 +53,20 @@ def test_the_newest_figures_of_shapes_are_in_the_document() -> None:
     assert path is not None
     shown = reconcile_report.shapes_written(document, json.loads(path.read_text()))
     assert shown == document, "run python -m benchmarks.reconcile_report"
+
+
+def test_memory_is_shown_by_process() -> None:
+    run = {"records": 1_000, "partitions": 500, "sides": "equal", "driver": 99.6, "jvm": 1_200.0, "all": 1_300.0}
+    settings = {"pyspark": "4", "started": "1999-12-31T23:59:59+00:00"}
+    text = reconcile_report.memory_section(
+        {"machine": RESULTS["machine"], "settings": settings, "runs": [{**run, "seconds": 12.3, "load": 2.4}]}
+    )
+    assert "| 1,000 | 500 | equal | 100 | 1,200 | 0 | 1,300 | 12 | 2 |\n" in text
+
+
+def test_the_newest_figures_of_memory_are_in_the_document() -> None:
+    document = report.DOCUMENT.read_text()
+    path = report.newest(reconcile_report.MEMORY)
+    assert path is not None
+    shown = reconcile_report.memory_written(document, json.loads(path.read_text()))
+    assert shown == document, "run python -m benchmarks.reconcile_report"
