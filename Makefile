@@ -26,9 +26,10 @@ demo-spark: $(SPARK_STAMP)
 	$(FROM_SOURCE) demo-spark $(ARGS)
 
 # What each of these holds and how long it takes stands in CONTRIBUTING.md; tests/running/tiers.py says how a test gets into
-# one of them. Workers for two cores: one is with the tests on real Kafka, which mostly wait. ARGS chooses tests instead.
+# one of them. Workers for two cores: tests wait more than they compute, and one worker is with the tests on real Kafka, whose
+# brokers take a core while they start. Where there is no Docker there are no such brokers. ARGS chooses tests instead.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest
-WORKERS ?= 4
+WORKERS ?= $(shell docker info > /dev/null 2>&1 && echo 4 || echo 6)
 PARALLEL = --dist loadfile --progress -r fE
 KAFKA ?= 4.3.0
 RECORD ?=
