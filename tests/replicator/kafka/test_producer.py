@@ -199,7 +199,8 @@ def test_a_producer_that_has_lost_its_coordinator_commits_nothing_more(
     at = {Partition("t", 0): Committed(1, "")}
     transactions.send_positions("g", at, object())
     broker = {"state": "UP", "wakeups": 1, "req": {"TxnOffsetCommit": 1}}
-    client.on_poll.append(lambda: client.conf["stats_cb"](json.dumps({"brokers": {"west:9092/1": broker}})))
+    told = {"msg_size": 0, "brokers": {"west:9092/1": broker}}
+    client.on_poll.append(lambda: client.conf["stats_cb"](json.dumps(told)))
     transactions.serve()
     line = "FAIL [lane#producer-1] [thrd:west:9092/1]: west:9092/1: Disconnected (after 1731ms in state UP)"
     client.on_poll.append(lambda: client.logger.error(line))
