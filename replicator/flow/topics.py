@@ -19,7 +19,8 @@ from replicator.config import Flow
 from replicator.config.routing import literals, name_fault, selects, target_topic
 from replicator.flow.topic_rules import ListedTopic
 from replicator.kafka import offset_reader
-from replicator.kafka.admin import ClusterAdmin, ClusterInfo, TopicSpec
+from replicator.kafka.admin import ClusterAdmin, TopicSpec
+from replicator.kafka.cluster_info import ClusterInfo
 from replicator.kafka.clusters import KafkaClusterQuestions, Side
 from replicator.kafka.topic_questions import TopicInfo, TopicQuestions
 from replicator.kafka.topic_reader import TopicReader

@@ -20,7 +20,8 @@ from replicator.flow.topic_rules import MAX_MESSAGE_BYTES, ListedTopic, TopicDec
 from replicator.flow.topics import ControlPlane, check_control_topic, internal_topics, listed
 from replicator.inspect.expected_starts import ExpectedStarts, StartForecast, list_topics, no_topic, routes_of
 from replicator.inspect.timestamps import bounds_of, refused_timestamps
-from replicator.kafka.admin import ClusterInfo, TopicSpec
+from replicator.kafka.admin import TopicSpec
+from replicator.kafka.cluster_info import ClusterInfo
 from replicator.kafka.topic_questions import TopicInfo
 from replicator.model import names
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError

@@ -1,7 +1,7 @@
 """One cluster's control plane over confluent-kafka's admin client: bounded waits, errors name the cluster.
 
-librdkafka retries connecting for ever and says so only through its error callback; `connect` turns that into
-one error within its time. Offsets of groups are not read here: the admin call for it crashes the process in
+What any broker can answer is asked through `topic_questions`; librdkafka's client is for what only the controller or a
+coordinator does. Offsets of groups are not read here: the admin call for it crashes the process in
 librdkafka 2.16 while the group coordinator is still coming up (see `kafka.offset_reader`).
 """
 
@@ -24,6 +24,7 @@ from confluent_kafka.admin import (
 from replicator.config import Cluster
 from replicator.kafka import failures
 from replicator.kafka.client_log import line_logger
+from replicator.kafka.cluster_info import ClusterInfo
 from replicator.kafka.offset_questions import EARLIEST, LATEST, MAX_TIMESTAMP, STABLE, ListedOffset, Wanted
 from replicator.kafka.properties import client_properties
 from replicator.kafka.topic_questions import TopicInfo, TopicQuestions, operations, within
@@ -31,21 +32,7 @@ from replicator.model.errors import Incident, NotAllowed, ReplicatorError, Topic
 from replicator.model.partition import Partition
 
 T = TypeVar("T")
-CONNECT_ATTEMPT_S = 5.0  # for one broker to answer: the client asks the one that it takes for the controller
-ASK_AGAIN_S = 0.05  # between two questions to a cluster whose broker has just gone
 AddressedPartition = tuple[str, int]
-
-_TELLING = (KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._RESOLVE, KafkaError._TRANSPORT)
-"""Local errors from the most to the least telling: which one the operator should read."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterInfo:
-    """Who answered. `rights` are the user's operations on the cluster; None when the broker does not say."""
-
-    cluster_id: str
-    brokers: tuple[int, ...]
-    rights: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,48 +58,27 @@ class ClusterAdmin:
         self.cluster, self._topics = cluster, topics
         self._request_s = request_timeout_ms / 1000
         self._connect_s = connect_timeout_ms / 1000
-        self._errors: dict[int, KafkaError] = {}
         self._client = self._made()
 
     def _made(self) -> AdminClient:
-        properties = client_properties(self.cluster, error_cb=self._noted)
         try:
-            return AdminClient(properties, logger=line_logger(self._line))
+            return AdminClient(client_properties(self.cluster), logger=line_logger(self._line))
         except KafkaException as error:
             raise Unreachable(f"cluster {self.cluster.name!r}: {failures.reason(error.args[0])}") from error
 
     def _line(self, text: str) -> None:
         structlog.get_logger().info("client", detail=f"cluster {self.cluster.name!r}: {text}")
 
-    def _noted(self, error: KafkaError) -> None:
-        self._errors[error.code()] = error
-
     def connect(self) -> ClusterInfo:
         """Wait until the cluster answers. Wrong credentials end the wait at once, all else its limit."""
-        doing = "reach it"
-        deadline = time.monotonic() + self._connect_s
-        while True:
-            left = deadline - time.monotonic()
-            if left <= 0:
-                raise self._unreachable()
-            limit_s = max(0.1, min(left, CONNECT_ATTEMPT_S))
-            future = self._client.describe_cluster(include_authorized_operations=True, request_timeout=limit_s)
-            try:
-                answer = self._wait(future, doing, limit_s=limit_s + 1, stop=self._credentials_refused)
-            except KafkaException as error:
-                kafka_error = error.args[0]
-                if kafka_error.code() in failures.UNREACHABLE:
-                    self._client.poll(ASK_AGAIN_S)  # a broker that went down took the question with it: ask again,
-                    if kafka_error.code() == KafkaError._TIMED_OUT:  # or it may wait for a controller that is dead
-                        self._client = self._made()
-                    continue
-                raise failures.classify(kafka_error, self.cluster.name, doing, "Describe on the cluster") from error
-            rights = answer.authorized_operations
-            return ClusterInfo(
-                cluster_id=answer.cluster_id or "",
-                brokers=tuple(node.id for node in answer.nodes),
-                rights=None if not rights else operations(rights),
-            )
+        found = within(self._topics.cluster_info(), self._connect_s)
+        if isinstance(found, Unreachable) and not failures.refuses_credentials(found, self.cluster.name):
+            servers = ", ".join(self.cluster.bootstrap_servers)
+            why = f": {found}" if str(found) else ""
+            raise Unreachable(
+                f"cluster {self.cluster.name!r} ({servers}) did not answer within {self._connect_s:g} s{why}"
+            ) from found
+        return _raised(found)
 
     def topic_names(self) -> frozenset[str]:
         """Return topics that the user may see, without creating any."""
@@ -273,8 +239,8 @@ class ClusterAdmin:
                 return absent
             raise failures.classify(kafka_error, self.cluster.name, doing, right) from error
 
-    def _wait(self, future: Future[T], doing: str, *, limit_s: float, stop: Callable[[], None] | None = None) -> T:
-        """Wait while serving librdkafka's error callback, which runs only inside poll."""
+    def _wait(self, future: Future[T], doing: str, *, limit_s: float) -> T:
+        """Wait while serving librdkafka's log lines, which are handed over only inside poll."""
         deadline = time.monotonic() + limit_s
         while not future.done():
             if time.monotonic() > deadline:
@@ -282,23 +248,7 @@ class ClusterAdmin:
                 raise Unreachable(f"cluster {self.cluster.name!r}: cannot {doing}: no answer in {limit_s:.0f} s")
             wait([future], timeout=0.05)
             self._client.poll(0)
-            if stop is not None:
-                stop()
         return future.result()
-
-    def _credentials_refused(self) -> None:
-        for code in failures.CREDENTIALS:
-            if code in self._errors:
-                raise failures.classify(self._errors[code], self.cluster.name, "log in")
-
-    def _unreachable(self) -> Unreachable:
-        """Return the most telling of the errors seen so far."""
-        servers = ", ".join(self.cluster.bootstrap_servers)
-        seen = next((self._errors[code] for code in _TELLING if code in self._errors), None)
-        why = f": {failures.reason(seen)}" if seen else ""
-        return Unreachable(
-            f"cluster {self.cluster.name!r} ({servers}) did not answer within {self._connect_s:g} s{why}"
-        )
 
 
 def _raised(answer: T | ReplicatorError) -> T:

@@ -162,6 +162,11 @@ def describe(error: KafkaError, cluster: str, doing: str, right: str = "") -> st
     return f"cluster {cluster!r}: cannot {doing}: {why}"
 
 
+def refuses_credentials(error: ReplicatorError, cluster: str) -> bool:
+    """Tell whether an error says that user or password is wrong, which waiting doesn't change."""
+    return str(error).startswith(f"cluster {cluster!r} refused the credentials")
+
+
 def classify(error: KafkaException | KafkaError, cluster: str, doing: str, right: str = "") -> ReplicatorError:
     """Say what follows from an error outside a transaction, where nothing can be half done. Arguments as of
     `describe`."""

@@ -15,11 +15,12 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource
 
 from replicator.config import Cluster
 from replicator.kafka import failures
+from replicator.kafka.cluster_info import AdminClusterInfo, ClusterInfo
 from replicator.kafka.offset_questions import AdminOffsetAnswers, OffsetAnswers, Wanted
 from replicator.kafka.properties import client_properties
 from replicator.model.errors import ReplicatorError, Unreachable
@@ -91,6 +92,10 @@ class TopicQuestions(Protocol):
 
     def broker_configs(self) -> Answers[Mapping[str, str] | ReplicatorError]:
         """Return the configs of one of the brokers, whichever answers; or why none does."""
+
+    def cluster_info(self) -> Answers[ClusterInfo | ReplicatorError]:
+        """Who answers for the cluster. It is asked until somebody does; wrong credentials are an answer. Until then the
+        value is why nobody does."""
 
     def connect(self) -> None:
         """Begin to connect: the first question finds a connection."""
@@ -202,8 +207,12 @@ class AdminTopicQuestions:
     def __init__(self, cluster: Cluster, client_id: str, timeout_s: float) -> None:
         """`timeout_s`: how long the client tries to have an answer."""
         self._cluster, self._timeout_s = cluster, timeout_s
-        self._own = {"client.id": client_id, "log_level": 0}
+        self._errors: dict[int, KafkaError] = {}
+        self._own = {"client.id": client_id, "log_level": 0, "error_cb": self._noted}
         self._admin: AdminClient | None = None
+
+    def _noted(self, error: KafkaError) -> None:
+        self._errors[error.code()] = error
 
     @property
     def _client(self) -> AdminClient:
@@ -256,6 +265,10 @@ class AdminTopicQuestions:
         """See `TopicQuestions`."""
         return _AdminBrokerConfigs(self._cluster.name, self._client, self._timeout_s, self.close)
 
+    def cluster_info(self) -> Answers[ClusterInfo | ReplicatorError]:
+        """See `TopicQuestions`."""
+        return AdminClusterInfo(self._cluster.name, lambda: self._client, self._errors, _cluster_info, self.close)
+
     def connect(self) -> None:
         """See `TopicQuestions`."""
         self._client.poll(0)
@@ -263,6 +276,11 @@ class AdminTopicQuestions:
     def close(self) -> None:
         """See `TopicQuestions`."""
         self._admin = None
+
+
+def _cluster_info(found: Any) -> ClusterInfo:
+    rights = operations(found.authorized_operations) if found.authorized_operations else None
+    return ClusterInfo(found.cluster_id or "", tuple(node.id for node in found.nodes), rights)
 
 
 def _info(found: Any) -> TopicInfo:

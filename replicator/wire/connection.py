@@ -291,4 +291,6 @@ def _left_s(deadline_s: float) -> float:
 def _unreachable(error: Exception, what: str) -> Unreachable:
     """What a socket's error means. TLS that isn't agreed upon, a certificate above all, will not be later either."""
     refused = isinstance(error, ssl.SSLError | ValueError) and not isinstance(error, ssl.SSLEOFError)
+    if isinstance(error, socket.gaierror):
+        what += ": Failed to resolve its name"
     return (Unreachable if refused else ConnectionLost)(f"{what}: {str(error) or type(error).__name__}")

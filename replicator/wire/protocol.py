@@ -32,6 +32,7 @@ SPOKEN: Mapping[str, tuple[int, int, int]] = {
     "write_txn_markers": (27, 1, 1),  # 2: a marker has a later epoch than its transaction (KIP-890)
     "describe_configs": (32, 4, 4),  # 4: Kafka 2.6
     "sasl_authenticate": (36, 0, 2),
+    "describe_cluster": (60, 0, 0),  # Kafka 2.8
     "describe_producers": (61, 0, 0),  # Kafka 2.8
     "describe_transactions": (65, 0, 0),  # Kafka 3.0
 }

@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar
 
 from replicator.config import Cluster
 from replicator.kafka import failures
+from replicator.kafka.cluster_info import ClusterInfo
 from replicator.kafka.offset_questions import OffsetAnswers, Wanted
 from replicator.kafka.topic_questions import (
     DESCRIBING,
@@ -35,6 +36,7 @@ from replicator.wire import metadata_response, offsets, protocol
 from replicator.wire.access import access
 from replicator.wire.any_broker import AnyBroker, Question, body_at
 from replicator.wire.broker_configs import BrokerConfigs
+from replicator.wire.cluster_answer import ClusterAnswer
 from replicator.wire.connection import Connection
 from replicator.wire.leaders import Leaders
 from replicator.wire.metadata_request import metadata_request
@@ -131,6 +133,16 @@ class AnyBrokerTopics:
         if not self._supported:
             return self._otherwise.broker_configs()
         return BrokerConfigs(self.cluster, self._brokers, self._leaders, self._client_id)
+
+    def cluster_info(self) -> Answers[ClusterInfo | ReplicatorError]:
+        """See `TopicQuestions`."""
+        if not self._supported:
+            return self._otherwise.cluster_info()
+        return ClusterAnswer(self.cluster, self._brokers, self._client_id, self._cluster_info_otherwise)
+
+    def _cluster_info_otherwise(self) -> Answers[ClusterInfo | ReplicatorError]:
+        self.unsupported()
+        return self._otherwise.cluster_info()
 
     def connect(self) -> None:
         """See `TopicQuestions`: here it has happened on return, or a second is over."""

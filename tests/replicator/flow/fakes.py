@@ -16,7 +16,8 @@ from replicator.config.routing import literals, selects, target_topic
 from replicator.flow.setup import Setup
 from replicator.flow.topic_rules import ListedTopic
 from replicator.flow.topics import ControlPlane
-from replicator.kafka.admin import ClusterInfo, TopicSpec
+from replicator.kafka.admin import TopicSpec
+from replicator.kafka.cluster_info import ClusterInfo
 from replicator.kafka.topic_questions import TopicInfo
 from replicator.model import names
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError
