@@ -217,6 +217,7 @@ def test_no_riddle_comes_back() -> None:
         assert [phrase for phrase in PHRASES if phrase in text] == [], path
 
 
+@pytest.mark.tier("unit")  # slow only beside others
 def test_no_coined_name_comes_back() -> None:
     assert {str(path.relative_to(ROOT)): names for path in FILES if (names := coined(path))} == {}
 

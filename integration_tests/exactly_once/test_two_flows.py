@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from integration_tests.conftest import MakeCopying
 from integration_tests.harness import clients
 from integration_tests.harness.broker import BrokerHandle
@@ -50,6 +52,7 @@ def test_the_other_one_survives_the_kill_of_the_process_too(make_copying: MakeCo
     sound.assert_exact()
 
 
+@pytest.mark.tier("full")
 def test_status_says_how_a_flow_has_ended_in_a_process_that_goes_on(make_copying: MakeCopying) -> None:
     sound, doomed = make_copying(), make_copying(limits={"discovery_interval_ms": 500})
     sound.file.include(doomed.file)

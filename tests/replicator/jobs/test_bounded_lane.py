@@ -105,6 +105,7 @@ def lane_of_another(world: World) -> None:
     BoundedLane(replace(plan(world), owner="other"), upto(5), services(world), AT, PATIENCE_S).run()
 
 
+@pytest.mark.tier("default")
 def test_a_lane_that_commits_nothing_asks_whether_its_generation_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounded_lane, "PROGRESS_CHECKED_S", 0.02)
     world = ranged()
