@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.running import durations, progress, table
 from tests.running.tiers import ROOT
 
@@ -40,6 +42,7 @@ def run(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*command, *arguments, str(directory)], cwd=ROOT, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.tier("default")
 def test_a_part_is_replaced_and_the_others_stay(tmp_path: Path) -> None:
     results = tmp_path / "results.json"
     results.write_text(json.dumps({"four": {"passed": 99}, "another": {"passed": 7}}))

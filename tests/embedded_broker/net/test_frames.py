@@ -110,6 +110,7 @@ def test_too_new_api_versions_are_answered_in_version_0(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.tier("default")
 def test_held_bytes_are_bounded_and_the_rest_stays_in_the_sockets(tmp_path: Path) -> None:
     async def main() -> None:
         limit, size = 4 << 20, 3 << 20

@@ -108,6 +108,7 @@ def test_a_frozen_broker_costs_a_second_once_and_is_avoided() -> None:
         assert asked(brokers[used]) == frozen
 
 
+@pytest.mark.tier("default")
 def test_a_cluster_that_does_not_answer_holds_up_only_who_waits() -> None:
     """Each attempt to connect to a frozen broker takes a second or more, and a lane that stops has many questions."""
     with cluster(2) as (answering, _, asking):
