@@ -22,7 +22,7 @@ from replicator.config import Flow
 from replicator.failpoints import Failpoint
 from replicator.flow.cluster_watch import AwayClusters, watch_clusters
 from replicator.flow.shared_origins import SharedOrigins
-from replicator.flow.topics import ControlPlane, topics_of
+from replicator.flow.topics import ControlPlane, questions_of, topics_of
 from replicator.flow.worker import Parts
 from replicator.kafka.clusters import KafkaClusterQuestions
 from replicator.kafka.coordinator_patience import CoordinatorPatience
@@ -75,8 +75,7 @@ class KafkaConnections:
         with ExitStack() as stack:  # whatever one of them raises, those that are open are closed
             self.plane = RecordsPlane(settings, partial(_client_error, log), partial(_lost_records, log))
             stack.callback(self.plane.close)
-            source_topics = topics_of(flow, flow.source, "source")
-            self.source = KafkaClusterQuestions(flow, flow.source, "source", source_topics, asked=asked)
+            self.source = questions_of(flow, "source", asked)
             stack.callback(self.source.close)
             target_topics = topics_of(flow, flow.target, "target")
             reader = TopicReader(flow, flow.target, target_topics)

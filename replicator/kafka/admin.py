@@ -27,7 +27,7 @@ from replicator.kafka.client_log import line_logger
 from replicator.kafka.cluster_info import ClusterInfo
 from replicator.kafka.offset_questions import EARLIEST, LATEST, MAX_TIMESTAMP, STABLE, ListedOffset, Wanted
 from replicator.kafka.properties import client_properties
-from replicator.kafka.topic_questions import TopicInfo, TopicQuestions, operations, within
+from replicator.kafka.topic_questions import TopicInfo, TopicQuestions, operations, raised, within
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError, TopicMissing, Unreachable
 from replicator.model.partition import Partition
 
@@ -78,11 +78,11 @@ class ClusterAdmin:
             raise Unreachable(
                 f"cluster {self.cluster.name!r} ({servers}) did not answer within {self._connect_s:g} s{why}"
             ) from found
-        return _raised(found)
+        return raised(found)
 
     def topic_names(self) -> frozenset[str]:
         """Return topics that the user may see, without creating any."""
-        return _raised(within(self._topics.names(), self._request_s))
+        return raised(within(self._topics.names(), self._request_s))
 
     def describe(self, names: Iterable[str], *, rights: bool = False) -> dict[str, TopicInfo | ReplicatorError]:
         """Describe topics in one request, without configs. Topics that don't exist are left out; a topic's own error,
@@ -97,7 +97,7 @@ class ClusterAdmin:
     def topics(self, names: Iterable[str], *, configs: bool = False, rights: bool = False) -> dict[str, TopicInfo]:
         """Describe topics as `describe` does, but raise the first error. `configs`: with effective configs (needs
         DescribeConfigs)."""
-        found = {name: _raised(answer) for name, answer in self.describe(names, rights=rights).items()}
+        found = {name: raised(answer) for name, answer in self.describe(names, rights=rights).items()}
         if not configs:
             return found
         values = self.topic_configs(found)
@@ -111,11 +111,11 @@ class ClusterAdmin:
 
     def topic_configs(self, names: Iterable[str]) -> dict[str, Mapping[str, str]]:
         """Describe configs as `describe_configs` does, but raise the first error."""
-        return {name: _raised(answer) for name, answer in self.describe_configs(names).items()}
+        return {name: raised(answer) for name, answer in self.describe_configs(names).items()}
 
     def broker_configs(self) -> dict[str, str]:
         """Return configs of one of the brokers."""
-        return dict(_raised(within(self._topics.broker_configs(), self._request_s)))
+        return dict(raised(within(self._topics.broker_configs(), self._request_s)))
 
     def create_topics(self, specs: Iterable[TopicSpec], *, dry: bool = False) -> dict[str, bool | ReplicatorError]:
         """Create topics in one request: whether it was created here (False: it exists), or why not, by name.
@@ -195,7 +195,7 @@ class ClusterAdmin:
     ) -> dict[AddressedPartition, ListedOffset]:
         asked = self._topics.list_offsets([Partition(*at) for at in partitions], (wanted,), patient=True)
         (found,) = within(asked, self._request_s)
-        return {at: _raised(answer) for at, answer in found.items()}
+        return {at: raised(answer) for at, answer in found.items()}
 
     def until(self, condition: Callable[[], bool], pause_s: float = 0.01) -> bool:
         """Ask again and again within the request timeout, the first time after `pause_s`, then after twice that and so
@@ -249,13 +249,6 @@ class ClusterAdmin:
             wait([future], timeout=0.05)
             self._client.poll(0)
         return future.result()
-
-
-def _raised(answer: T | ReplicatorError) -> T:
-    """Return the answer, if it isn't an error."""
-    if isinstance(answer, ReplicatorError):
-        raise answer
-    return answer
 
 
 def _own(answer: T | ReplicatorError) -> T | ReplicatorError:

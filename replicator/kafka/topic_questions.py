@@ -308,6 +308,13 @@ def operations_of_bits(bits: int) -> frozenset[str]:
     return operations(operation for operation in AclOperation if bits >> operation.value & 1)
 
 
+def raised(answer: T | ReplicatorError) -> T:
+    """Return the answer, if it isn't an error."""
+    if isinstance(answer, ReplicatorError):
+        raise answer
+    return answer
+
+
 def within(answers: Answers[T], timeout_s: float) -> T:
     """Return the answers, once they are all there or the time is over."""
     deadline_s = time.monotonic() + timeout_s

@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from replicator.config import Cluster, Flow
 from replicator.kafka import failures, metadata, properties
 from replicator.kafka.offset_questions import EARLIEST, LATEST, STABLE, ListedOffset, ListedOffsets, Wanted
-from replicator.kafka.topic_questions import TopicInfo, TopicQuestions, within
+from replicator.kafka.topic_questions import TopicInfo, TopicQuestions, raised, within
 from replicator.model.errors import ReplicatorError, Retriable, TopicMissing
 from replicator.model.partition import EndRecords, Partition
 
@@ -56,7 +56,7 @@ class TopicReader:
 
     def names(self) -> frozenset[str]:
         """Return all topics that the user may see."""
-        return _raised(within(self._topics.names(), self._timeout_s))
+        return raised(within(self._topics.names(), self._timeout_s))
 
     def partition_counts(self, topics: Collection[str]) -> dict[str, int | ReplicatorError]:
         """Count the partitions of each topic; 0 where there is no such topic. A topic's error is its value.
@@ -68,7 +68,7 @@ class TopicReader:
 
     def partition_count(self, topic: str) -> int:
         """Count the partitions of one topic, as `partition_counts`, and raise its error."""
-        return _raised(self.partition_counts([topic])[topic])
+        return raised(self.partition_counts([topic])[topic])
 
     def bounds(self, partitions: Collection[Partition]) -> dict[Partition, LogBounds | ReplicatorError]:
         """Return log start and high watermark of each, open transactions included, asked for at the same time. A
@@ -79,7 +79,7 @@ class TopicReader:
     def at_time(self, partitions: Iterable[Partition], timestamp_ms: int) -> dict[Partition, int]:
         """Find the first offset at or after `timestamp_ms`; -1 where there is none."""
         (found,) = self._offsets(list(partitions), Wanted(timestamp_ms, stable=True))
-        return {at: _raised(it).offset for at, it in found.items()}
+        return {at: raised(it).offset for at, it in found.items()}
 
     def _offsets(self, partitions: Collection[Partition], *wanted: Wanted) -> Sequence[ListedOffsets]:
         return within(self._topics.list_offsets(partitions, wanted, patient=True), self._timeout_s)
@@ -154,8 +154,8 @@ class TopicReader:
         open; then raises Retriable.
         """
         bounds = self.bounds([Partition(topic, number) for number in partitions])
-        records = self.records({at: _raised(found) for at, found in bounds.items()})
-        return [record for at in bounds for record in _raised(records[at])]
+        records = self.records({at: raised(found) for at, found in bounds.items()})
+        return [record for at in bounds for record in raised(records[at])]
 
     def records(self, bounds: Mapping[Partition, LogBounds]) -> dict[Partition, list[Record] | ReplicatorError]:
         """Return all committed records of each partition between its bounds, which are as of `bounds`. A partition's
@@ -195,7 +195,7 @@ class TopicReader:
             if ends_read.waiting:
                 (stable,) = self._offsets(sorted(ends_read.waiting), STABLE)
                 for at, listed in stable.items():
-                    if (offset := _raised(listed).offset) < ends[at]:
+                    if (offset := raised(listed).offset) < ends[at]:
                         ends_read.stable[at] = offset
                         ends_read.waiting.discard(at)
             self._read_ends(polled, ends_read, began + self._patience_s)
@@ -274,13 +274,6 @@ def _polled(
         error = message.error()
         if error is None or error.code() not in failures.UNREACHABLE:
             yield at, message, error
-
-
-def _raised(answer: T | ReplicatorError) -> T:
-    """Return the answer, if it isn't an error."""
-    if isinstance(answer, ReplicatorError):
-        raise answer
-    return answer
 
 
 def _count(answer: TopicInfo | ReplicatorError) -> int | ReplicatorError:

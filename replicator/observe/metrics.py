@@ -121,8 +121,8 @@ class Metrics:
             yield "eos_flow_lag_records", labels, records
         if (seconds := flow.lag_seconds) is not None:
             yield "eos_flow_lag_seconds", labels, seconds
-        yield "eos_flow_records", labels, sum(each.figures.records for each in flow.partitions)
-        yield "eos_flow_bytes", labels, sum(each.figures.bytes for each in flow.partitions)
+        yield "eos_flow_records", labels, flow.records
+        yield "eos_flow_bytes", labels, flow.bytes
         omitted = len(flow.partitions) > self._partitions_max
         yield "eos_flow_partitions_omitted", labels, len(flow.partitions) if omitted else 0
         if not omitted:

@@ -72,8 +72,8 @@ class Summaries:
         counts = flow.counts
         now = _Summary(
             now_s,
-            sum(each.figures.records for each in flow.partitions),
-            sum(each.figures.bytes for each in flow.partitions),
+            flow.records,
+            flow.bytes,
             sum(sum(lane.took) for lane in flow.lanes.values()),
             flow.lag_records,
             tuple(counts[doing] for doing in (Doing.COPYING, Doing.WAITING, Doing.STOPPED)),
@@ -82,7 +82,7 @@ class Summaries:
         runs = flow.stage is Stage.RUNNING and counts.total() > 0
         if not (copied or (runs and (now.changed(before) or now_s >= before.at_s + UNCHANGED_S))):
             return
-        seconds = now_s - self._looked_s
+        seconds, lag_seconds = now_s - self._looked_s, flow.lag_seconds
         self._told[flow.name] = now
         self._log.info(
             "summary",
@@ -92,7 +92,7 @@ class Summaries:
             records_per_s=round((now.records - before.records) / seconds, 1) if seconds > 0 else 0.0,
             commits=now.commits - before.commits,
             lag_records=now.lag_records,
-            lag_seconds=None if flow.lag_seconds is None else round(flow.lag_seconds, 1),
+            lag_seconds=None if lag_seconds is None else round(lag_seconds, 1),
             copying=counts[Doing.COPYING],
             waiting=counts[Doing.WAITING],
             stopped=counts[Doing.STOPPED],

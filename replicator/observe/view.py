@@ -59,6 +59,16 @@ class FlowView:
         return Counter(partition.doing for partition in self.partitions)
 
     @property
+    def records(self) -> int:
+        """How many records were committed since the process began."""
+        return sum(each.figures.records for each in self.partitions)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of keys, values and headers of those records."""
+        return sum(each.figures.bytes for each in self.partitions)
+
+    @property
     def lag_records(self) -> int | None:
         """Of all partitions together; None where it isn't known of each that has a position."""
         lags = self._lags()

@@ -67,18 +67,17 @@ class PartitionFold:
         if placed.target_topic_id != self._target_topic_id:
             return
         section = placed.section
+        ours = section.source_topic_id == self._source_topic_id
         if section.runs:
             self._void(section.first_target)
-        if section.source_topic_id == self._source_topic_id:
+        if ours:
             self._go_on(section)
-            self._claim(section)
+        self._claim(section, ours)
+        self._next_target = max(self._next_target, section.first_target + section.records)
+        if ours:
             self._note(section)
-            self._next_target = max(self._next_target, section.first_target + section.records)
             self._target_ends.append(self._next_target)
             self._afters.append(section.after)
-        else:
-            self._claim(section)
-            self._next_target = max(self._next_target, section.first_target + section.records)
 
     def prune(self, log_start: int) -> None:
         """Forget places below the target's log start, but keep of which source offsets they were."""
@@ -151,9 +150,8 @@ class PartitionFold:
         self._expired = [one._replace(end=min(one.end, first)) for one in self._expired if one.first < first]
         self._claims.truncate(first)
 
-    def _claim(self, section: MapSection) -> None:
+    def _claim(self, section: MapSection, ours: bool) -> None:
         target = section.first_target
-        ours = section.source_topic_id == self._source_topic_id
         for first, end in section.runs:
             self._claims.append(target, end - first, first if ours else OTHER_TOPIC)
             target += end - first

@@ -13,12 +13,12 @@ from replicator.model.errors import ReplicatorError, Unreachable, Unsupported
 from replicator.wire import protocol
 from replicator.wire.any_broker import AnyBroker, Question
 from replicator.wire.connection import Connection, ConnectionLost
+from replicator.wire.metadata_response import NULL_RIGHTS
 from replicator.wire.response_limits import BadResponse
 
 AGAIN_S = 0.2  # after a refusal that may pass, such as a certificate that isn't trusted yet
 SLICE_S = 0.2  # between two looks at why nobody answers
 _API, _VERSION = "describe_cluster", 0
-_NO_RIGHTS = -(2**31)
 
 
 class ClusterAnswer:
@@ -89,7 +89,7 @@ class ClusterAnswer:
             return failures.classify_code(int(answer.error_code), self._cluster, *REACHING, answer.error_message or "")
         self._brokers.learn([(each.host, each.port) for each in answer.brokers])
         bits = answer.cluster_authorized_operations
-        rights = operations_of_bits(bits) if bits not in (0, _NO_RIGHTS) else None
+        rights = operations_of_bits(bits) if bits not in (0, NULL_RIGHTS) else None
         return ClusterInfo(answer.cluster_id, tuple(each.broker_id for each in answer.brokers), rights)
 
     def values(self) -> ClusterInfo | ReplicatorError:

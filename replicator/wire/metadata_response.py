@@ -23,7 +23,7 @@ VERSIONS = (10, 12)
 _INT16, _INT32 = Struct(">h"), Struct(">i")
 _PARTITION_HEAD = Struct(">hiii")  # error, index, leader, leader epoch
 _REPLICA_LISTS = 3  # replicas, in sync, offline
-_NULL_RIGHTS = -(2**31)
+NULL_RIGHTS = -(2**31)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,5 +106,5 @@ def _topic(data: bytes, at: int, leaders: bool) -> tuple[TopicMetadata, int]:
         at = at + 1 if data[at] == 0 else skip_tagged(data, at)
     (rights,) = _INT32.unpack_from(data, at)
     at = skip_tagged(data, at + 4)
-    known = None if rights == _NULL_RIGHTS else rights
+    known = None if rights == NULL_RIGHTS else rights
     return TopicMetadata(error, name, topic_id, partitions, known, short, led), at
