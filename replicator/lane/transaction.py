@@ -41,6 +41,7 @@ from replicator.model.delivery import Delivery
 from replicator.model.errors import Abortable, Fatal, Incident, ReplicatorError
 from replicator.model.partition import Committed, Partition, Seek
 from replicator.model.timestamps import TIMESTAMP_TYPE, target_rewrites_timestamps
+from replicator.offset_map.block import RUNS_MAX
 from replicator.planes.contract import Copied, ReadPlan
 from replicator.state.claims import Claim
 
@@ -76,12 +77,13 @@ class TimestampsReplaced(Abortable):
 
 @dataclass(slots=True)
 class Collected:
-    """What is in the open transaction, since when (monotonic), and partitions that failed meanwhile. `pending` and
-    `ends` as of `PollResult`."""
+    """What is in the open transaction, since when (monotonic), and partitions that failed meanwhile. `runs`,
+    `pending` and `ends` as of `PollResult`."""
 
     since_s: float = 0.0
     records: int = 0
     bytes: int = 0
+    runs: int = 0
     drained: bool = False
     pending: bool = False
     ends: Mapping[Partition, Seek] = field(default_factory=dict)
@@ -171,12 +173,13 @@ class LaneTransactions:
                 open_.since_s = open_.since_s or self._clock.now_s()
             open_.records += polled.records
             open_.bytes += polled.bytes
+            open_.runs += polled.runs
             open_.failed |= polled.failed
             open_.pending, open_.ends = polled.pending, polled.ends
             self._hear(polled.heard)
             if open_.failed or self._stop.is_set() or not open_.pending:
                 return open_
-            if self._size.left(open_.records, open_.bytes) <= 0:
+            if self._size.left(open_.records, open_.bytes) <= 0 or open_.runs >= RUNS_MAX:
                 return open_
             if self._policy.done(positions, open_.ends):
                 return open_

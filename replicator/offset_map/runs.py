@@ -1,4 +1,4 @@
-"""Collects the source offsets of one partition's copies in a transaction, as runs. To be used by a plane.
+"""Collects the source offsets of one partition's copies in a transaction, as runs. Called by `planes.records`.
 
 What a plane hands to its producer at once is nearly always without gaps: then first, last and count say all. Offsets
 are looked at one by one only where they don't, in C throughout (`benchmarks.offset_map` has the time for each record).
@@ -26,32 +26,18 @@ def runs_of(offsets: Sequence[int]) -> list[Span]:
     return list(zip(firsts, [*ends, last + 1], strict=True))
 
 
-class RunCollector:
-    """The runs of one partition since the transaction began."""
-
-    __slots__ = ("runs",)
-
-    def __init__(self) -> None:
-        self.runs: list[Span] = []
-
-    def add(self, offsets: Sequence[int]) -> None:
-        """Take the source offsets of further copies, ascending. Raises ValueError where they lie below earlier ones."""
-        self._join(runs_of(offsets))
-
-    def add_range(self, first: int, end: int) -> None:
-        """Take copies of all source offsets from `first` to before `end`. Raises ValueError as `add`."""
-        self._join([(first, end)])
-
-    def _join(self, found: list[Span]) -> None:
-        if not found:
-            return
-        if not self.runs:
-            self.runs = found
-            return
-        first, end = self.runs[-1]
-        if found[0][0] < end:
-            raise ValueError(f"source offset {found[0][0]} after {end - 1}")
-        if found[0][0] == end:
-            self.runs[-1] = first, found[0][1]
-            del found[0]
-        self.runs += found
+def add_runs(runs: list[Span], found: Sequence[Span]) -> None:
+    """Add further runs to those of the same partition before. Raises ValueError where they lie below earlier ones."""
+    if not found:
+        return
+    if not runs:
+        runs += found
+        return
+    (first, end), begin = runs[-1], found[0][0]
+    if begin < end:
+        raise ValueError(f"source offset {begin} after {end - 1}")
+    if begin > end:
+        runs += found
+        return
+    runs[-1] = first, found[0][1]
+    runs += found[1:]

@@ -44,8 +44,9 @@ class Copied:
 
     `next_offset` is the next source offset to read. `first_target`/`next_target` bound the acknowledged
     records on the target (-1 without records). `blocked` names the record that stops the partition: all before
-    it belong to this transaction, it and all behind it do not. `runs`: the source offsets of the records, where only
-    some were asked for. `restamped`: an acknowledgement says that the target replaced the records' timestamps.
+    it belong to this transaction, it and all behind it do not. `runs`: the source offsets of the records, in
+    exactly_once, and where only some were asked for. `restamped`: an acknowledgement says that the target replaced the
+    records' timestamps.
     """
 
     next_offset: int
@@ -62,7 +63,8 @@ class Copied:
 
 @dataclass(slots=True)
 class PollResult:
-    """One poll of the source: how many records were handed to the writer, and what became of partitions.
+    """One poll of the source: how many records were handed to the writer, in how many runs of consecutive source
+    offsets at most, and what became of partitions.
 
     `pending`: whether records were read since the last commit or seek. `ends`: partition ends seen since the last seek,
     past markers and aborted records; valid until the next poll. `drained`: nothing more was waiting. `failed` has
@@ -74,6 +76,7 @@ class PollResult:
 
     records: int = 0
     bytes: int = 0
+    runs: int = 0
     drained: bool = True
     pending: bool = False
     ends: Mapping[Partition, Seek] = field(default_factory=dict)

@@ -8,7 +8,7 @@ because an idempotent producer keeps order and leaves no gap. All are asked for 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -18,6 +18,7 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, Message, Produc
 from replicator.model.errors import Incident
 from replicator.model.partition import Partition, Span
 from replicator.model.timestamps import UNBOUNDED, TimestampBounds
+from replicator.offset_map.runs import runs_of
 from replicator.planes.records import digest
 from replicator.planes.records.acks import Acks, AckWatch
 from replicator.planes.records.message import Record
@@ -30,7 +31,7 @@ OnDelivery = Callable[[KafkaError | None, Message], None]
 class Run:
     """Consecutive records of one source partition that were handed to the producer.
 
-    `offsets` are theirs on the source, where only some were asked for.
+    `offsets` are theirs on the source, as runs [first, end), where they were asked for.
     """
 
     source: Partition
@@ -40,7 +41,7 @@ class Run:
     bytes: int = 0
     every_ack: bool = False
     blocked: Incident | None = None
-    offsets: list[int] = field(default_factory=list)
+    offsets: list[Span] = field(default_factory=list)
 
 
 Fields = tuple[bytes | None, bytes | None, int, list[Any] | None]
@@ -142,13 +143,15 @@ def _carriable(messages: list[Record], run: Run, chain: digest.Chain, topic: str
     return records
 
 
-def add_offsets(runs: list[Span], offsets: Iterable[int]) -> None:
-    """Add ascending offsets to runs of consecutive ones."""
-    for offset in offsets:
-        if runs and runs[-1][1] == offset:
-            runs[-1] = (runs[-1][0], offset + 1)
-        else:
-            runs.append((offset, offset + 1))
+def offsets_of(messages: list[Record], count: int) -> list[Span]:
+    """Return the source offsets of the first `count` messages as runs. They are looked at one by one only where they
+    have gaps."""
+    if not count:
+        return []
+    first, last = messages[0].offset(), messages[count - 1].offset()
+    if last - first + 1 == count:
+        return [(first, last + 1)]
+    return runs_of([message.offset() for message in messages[:count]])
 
 
 def _epoch(message: Record) -> int:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from replicator.model.partition import Partition
+from replicator.planes.records.copying import Run
+from replicator.planes.records.message import Record
 
 NO_ACK = "no acknowledgement came in time; a record may be there all the same"
 
@@ -40,3 +42,14 @@ def lost_records(at: Partition, outcomes: Iterable[tuple[int, str | None]]) -> L
                 ranges.append((offset, offset))
         together = why is not None
     return LostRecords(at, records, tuple(ranges), "; ".join(reasons)) if records else None
+
+
+def outcomes_of(run: Run, messages: list[Record]) -> Iterator[tuple[int, str | None]]:
+    """Say what became of each record of a run that was written without a transaction: None, or why it is lost."""
+    stored: set[int] = run.acks.stored or set()
+    for message in messages[: run.acks.count]:
+        offset = message.offset()
+        failed = run.acks.errors.get(offset)
+        yield offset, None if offset in stored else failed.error.str() if failed is not None else NO_ACK
+    if run.blocked is not None:
+        yield run.blocked.offset, f"{run.blocked.name}: {run.blocked.detail}"

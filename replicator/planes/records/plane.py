@@ -23,11 +23,12 @@ from replicator.model.checkpoint import Stored
 from replicator.model.errors import Abortable, NotAllowed, ReplicatorError, UnknownOutcome
 from replicator.model.partition import Committed, Partition, Seek
 from replicator.model.timestamps import UNBOUNDED, TimestampBounds
+from replicator.offset_map.runs import add_runs
 from replicator.planes.contract import Copied, Flushed, PollResult, ReadPlan, Written
 from replicator.planes.records.acks import AckWatch
-from replicator.planes.records.copying import Run, Writer, add_offsets, copy_run, new_run
+from replicator.planes.records.copying import Run, Writer, copy_run, new_run, offsets_of
 from replicator.planes.records.digest import Chain
-from replicator.planes.records.losses import NO_ACK, LostRecords, lost_records
+from replicator.planes.records.losses import LostRecords, lost_records, outcomes_of
 from replicator.planes.records.message import Record
 from replicator.planes.records.plain import PlainWriter
 from replicator.planes.records.refusals import Refusals
@@ -156,6 +157,7 @@ class RecordsPlane:
                 run = self._copy(source, part)
                 result.records += run.acks.count
                 result.bytes += run.bytes
+                result.runs += len(run.offsets)
                 if len(part) < len(messages):
                     self._acknowledged()
                 if run.blocked is not None:
@@ -193,8 +195,8 @@ class RecordsPlane:
         finally:
             if plain is None and run.acks.count:
                 self._transactions.written = True
-        if plan is not None and plan.spans:
-            run.offsets = [message.offset() for message in messages[: run.acks.count]]
+        if plain is None or (plan is not None and plan.spans):
+            run.offsets = offsets_of(messages, run.acks.count)
         return run
 
     def _write_error(self, error: KafkaException, target: Partition) -> ReplicatorError:
@@ -306,7 +308,7 @@ class RecordsPlane:
                     + ("" if follows else f", after {total.next_target - 1}")
                 )
         total.records += acks.count
-        add_offsets(total.runs, run.offsets)
+        add_runs(total.runs, run.offsets)
         total.bytes += run.bytes
         total.first_target = acks.first if total.first_target < 0 else total.first_target
         total.next_target = acks.last + 1
@@ -358,7 +360,7 @@ class RecordsPlane:
         plain.flush_once()
         outcomes: dict[Partition, list[tuple[int, str | None]]] = {}
         for run, messages in runs:
-            outcomes.setdefault(run.source, []).extend(_outcomes(run, messages))
+            outcomes.setdefault(run.source, []).extend(outcomes_of(run, messages))
         for source, of_source in outcomes.items():
             lost = lost_records(source, of_source)
             if lost is not None:
@@ -386,14 +388,3 @@ class RecordsPlane:
             closing.callback(self._transactions.close)
             closing.callback(self._positions.close)
             closing.callback(self._source.close)
-
-
-def _outcomes(run: Run, messages: list[Record]) -> Iterator[tuple[int, str | None]]:
-    """Say what became of each record of a run that was written without a transaction: None, or why it is lost."""
-    stored: set[int] = run.acks.stored or set()
-    for message in messages[: run.acks.count]:
-        offset = message.offset()
-        failed = run.acks.errors.get(offset)
-        yield offset, None if offset in stored else failed.error.str() if failed is not None else NO_ACK
-    if run.blocked is not None:
-        yield run.blocked.offset, f"{run.blocked.name}: {run.blocked.detail}"

@@ -7,10 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
+from replicator.lane import transaction
 from replicator.lane.partition import Stopped, Waiting
 from replicator.model.errors import Unreachable
 from replicator.planes.contract import Plane
-from tests.replicator.lane.fakes.loads import A, B, U, filled, numbered
+from tests.replicator.lane.fakes.loads import A, B, U, filled, held, numbered
 from tests.replicator.lane.fakes.plane import FakePlane
 from tests.replicator.lane.fakes.world import World
 
@@ -180,3 +181,16 @@ def test_a_waiting_partition_is_not_read() -> None:
     assert isinstance(world.states()[U], Waiting)
     assert world.position(U) <= 0
     assert world.position(A) == 3
+
+
+def test_a_transaction_ends_early_where_its_records_have_many_gaps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transaction, "RUNS_MAX", 2)
+    world = World()
+    for value in numbered("a", 8):
+        world.source.log(A).put(value)
+        world.source.log(A).marker()
+    records = held(world)
+    assert world.run() is None
+    world.check_exact(records)
+    sizes = [run["positions"] for run in world.told("committed")]
+    assert len(sizes) >= 3, "three records a poll have three runs: no transaction has two polls"

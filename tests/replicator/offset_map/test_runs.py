@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from replicator.offset_map.runs import RunCollector, runs_of
+from replicator.offset_map.runs import add_runs, runs_of
 
 OFFSETS = st.lists(st.integers(0, 60), unique=True).map(sorted)
 
@@ -24,24 +24,15 @@ def one_by_one(offsets: list[int]) -> list[tuple[int, int]]:
 @given(OFFSETS, st.lists(st.integers(0, 60), max_size=4))
 @settings(max_examples=150, deadline=None)
 def test_offsets_in_whatever_portions_become_the_same_runs(offsets: list[int], cuts: list[int]) -> None:
-    collector, at = RunCollector(), 0
+    runs: list[tuple[int, int]] = []
+    at = 0
     for cut in [*sorted(cut for cut in cuts if cut <= len(offsets)), len(offsets)]:
-        collector.add(offsets[at:cut])
+        add_runs(runs, runs_of(offsets[at:cut]))
         at = cut
-    assert collector.runs == runs_of(offsets) == one_by_one(offsets)
-
-
-def test_ranges_and_single_offsets_join() -> None:
-    collector = RunCollector()
-    collector.add_range(5, 10)
-    collector.add([10, 11, 14])
-    collector.add_range(15, 20)
-    assert collector.runs == [(5, 12), (14, 20)]
+    assert runs == runs_of(offsets) == one_by_one(offsets)
 
 
 @pytest.mark.parametrize("offsets", [[9], [3, 30]])
 def test_offsets_that_go_back_are_refused(offsets: list[int]) -> None:
-    collector = RunCollector()
-    collector.add_range(5, 10)
     with pytest.raises(ValueError, match="source offset"):
-        collector.add(offsets)
+        add_runs([(5, 10)], runs_of(offsets))

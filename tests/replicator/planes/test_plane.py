@@ -12,7 +12,7 @@ from replicator.config import Delivery
 from replicator.kafka import offset_reader, producer
 from replicator.model.errors import Abortable, NotAllowed, UnknownOutcome
 from replicator.model.partition import Committed, Partition, Seek
-from replicator.planes.contract import ReadPlan, RecordsRefused
+from replicator.planes.contract import PollResult, ReadPlan, RecordsRefused
 from replicator.planes.records import oversized, plain, source
 from replicator.planes.records.losses import NO_ACK, LostRecords
 from replicator.planes.records.plane import PlaneSettings, RecordsPlane
@@ -50,9 +50,9 @@ class World:
     def seek(self, *, every_ack: bool = False) -> None:
         self.plane.seek({at: ReadPlan(Seek(0, -1), every_ack=every_ack) for at in ROUTES})
 
-    def read(self, topic: str, *offsets: int) -> None:
+    def read(self, topic: str, *offsets: int) -> PollResult:
         self.consumer.queue += records(topic, 0, *offsets)
-        self.plane.poll(100, 0)
+        return self.plane.poll(100, 0)
 
     def refuse(self, topic: str, codes: list[int]) -> None:
         """The broker refuses the batch of all that is queued for `topic`; the rest is purged."""
@@ -192,6 +192,13 @@ def test_spans_are_told_by_the_offsets_that_were_copied(world: World) -> None:
     world.plane.seek({A: ReadPlan(Seek(0, -1), spans=((2, 4), (7, 9)))})
     world.read("a", *range(10))
     assert world.plane.flush().copied[A].runs == [(2, 4), (7, 9)]
+
+
+def test_source_offsets_are_told_as_runs(world: World) -> None:
+    world.plane.seek({A: ReadPlan(Seek(0, -1))})
+    told = [world.read("a", *offsets).runs for offsets in ((0, 1, 2), (3, 5, 6), (9,))]
+    assert told == [1, 2, 1]
+    assert world.plane.flush().copied[A].runs == [(0, 4), (5, 7), (9, 10)]
 
 
 def test_after_an_abort_late_reports_are_of_no_account(world: World) -> None:

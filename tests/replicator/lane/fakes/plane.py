@@ -129,6 +129,7 @@ class FakePlane:
         for offset, entry in ready:
             self._write(at, offset, entry)
         found.records += len(ready)
+        found.runs += len(_runs([offset for offset, _ in ready]))
         found.bytes += sum(len(entry.value) for _, entry in ready)
         end = log.stable if until is None else min(until, log.stable)
         if ready:
@@ -218,7 +219,7 @@ class FakePlane:
                 _digest(self._digests[at], run.values),
                 run.targets[0],
                 run.targets[-1] + 1,
-                runs=_runs(run.offsets) if self._read_plans[at].spans else [],
+                runs=_runs(run.offsets),
                 restamped=self._target.topics[self._routes[at].topic].seems_stamped,
             )
         return Flushed(copied, self.written())
