@@ -12,7 +12,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from replicator.model.counting import counted
-from replicator.spark.reconcile.excerpts import Excerpt, printable
+from replicator.model.printable import printable
+from replicator.spark.reconcile.excerpts import Excerpt
 from replicator.spark.reconcile.headline import MEANINGS, headline, label
 from replicator.spark.reconcile.next_steps import next_steps
 from replicator.spark.reconcile.outcome import OffsetRange, Outcome, PartitionOutcome, Verdict

@@ -61,7 +61,7 @@ EVENTS = {
     "lag_unknown": (
         "A bug in what finds out the lag for metrics, with its traceback. Copying goes on, without lag in the metrics."
     ),
-    "metrics_served": "The process answers over HTTP at this address: /metrics, /healthz, /readyz.",
+    "metrics_served": "The process answers over HTTP at this address: the status page, /metrics, /healthz, /readyz.",
     "not_released": (
         "The positions could not be released at a clean stop. Everything is committed; only the next start "
         "takes longer."
@@ -118,6 +118,7 @@ EVENTS = {
         "in which something has changed, once an hour if nothing has, and before the process ends. On Spark only what "
         "was copied."
     ),
+    "history_failed": "A bug in what keeps the status page's plots, with its traceback. Copying goes on.",
     "summary_failed": "A bug in what sums up the flows, with its traceback. Copying goes on, without summaries.",
     "took_over": (
         "The lane has fenced a process that had not released its positions: one that was killed, or that still runs "

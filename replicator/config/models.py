@@ -219,7 +219,8 @@ class MetricsSection(Frozen):
 
     listen: str = Field(
         default="",
-        description="HOST:PORT for /metrics (Prometheus), /healthz and /readyz, such as 127.0.0.1:9308. "
+        description="HOST:PORT for the status page, /metrics (Prometheus), /healthz and /readyz, such as "
+        "127.0.0.1:9308. "
         "Empty: none of them.",
     )
     token: Annotated[str, Field(repr=False)] = Field(

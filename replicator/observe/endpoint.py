@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 
 import structlog
 
 from replicator.config import MetricsSection
+from replicator.lane.ports import Clock
 from replicator.observe import serving
+from replicator.observe.history import History
 from replicator.observe.metrics import Metrics
+from replicator.observe.page import Process, StatusPage
 from replicator.observe.view import FlowView
 from replicator.observe.web import Web
 
@@ -17,15 +24,23 @@ from replicator.observe.web import Web
 class Endpoint:
     """The address of one process."""
 
-    def __init__(self, section: MetricsSection, version: str) -> None:
+    def __init__(self, section: MetricsSection, version: str, clock: Clock) -> None:
         """Raises ConfigError where `listen` can't be listened on."""
-        self._section, self._version = section, version
+        self._section, self._clock = section, clock
+        self._process = Process(socket.gethostname(), os.getpid(), version, clock.now_ms())
         host, _, port = section.listen.rpartition(":")
         self._listening = serving.bound(host.strip("[]"), int(port))
 
-    def serving(
-        self, flows: Callable[[], Sequence[FlowView]], log: structlog.stdlib.BoundLogger
-    ) -> AbstractContextManager[int]:
+    @contextmanager
+    def serving(self, flows: Callable[[], Sequence[FlowView]], log: structlog.stdlib.BoundLogger) -> Iterator[int]:
         """Answer until the block ends; gives the port. `flows`: as they are now."""
-        metrics = Metrics(flows, self._version, self._section.partitions_max)
-        return serving.serving(self._listening, Web(flows, metrics, self._section.token), log)
+        history, ended = History(flows, self._clock, log), threading.Event()
+        page = StatusPage(self._process, flows, history, self._clock)
+        metrics = Metrics(flows, self._process.version, self._section.partitions_max)
+        threading.Thread(target=partial(history.run, ended), name="history", daemon=True).start()
+        web = Web(flows, metrics, page.html, self._section.token)
+        with serving.serving(self._listening, web, log) as port:
+            try:
+                yield port
+            finally:
+                ended.set()

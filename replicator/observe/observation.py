@@ -43,7 +43,7 @@ class Observation:
         if config.metrics.listen:
             from replicator.observe.endpoint import Endpoint  # what it needs takes time to be imported
 
-            self._endpoint = Endpoint(config.metrics, version)
+            self._endpoint = Endpoint(config.metrics, version, self._clock)
         self.observe: Observe = self._figures.lane
 
     @contextmanager

@@ -1,5 +1,6 @@
-"""Metrics and health over HTTP, as a WSGI application. Read only.
+"""Metrics, health and the status page over HTTP, as a WSGI application. Read only.
 
+    GET /          the status page, for people
     GET /metrics   Prometheus' text format
     GET /healthz   200 while the process works
     GET /readyz    200 if every flow runs and each of its partitions is copied, else 503, with what is not
@@ -25,6 +26,12 @@ from replicator.observe.metrics import Metrics
 from replicator.observe.view import Doing, FlowView
 
 JSON = "application/json"
+HTML = "text/html; charset=utf-8"
+PAGE_POLICY = (
+    "Content-Security-Policy",
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
+    "frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+)
 CHALLENGE = ("WWW-Authenticate", 'Basic realm="eos-replicate"')
 OPEN = frozenset({"/healthz"})
 LISTED_MAX = 100
@@ -42,10 +49,17 @@ class Answer(NamedTuple):
 class Web:
     """The application."""
 
-    def __init__(self, flows: Callable[[], Sequence[FlowView]], metrics: Metrics, token: str = "") -> None:
-        """`flows`: as they are now. `token`: empty where everybody may ask."""
+    def __init__(
+        self,
+        flows: Callable[[], Sequence[FlowView]],
+        metrics: Metrics,
+        page: Callable[[], bytes],
+        token: str = "",
+    ) -> None:
+        """`flows`: as they are now. `page`: makes the status page. `token`: empty where everybody may ask."""
         self._flows, self._metrics, self._token = flows, metrics, token
         self._pages: dict[str, Callable[[], Answer]] = {
+            "/": lambda: Answer("200 OK", HTML, page()),
             "/metrics": self._of_metrics,
             "/healthz": lambda: Answer("200 OK", JSON, b'{"status": "ok"}\n'),
             "/readyz": self._readiness,
@@ -58,7 +72,10 @@ class Web:
             ("Content-Type", answer.content_type),
             ("Content-Length", str(len(answer.body))),
             ("Cache-Control", "no-store"),
+            ("X-Content-Type-Options", "nosniff"),
         ]
+        if answer.content_type == HTML:
+            headers.append(PAGE_POLICY)
         start_response(answer.status, headers)
         return [] if environ["REQUEST_METHOD"] == "HEAD" else [answer.body]
 

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from replicator.model.printable import printable
+
 BEFORE_BYTES, DIFFERING_BYTES, AFTER_BYTES = 24, 64, 24
 """Bytes of a field that are shown before, of and behind what differs."""
 _ESCAPED_SHARE_MAX = 0.3
@@ -92,28 +94,6 @@ def text_of(data: bytes, *, binary: bool | None = None) -> str:
     if binary if binary is not None else _binary(data):
         return "0x" + data.hex() if data else ""
     return printable(data.decode("utf-8", "surrogateescape"), backslash=True)
-
-
-def printable(text: str, *, backslash: bool = False) -> str:
-    """Text without characters that a terminal or a browser would obey: each is shown by its escape sequence.
-
-    Args:
-        backslash: escape that, too, so that the text can be told from one with escape sequences in it.
-    """
-    if text.isprintable() and not (backslash and "\\" in text):
-        return text
-    return "".join(
-        character if character.isprintable() and not (backslash and character == "\\") else _escape(character)
-        for character in text
-    )
-
-
-def _escape(character: str) -> str:
-    code = ord(character)
-    if 0xDC80 <= code <= 0xDCFF:  # a byte that isn't UTF-8, see surrogateescape
-        return f"\\x{code - 0xDC00:02x}"
-    named = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
-    return named.get(character) or (f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}")
 
 
 def _binary(data: bytes) -> bool:

@@ -15,8 +15,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from replicator.model.counting import counted
+from replicator.model.printable import printable
 from replicator.spark.reconcile import headline, verdicts
-from replicator.spark.reconcile.excerpts import printable, text_of
+from replicator.spark.reconcile.excerpts import text_of
 from replicator.spark.reconcile.headline import MEANINGS, TITLES, label
 from replicator.spark.reconcile.next_steps import COUNTS, LAG, NOT_BEGUN, NOT_COMPARED, Step, next_steps
 from replicator.spark.reconcile.outcome import BUCKETS, DIFFERS, Outcome, PartitionOutcome

@@ -1,0 +1,196 @@
+"""The status page: what it shows of a flow in every state, within bounds, escaped, with nothing from elsewhere."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shutil
+import subprocess
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import structlog
+from prometheus_client.parser import text_string_to_metric_families
+
+from replicator.flow.restarts import Stage
+from replicator.model.incident_kinds import KINDS
+from replicator.model.partition import Partition
+from replicator.observe.figures import LaneFigures, PartitionFigures
+from replicator.observe.history import History
+from replicator.observe.lag import Lag
+from replicator.observe.metrics import Metrics
+from replicator.observe.page import PARTITIONS_SHOWN, TOPICS_SHOWN, Process, StatusPage, duration_text, size_text
+from replicator.observe.view import Doing, FlowView, PartitionView
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+WIDTHS = (360, 768, 1280)
+HOSTILE = "<script>alert(1)</script>\x1b\u202e"
+
+
+class At:
+    """A clock that goes on by ten seconds when it is looked at, while the wall clock stands still."""
+
+    def __init__(self) -> None:
+        self.time_s = 50.0
+
+    def now_s(self) -> float:
+        self.time_s += 10
+        return self.time_s
+
+    def now_ms(self) -> int:
+        return 1_700_000_120_000
+
+    def wait(self, event: threading.Event, timeout_s: float) -> bool:
+        raise NotImplementedError
+
+
+def partition(
+    topic: str, number: int, doing: Doing = Doing.COPYING, kind: str = "", detail: str = "", lag: Lag | None = None
+) -> PartitionView:
+    figures = PartitionFigures(1_000, 64_000, 5_000, 1_700_000_100_000)
+    return PartitionView(Partition(topic, number), doing, kind, detail, figures, lag or Lag(10, 2.0, 0))
+
+
+def flow(*partitions: PartitionView, stage: Stage = Stage.RUNNING, name: str = "orders") -> FlowView:
+    lanes = {0: LaneFigures(sessions=1, took=[3] + [0] * 13, took_s=0.06)}
+    return FlowView(name, "berlin", "paris", stage, tuple(sorted(partitions, key=lambda each: each.at)), lanes)
+
+
+EVERY_STATE = flow(
+    *(partition("orders", number) for number in range(5)),
+    *(partition("payments", number) for number in range(2)),
+    partition("payments", 2, Doing.WAITING, "target_not_ready", "partition 2 of payments has no leader"),
+    partition("payments", 3, Doing.STOPPED, "source_records_gone", "offsets 5000 to 5999 are gone"),
+    partition("events", 0, Doing.UNDECIDED),
+    partition("events", 1, Doing.GONE),
+    partition("events", 2, Doing.STOPPED, "record_refused", HOSTILE),
+)
+
+
+def rendered(*views: FlowView) -> str:
+    def flows() -> Sequence[FlowView]:
+        return views
+
+    clock = At()
+    history = History(flows, clock, structlog.get_logger())
+    for _ in range(3):
+        history.take()
+    process = Process("host-1", 4711, "1.2.3", 1_700_000_000_000)
+    return StatusPage(process, flows, history, clock).html().decode()
+
+
+def words(page: str) -> str:
+    """What a reader sees."""
+    text = re.sub(r"<style>.*?</style>", "", page, flags=re.DOTALL)
+    return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", " ", text)))
+
+
+def test_every_state_is_shown_and_agrees_with_the_metrics() -> None:
+    said = words(rendered(EVERY_STATE))
+    metrics = Metrics(lambda: [EVERY_STATE], "1.2.3", 100).text().decode()
+    [states] = [each for each in text_string_to_metric_families(metrics) if each.name == "eos_flow_partitions"]
+    counts = {sample.labels["state"]: int(sample.value) for sample in states.samples}
+    assert sum(counts.values()) == 12
+    for state, count in counts.items():
+        assert f"{state} {count} partition" in said, (state, count)
+    [records] = [each for each in text_string_to_metric_families(metrics) if each.name == "eos_flow_records"]
+    assert f"records copied {int(records.samples[0].value):,}" in said
+    [lag] = [each for each in text_string_to_metric_families(metrics) if each.name == "eos_flow_lag_records"]
+    assert f"lag {int(lag.samples[0].value):,} records" in said
+    assert "host-1" in said
+    assert "process 4711" in said
+    assert "running for 2 min" in said
+
+
+def test_an_incident_comes_with_what_to_do_and_the_command() -> None:
+    said = words(rendered(EVERY_STATE))
+    assert "offsets 5000 to 5999 are gone" in said
+    assert KINDS["source_records_gone"].advice in said
+    assert "eos-replicate incident list --flow orders" in said
+    assert said.index("source_records_gone") < said.index("target_not_ready"), "the gravest first"
+    assert "incident list" not in words(rendered(flow(partition("t", 0))))
+
+
+def test_what_comes_from_a_cluster_is_escaped() -> None:
+    page = rendered(EVERY_STATE, flow(name="x"))
+    assert "<script" not in page
+    assert "\x1b" not in page
+    assert "\u202e" not in page
+    assert "<script>alert(1)</script>\\u001b\\u202e" in words(page)
+
+
+def test_nothing_is_loaded_from_elsewhere() -> None:
+    page = rendered(EVERY_STATE)
+    assert re.findall(r"(?:src|srcset|href|action)\s*=\s*(\S+)", page) == ['"data:,">'], "the icon, which is none"
+    assert not re.search(r"url\(|@import", page)
+
+
+def test_a_flow_that_does_not_run_says_so() -> None:
+    assert "this process doesn't start it again" in words(rendered(flow(stage=Stage.OVER)))
+    assert "it is started again" in words(rendered(flow(stage=Stage.ENDED)))
+
+
+def test_what_is_shown_is_bounded() -> None:
+    many = [partition(f"t{number:04}", 0, Doing.STOPPED, "record_refused", "x" * 200) for number in range(3_000)]
+    page = rendered(flow(*many))
+    said = words(page)
+    assert f"3,000 partitions, of which {PARTITIONS_SHOWN} are shown" in said
+    assert f"3,000 source topics, of which {TOPICS_SHOWN} are shown" in said
+    assert len(page) < 300_000
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (None, "unknown"),
+        (0, "0 s"),
+        (0.44, "0.4 s"),
+        (59, "59 s"),
+        (60, "1 min"),
+        (7_500, "2 h 5 min"),
+        (90_000, "1 d 1 h"),
+    ],
+)
+def test_durations(seconds: float | None, text: str) -> None:
+    assert duration_text(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 B"), (1_023, "1023 B"), (1_536, "1.5 KiB"), (200 * 1024**2, "200 MiB")]
+)
+def test_sizes(count: float, text: str) -> None:
+    assert size_text(count) == text
+
+
+@pytest.mark.tier("full")
+@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+def test_it_fits_a_phone_a_tablet_and_a_screen(tmp_path: Path) -> None:
+    """In a browser, each width in a frame of its own: nothing but tables is wider than the frame."""
+    page = rendered(EVERY_STATE, flow(*(partition("a-topic-with-" + "a-long-" * 20 + "name", n) for n in range(9))))
+    frames = "".join(
+        f'<iframe width="{width}" height="900" style="border:0" srcdoc="{html.escape(page, quote=True)}"></iframe>'
+        for width in WIDTHS
+    )
+    measure = """onload = () => { document.title = JSON.stringify(
+      [...document.querySelectorAll("iframe")].map(frame => {
+      const root = frame.contentDocument.documentElement;
+      return [root.scrollWidth, root.clientWidth, frame.contentDocument.querySelectorAll("polyline").length];
+    })) }"""
+    file = tmp_path / "frames.html"
+    file.write_text(f"<!doctype html><meta charset=utf-8><title></title><body>{frames}<script>{measure}</script>")
+    assert CHROMIUM is not None
+    done = subprocess.run(
+        [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom",
+         f"--user-data-dir={tmp_path / 'profile'}", file.as_uri()],
+        capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    title = re.search(r"<title>(.*?)</title>", done.stdout)
+    assert title is not None
+    found = json.loads(html.unescape(title[1]))
+    assert len(found) == len(WIDTHS)
+    for width, (scrolled, shown, lines) in zip(WIDTHS, found, strict=True):
+        assert scrolled <= shown <= width, f"at {width} pixels the page is {scrolled} wide"
+        assert lines >= 2, "both plots are drawn"
