@@ -167,6 +167,7 @@ class StartForecast:
         source = _answered(asked[0], [route.source for route in listed])
         target = _answered(asked[1], [route.target for route in routes if route.target_topic_id])
         starts = self._starts(source, [route.source for route in routes if stored[route.target] is None])
+        known = claims.open_occurrences()
         found: ExpectedStarts = {}
         for route in routes:
             here = source.get(route.source, unlisted(route.source))
@@ -174,8 +175,8 @@ class StartForecast:
             at, claim = stored[route.target], claims.claims.get(route.target)
             facts = Facts(at, claim, here, there, starts.get(route.source), self._newest)
             decision = decide(self._plan, route, facts, self._now_ms())
-            if decision.stopped is None and route.target in claims.reports:
-                decision = StartDecision(position=decision.position, stopped=claims.reports[route.target].incident)
+            if decision.stopped is None and route.target in known:
+                decision = StartDecision(position=decision.position, stopped=known[route.target][0].incident)
             found[route.source] = ExpectedStart(route, at, here, there, decision)
         return found
 

@@ -1,25 +1,30 @@
-"""Incidents that only a lane can find, written into the flow's claims topic, where `status` and `plan` read them.
+"""Incidents that lanes find, written into the flow's claims topic as `occurrences`, where `incident`, `status` and
+`plan` read them.
 
-A refused record, a foreign one, a transaction of somebody else: none of these can be judged from outside. Kept by
-`lane.memory` over all producer sessions; `lane.start` and `lane.session` note what they find. What is known of each
-partition's report is in `incident_report`.
+A refused record, a foreign one, a transaction of somebody else: none of these can be judged from outside; and a
+decision about any names its occurrence. Kept by `lane.memory` over all producer sessions; `lane.start` and
+`lane.session` note what they find, `lane.decisions` what was decided. What is known of each partition's incidents is
+in `incident_report`.
 
 Invariants
-- A report is written in a transaction of its lane.
-- It is closed by the transaction with which the partition is admitted again. A cause that is still there is found and
-  reported anew.
+- An occurrence is opened and closed in a transaction of its lane.
+- It is closed with the transaction with which the partition is admitted again, or, where one record is the cause, in
+  the one whose position passes that record. A cause that is still there is found anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
 
 from replicator.lane.partition import LanePartition
 from replicator.lane.plan import LanePlan
+from replicator.model.checkpoint import Position
+from replicator.model.commands import ONE_RECORD
 from replicator.model.errors import Incident
 from replicator.model.partition import Partition
-from replicator.state.claims import Report
+from replicator.state.occurrences import Occurrence
+
+Entries = list[tuple[bytes, bytes]]
 
 
 class Reports:
@@ -27,48 +32,69 @@ class Reports:
 
     def __init__(self, partitions: Mapping[Partition, LanePartition]) -> None:
         self._partitions = partitions
+        self._written: dict[Partition, Sequence[Occurrence]] = {}  # in the open transaction
+        self._of_records: set[Partition] = set()  # partitions with an open occurrence that one record causes
         self.pending = False  # whether there is something to write
 
-    def begin(self, stand: Mapping[Partition, Report]) -> None:
+    def begin(self, open_: Mapping[Partition, Sequence[Occurrence]]) -> None:
         """Take what a producer session has read in the claims topic, by target partition."""
-        for partition in self._partitions.values():
-            partition.report = replace(partition.report, stands=stand.get(partition.route.target))
+        self._written, self._of_records = {}, set()
+        for at, partition in self._partitions.items():
+            partition.report = partition.report.read(open_.get(partition.route.target, ()))
+            self._sort(at, partition)
+
+    def _sort(self, at: Partition, partition: LanePartition) -> None:
+        if partition.report.open.keys() & ONE_RECORD:
+            self._of_records.add(at)
+        else:
+            self._of_records.discard(at)
 
     def note(self, partition: LanePartition, incident: Incident) -> None:
         """Have the incident written that stops a partition."""
         partition.report = partition.report.noted(incident)
         self.pending = self.pending or partition.report.new is not None
 
-    def entries(self, plan: LanePlan, admitted: Collection[Partition], now_ms: int) -> list[tuple[bytes, bytes]]:
-        """Make records for the claims topic: what was noted, and the end of what no longer stops these partitions."""
-        found: list[Report] = []
+    def decided(self, at: Partition, closed: Occurrence) -> None:
+        """Have the end of an occurrence written on which a decision was acted."""
+        self._partitions[at].report = self._partitions[at].report.decided(closed)
+        self.pending = True
+
+    def entries(self, plan: LanePlan, admitted: Collection[Partition], now_ms: int) -> Entries:
+        """Make records for the claims topic: what was noted, and the ends of what no longer stops partitions."""
+        self._written = {}
         for at, partition in self._partitions.items():
-            known, report = partition.report, None
-            if known.new is not None:
-                report = _report(plan, partition, known.new, now_ms)
-            elif known.stands is not None and at in admitted:
-                report = known.stands.closed(plan.generation, plan.owner, now_ms)
-            if report is not None or known.sent is not None:
-                partition.report = known.sending(report)
-            found += [report] if report is not None else []
+            report = partition.report
+            if report.new is not None or report.ended is not None or (report.open and at in admitted):
+                self._write(at, report.to_write(plan, partition.route, now_ms, admitted=at in admitted))
+                partition.report = report.writing()
         self.pending = False
-        return [report.encode() for report in found]
+        return self._encoded()
+
+    def of_decision(self, at: Partition) -> Entries:
+        """Make the record of the end of one occurrence, which goes with the position that the decision moves."""
+        report, self._written = self._partitions[at].report, {}
+        if report.ended is not None:
+            self._write(at, [report.ended])
+        return self._encoded()
+
+    def passed(self, plan: LanePlan, positions: Mapping[Partition, Position], now_ms: int) -> Entries:
+        """Make the ends of what single records have caused that these positions pass."""
+        self._written = {}
+        for at in self._of_records & positions.keys():
+            self._write(at, self._partitions[at].report.passed(plan, positions[at].offset, now_ms))
+        return self._encoded()
+
+    def _write(self, at: Partition, occurrences: Sequence[Occurrence]) -> None:
+        if occurrences:
+            self._written[at] = occurrences
+
+    def _encoded(self) -> Entries:
+        return [it.encode() for occurrences in self._written.values() for it in occurrences]
 
     def committed(self) -> None:
-        """Note that what `entries` returned last is certainly committed."""
-        for partition in self._partitions.values():
-            partition.report = partition.report.committed()
-
-
-def _report(plan: LanePlan, partition: LanePartition, incident: Incident, now_ms: int) -> Report:
-    return Report(
-        target=partition.route.target,
-        source=partition.route.source,
-        name=incident.name,
-        detail=incident.detail,
-        offset=incident.offset,
-        stands=True,
-        generation=plan.generation,
-        owner=plan.owner,
-        at_ms=now_ms,
-    )
+        """Note that the records that were made last are certainly committed."""
+        written, self._written = self._written, {}
+        for at, occurrences in written.items():
+            partition = self._partitions[at]
+            partition.report = partition.report.committed(occurrences)
+            self._sort(at, partition)

@@ -37,6 +37,7 @@ from replicator.lane.rights import MissingRight, Rights
 from replicator.lane.start_decision import StartDecision, decide, unreadable
 from replicator.lane.target_check import check_target
 from replicator.model.checkpoint import Unreadable
+from replicator.model.commands import commands_for
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError
 from replicator.model.partition import LogEnds, Partition
 from replicator.model.route import Route
@@ -80,7 +81,7 @@ class LaneStart:
         unrouted = self._facts.unrouted(claims)
         self._unread = unrouted.unread
         self._partitions.begin([*self._plan.routes, *(route for route, _ in unrouted.deleted.values())])
-        self._reports.begin(claims.reports)
+        self._reports.begin(claims.open_occurrences())
         decisions |= {at: decision for at, (_, decision) in unrouted.deleted.items()}
         self._apply(decisions, self._still_denied(decisions))
         delivery = self._plan.flow.delivery.value
@@ -157,6 +158,8 @@ class LaneStart:
         stopped = decision.stopped or self._partitions.lasting(at)
         if stopped is not None and not self._policy.repairs(stopped):
             self._partitions.apply(at, Stop(stopped, lasting=decision.stopped is None))
+            if commands_for(stopped.name):
+                self._note(at, stopped)
         elif decision.waits is not None:
             self._wait(at, *decision.waits)
         else:
@@ -177,8 +180,12 @@ class LaneStart:
         stands = position.offset if position is not None else -1
         placed = incident.at(at.partition, incident.offset if incident.offset >= 0 else stands)
         self._partitions.apply(at, Stop(placed, lasting))
+        self._note(at, placed)
+
+    def _note(self, at: Partition, incident: Incident) -> None:
+        """Have an incident written down: told where `status` reads it, and decided about by its occurrence's id."""
         if self._policy.copies_live:
-            self._reports.note(self._partitions[at], placed)
+            self._reports.note(self._partitions[at], incident)
 
     def _wait(self, at: Partition, reason: Reason, detail: str) -> None:
         if reason is Reason.NOT_ALLOWED and not self._policy.waits:

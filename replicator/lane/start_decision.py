@@ -94,7 +94,14 @@ def _with_position(plan: LanePlan, route: Route, facts: Facts, position: Stored)
     if wrong is None:
         return StartDecision(position=position)
     name, detail = wrong
-    found = Incident(name, detail, topic=source.topic, partition=source.partition, offset=position.offset)
+    found = Incident(
+        name,
+        detail,
+        topic=source.topic,
+        partition=source.partition,
+        offset=position.offset,
+        end=facts.source.start if name == "source_records_gone" else -1,
+    )
     return StartDecision(position=position, stopped=found)
 
 
@@ -136,7 +143,14 @@ def _without_position(plan: LanePlan, route: Route, facts: Facts, now_ms: int) -
     start = facts.source.start if facts.start is None else facts.start
     if start < facts.source.start:  # a job was told to begin there, or it was resolved when the flow was opened
         why = f"source offsets {start} to {facts.source.start - 1} were deleted before they were copied"
-        gone = Incident("source_records_gone", why, topic=source.topic, partition=source.partition, offset=start)
+        gone = Incident(
+            "source_records_gone",
+            why,
+            topic=source.topic,
+            partition=source.partition,
+            offset=start,
+            end=facts.source.start,
+        )
         return StartDecision(stopped=gone)
     if start > facts.source.end:  # what is written up to there would never be copied
         why = f"the copy is to begin at offset {start}, but the source ends at {facts.source.end} now: its log was cut"

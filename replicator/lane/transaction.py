@@ -212,12 +212,12 @@ class LaneTransactions:
             self._plane.commit(held.offsets, held.entries)
             self._readiness.committed()
         if kind in (CommitKind.ADMITTED, CommitKind.START, CommitKind.KEEP_ALIVE):
-            self._reports.committed()
             self._partitions.committed()
         return self._committed(positions, held)
 
     def _committed(self, positions: LanePositions, held: _Contents) -> Done:
         positions.committed(held.done.positions)
+        self._reports.committed()
         self._origins.claimed(held.claims)
         return held.done
 
@@ -256,7 +256,8 @@ class LaneTransactions:
         progress = self._policy.progress(positions, copied, ends, self._clock.now_ms())
         _check_covered(copied, progress)
         offsets = positions.offsets(progress.positions)
-        entries = [*progress.entries, *(claim.encode() for claim in claims)]
+        passed = self._reports.passed(self._plan, progress.positions, self._clock.now_ms())
+        entries = [*progress.entries, *(claim.encode() for claim in claims), *passed]
         return _Contents(offsets, entries, claims, Done(copied, progress.positions))
 
     def _every(self, positions: LanePositions, kind: CommitKind) -> _Contents:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from replicator.model.commands import ONE_RECORD
 from replicator.model.incident_kinds import advice_for
 from replicator.model.partition import Partition
 
@@ -97,20 +98,30 @@ class Incident(ReplicatorError):
     """Something only a person may decide: going on could lose, double or alter records.
 
     `name` is a stable word for alerts and policies, `offset` the source offset where the flow stands
-    (-1 when none applies), `advice` says what to do next: never empty, `incident_kinds` has one for each name. Two
+    (-1 when none applies), `advice` says what to do next: never empty, `incident_kinds` has one for each name. `end` is
+    one past the last source offset that going on would leave out (-1: that isn't known, or nothing is left out). Two
     incidents with the same facts are equal.
     """
 
     exit_code = 4
 
     def __init__(
-        self, name: str, detail: str, *, topic: str = "", partition: int = -1, offset: int = -1, advice: str = ""
+        self,
+        name: str,
+        detail: str,
+        *,
+        topic: str = "",
+        partition: int = -1,
+        offset: int = -1,
+        end: int = -1,
+        advice: str = "",
     ) -> None:
         self.name = name
         self.detail = detail
         self.topic = topic
         self.partition = partition
         self.offset = offset
+        self.end = end if end >= 0 or name not in ONE_RECORD or offset < 0 else offset + 1
         self.advice = advice or advice_for(name)
         where = f" at {topic}" if topic else ""
         where += f"[{partition}]" if topic and partition >= 0 else ""
@@ -138,7 +149,13 @@ class Incident(ReplicatorError):
     def at(self, partition: int, offset: int) -> Incident:
         """The same incident, of one partition and at the offset where the flow stands there."""
         return Incident(
-            self.name, self.detail, topic=self.topic, partition=partition, offset=offset, advice=self.advice
+            self.name,
+            self.detail,
+            topic=self.topic,
+            partition=partition,
+            offset=offset,
+            end=self.end,
+            advice=self.advice,
         )
 
 

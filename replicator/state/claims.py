@@ -1,4 +1,4 @@
-"""Records of the flow's claims topic: claims, repairs, reports of incidents, and `flow_end`. Pure; lanes write,
+"""Records of the flow's claims topic: claims, repairs, `occurrences` of incidents, and `flow_end`. Pure; lanes write,
 `flow_state` reads.
 
 A claim is the first transaction of an owner in a partition without a position: it holds the position (the
@@ -11,27 +11,23 @@ follows it. The topic is compacted and has one partition per lane; a claim keeps
 A repair says which source records were copied again, and where they stand on the target. It is written in the
 transaction that copied them: where there is a repair, there are its records, and one that is begun again leaves them
 out. Each transaction of a repair has a key of its own, so that compaction takes none.
-
-A report says which incident a lane has found: one that can't be judged from outside. Nothing is decided by it, so older
-versions may ignore it; `status` and `plan` show it as long as it stands.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
 from typing import Any
 
-from replicator.model.errors import Incident
 from replicator.model.origins import NONE, Origin, Origins
 from replicator.model.partition import Partition, Span
-from replicator.state import flow_end
+from replicator.state import flow_end, occurrences
 from replicator.state.envelope import NotOurs, unwrap, wrap
 from replicator.state.flow_end import ENDED, FlowEnd
+from replicator.state.occurrences import OCCURRENCE, Occurrence
 
-CLAIM, REPAIR, REPORT = "claim", "repair", "incident"
-_KINDS = frozenset({CLAIM, REPAIR, REPORT, ENDED})
+CLAIM, REPAIR = "claim", "repair"
+_KINDS = frozenset({CLAIM, REPAIR, OCCURRENCE, ENDED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,77 +138,30 @@ class Repair:
         return self.key, wrap(REPAIR, content)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """An incident that a lane has found. `offset`: the source offset where the partition stands. `stands`: it still
-    does, as far as the last lane of the partition knows."""
-
-    target: Partition
-    source: Partition
-    name: str
-    detail: str
-    offset: int
-    stands: bool
-    generation: int
-    owner: str
-    at_ms: int
-
-    @property
-    def key(self) -> bytes:
-        """Key of the partition's report: a new one replaces it."""
-        return f"{REPORT}/{self.target.topic}/{self.target.partition}".encode()
-
-    @property
-    def incident(self) -> Incident:
-        """The incident, with who has found it and when."""
-        at, found = self.source, datetime.fromtimestamp(self.at_ms / 1000, UTC).isoformat(timespec="seconds")
-        detail = f"{self.detail} (found by {self.owner} at {found}; the flow's next start tries again)"
-        return Incident(self.name, detail, topic=at.topic, partition=at.partition, offset=self.offset)
-
-    def says(self, incident: Incident) -> bool:
-        """Whether this is the report of `incident`."""
-        return self.stands and (self.name, self.detail, self.offset) == (
-            incident.name,
-            incident.detail,
-            incident.offset,
-        )
-
-    def closed(self, generation: int, owner: str, now_ms: int) -> Report:
-        """The report once its partition is copied again."""
-        return replace(self, stands=False, generation=generation, owner=owner, at_ms=now_ms)
-
-    def encode(self) -> tuple[bytes, bytes]:
-        """Key and value of the report."""
-        content = {
-            "target": [*self.target],
-            "source": [*self.source],
-            "name": self.name,
-            "detail": self.detail,
-            "offset": self.offset,
-            "stands": self.stands,
-            "generation": self.generation,
-            "owner": self.owner,
-            "at_ms": self.at_ms,
-        }
-        return self.key, wrap(REPORT, content, must_understand=False)
-
-
-Record = Claim | Repair | Report | FlowEnd
+Record = Claim | Repair | Occurrence | FlowEnd
 
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """The claims topic as it stands: the claim of each target partition, all repairs, by target partition the reports
-    that stand, and how the flow has ended last in a process that went on."""
+    """The claims topic as it stands: the claim of each target partition, all repairs, all occurrences of incidents, and
+    how the flow has ended last in a process that went on."""
 
     claims: Mapping[Partition, Claim]
     repairs: tuple[Repair, ...]
-    reports: Mapping[Partition, Report] = field(default_factory=dict)
+    occurrences: tuple[Occurrence, ...] = ()
     ended: FlowEnd | None = None
 
     def of_topic(self, target_topic: str) -> tuple[Claim, ...]:
         """The claims of one target topic."""
         return tuple(claim for at, claim in self.claims.items() if at.topic == target_topic)
+
+    def open_occurrences(self) -> dict[Partition, list[Occurrence]]:
+        """The occurrences that are open, by target partition; of each the one that was found last comes first."""
+        found: dict[Partition, list[Occurrence]] = {}
+        for it in sorted(self.occurrences, key=lambda it: it.found_ms, reverse=True):
+            if it.is_open:
+                found.setdefault(it.target, []).append(it)
+        return found
 
 
 def read_claims(records: Iterable[tuple[bytes | None, bytes | None]]) -> Claims:
@@ -235,15 +184,15 @@ def read_claims(records: Iterable[tuple[bytes | None, bytes | None]]) -> Claims:
         if before is None or (before.generation, before.at_ms) <= (found.generation, found.at_ms):
             newest[key] = found  # lanes write to different partitions, which are read one after the other
     claims = {found.target: found for found in newest.values() if isinstance(found, Claim)}
-    reports = {found.target: found for found in newest.values() if isinstance(found, Report) and found.stands}
+    occurred = tuple(found for found in newest.values() if isinstance(found, Occurrence))
     repairs = tuple(found for found in newest.values() if isinstance(found, Repair))
     ended = next((found for found in newest.values() if isinstance(found, FlowEnd)), None)
-    return Claims(claims, repairs, reports, ended)
+    return Claims(claims, repairs, occurred, ended)
 
 
 def _decoded(key: bytes, body: Mapping[str, Any]) -> Record:
     kinds: Mapping[str, Callable[[Mapping[str, Any]], Record]]
-    kinds = {CLAIM: _claim, REPAIR: _repair, REPORT: _report, ENDED: flow_end.decode}
+    kinds = {CLAIM: _claim, REPAIR: _repair, OCCURRENCE: occurrences.decode, ENDED: flow_end.decode}
     try:
         found = kinds[body["kind"]](body)
     except (ValueError, KeyError, TypeError, IndexError) as error:
@@ -282,20 +231,6 @@ def _repair(body: Mapping[str, Any]) -> Repair:
         int(body["at_ms"]),
         str(body.get("source_topic_id", "")),
         str(body.get("target_topic_id", "")),
-    )
-
-
-def _report(body: Mapping[str, Any]) -> Report:
-    return Report(
-        target=_partition(body["target"]),
-        source=_partition(body["source"]),
-        name=str(body["name"]),
-        detail=str(body["detail"]),
-        offset=int(body["offset"]),
-        stands=bool(body["stands"]),
-        generation=int(body["generation"]),
-        owner=str(body["owner"]),
-        at_ms=int(body["at_ms"]),
     )
 
 

@@ -26,7 +26,8 @@ from itertools import accumulate
 from typing import Any
 
 from replicator.model.errors import Incident, TakenOver
-from replicator.state import starts
+from replicator.state import decisions, starts
+from replicator.state.decisions import OperatorDecision
 from replicator.state.envelope import NewerFormat, NotOurs, unwrap, wrap
 from replicator.state.starts import Starts
 
@@ -191,13 +192,14 @@ def _listed(body: Mapping[str, Any]) -> Mapping[str, int]:
 
 @dataclass(frozen=True)
 class Control:
-    """All generations by number, as the control topic gives them.
+    """All generations by number, as the control topic gives them, and what was decided, by occurrence.
 
     `start_records` are kept as they were read: most readers need none of them, and a flow may have 100,000 partitions.
     """
 
     generations: Mapping[int, Generation] = field(default_factory=dict)
     start_records: Mapping[bytes, bytes] = field(default_factory=dict)
+    decisions: Mapping[str, OperatorDecision] = field(default_factory=dict)
 
     def apply(self, record: Generation) -> Control:
         """The state after one more record. Compaction may have removed a generation's earlier phases."""
@@ -323,15 +325,26 @@ class Control:
 
 def fold(records: Iterable[tuple[bytes | None, bytes | None]]) -> Control:
     """The state that a whole control topic gives. Raises BadControl, NewerFormat."""
-    control, start_records = Control(), dict[bytes, bytes]()
+    control, start_records, decided = Control(), dict[bytes, bytes](), dict[str, OperatorDecision]()
     for key, value in records:
         if key is not None and value is not None and starts.holds_starts(key):
             start_records[key] = value
             continue
+        if key is not None and value is not None and decisions.holds_decision(key):
+            decided |= _decision(key, value)
+            continue
         found = decode(key, value)
         if found is not None:
             control = control.apply(found)
-    return replace(control, start_records=start_records)
+    return replace(control, start_records=start_records, decisions=decided)
+
+
+def _decision(key: bytes, value: bytes) -> dict[str, OperatorDecision]:
+    try:
+        found = decisions.decode(key, value)
+    except NotOurs as error:
+        raise BadControl(str(error)) from error
+    return {} if found is None else {found.occurrence: found}
 
 
 def check_generation(control: Control, generation: int, assignment: LaneAssignment, *, running: bool = False) -> None:

@@ -309,7 +309,7 @@ def write_where_there_is_no_leader(patch: Patch) -> None:
     patch.setattr(TargetReadiness, "keep_out", lambda self, partitions, now=False: {})
 
 
-@mutation(test_reports.test_a_refused_record_is_reported_until_its_partition_is_copied_again)
+@mutation(test_reports.test_one_whose_cause_has_gone_is_closed_when_its_partition_is_admitted)
 def never_close_a_report(patch: Patch) -> None:
     entries = Reports.entries
     patch.setattr(Reports, "entries", lambda self, plan, admitted, now_ms: entries(self, plan, (), now_ms))

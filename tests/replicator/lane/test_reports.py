@@ -8,7 +8,8 @@ import pytest
 
 from replicator.model.errors import Abortable
 from replicator.model.partition import Committed, Partition
-from replicator.state.claims import Report, read_claims
+from replicator.state.claims import read_claims
+from replicator.state.occurrences import Ending, Occurrence
 from tests.replicator.lane.fakes.loads import filled, numbered
 from tests.replicator.lane.fakes.plane import FakePlane
 from tests.replicator.lane.fakes.world import World
@@ -16,8 +17,12 @@ from tests.replicator.lane.fakes.world import World
 A, B, COPY = Partition("t", 0), Partition("t", 1), Partition("t.copy", 0)
 
 
-def reports(world: World) -> Mapping[Partition, Report]:
-    return read_claims(world.target.claims).reports
+def occurrences(world: World) -> tuple[Occurrence, ...]:
+    return read_claims(world.target.claims).occurrences
+
+
+def open_ones(world: World) -> list[Occurrence]:
+    return [it for it in occurrences(world) if it.is_open]
 
 
 def refusing() -> World:
@@ -27,24 +32,30 @@ def refusing() -> World:
     return world
 
 
-def test_a_refused_record_is_reported_until_its_partition_is_copied_again() -> None:
+def test_a_refused_record_is_reported_until_it_is_copied() -> None:
     world = refusing()
     world.run()
-    (report,) = reports(world).values()
-    assert (report.target, report.source, report.name, report.offset) == (COPY, A, "record_refused", 3)
-    assert "found by me" in report.incident.detail
+    (it,) = open_ones(world)
+    assert (it.target, it.source, it.name, it.offset, it.end) == (COPY, A, "record_refused", 3, 4)
+    assert "found by me" in it.incident.detail
     world.target.topics["t.copy"].refuses = frozenset()
+    world.on.append(("plane.seek", lambda: passed.extend(open_ones(world))))
+    passed: list[Occurrence] = []
     world.run("another")
-    assert reports(world) == {}
+    assert passed == [it], "the partition is admitted, and nothing of it is copied yet"
+    (closed,) = occurrences(world)
+    assert closed.closing is not None
+    assert (closed.id, closed.closing.effect, closed.closing.by, closed.moved) == (it.id, Ending.GONE, "another", None)
     assert world.copied(A) == numbered("t[0]", 6)
 
 
-def test_a_cause_that_is_still_there_is_reported_anew_by_the_next_process() -> None:
+def test_a_cause_that_is_still_there_keeps_its_id() -> None:
     world = refusing()
-    for owner in ("me", "another"):
+    world.run()
+    (before,) = open_ones(world)
+    for owner in ("another", "and another"):
         world.run(owner)
-        (report,) = reports(world).values()
-        assert (report.owner, report.name) == (owner, "record_refused")
+        assert occurrences(world) == (before,)
 
 
 def test_a_foreign_record_is_reported_with_the_first_commit_of_the_lane() -> None:
@@ -53,8 +64,38 @@ def test_a_foreign_record_is_reported_with_the_first_commit_of_the_lane() -> Non
     world.run()
     world.target.topics["t.copy"].logs[0].put("somebody's")
     world.run("another")
-    (report,) = reports(world).values()
-    assert (report.name, report.offset) == ("target_has_later_records", 6)
+    (it,) = open_ones(world)
+    assert (it.name, it.offset) == ("target_has_later_records", 6)
+
+
+def test_what_both_clusters_show_is_reported_too_and_brought_up_to_date() -> None:
+    world = World()
+    filled(world, 6)
+    world.run()
+    log = world.source.log(A)
+    log.put("unread-0", "unread-1", "unread-2", "unread-3")
+    log.delete_before(8)
+    world.run("another")
+    (it,) = open_ones(world)
+    assert (it.name, it.offset, it.end) == ("source_records_gone", 6, 8)
+    log.delete_before(9)
+    world.run("a third")
+    (again,) = occurrences(world)
+    assert (again.id, again.found_by, again.end) == (it.id, "another", 9)
+    assert "6 to 8" in again.detail
+
+
+def test_one_whose_cause_has_gone_is_closed_when_its_partition_is_admitted() -> None:
+    world = World()
+    filled(world, 6)
+    world.run()
+    world.target.topics["t.copy"].logs[0].put("somebody's")
+    world.run("another")
+    world.target.topics["t.copy"].logs[0].entries.pop()
+    world.run("a third")
+    (closed,) = occurrences(world)
+    assert closed.closing is not None
+    assert closed.closing.effect is Ending.GONE
 
 
 def test_a_report_that_can_not_be_written_holds_up_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,7 +104,7 @@ def test_a_report_that_can_not_be_written_holds_up_nothing(monkeypatch: pytest.M
     def refuse(
         plane: FakePlane, offsets: Mapping[Partition, Committed], entries: Sequence[tuple[bytes, bytes]]
     ) -> None:
-        if any(key.startswith(b"incident/") for key, _ in entries):
+        if any(key.startswith(b"occurrence/") for key, _ in entries):
             raise Abortable("the claims topic takes nothing")
         send(plane, offsets, entries)
 

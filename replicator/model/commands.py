@@ -1,0 +1,62 @@
+"""What an operator can decide about an incident, by its kind. Pure data.
+
+`incident resolve` refuses any other command, and lanes act on no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+
+class Command(StrEnum):
+    """What a lane is told to do about an incident that stops a partition."""
+
+    RETRY = "retry"  # judge the partition again: the cause was removed
+    SKIP = "skip"  # go on behind the source offsets that can't be copied
+    SET_ASIDE = "set-aside"  # the same for one record, which is kept in the flow's topic for such
+
+    @property
+    def option(self) -> str:
+        """How it is typed."""
+        return f"--{self.value}"
+
+    @property
+    def moves(self) -> bool:
+        """Whether the position moves past what is not copied."""
+        return self is not Command.RETRY
+
+
+ONE_RECORD = frozenset(
+    {
+        "record_too_large",
+        "record_refused",
+        "header_not_carriable",
+        "timestamp_not_carriable",
+        "target_timestamp_bounds",
+    }
+)
+"""Kinds that one source record causes, at the incident's offset: they are over once the position has passed it."""
+
+_JUDGED_BY_LANES = (
+    "source_truncated",
+    "source_corrupt",
+    "target_lost_data",
+    "target_has_later_records",
+    "target_transaction_open",
+    "target_records_hidden",
+    "position_expired",
+    "position_unreadable",
+)
+
+COMMANDS: Mapping[str, tuple[Command, ...]] = {
+    "source_records_gone": (Command.RETRY, Command.SKIP),
+    **dict.fromkeys(sorted(ONE_RECORD), (Command.RETRY, Command.SKIP)),
+    **dict.fromkeys(_JUDGED_BY_LANES, (Command.RETRY,)),
+}
+"""By kind. To any other no command applies: each discovery judges it again, or the whole flow stands still."""
+
+
+def commands_for(name: str) -> tuple[Command, ...]:
+    """Return the commands that apply to incidents of this kind."""
+    return COMMANDS.get(name, ())

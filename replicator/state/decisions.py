@@ -1,0 +1,196 @@
+"""Decisions of operators about incidents, as they stand in the flow's control topic, and which are taken. Pure.
+
+`incident resolve` writes them by way of `control`, under the flow's control id; lanes read them (`lane.decisions`).
+
+A decision names one occurrence, with the facts that the operator has seen. The control topic holds only the decision:
+that it was acted on stands in the claims topic, where the lane closes the occurrence in the transaction with the
+position that it moves. So it is done once or not at all, and a decision about what is closed does nothing.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from replicator.model.commands import Command, commands_for
+from replicator.model.errors import ReplicatorError
+from replicator.state.envelope import NotOurs, unwrap, wrap
+
+if TYPE_CHECKING:
+    from replicator.state.occurrences import Occurrence
+
+DECISION = "decision"
+WHY_CHARACTERS_MAX = 1_000
+_KINDS = frozenset({DECISION})
+
+
+class Objection(StrEnum):
+    """Why a decision is not taken."""
+
+    UNKNOWN = "unknown"  # no occurrence has this id
+    AMBIGUOUS = "ambiguous"  # several begin so
+    ALREADY_DECIDED = "already_decided"
+    OUTDATED = "outdated"  # the occurrence has ended: its facts have changed
+    WRONG_COMMAND = "wrong_command"  # the command doesn't apply to its kind
+
+
+class NotDecided(ReplicatorError):
+    """The decision is not taken, for this `reason`; nothing was written."""
+
+    exit_code = 1
+
+    def __init__(self, reason: Objection, detail: str) -> None:
+        self.reason, self.detail = reason, detail
+        super().__init__(f"{reason}: {detail}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorDecision:
+    """What `by` has decided of the occurrence with this id, `why`, and the facts that this rests on: the incident's
+    `name`, and the source offsets [`offset`, `end`) that a command which moves the position leaves out.
+
+    `token` tells this decision from any other: who doesn't know whether it was written finds it by that.
+    """
+
+    occurrence: str
+    command: Command
+    name: str
+    offset: int
+    end: int
+    by: str
+    why: str
+    at_ms: int
+    token: str
+
+    @property
+    def key(self) -> bytes:
+        """Key in the control topic: an occurrence has one decision."""
+        return f"{DECISION}/{self.occurrence}".encode()
+
+    def content(self) -> dict[str, Any]:
+        """What is written of it."""
+        return {**asdict(self), "command": self.command.value}
+
+    def encode(self) -> tuple[bytes, bytes]:
+        """Key and value in the control topic. Versions that don't know it may ignore it: nothing is done then."""
+        return self.key, wrap(DECISION, self.content(), must_understand=False)
+
+    @classmethod
+    def of(cls, body: Mapping[str, Any]) -> OperatorDecision:
+        """The decision that `content` has written. Raises ValueError, KeyError, TypeError."""
+        return cls(
+            occurrence=str(body["occurrence"]),
+            command=Command(body["command"]),
+            name=str(body["name"]),
+            offset=int(body["offset"]),
+            end=int(body["end"]),
+            by=str(body["by"]),
+            why=str(body["why"]),
+            at_ms=int(body["at_ms"]),
+            token=str(body["token"]),
+        )
+
+    def fits(self, occurrence: Occurrence) -> bool:
+        """Whether it can be acted on: the occurrence is open and has the facts that it rests on.
+
+        What can't be copied may have become more since: that is left to another decision.
+        """
+        if not occurrence.is_open or occurrence.id != self.occurrence or self.command not in commands_for(self.name):
+            return False
+        if (occurrence.name, occurrence.offset) != (self.name, self.offset):
+            return False
+        return not self.command.moves or self.offset < self.end <= occurrence.end
+
+
+def holds_decision(key: bytes) -> bool:
+    """Whether a record of the control topic with this key does."""
+    return key.startswith(f"{DECISION}/".encode())
+
+
+def decode(key: bytes, value: bytes) -> OperatorDecision | None:
+    """The decision of a record of the control topic; None for one that may be ignored. Raises NotOurs, NewerFormat."""
+    body = unwrap(key, value, _KINDS)
+    if body is None:
+        return None
+    try:
+        found = OperatorDecision.of(body)
+    except (ValueError, KeyError, TypeError) as error:
+        raise NotOurs(f"unreadable record {key!r}: {error!r}") from error
+    if found.key != key:
+        raise NotOurs(f"record {key!r} holds the decision of {found.occurrence}")
+    return found
+
+
+def decide(
+    start: str,
+    command: Command,
+    occurrences: Collection[Occurrence],
+    decided: Mapping[str, OperatorDecision],
+    *,
+    by: str,
+    why: str,
+    now_ms: int,
+) -> OperatorDecision:
+    """Take a decision, as it is to be written, about the occurrence whose id begins with `start`.
+
+    Args:
+        occurrences: all that the claims topic has, open or closed.
+        decided: what the control topic has, by occurrence.
+
+    Raises NotDecided.
+    """
+    it = _named(start, occurrences)
+    before = decided.get(it.id)
+    if before is not None:
+        raise NotDecided(Objection.ALREADY_DECIDED, f"{it.id}: {_said(before)}{_outcome(it)}")
+    if it.closing is not None:
+        instead = [other.id for other in occurrences if other.is_open and other.target == it.target]
+        now = f"; of its partition there is {_listed(instead)}" if instead else ""
+        raise NotDecided(Objection.OUTDATED, f"{it.id} is over ({it.closing.effect}): its facts have changed{now}")
+    fitting = [known for known in commands_for(it.name) if not known.moves or it.end > it.offset >= 0]
+    if command not in fitting:
+        apply = _listed([known.option for known in fitting]) if fitting else "no command"
+        raise NotDecided(Objection.WRONG_COMMAND, f"to {it.name} ({it.id}) applies {apply}, not {command.option}")
+    return OperatorDecision(
+        occurrence=it.id,
+        command=command,
+        name=it.name,
+        offset=it.offset,
+        end=it.end,
+        by=by,
+        why=why[:WHY_CHARACTERS_MAX],
+        at_ms=now_ms,
+        token=uuid.uuid4().hex,
+    )
+
+
+def _named(start: str, occurrences: Collection[Occurrence]) -> Occurrence:
+    fitting = [it for it in occurrences if it.id.startswith(start.lower())] if start else []
+    exact = [it for it in fitting if it.id == start.lower()]
+    if len(exact) == 1 or len(fitting) == 1:
+        return (exact or fitting)[0]
+    if fitting:
+        raise NotDecided(Objection.AMBIGUOUS, f"{start} begins {_listed(sorted(it.id for it in fitting))}")
+    open_ = sorted(it.id for it in occurrences if it.is_open)
+    raise NotDecided(Objection.UNKNOWN, f"{start} is no incident of a partition; open {_are(open_)}")
+
+
+def _are(ids: list[str]) -> str:
+    return "is none" if not ids else f"{'is' if len(ids) == 1 else 'are'} {_listed(ids)}"
+
+
+def _listed(words: Iterable[str]) -> str:
+    return ", ".join(words)
+
+
+def _said(decision: OperatorDecision) -> str:
+    return f"{decision.by} has decided {decision.command.option}" + (f" ({decision.why})" if decision.why else "")
+
+
+def _outcome(it: Occurrence) -> str:
+    if it.closing is None:
+        return "; the flow has not acted on it yet"
+    return f"; it is over ({it.closing.effect})"
