@@ -19,6 +19,7 @@ LAZY: dict[str, tuple[str, str]] = {
     "validate": ("cli.commands.validate:validate", "Check a flow file, without connecting."),
     "plan": ("cli.commands.plan:plan", "Connect and say what would happen, changing nothing."),
     "status": ("cli.commands.status:status", "Positions and lag of every partition."),
+    "top": ("cli.commands.top:top", "Flows of a running process, live in a terminal."),
     "incident": ("cli.commands.incident:incident", "What needs a decision: list it, show one."),
     "backfill": ("cli.commands.backfill:backfill", "Copy a flow's history in bulk, then hand over to run (Spark)."),
     "reconcile": ("cli.commands.reconcile:reconcile", "Check that both sides of a flow hold the same records (Spark)."),

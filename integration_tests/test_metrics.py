@@ -93,6 +93,12 @@ def test_a_stopped_partition_names_its_incident(make_copying: MakeCopying) -> No
     ready, flows = asked.ready()
     assert not ready
     assert flows[two.name]["causes"] == {f"{two.first}[0]": "record_refused"}
+    _, told = two.flow.asked("top")
+    assert (told["partitions"], told["lag_records"], told["ready"]) == ({"stopped": 1, "copying": 1}, 1, False)
+    assert [(each["topic"], each["kind"]) for each in told["not_copied"]] == [(two.first, "record_refused")]
+    status, page = asked.get("/")
+    assert status == 200
+    assert all(said in page for said in (two.first, two.second, "record_refused", "1 partition"))
     aborts = {key: value for key, value in asked.samples().items() if key[0] == "eos_lane_aborts_total"}
     assert sum(aborts.values()) >= 1
     assert worker.stop() == INCIDENT, worker.tail()
@@ -146,7 +152,7 @@ def test_who_asks_must_know_the_token(make_copying: MakeCopying, tmp_path: Path)
     (tmp_path / "token").write_text("s3cret\n")
     asked = observed(copying, token=f"file:{tmp_path / 'token'}")
     copying.running().wait_event("metrics_served")
-    for path in ("/metrics", "/readyz"):
+    for path in ("/", "/flows", "/metrics", "/readyz"):
         assert asked.get(path)[0] == 401
         assert asked.get(path, {"Authorization": "Bearer wrong"})[0] == 401
         assert asked.get(path, {"Authorization": "Bearer s3cret"})[0] == 200

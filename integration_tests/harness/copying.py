@@ -76,7 +76,7 @@ class Copying:
         return started
 
     def asked(self, command: str) -> tuple[int, dict[str, Any]]:
-        """Exit code of `plan` or `status`, and what its JSON says of the flow."""
+        """Exit code of `plan`, `status` or `top`, and what its JSON says of the flow."""
         asked = [sys.executable, "-m", "cli.main", command, "-c", str(self.file.path), "--json"]
         shown = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=ASKED_S_MAX)
         flows = json.loads(shown.stdout)["flows"]

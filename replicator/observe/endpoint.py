@@ -16,7 +16,8 @@ from replicator.lane.ports import Clock
 from replicator.observe import serving
 from replicator.observe.history import History
 from replicator.observe.metrics import Metrics
-from replicator.observe.page import Process, StatusPage
+from replicator.observe.page import StatusPage
+from replicator.observe.shown import Process, ShownFlow, as_json, shown_of
 from replicator.observe.view import FlowView
 from replicator.observe.web import Web
 
@@ -35,10 +36,14 @@ class Endpoint:
     def serving(self, flows: Callable[[], Sequence[FlowView]], log: structlog.stdlib.BoundLogger) -> Iterator[int]:
         """Answer until the block ends; gives the port. `flows`: as they are now."""
         history, ended = History(flows, self._clock, log), threading.Event()
-        page = StatusPage(self._process, flows, history, self._clock)
+
+        def shown() -> list[ShownFlow]:
+            return [shown_of(view, history.samples(view.name)) for view in flows()]
+
+        page = StatusPage(self._process, shown, self._clock)
         metrics = Metrics(flows, self._process.version, self._section.partitions_max)
         threading.Thread(target=partial(history.run, ended), name="history", daemon=True).start()
-        web = Web(flows, metrics, page.html, self._section.token)
+        web = Web(flows, metrics, page.html, lambda: as_json(self._process, shown()), self._section.token)
         with serving.serving(self._listening, web, log) as port:
             try:
                 yield port

@@ -1,6 +1,7 @@
 """Metrics, health and the status page over HTTP, as a WSGI application. Read only.
 
     GET /          the status page, for people
+    GET /flows     the same as JSON, for `eos-replicate top`
     GET /metrics   Prometheus' text format
     GET /healthz   200 while the process works
     GET /readyz    200 if every flow runs and each of its partitions is copied, else 503, with what is not
@@ -54,12 +55,20 @@ class Web:
         flows: Callable[[], Sequence[FlowView]],
         metrics: Metrics,
         page: Callable[[], bytes],
+        shown: Callable[[], Any],
         token: str = "",
     ) -> None:
-        """`flows`: as they are now. `page`: makes the status page. `token`: empty where everybody may ask."""
+        """
+        Args:
+            flows: as they are now.
+            page: makes the status page.
+            shown: the same, as what JSON can hold.
+            token: empty where everybody may ask.
+        """
         self._flows, self._metrics, self._token = flows, metrics, token
         self._pages: dict[str, Callable[[], Answer]] = {
             "/": lambda: Answer("200 OK", HTML, page()),
+            "/flows": lambda: Answer("200 OK", JSON, _json(shown())),
             "/metrics": self._of_metrics,
             "/healthz": lambda: Answer("200 OK", JSON, b'{"status": "ok"}\n'),
             "/readyz": self._readiness,

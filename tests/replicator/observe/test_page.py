@@ -22,7 +22,8 @@ from replicator.observe.figures import LaneFigures, PartitionFigures
 from replicator.observe.history import History
 from replicator.observe.lag import Lag
 from replicator.observe.metrics import Metrics
-from replicator.observe.page import PARTITIONS_SHOWN, TOPICS_SHOWN, Process, StatusPage, duration_text, size_text
+from replicator.observe.page import StatusPage, duration_text, size_text
+from replicator.observe.shown import PARTITIONS_SHOWN, TOPICS_SHOWN, Process, shown_of
 from replicator.observe.view import Doing, FlowView, PartitionView
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -79,7 +80,8 @@ def rendered(*views: FlowView) -> str:
     for _ in range(3):
         history.take()
     process = Process("host-1", 4711, "1.2.3", 1_700_000_000_000)
-    return StatusPage(process, flows, history, clock).html().decode()
+    shown = [shown_of(view, history.samples(view.name)) for view in views]
+    return StatusPage(process, lambda: shown, clock).html().decode()
 
 
 def words(page: str) -> str:

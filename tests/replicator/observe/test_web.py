@@ -35,7 +35,7 @@ def get(
     environ: dict[str, Any] = {"PATH_INFO": path, "REQUEST_METHOD": method, "HTTP_AUTHORIZATION": authorization}
     setup_testing_defaults(environ)
     answered: list[Any] = []
-    web = Web(lambda: flows, Metrics(lambda: flows, "1", 10), lambda: b"<p>", token)
+    web = Web(lambda: flows, Metrics(lambda: flows, "1", 10), lambda: b"<p>", dict, token)
     body = b"".join(web(environ, lambda status, headers, error=None: answered.extend((status, headers)) or bytes))  # type: ignore[func-returns-value]
     return int(answered[0].split()[0]), dict(answered[1]), body
 
@@ -94,6 +94,6 @@ def basic(text: str) -> str:
     ],
 )
 def test_the_token(authorization: str, allowed: bool) -> None:
-    for path in ("/", "/metrics", "/readyz", "/nowhere"):
+    for path in ("/", "/flows", "/metrics", "/readyz", "/nowhere"):
         assert (get(path, token="s3cret", authorization=authorization)[0] != 401) == allowed
     assert get("/healthz", token="s3cret")[0] == 200

@@ -1,0 +1,130 @@
+"""What `top` shows, as rich draws it: for 80 columns and more, and no more lines than the terminal has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from replicator.model.printable import printable
+
+COLOURS = {"copying": "green", "waiting": "yellow", "undecided": "yellow", "stopped": "red", "gone": "dim"}
+STAGES = {"running": "green", "starting": "yellow"}
+WIDE = 110
+"""From so many columns on, the column of states is wider."""
+ROWS_MAX = 200
+UNITS = ("B", "KiB", "MiB", "GiB")
+
+
+def shown(found: Mapping[str, Any], width: int, height: int | None = None) -> RenderableType:
+    """Draw an answer of the process. `height`: lines of the terminal, shared by the flows; None: all rows."""
+    process, flows = found["process"], found["flows"]
+    since = f"{datetime.fromtimestamp(process['started_ms'] / 1000, UTC):%Y-%m-%d %H:%M} UTC"
+    heading = Text(
+        f"eos-replicate {process['version']} on {printable(process['host'])}, process {process['pid']}, since {since}",
+        style="dim",
+        overflow="ellipsis",
+        no_wrap=True,
+    )
+    # A flow has three lines above its topics, one for their heading, and one for what is left out of each list.
+    rows = ROWS_MAX if height is None else max(1, (height - 2) // max(1, len(flows)) - 7)
+    return Group(heading, *(part for flow in flows for part in _flow(flow, width, rows, whole=height is None)))
+
+
+def unreachable(why: str) -> RenderableType:
+    """Draw that nothing is known."""
+    return Text(f"{why}\nIt is asked again; ^C ends this.", style="red")
+
+
+def _flow(flow: Mapping[str, Any], width: int, rows: int, *, whole: bool) -> list[RenderableType]:
+    kept = flow["not_copied"][: rows if not flow["topics"] else max(1, rows // 2)]
+    topics = flow["topics"][: max(1, rows - len(kept))]
+    parts: list[RenderableType] = [_headline(flow), Text("  ") + _counts(flow["partitions"]), _totals(flow)]
+    parts.append(_topics(topics, width))
+    if flow["topic_count"] > len(topics):
+        parts.append(Text(f"  … and {flow['topic_count'] - len(topics):,} more topics", style="dim"))
+    parts += [_kept(each, whole=whole) for each in kept]
+    if flow["not_copied_count"] > len(kept):
+        parts.append(Text(f"  … and {flow['not_copied_count'] - len(kept):,} more that are not copied", style="dim"))
+    return parts
+
+
+def _headline(flow: Mapping[str, Any]) -> Text:
+    line = Text(no_wrap=True, overflow="ellipsis")
+    line.append(printable(flow["name"]), style="bold")
+    line.append(f": {printable(flow['source'])} → {printable(flow['target'])} ")
+    line.append(flow["stage"], style=STAGES.get(flow["stage"], "red"))
+    return line
+
+
+def _counts(counts: Mapping[str, int]) -> Text:
+    line = Text()
+    for number, (state, count) in enumerate(counts.items()):
+        line.append(", " if number else "")
+        line.append(f"{count:,} {state}", style=COLOURS[state])
+    return line
+
+
+def _totals(flow: Mapping[str, Any]) -> Text:
+    return Text(
+        f"  {number(flow['records_per_s'])} records/s, {size(flow['bytes_per_s'])}/s, lag "
+        f"{number(flow['lag_records'])} records, {seconds(flow['lag_seconds'])}",
+        no_wrap=True,
+        overflow="ellipsis",
+    )
+
+
+def _topics(topics: list[Mapping[str, Any]], width: int) -> Table:
+    table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim", expand=True)
+    table.add_column("  topic", overflow="fold", ratio=1)
+    for heading, least in (("lag", 10), ("seconds", 8), ("records", 12)):
+        table.add_column(heading, justify="right", no_wrap=True, min_width=least)
+    table.add_column("partitions", min_width=24 if width < WIDE else 48)
+    for row in topics:
+        table.add_row(
+            Text(f"  {printable(row['name'])}"),
+            number(row["lag_records"]),
+            seconds(row["lag_seconds"]),
+            number(row["records"]),
+            _counts(row["counts"]),
+        )
+    return table
+
+
+def _kept(each: Mapping[str, Any], *, whole: bool) -> Text:
+    line = Text(no_wrap=not whole, overflow="fold" if whole else "ellipsis")
+    line.append(f"  {printable(each['topic'])}[{each['partition']}] ")
+    line.append(each["state"], style=COLOURS[each["state"]])
+    if each["kind"]:
+        line.append(f" {each['kind']}", style="bold")
+    if each["position"] is not None:
+        line.append(f" at {each['position']:,}")
+    if each["detail"]:
+        line.append(f": {printable(each['detail'])}")
+    return line
+
+
+def number(value: float | None) -> str:
+    """`1,234`; `?` where it isn't known."""
+    return "?" if value is None else f"{value:,.0f}"
+
+
+def seconds(value: float | None) -> str:
+    """`0.4 s`; `?` where it isn't known."""
+    if value is None:
+        return "?"
+    return f"{value:,.0f} s" if value == 0 or value >= 10 else f"{value:.1f} s"
+
+
+def size(count: float | None) -> str:
+    """`52.2 KiB`; `?` where it isn't known."""
+    if count is None:
+        return "?"
+    power = 0
+    while count >= 1024 and power < len(UNITS) - 1:
+        count, power = count / 1024, power + 1
+    return f"{count:,.0f} {UNITS[power]}" if power == 0 or count >= 100 else f"{count:.1f} {UNITS[power]}"

@@ -1,0 +1,124 @@
+"""What the status page and `eos-replicate top` show of the flows: bounded, the gravest first. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from typing import Any
+
+from replicator.observe.figures import LaneFigures
+from replicator.observe.history import CopyRate, Sample, rate_now, rates
+from replicator.observe.plot import Plot, plot
+from replicator.observe.view import Doing, FlowView, PartitionView
+
+TOPICS_SHOWN, PARTITIONS_SHOWN, LANES_SHOWN = 200, 50, 32
+"""Of one flow: rows of its topics, of partitions that are not copied, and of lanes."""
+GRAVITY = (Doing.STOPPED, Doing.WAITING, Doing.UNDECIDED, Doing.GONE, Doing.COPYING)
+"""What a partition does, the gravest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """Who runs what is shown. `started_ms`: wall clock."""
+
+    host: str
+    pid: int
+    version: str
+    started_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRow:
+    """One source topic. Its lag is None unless it is known of each partition that has a position."""
+
+    name: str
+    counts: Counter[Doing]
+    records: int
+    lag_records: int | None
+    lag_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ShownFlow:
+    """What is shown of one flow. `kept`: partitions that are not copied, the gravest first, as many as are shown;
+    `kept_count`: how many there are. `topics` are those shown of `topic_count`, `lanes` likewise."""
+
+    view: FlowView
+    rate: CopyRate | None
+    lag_plot: Plot | None
+    rate_plot: Plot | None
+    topics: list[TopicRow]
+    topic_count: int
+    kept: list[PartitionView]
+    kept_count: int
+    lanes: list[tuple[int, LaneFigures]]
+
+
+def shown_of(view: FlowView, samples: Sequence[Sample]) -> ShownFlow:
+    """Choose what is shown of a flow. Pure."""
+    times = [sample.at_s for sample in samples]
+    per_s = [rate.records for rate in rates(samples)]
+    topics = sorted(_topics(view), key=lambda row: (min(map(GRAVITY.index, row.counts)), row.name))
+    kept = [each for each in view.partitions if each.doing not in (Doing.COPYING, Doing.GONE)]
+    kept.sort(key=lambda each: (GRAVITY.index(each.doing), each.at))
+    return ShownFlow(
+        view,
+        rate_now(samples),
+        plot(times, [sample.lag_records for sample in samples]),
+        plot(times[1:], per_s),
+        topics[:TOPICS_SHOWN],
+        len(topics),
+        kept[:PARTITIONS_SHOWN],
+        len(kept),
+        sorted(view.lanes.items())[:LANES_SHOWN],
+    )
+
+
+def _topics(view: FlowView) -> Iterator[TopicRow]:
+    for name, partitions in groupby(view.partitions, key=lambda each: each.at.topic):
+        of_topic = FlowView(view.name, view.source, view.target, view.stage, tuple(partitions), {})
+        yield TopicRow(name, of_topic.counts, of_topic.records, of_topic.lag_records, of_topic.lag_seconds)
+
+
+def as_json(process: Process, sections: Sequence[ShownFlow]) -> dict[str, Any]:
+    """Return the same for programs; plots are left out. `None` is what isn't known."""
+    return {"process": asdict(process), "flows": [_flow_as_json(each) for each in sections]}
+
+
+def _flow_as_json(shown: ShownFlow) -> dict[str, Any]:
+    view, rate = shown.view, shown.rate
+    return {
+        "name": view.name,
+        "source": view.source,
+        "target": view.target,
+        "stage": view.stage.name.lower(),
+        "ready": view.ready,
+        "partitions": _counts(view.counts),
+        "lag_records": view.lag_records,
+        "lag_seconds": view.lag_seconds,
+        "records_per_s": None if rate is None else rate.records,
+        "bytes_per_s": None if rate is None else rate.bytes,
+        "records": view.records,
+        "bytes": view.bytes,
+        "lanes": len(view.lanes),
+        "topic_count": shown.topic_count,
+        "topics": [asdict(row) | {"counts": _counts(row.counts)} for row in shown.topics],
+        "not_copied_count": shown.kept_count,
+        "not_copied": [
+            {
+                "topic": each.at.topic,
+                "partition": each.at.partition,
+                "state": each.doing.name.lower(),
+                "kind": each.kind,
+                "detail": each.detail,
+                "position": each.figures.position,
+            }
+            for each in shown.kept
+        ],
+    }
+
+
+def _counts(counts: Mapping[Doing, int]) -> dict[str, int]:
+    return {doing.name.lower(): counts[doing] for doing in GRAVITY if counts[doing]}

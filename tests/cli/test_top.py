@@ -1,0 +1,127 @@
+"""`top`: what it draws at 80 and 160 columns, and what it says when no process answers."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, make_server
+
+import pytest
+from rich.console import Console
+
+from cli import main
+from cli.commands.top_show import shown, size
+from replicator.model.printable import printable
+from replicator.observe.metrics import Metrics
+from replicator.observe.shown import Process, as_json, shown_of
+from replicator.observe.view import Doing, FlowView
+from replicator.observe.web import Web
+from tests.replicator.observe.test_page import EVERY_STATE, HOSTILE, flow, partition
+
+FILE = """\
+clusters: {{a: {{properties: {{bootstrap.servers: "a:1"}}}}, b: {{properties: {{bootstrap.servers: "b:1"}}}}}}
+flows: {{f: {{source: a, target: b, topics: [t]}}}}
+{}
+"""
+MANY = flow(
+    *(partition(f"a-rather-long-topic-name-{n:04}-{'x' * 60}", 0, Doing.STOPPED, "record_refused") for n in range(500))
+)
+
+
+def answer(*views: FlowView) -> dict[str, Any]:
+    """As the process gives it, through JSON."""
+    process = Process("host-1", 4711, "1.2.3", 1_700_000_000_000)
+    found: dict[str, Any] = json.loads(json.dumps(as_json(process, [shown_of(view, []) for view in views])))
+    return found
+
+
+def drawn(found: dict[str, Any], width: int, height: int | None = None) -> list[str]:
+    said = io.StringIO()
+    Console(width=width, file=said).print(shown(found, width, height))
+    return said.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def test_every_state_is_drawn(width: int) -> None:
+    lines = drawn(answer(EVERY_STATE), width)
+    assert max(map(len, lines)) <= width, lines
+    text = " ".join(" ".join(lines).split())
+    for state, count in {"stopped": 2, "waiting": 1, "undecided": 1, "gone": 1, "copying": 7}.items():
+        assert f"{count} {state}" in lines[2]
+    assert "lag 110 records, 2.0 s" in lines[3]
+    [row] = [line for line in lines if line.split()[:1] == ["payments"]]
+    assert row.split() == ["payments", "40", "2.0", "s", "4,000", "1", "stopped,", "1", "waiting,", "2", "copying"]
+    assert "payments[3] stopped source_records_gone at 5,000: offsets 5000 to 5999 are gone" in text
+    assert "payments[2] waiting target_not_ready at 5,000" in text
+
+
+def test_what_comes_from_a_cluster_is_made_printable() -> None:
+    text = "\n".join(drawn(answer(EVERY_STATE), 160))
+    assert printable(HOSTILE) in text
+    assert "\x1b" not in text
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def test_many_fit_the_terminal(width: int) -> None:
+    for height in (24, 50):
+        lines = drawn(answer(MANY), width, height)
+        assert max(map(len, lines)) <= width
+        assert sum("… and" in line for line in lines) == 2, "what is left out is said"
+    assert len(drawn(answer(EVERY_STATE), width, 24)) <= 24
+
+
+@contextmanager
+def serving(token: str) -> Iterator[str]:
+    """A process that answers; its address."""
+
+    class Silent(WSGIRequestHandler):
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    views = [EVERY_STATE]
+    web = Web(lambda: views, Metrics(lambda: views, "1", 10), lambda: b"", lambda: answer(EVERY_STATE), token)
+    with make_server("127.0.0.1", 0, web, handler_class=Silent) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def run(tmp_path: Path, metrics: str, *arguments: str) -> int:
+    path = tmp_path / "flows.yaml"
+    (tmp_path / "s3cret").write_text("s3cret")
+    (tmp_path / "other").write_text("other")
+    path.write_text(FILE.format(metrics.replace("token: ", f"token: file:{tmp_path}/")))
+    return main.invoke(["top", "-c", str(path), *arguments])
+
+
+def test_a_process_is_asked_where_the_file_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with serving("s3cret") as address:
+        port = address.rpartition(":")[2]
+        assert run(tmp_path, f"metrics: {{listen: '{address}', token: s3cret}}", "--json") == 0
+        assert json.loads(capsys.readouterr().out) == answer(EVERY_STATE)
+        assert run(tmp_path, f"metrics: {{listen: '0.0.0.0:{port}', token: s3cret}}") == 0
+        assert "orders: berlin → paris running" in capsys.readouterr().out
+        assert run(tmp_path, f"metrics: {{listen: '{address}', token: other}}") == 3
+        assert "wants another token" in capsys.readouterr().err
+        assert run(tmp_path, "metrics: {listen: '127.0.0.1:1', token: s3cret}", "--address", address, "--once") == 0
+
+
+def test_no_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, "") == 2
+    assert "no metrics.listen" in capsys.readouterr().err
+    assert run(tmp_path, "metrics: {listen: '127.0.0.1:1'}") == 3
+    assert "no process answers at http://127.0.0.1:1/flows" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("count", "text"), [(None, "?"), (0, "0 B"), (1536, "1.5 KiB"), (5 * 1024**4, "5,120 GiB")])
+def test_sizes(count: float | None, text: str) -> None:
+    assert size(count) == text
