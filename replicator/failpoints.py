@@ -22,6 +22,9 @@ STEPS = (
     "before_offsets",
     "before_end_txn",
     "after_end_txn",
+    "before_decision",
+    "before_end_decision",
+    "after_decision",
 )
 ACTIONS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
 

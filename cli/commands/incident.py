@@ -1,4 +1,4 @@
-"""`eos-replicate incident`: what needs a decision."""
+"""`eos-replicate incident`: what needs a decision. That is made by `incident_resolve`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cli.commands.incident_resolve import resolve
 from cli.commands.status import ask, iso, show_failed
 from cli.options import chosen, config_option, flow_option, json_option, log_to_stderr, print_json
 
@@ -29,13 +30,17 @@ OPEN, NO_SUCH = 4, 1
 Examples:
   eos-replicate incident list -c flows.yaml
   eos-replicate incident show 3f2a9c1d -c flows.yaml
+  eos-replicate incident resolve 3f2a9c1d --retry -c flows.yaml
 """
 )
 def incident() -> None:
-    """Show incidents: what keeps partitions from being copied until somebody does something.
+    """Show incidents, what keeps partitions from being copied until somebody does something, and decide about them.
 
     They are found out anew at each call, as `status` does, whether the flows run or not.
     """
+
+
+incident.add_command(resolve)
 
 
 @incident.command(
@@ -61,8 +66,8 @@ Exit codes:
 def list_(path: Path, names: tuple[str, ...], as_json: bool) -> int:
     """List the incidents that are open now.
 
-    Each has an id, which stands for its kind and its facts. One with partition -1 concerns a whole topic; one without
-    topic the whole flow.
+    Each has an id, which stays the same while the same thing is found; `incident show` says which commands apply. One
+    with partition -1 concerns a whole topic; one without topic the whole flow.
     """
     shown, found, failed = _find(path, names)
     if as_json:
@@ -133,7 +138,14 @@ def _errors(failed: dict[str, ReplicatorError]) -> dict[str, str]:
 
 def _as_json(it: OpenIncident) -> dict[str, Any]:
     last_commit = iso(it.last_commit_ms)
-    return {**asdict(it), "last_commit": last_commit, "found": it.found, "means": it.means, "advice": it.advice}
+    return {
+        **asdict(it),
+        "last_commit": last_commit,
+        "found": it.found,
+        "means": it.means,
+        "advice": it.advice,
+        "commands": [*it.commands],
+    }
 
 
 def _show_list(shown: Sequence[FlowStatus], found: Sequence[OpenIncident]) -> None:
@@ -161,6 +173,8 @@ def _show_one(it: OpenIncident) -> None:
         "in general": it.found,
         "means": it.means,
         "do": it.advice,
+        "commands": " ".join(f"incident resolve {it.id} {option}" + ";" for option in it.commands).rstrip(";"),
+        "decided": it.decided and f"{it.decided}; the flow has not acted on it yet",
     }
     for name, text in rows.items():
         if text:

@@ -23,6 +23,13 @@ EVENTS = {
     "connecting": "The flow begins to connect to both clusters.",
     "copied_again": "A repair has committed missing records on the target.",
     "copying": "A partition that had waited, or was stopped, is copied again.",
+    "decided": (
+        "An operator's decision about an incident was acted on. What a command other than retry has left out, source "
+        "offsets from `offset` to before `end`, is not copied."
+    ),
+    "decisions_unread": (
+        "Whether something was decided about a stopped partition can't be read now; it is asked again a second later."
+    ),
     "discovery_failed": (
         "Topics could not be listed now; the lanes go on with those that are known, and it is tried again at "
         "the next interval. It is logged once for an outage, and again when its cause changes."
@@ -151,14 +158,17 @@ BOUND = {
 FIELDS = {
     "address": "Where the process answers over HTTP.",
     "advice": "What to do next.",
+    "by": "Who has decided.",
     "bytes": "Bytes of keys, values and headers of the records.",
     "cluster": "Name of a cluster in the flow file.",
     "clusters": "`bootstrap.servers` of each cluster.",
+    "command": "What was decided: an option of `incident resolve`.",
     "commits": "How many transactions with records.",
     "copying": "How many partitions are copied.",
     "copied": "How many missing records are copied.",
     "delay_ms": "Pause before the next try, in milliseconds.",
     "detail": "What happened, in words.",
+    "end": "The source offset behind what the incident is about; -1 where none applies.",
     "exit_code": "The exit code that follows: see [exit codes](exit-codes.md).",
     "first_target": "The target offset of the first record that was written.",
     "flow": "Name of the flow.",
@@ -179,6 +189,7 @@ FIELDS = {
     "master": "Spark's master URL.",
     "ms": "How long the transaction was open, in milliseconds; 0 where it had no record.",
     "name": "Name of the incident.",
+    "occurrence": "The incident's id in `incident list`.",
     "offsets": (
         "First and last source offsets of what was lost: every record that was read between the two, both included."
     ),
@@ -204,4 +215,5 @@ FIELDS = {
     "unreachable_s": "For how long no broker had answered, in seconds.",
     "version": "The version of eos-replicate.",
     "waiting": "How many partitions wait.",
+    "why": "The reason that the operator has given.",
 }

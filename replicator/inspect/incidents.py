@@ -2,8 +2,9 @@
 
 Called by `eos-replicate incident`.
 
-Invariant: an id stands for a kind and its facts, where it stopped among them. The same incident has the same id at each
-call, whether the flow runs or not; one that was seen before and stands elsewhere now is another one.
+Invariant: an id is that of the occurrence that a lane has written down, which a decision names; where none has, it
+stands for a kind and its facts, where it stopped among them. Either way the same incident has the same id at each call,
+whether the flow runs or not; one that was seen before and stands elsewhere now is another one.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from replicator.inspect.status import FlowStatus, PartitionStatus
+from replicator.model.commands import commands_for
 from replicator.model.incident_kinds import KINDS, advice_for
 
 ID_DIGITS = 8
@@ -22,7 +24,8 @@ ID_DIGITS = 8
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenIncident:
     """What keeps a partition, a topic (partition -1) or a flow (no topic either) from being copied until somebody does
-    something. `position`: the source offset where it stopped; None where there is none."""
+    something. `position`: the source offset where it stopped; None where there is none. `occurrence`: a lane has
+    written it down, so that it can be decided about. `decided`: what was decided and not acted on yet."""
 
     id: str
     flow: str
@@ -34,6 +37,8 @@ class OpenIncident:
     source_end: int | None = None
     lag_records: int | None = None
     last_commit_ms: int | None = None
+    occurrence: bool = False
+    decided: str = ""
     detail: str
 
     @property
@@ -52,6 +57,11 @@ class OpenIncident:
     def means(self) -> str:
         """What that means; empty as `found`."""
         return KINDS[self.name].means if self.name in KINDS else ""
+
+    @property
+    def commands(self) -> tuple[str, ...]:
+        """Options of `incident resolve` that apply to it now."""
+        return tuple(command.option for command in commands_for(self.name)) if self.occurrence else ()
 
     @property
     def advice(self) -> str:
@@ -81,7 +91,7 @@ def matching(incidents: Iterable[OpenIncident], start: str) -> list[OpenIncident
 
 def _of_partition(flow: str, row: PartitionStatus) -> OpenIncident:
     return OpenIncident(
-        id=_id(flow, row.incident, row.source_topic, row.partition, row.position),
+        id=row.occurrence or _id(flow, row.incident, row.source_topic, row.partition, row.position),
         flow=flow,
         name=row.incident,
         topic=row.source_topic,
@@ -91,6 +101,8 @@ def _of_partition(flow: str, row: PartitionStatus) -> OpenIncident:
         source_end=row.source_end,
         lag_records=row.lag_records,
         last_commit_ms=row.last_commit_ms,
+        occurrence=bool(row.occurrence),
+        decided=row.decided,
         detail=row.detail,
     )
 

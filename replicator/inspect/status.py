@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from replicator.config import Config, Flow, routing
@@ -32,8 +32,11 @@ from replicator.model.checkpoint import NOBODY, Evidence
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError
 from replicator.model.partition import LogEnds, Partition
 from replicator.state.claims import Claims
+from replicator.state.decisions import OperatorDecision
 from replicator.state.flow_end import FlowEnd
 from replicator.state.generation import Control
+from replicator.state.occurrences import Occurrence
+from replicator.state.signed_gaps import SignedGap, signed_gaps
 
 TIMES_WAIT_S = 5.0
 STALLED_MS_MIN = 60_000
@@ -79,7 +82,9 @@ STATES: Mapping[str, State] = {
 class PartitionStatus:
     """One source partition. None where nothing is known: offsets without a position, seconds without a record.
 
-    `incident`: the name of the one that stops it. `detail`: what was found, or why something can't be known.
+    `incident`: the name of the one that stops it, and `occurrence` the id under which a lane has written it down, if
+    one has. `decided`: what was decided of it and not acted on yet. `detail`: what was found, or why something can't
+    be known.
     """
 
     source_topic: str
@@ -97,6 +102,8 @@ class PartitionStatus:
     held_back_since_ms: int | None = None
     state: State
     incident: str = ""
+    occurrence: str = ""
+    decided: str = ""
     detail: str = ""
 
 
@@ -124,7 +131,8 @@ class EndedFlow:
 @dataclass(frozen=True, slots=True)
 class FlowStatus:
     """All partitions of one flow. `incident`: the name of one that keeps the whole flow from starting. `notes`: what
-    else its owner should know. `run_by`: empty where the positions were released, last at `released_ms`."""
+    else its owner should know. `run_by`: empty where the positions were released, last at `released_ms`.
+    `signed_gaps`: what is not copied because an operator has decided so."""
 
     flow: str
     source: str
@@ -136,6 +144,7 @@ class FlowStatus:
     run_by: tuple[Runner, ...] = ()
     released_ms: int | None = None
     ended: EndedFlow | None = None
+    signed_gaps: tuple[SignedGap, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +182,11 @@ def status(flow: Flow, config: Config, *, now_ms: int, connect_timeout_ms: int) 
         forecast = StartForecast(flow, clusters, source.cluster_id, control, lambda: now_ms)
         expected = forecast.decide(routes_of(flow, listing, targets, known), known)
     times = _times(flow, expected)
-    rows = [describe(flow, it, times.get(at, Times()), now_ms) for at, it in expected.items()]
+    open_, decided = known.open_occurrences(), {} if control is None else control.decisions
+    rows = [
+        with_occurrence(describe(flow, it, times.get(at, Times()), now_ms), it, open_.get(it.route.target, ()), decided)
+        for at, it in expected.items()
+    ]
     rows += _unlisted(flow, listing, expected)
     rows.sort(key=lambda row: (row.source_topic, row.partition))
     has_run = bool(known.claims) or any(it.stored_offset is not None for it in expected.values())
@@ -192,7 +205,23 @@ def status(flow: Flow, config: Config, *, now_ms: int, connect_timeout_ms: int) 
         run_by,
         None if run_by else max((each.committed_ms for each in evidence), default=None),
         ended(known.ended, evidence),
+        signed_gaps(known.occurrences),
     )
+
+
+def with_occurrence(
+    row: PartitionStatus,
+    it: ExpectedStart,
+    open_: Sequence[Occurrence],
+    decided: Mapping[str, OperatorDecision],
+) -> PartitionStatus:
+    """A partition's status with the occurrence of what stops it, if a lane has written that down. Pure."""
+    stopped = it.decision.stopped
+    found = next((one for one in open_ if stopped is not None and one.is_of(stopped)), None)
+    if found is None:
+        return row
+    decision = decided.get(found.id)
+    return replace(row, occurrence=found.id, decided="" if decision is None else decision.said)
 
 
 def runners(evidence: Sequence[Evidence]) -> tuple[Runner, ...]:

@@ -222,3 +222,14 @@ def scanning_reader(cluster: Cluster, flow: Flow) -> Properties:
 def control_producer(flow: Flow) -> Properties:
     """Configure the writer of the control topic, under its own transactional id."""
     return lane_producer(flow, names.control_id(flow.name))
+
+
+DECISION_TIMEOUT_MS = 10_000
+
+
+def decision_producer(flow: Flow) -> Properties:
+    """Configure the writer of operators' decisions: as `control_producer`, but what a killed command has left open
+    hides the control topic from lanes for ten seconds at most."""
+    timeout_ms = min(DECISION_TIMEOUT_MS, flow.limits.transaction_timeout_ms)
+    times = {"transaction.timeout.ms": timeout_ms, "message.timeout.ms": timeout_ms}
+    return {**control_producer(flow), **times}

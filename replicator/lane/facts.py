@@ -33,6 +33,7 @@ from replicator.model.errors import ReplicatorError, Retriable, TopicMissing, Un
 from replicator.model.partition import LogEnds, Partition
 from replicator.model.route import Route
 from replicator.state.claims import Claim, Claims
+from replicator.state.decisions import OperatorDecision
 from replicator.state.generation import Control, check_generation
 from replicator.state.starts import start_of
 
@@ -66,6 +67,11 @@ class FactReader:
         self._control = self._to.state.control()
         check_generation(self._control, self._plan.generation, self._plan.assignment)
         return self._to.state.claims(self._control.claims_partition(self._plan.lane))
+
+    @property
+    def decided(self) -> Mapping[str, OperatorDecision]:
+        """What operators have decided, by occurrence, as it was read at the session's start."""
+        return self._control.decisions
 
     def read(self, routes: Sequence[Route], claims: Mapping[Partition, Claim]) -> dict[Partition, Facts]:
         """Read the facts of these partitions, by source partition. `claims` were read before, by target partition."""

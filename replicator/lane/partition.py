@@ -150,7 +150,12 @@ class RecordsCommitted:
     """The lane has committed a transaction with records."""
 
 
-Event = SessionBegan | Admit | PositionCommitted | Wait | Stop | HoldUp | RecordsCommitted
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """An operator has decided about what stops it: it is judged again, whoever found that out."""
+
+
+Event = SessionBegan | Admit | PositionCommitted | Wait | Stop | HoldUp | RecordsCommitted | Decided
 
 
 class Effect(Enum):
@@ -172,6 +177,7 @@ TRANSITIONS: dict[type[State], dict[type[Event], tuple[type[State], tuple[Effect
         Stop: (Stopped, (_OVER, _TELL)),
         HoldUp: (Undecided, ()),
         RecordsCommitted: (Undecided, ()),
+        Decided: (Undecided, ()),
     },
     Admitted: {
         SessionBegan: (Undecided, (_VOID,)),
@@ -181,6 +187,7 @@ TRANSITIONS: dict[type[State], dict[type[Event], tuple[type[State], tuple[Effect
         Stop: (Stopped, (_DROP, _OVER, _TELL)),
         HoldUp: (HeldUp, (_TELL,)),
         RecordsCommitted: (Admitted, ()),
+        Decided: (Admitted, ()),
     },
     Copying: {
         SessionBegan: (Undecided, (_VOID,)),
@@ -190,6 +197,7 @@ TRANSITIONS: dict[type[State], dict[type[Event], tuple[type[State], tuple[Effect
         Stop: (Stopped, (_OVER, _TELL)),
         HoldUp: (HeldUp, (_TELL,)),
         RecordsCommitted: (Copying, ()),
+        Decided: (Copying, ()),
     },
     HeldUp: {
         SessionBegan: (Undecided, (_VOID,)),
@@ -199,6 +207,7 @@ TRANSITIONS: dict[type[State], dict[type[Event], tuple[type[State], tuple[Effect
         Stop: (Stopped, (_OVER, _TELL)),
         HoldUp: (HeldUp, (_TELL,)),
         RecordsCommitted: (Copying, (_TELL,)),
+        Decided: (HeldUp, ()),
     },
     Waiting: {
         SessionBegan: (Undecided, (_VOID,)),
@@ -208,6 +217,7 @@ TRANSITIONS: dict[type[State], dict[type[Event], tuple[type[State], tuple[Effect
         Stop: (Stopped, (_OVER, _TELL)),
         HoldUp: (Waiting, ()),
         RecordsCommitted: (Waiting, ()),
+        Decided: (Waiting, ()),
     },
     Stopped: {
         SessionBegan: (Undecided, (_VOID,)),
@@ -217,6 +227,7 @@ TRANSITIONS: dict[type[State], dict[type[Event], tuple[type[State], tuple[Effect
         Stop: (Stopped, (_OVER, _TELL)),
         HoldUp: (Stopped, ()),
         RecordsCommitted: (Stopped, ()),
+        Decided: (Stopped, ()),
     },
 }
 
@@ -329,6 +340,8 @@ def _entered(kind: type[State], event: Event, before: State, told: PartitionStat
         return _waiting(event, told, now_s)
     if kind is Stopped and isinstance(event, Stop):
         return Stopped(event.incident, event.lasting)
+    if isinstance(before, Stopped) and isinstance(event, Decided):
+        return Stopped(before.incident)
     return Copying() if kind is Copying else before
 
 

@@ -85,6 +85,17 @@ class LanePositions:
             moved[at] = Position(offset, evidence)
         return moved
 
+    def skipped(self, at: Partition, end: int, now_ms: int) -> Position:
+        """Compute the position of a partition that an operator has go on at source offset `end`.
+
+        The leader epoch of what stands before it isn't known: an older one ends before `end`, which would look like
+        truncation (KIP-320). Raises ValueError where it would not move forward.
+        """
+        position = self.entries[at].position
+        if position is None or position.offset >= end:
+            raise ValueError(f"{at} stands at {position}, not before {end}")
+        return Position(end, replace(self._stamp(position.evidence, now_ms), moved_ms=now_ms, leader_epoch=-1))
+
     def repaired(self, at: Partition, done: Copied, now_ms: int) -> Position:
         """Compute the position of a partition after records below it were copied again. It stands where it stood.
 

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from replicator.lane.partition import HoldUp, Reason, Wait
 from replicator.lane.partitions import Partitions
 from replicator.lane.ports import Clock, ClusterQuestions
+from replicator.lane.size import TOLD_AFTER, TransactionSize, slowness
 from replicator.model.errors import Abortable, Retriable, Unreachable
 from replicator.model.partition import Partition
 from replicator.model.route import Route
@@ -85,6 +86,14 @@ class TargetReadiness:
         """Note that a transaction with records of these partitions was aborted, or left to the next fence."""
         if written:
             self._next_transaction(written)
+
+    def failed(self, size: TransactionSize, written: Written) -> None:
+        """Make the next transaction smaller if this one has failed for its time. Called before it is aborted."""
+        self.ended(written.partitions)
+        if written.timed_out and not self.held_up:
+            size.timed_out(written)
+            if size.timeouts >= TOLD_AFTER:
+                self._partitions.hold_up(HoldUp(Reason.TARGET_SLOW, slowness(size.timeouts, written)))
 
     def committed(self, written: Collection[Partition] = ()) -> None:
         """Note that a transaction with records of these partitions was committed: so the one before it has ended."""

@@ -55,7 +55,7 @@ class Reports:
         self.pending = self.pending or partition.report.new is not None
 
     def decided(self, at: Partition, closed: Occurrence) -> None:
-        """Have the end of an occurrence written on which a decision was acted."""
+        """Have the end of an occurrence written with the positions of admitted partitions."""
         self._partitions[at].report = self._partitions[at].report.decided(closed)
         self.pending = True
 
@@ -70,11 +70,9 @@ class Reports:
         self.pending = False
         return self._encoded()
 
-    def of_decision(self, at: Partition) -> Entries:
+    def of_decision(self, at: Partition, closed: Occurrence) -> Entries:
         """Make the record of the end of one occurrence, which goes with the position that the decision moves."""
-        report, self._written = self._partitions[at].report, {}
-        if report.ended is not None:
-            self._write(at, [report.ended])
+        self._written = {at: [closed]}
         return self._encoded()
 
     def passed(self, plan: LanePlan, positions: Mapping[Partition, Position], now_ms: int) -> Entries:

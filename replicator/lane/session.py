@@ -22,17 +22,17 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from replicator.backoff import Backoff
+from replicator.lane.decisions import LaneDecisions
 from replicator.lane.memory import Memory, SessionContext
 from replicator.lane.own_transactions import OPEN
 from replicator.lane.owners import owner_of
-from replicator.lane.partition import Commits, HoldUp, Reason, Stopped
+from replicator.lane.partition import Commits, Reason, Stopped
 from replicator.lane.plan import LanePlan
 from replicator.lane.policy import Policy
 from replicator.lane.ports import Connections
 from replicator.lane.positions import LanePositions
 from replicator.lane.readiness import TargetNotReady, TargetReadiness
-from replicator.lane.silence import LOOK_S, silent
-from replicator.lane.size import TOLD_AFTER, slowness
+from replicator.lane.silence import SilenceWatch
 from replicator.lane.start import LaneStart
 from replicator.lane.transaction import Collected, CommitKind, Done, IdMismatch, LaneTransactions, TimestampsReplaced
 from replicator.model.checkpoint import NOBODY
@@ -72,8 +72,10 @@ class ProducerSession:
         self._start = LaneStart(plan, policy, to, memory, self._readiness, context.clock, context.log)
         origins = self._start.origins
         self._transactions = LaneTransactions(plan, policy, to, origins, self._readiness, memory, context)
+        self._decisions = LaneDecisions(plan, policy, to, memory, self._start, self._transactions, context)
+        self._silence = SilenceWatch(self._transactions, context.clock)
         self._aborts = Backoff(ABORT_PAUSE_S, ABORT_PAUSE_S_MAX, context.jitter)  # since the last commit
-        self._last_commit_s = self._last_recommit_s = self._owned_s = self._listened_s = context.clock.now_s()
+        self._last_commit_s = self._last_recommit_s = self._owned_s = context.clock.now_s()
         self.has_committed = False  # records, or positions that moved
         self.given_up: ReplicatorError | None = None  # why records were aborted after a stop was asked for
         self.well_s = context.clock.now_s()  # when it last committed, or found nothing to copy
@@ -98,6 +100,8 @@ class ProducerSession:
         for target, committed in positions.kept.items():
             self._memory.owners.setdefault(target, owner_of(committed) or NOBODY)
         self._policy.opened(self._to, positions)
+        self._decisions.begin(self._start.decided)
+        self._decide()
         self._rewind()
         entries = positions.entries.items()
         self._observer.session_began({at: it.position.offset for at, it in entries if it.position is not None})
@@ -140,6 +144,7 @@ class ProducerSession:
                 self._abort_and_wait(error)
             if self._memory.reports.pending:  # before anybody stops the lane because nothing of it can go on
                 self._commit_positions(CommitKind.ADMITTED)
+            self._decide()
             self._partitions.publish()
         return self._policy.done(self.positions, {})
 
@@ -173,9 +178,9 @@ class ProducerSession:
         except (IdMismatch, RecordsRefused, TimestampsReplaced, TargetNotReady):
             raise  # they have a cause
         except (Abortable, UnknownOutcome, Fenced):
-            self._note_timeout()
+            self._readiness.failed(self._memory.size, self._plane.written())
             raise
-        self._check_silent()
+        self._silence.look(self.positions)
 
     def _copy(self) -> None:
         collected = self._transactions.collect(self.positions)
@@ -191,15 +196,6 @@ class ProducerSession:
         """Tell whether positions shall move now although nothing is there to be copied."""
         due = self._clock.now_s() - self._last_commit_s >= self._plan.flow.commit.interval_ms / 1000
         return due or self._policy.done(self.positions, ends) or not ends.keys().isdisjoint(self._refusals.bounded())
-
-    def _note_timeout(self) -> None:
-        """Make the next transaction smaller if one has failed for its time. Called before it is aborted."""
-        size, written = self._memory.size, self._plane.written()
-        self._readiness.ended(written.partitions)
-        if written.timed_out and not self._readiness.held_up:
-            size.timed_out(written)
-            if size.timeouts >= TOLD_AFTER:
-                self._partitions.hold_up(HoldUp(Reason.TARGET_SLOW, slowness(size.timeouts, written)))
 
     def _commit(self, kind: CommitKind, collected: Collected) -> None:
         """Commit what was copied, or positions alone, and find out how the source is read from then on."""
@@ -241,17 +237,6 @@ class ProducerSession:
         )
         if records:
             self._partitions.records_committed()
-
-    def _check_silent(self) -> None:
-        now_s = self._clock.now_s()
-        if now_s < self._listened_s + LOOK_S:
-            return
-        self._listened_s = now_s
-        found = silent(self.positions.copying, now_s)
-        if found:
-            self._transactions.check_ids(self.positions, found)
-            for at in found:
-                self._partitions[at].session.heard_s = self._clock.now_s()
 
     def _look_at_owners(self) -> None:
         """Read the positions once in a discovery interval: a lane that commits nothing isn't told that it was
@@ -308,6 +293,24 @@ class ProducerSession:
                 raise UnknownOutcome(str(error)) from error
             self._start.check_origins()
             return
+
+    def _decide(self) -> None:
+        """Do what operators have decided of stopped partitions, and judge these again."""
+        self._decisions.look()
+        for at, decision in self._decisions.due().items():
+            try:
+                self._decisions.act(self.positions, at, decision)
+            except IdMismatch as mismatch:  # nothing was sent yet
+                self._judge_failed(mismatch.answers, mismatch.at_target)
+            except NotAllowed as denied:
+                self._abort(denied)
+                if not self._keep_out(denied):
+                    raise
+            except Abortable as error:
+                raise UnknownOutcome(str(error)) from error
+            else:
+                self._commit_positions(CommitKind.ADMITTED)
+                self._partitions.read_anew = True
 
     def _judge_waiting(self) -> None:
         """Judge waiting partitions again whose time has come; those that can go on do."""
@@ -382,7 +385,7 @@ class ProducerSession:
         if written.records and self._stop.is_set():
             self.given_up = error
         self._observer.aborted(type(error).__name__)
-        # What the client says first may not be the cause: the advice comes with the incident that is judged.
+        # What the client says first may not be the cause: advice comes with the incident that is judged.
         reason = f"{error.name}: {error.detail}" if isinstance(error, Incident) else str(error)
         self._log.warning("aborted", reason=reason, kind=type(error).__name__)
         if written.records:

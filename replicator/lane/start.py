@@ -11,6 +11,7 @@ partition wait, or stops it, goes through `LaneStart.wait` and `LaneStart.stop`.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 import structlog
@@ -42,6 +43,7 @@ from replicator.model.errors import Incident, NotAllowed, ReplicatorError
 from replicator.model.partition import LogEnds, Partition
 from replicator.model.route import Route
 from replicator.state.claims import Claims
+from replicator.state.decisions import OperatorDecision
 
 Wrong = dict[Partition, Incident | ReplicatorError]
 BY_OFFSETS = ("source_records_gone", "source_truncated", "target_lost_data")
@@ -71,11 +73,13 @@ class LaneStart:
         self._rights = Rights(memory.partitions, to)
         self._own = OwnTransactions(plan, to.target, to.transactions, log)
         self.origins = OriginCheck(plan, memory.partitions, to.origins, clock)
+        self.decided: Mapping[str, OperatorDecision] = {}  # as the control topic has it at the session's start
         self._unread = False  # positions without a route that the target could not tell
 
     def begin(self) -> LanePositions:
         """Read, decide and apply for all partitions of the lane, after the fence."""
         claims = self._facts.begin()
+        self.decided = self._facts.decided
         self.origins.claimed(claims.claims.values())
         decisions = self._decide(self._plan.routes)
         unrouted = self._facts.unrouted(claims)
@@ -87,8 +91,10 @@ class LaneStart:
         delivery = self._plan.flow.delivery.value
         return LanePositions(self._partitions, self._plan.owner, self._plan.generation, delivery, unrouted.kept)
 
-    def _decide(self, routes: Sequence[Route]) -> dict[Partition, StartDecision]:
+    def _decide(self, routes: Sequence[Route], begins_at: int | None = None) -> dict[Partition, StartDecision]:
         facts, now_ms = self._facts.read(routes, self.origins.claims), self._clock.now_ms()
+        if begins_at is not None:
+            facts = {at: replace(known, start=begins_at) for at, known in facts.items()}
         found = {it.source: decide(self._plan, it, facts[it.source], now_ms) for it in routes}
         contradicted = {it.source: it for it in routes if _by_offsets(found[it.source])}
         for at, known in self._facts.with_ids(facts, contradicted.values()).items():
@@ -120,13 +126,16 @@ class LaneStart:
     def _waits_for_right(self, at: Partition) -> bool:
         return self._partitions[at].waits_since(Reason.NOT_ALLOWED) is not None
 
-    def judge_again(self, partitions: Collection[Partition]) -> bool:
-        """Judge these partitions anew; return whether any of them is copied from now on."""
+    def judge_again(self, partitions: Collection[Partition], begins_at: int | None = None) -> bool:
+        """Judge these partitions anew; return whether any of them is copied from now on.
+
+        `begins_at`: the source offset at which those without a position begin, where an operator has decided that.
+        """
         asked = self._without_denied(self._readiness.ready(partitions))
         if not asked:
             return False
         routes = [self._partitions[at].route for at in asked]
-        return self._apply(self._decide(routes))
+        return self._apply(self._decide(routes, begins_at))
 
     def _without_denied(self, partitions: Collection[Partition]) -> list[Partition]:
         """Leave out those that still wait for a right: other questions don't show whether it is."""

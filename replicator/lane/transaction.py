@@ -44,6 +44,7 @@ from replicator.model.timestamps import TIMESTAMP_TYPE, target_rewrites_timestam
 from replicator.offset_map.block import RUNS_MAX
 from replicator.planes.contract import Copied, ReadPlan
 from replicator.state.claims import Claim
+from replicator.state.occurrences import Occurrence
 
 IDLE_POLL_S = 0.1
 LINGER_S = 0.003  # how long a transaction waits for more once the source is drained: a commit costs ten times that
@@ -220,6 +221,19 @@ class LaneTransactions:
         self._reports.committed()
         self._origins.claimed(held.claims)
         return held.done
+
+    def commit_decision(self, positions: LanePositions, at: Partition, moved: Position, closed: Occurrence) -> None:
+        """Commit the position of one partition as a decision moves it, with the end of the incident's occurrence.
+
+        The ids of both topics are asked for before. Raises as `commit`.
+        """
+        self.check_ids(positions, [at])
+        self._failpoint("before_decision")
+        offsets, entries = positions.offsets({at: moved}), self._reports.of_decision(at, closed)
+        self._plane.commit(offsets, entries, partial(self._failpoint, "before_end_decision"))
+        self._failpoint("after_decision")
+        self._readiness.committed()
+        self._committed(positions, _Contents(offsets, entries, done=Done(positions={at: moved})))
 
     def _commit_records(self, positions: LanePositions, collected: Collected) -> Done:
         self._failpoint("before_flush")

@@ -25,8 +25,8 @@ _ANOTHER_FLOW = (
     "what the source has now"
 )
 _NOT_CARRIABLE = (
-    "In a compacted topic write a newer record of the same key. Otherwise take the topic out of this flow (exclude); "
-    "another flow can copy what follows (start: a time after the record, another rename)"
+    "In a compacted topic write a newer record of the same key: compaction takes this one, and the flow goes on. To go "
+    "on without this one record, on record: incident resolve ID --skip"
 )
 _NEW_NAMES = "Stop all workers of the flow, and copy under a new flow name to new target names"
 
@@ -34,7 +34,7 @@ _SOURCE = {
     "source_records_gone": IncidentKind(
         "Retention or DeleteRecords removed source records before they were copied; the range is named",
         "These records can't be copied any more. To go on would leave a gap in the copy",
-        f"Give the source more retention. {_ANOTHER_FLOW}",
+        "Give the source more retention. To go on behind them, on record: incident resolve ID --skip",
     ),
     "source_truncated": IncidentKind(
         "The source ends below the position, or a leader epoch shows that its log was cut",
@@ -66,8 +66,8 @@ _SOURCE = {
     "source_corrupt": IncidentKind(
         "The checksum of a source batch is wrong",
         "The source's disk or network altered records",
-        "Find the broker whose replica is damaged (kafka-dump-log.sh), let a healthy one lead the partition, and "
-        "restart the worker",
+        "Find the broker whose replica is damaged (kafka-dump-log.sh), let a healthy one lead the partition; then "
+        "incident resolve ID --retry",
     ),
     "source_partitions_added": IncidentKind(
         "The source topic has more partitions than its target, and new_partitions is stop",
@@ -108,7 +108,8 @@ _TARGET = {
         "A record's timestamp is older, or further ahead, than the target topic takes "
         "(message.timestamp.before.max.ms, message.timestamp.after.max.ms)",
         "The target would refuse it. Nothing from this record on is written; everything before it is committed",
-        "Raise that config of the target topic (kafka-configs.sh): the flow goes on at its next discovery",
+        "Raise that config of the target topic (kafka-configs.sh): the flow goes on at its next discovery. To go on "
+        "without this one record, on record: incident resolve ID --skip",
     ),
     "target_lost_data": IncidentKind(
         "The target ends below, or acknowledged a record below, what this flow had written",
@@ -130,7 +131,7 @@ _TARGET = {
         "It is somebody else's, or this flow's and the user lacks Alter on the cluster; the detail says whose, since "
         "which offset, and what to type",
         "Wait until its writer ends it, or end it as the detail says (where it has no command, reconcile first); for "
-        "this flow's own grant Alter on the cluster. Then restart the worker",
+        "this flow's own grant Alter on the cluster. Then incident resolve ID --retry",
     ),
     "target_records_hidden": IncidentKind(
         "A record that the position covers was aborted",
@@ -141,12 +142,14 @@ _TARGET = {
         "A source record is larger than the target topic or the client takes",
         "It can't be written as it is, and to go on without it would lose it",
         "Raise max.message.bytes of the target topic, or limits.record_bytes_max; if the source's batches are "
-        "compressed, leave compression.type out of the target's properties or set it to zstd. Then restart the worker",
+        "compressed, leave compression.type out of the target's properties or set it to zstd; then restart the worker. "
+        "To go on without this one record, on record: incident resolve ID --skip",
     ),
     "record_refused": IncidentKind(
         "The target refuses this record; the message has its reason",
         "For instance a record without key into a compacted topic, or a timestamp out of bounds",
-        "Change the target topic's configs so that it takes the record; then restart the worker",
+        "Change the target topic's configs so that it takes the record; then incident resolve ID --retry. To go on "
+        "without this one record, on record: incident resolve ID --skip",
     ),
     "header_not_carriable": IncidentKind(
         "A record has a header key that isn't UTF-8",

@@ -20,6 +20,7 @@ from replicator.kafka import properties
 from replicator.kafka.producer import TransactionalProducer
 from replicator.model import names
 from replicator.model.errors import Fatal, Retriable, TakenOver
+from replicator.state.decisions import OperatorDecision
 from replicator.state.flow_state import FlowState
 from replicator.state.generation import Control, Generation, Kind, LaneAssignment
 
@@ -81,6 +82,24 @@ class Changer:
         """
         mine = lambda found: found.number > before and found.by == self._by and found.kind is kind  # noqa: E731
         return self._change(assignment, listing, kind, may_replace, mine)
+
+    def decide(self, take: Callable[[Control], OperatorDecision | None]) -> None:
+        """Write an operator's decision, after finishing a change that was left half done.
+
+        `take` is shown the control topic under the control id, so nobody else decides at the same time; it returns None
+        where nothing is to be written. Raises what it raises; Fenced where somebody else writes the control topic now.
+        """
+        self._writer = TransactionalProducer(self._flow, properties.decision_producer(self._flow), self._on_error)
+        try:
+            self._writer.fence()
+            control = self._read()
+            if control.preparing is not None:
+                control = self._finish(control, int(time.time() * 1000))
+            decision = take(control)
+            if decision is not None:
+                self._write([decision.encode()])
+        finally:
+            self._writer.close()
 
     def _change(
         self,

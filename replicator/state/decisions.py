@@ -93,6 +93,11 @@ class OperatorDecision:
             token=str(body["token"]),
         )
 
+    @property
+    def said(self) -> str:
+        """What was decided, for people."""
+        return f"{self.by} has decided {self.command.option}" + (f" ({self.why})" if self.why else "")
+
     def fits(self, occurrence: Occurrence) -> bool:
         """Whether it can be acted on: the occurrence is open and has the facts that it rests on.
 
@@ -145,7 +150,7 @@ def decide(
     it = _named(start, occurrences)
     before = decided.get(it.id)
     if before is not None:
-        raise NotDecided(Objection.ALREADY_DECIDED, f"{it.id}: {_said(before)}{_outcome(it)}")
+        raise NotDecided(Objection.ALREADY_DECIDED, f"{it.id}: {before.said}{_outcome(it)}")
     if it.closing is not None:
         instead = [other.id for other in occurrences if other.is_open and other.target == it.target]
         now = f"; of its partition there is {_listed(instead)}" if instead else ""
@@ -184,10 +189,6 @@ def _are(ids: list[str]) -> str:
 
 def _listed(words: Iterable[str]) -> str:
     return ", ".join(words)
-
-
-def _said(decision: OperatorDecision) -> str:
-    return f"{decision.by} has decided {decision.command.option}" + (f" ({decision.why})" if decision.why else "")
 
 
 def _outcome(it: Occurrence) -> str:

@@ -3,7 +3,7 @@
 An occurrence is one incident of one partition, from when a lane has found it until it is closed, under an id that no
 other has had: a decision names it. Only the lane knows what it has found, so it writes all that a decision must know.
 
-Invariants
+Invariants, the first two of invariant 12
 - An occurrence is written in a transaction of its partition's lane, and so is its end, together with the position that
   it moved: whoever reads it as closed finds the position where it says, and a decision about it is never done twice.
 - It goes from open to closed and never back. What was found again after that is another one.

@@ -20,6 +20,7 @@ from replicator.lane.partition import (
     Admitted,
     Commits,
     Copying,
+    Decided,
     Event,
     HeldUp,
     HoldUp,
@@ -76,6 +77,7 @@ EVENTS: tuple[Event, ...] = (
     Stop(GONE, lasting=True),
     HoldUp(Reason.TARGET_SLOW, "slow"),
     RecordsCommitted(),
+    Decided(),
 )
 
 
@@ -91,6 +93,12 @@ def after(*events: Event) -> LanePartition:
 def lives() -> Iterator[tuple[Event, ...]]:
     for length in range(5):
         yield from product(EVENTS, repeat=length)
+
+
+def test_a_decision_lets_the_next_judgement_decide_whoever_found_the_incident() -> None:
+    assert after(Stop(GONE, lasting=True), Decided()).state == Stopped(GONE)
+    for life in ((), (Admit(),), (Wait(Reason.NO_ANSWER, "away"),)):
+        assert after(*life, Decided()) == after(*life)
 
 
 def test_every_event_is_in_the_table_for_every_state() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import zip_longest
 from typing import Any
@@ -20,6 +20,7 @@ from replicator.lane.plan import LanePlan
 from replicator.lane.policy import LivePolicy, Policy
 from replicator.model import checkpoint
 from replicator.model.checkpoint import Stored
+from replicator.model.commands import Command
 from replicator.model.errors import Fatal, Incident, ReplicatorError
 from replicator.model.origins import Origins
 from replicator.model.partition import Partition
@@ -27,7 +28,9 @@ from replicator.model.route import Route
 from replicator.model.transactions import Marker, OpenTransaction, ProducerState
 from replicator.state import starts
 from replicator.state.claims import Claims, read_claims
+from replicator.state.decisions import OperatorDecision, decide
 from replicator.state.generation import Control, Generation, LaneAssignment, Phase, fold
+from replicator.state.occurrences import Occurrence
 from replicator.state.origins import FoundOrigins
 from tests.replicator.lane.fakes.cluster import FakeCluster
 from tests.replicator.lane.fakes.plane import FakePlane
@@ -46,6 +49,7 @@ flows:
     start: START
     limits: {recommit_interval_ms: RECOMMIT}
 """
+CONTROL = Partition("__eos.f.control", 0)
 CALLS_MAX = 20_000  # a lane that makes more has found no end
 
 
@@ -170,6 +174,7 @@ class World:
         self.origins = FakeOrigins(self.source)
         self.planes: list[FakePlane] = []
         self._happened_s = self.time_s
+        self.target.create(CONTROL.topic)
         for topic, partitions in listing.items():
             self.source.create(topic, partitions)
             self.target.create(f"{topic}.copy", partitions)
@@ -183,6 +188,24 @@ class World:
         prepared = Control().prepare(self.assignment, listing, self.now_ms())
         opened = Control().apply(prepared).finish(self.now_ms(), len(written))
         self.state.current = fold([*written, *((record.key, record.encode()) for record in (prepared, *opened))])
+
+    def resolve(self, command: Command, at: Partition, by: str = "ann") -> OperatorDecision:
+        """Write a decision about what is open of a partition, as `incident resolve` does."""
+        (it,) = [it for it in self.occurrences() if it.is_open and it.source == at]
+        return self.write(
+            decide(it.id, command, self.occurrences(), self.state.current.decisions, by=by, why="w", now_ms=1)
+        )
+
+    def write(self, decision: OperatorDecision) -> OperatorDecision:
+        """Put a decision into the control topic."""
+        known = {**self.state.current.decisions, decision.occurrence: decision}
+        self.state.current = replace(self.state.current, decisions=known)
+        self.target.log(CONTROL).put("a decision")
+        return decision
+
+    def occurrences(self, name: str = "") -> list[Occurrence]:
+        """Occurrences in the claims topic, of all kinds or of one."""
+        return [it for it in read_claims(self.target.claims).occurrences if name in ("", it.name)]
 
     # Services of the lane
 

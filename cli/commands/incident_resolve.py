@@ -1,0 +1,162 @@
+"""`eos-replicate incident resolve`: what an operator decides about one incident."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.options import chosen, config_option, flow_option, json_option, log_to_stderr, patience_ms, print_json
+
+if TYPE_CHECKING:
+    from replicator.config import Config, Flow
+    from replicator.model.errors import ReplicatorError
+    from replicator.state.decisions import OperatorDecision
+    from replicator.state.occurrences import Occurrence
+
+WAIT_S = 10.0
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  eos-replicate incident resolve 3f2a9c1d8e70 --skip \\
+      --why "no longer needed" -c flows.yaml
+  eos-replicate incident resolve 3f2a --retry -c flows.yaml
+
+\b
+Exit codes:
+  0  decided
+  1  refused, and nothing was written: no such incident, decided before,
+     outdated, or the command doesn't apply to it
+  2  the flow file or the command line is wrong
+  3  a cluster cannot be reached, or a right is missing
+  4  the flow's own topics are lost or unreadable
+  5  somebody else writes the flow's control topic all the time
+""",
+    short_help="Decide about one incident.",
+)
+@click.argument("id_", metavar="ID")
+@click.option("--retry", "commands", flag_value="retry", help="Judge the partition again: the cause was removed.")
+@click.option("--skip", "commands", flag_value="skip", help="Go on behind what can't be copied, and leave it out.")
+@click.option("--why", default="", metavar="TEXT", help="The reason, for the record. Needed for what leaves out.")
+@click.option("--by", default=None, metavar="NAME", help="Who decides. Default: the user and host.")
+@click.option(
+    "--wait",
+    "wait_s",
+    type=click.FloatRange(min=0),
+    default=WAIT_S,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait for the flow to act.",
+)
+@config_option
+@flow_option
+@json_option
+def resolve(
+    id_: str,
+    commands: str | None,
+    why: str,
+    by: str | None,
+    wait_s: float,
+    path: Path,
+    names: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Decide about one incident of a partition. ID is that of `incident list`, or how it begins.
+
+    The decision is written to the target, with who has made it and why. A flow that runs acts on it within about a
+    second, one that doesn't at its next start: once, in one transaction with the position that it moves. --skip leaves
+    out what `incident show` names, and no more; `status` lists it from then on.
+    """
+    from replicator import config
+    from replicator.flow import deciding
+    from replicator.model.commands import Command
+
+    if commands is None:
+        raise click.UsageError("say what is decided: --retry or --skip")
+    command = Command(commands)
+    if command.moves and not why:
+        raise click.UsageError(f"{command.option} leaves records out for good: say why (--why TEXT)")
+    log_to_stderr()
+    loaded = config.load(path, os.environ)
+    flow = _flow_of(id_, loaded, chosen(loaded, path, names))
+    wanted = deciding.DecisionWanted(id_, command, by or f"{getpass.getuser()}@{socket.gethostname()}", why)
+    decision, it = deciding.resolve(flow, wanted, connect_timeout_ms=patience_ms(flow), wait_s=wait_s)
+    if as_json:
+        print_json(_as_json(flow, decision, it))
+    else:
+        _show(flow, decision, it)
+    return 0
+
+
+def _flow_of(start: str, loaded: Config, flows: Sequence[Flow]) -> Flow:
+    """The flow that has an incident with this id. Raises NotDecided where none has, or several have."""
+    from cli.commands.status import show_failed
+    from replicator.flow import deciding
+    from replicator.model.errors import ReplicatorError
+    from replicator.state.decisions import NotDecided, Objection
+
+    fitting: dict[str, Flow] = {}
+    open_: list[str] = []
+    failed: dict[str, ReplicatorError] = {}
+    for flow in flows:
+        try:
+            found = deciding.occurrences_of(flow, patience_ms(flow))
+        except ReplicatorError as error:
+            failed[flow.name] = error
+            continue
+        fitting |= {it.id: flow for it in found if it.id.startswith(start.lower())}
+        open_ += [it.id for it in found if it.is_open]
+    of = {flow.name: flow for flow in fitting.values()}
+    if len(of) == 1:
+        return next(iter(of.values()))
+    show_failed(failed)
+    if of:
+        raise NotDecided(Objection.AMBIGUOUS, f"{start} begins ids of the flows {', '.join(sorted(of))}")
+    _refuse_without_occurrence(start, loaded, flows)
+    if failed:
+        raise next(iter(failed.values()))
+    there_are = f"open are {', '.join(sorted(open_))}" if open_ else "none is open that can be decided about"
+    raise NotDecided(Objection.UNKNOWN, f"{start} is no incident of a partition; {there_are}")
+
+
+def _refuse_without_occurrence(start: str, loaded: Config, flows: Sequence[Flow]) -> None:
+    """Raise NotDecided for an incident that no lane has written down: with what to do instead."""
+    from cli.commands.status import ask
+    from replicator.inspect.incidents import matching, open_incidents
+    from replicator.state.decisions import NotDecided, Objection
+
+    shown, _ = ask(loaded, flows)
+    fitting = matching([it for status in shown for it in open_incidents(status)], start)
+    if len(fitting) == 1:
+        (it,) = fitting
+        raise NotDecided(Objection.WRONG_COMMAND, f"no command applies to {it.name} of {it.where} now. {it.advice}")
+
+
+def _as_json(flow: Flow, decision: OperatorDecision, it: Occurrence) -> Mapping[str, object]:
+    closing = it.closing
+    return {
+        "flow": flow.name,
+        "decision": decision.content(),
+        "acted": None if closing is None else closing.effect.value,
+        "moved": None if it.moved is None else [*it.moved],
+    }
+
+
+def _show(flow: Flow, decision: OperatorDecision, it: Occurrence) -> None:
+    click.echo(f"{it.id}  {it.name} of {it.source}: {decision.said}")
+    closing = it.closing
+    if closing is None:
+        click.echo("The flow has not acted on it yet. One that doesn't run acts at its next start.")
+    elif it.moved is not None:
+        click.echo(f"The position went from source offset {it.moved[0]} to {it.moved[1]}.")
+    elif closing.decision is not None:
+        click.echo("The partition was judged again: incident list shows whether anything still stops it.")
+    else:
+        click.echo("Its cause went away meanwhile; nothing was left out.")

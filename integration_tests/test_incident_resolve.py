@@ -1,0 +1,167 @@
+"""`incident resolve`, provoked and typed: the flow goes on, runs or not, and what was left out is on record."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from integration_tests.conftest import MakeCopying
+from integration_tests.harness import clients
+from integration_tests.harness.processes import wait_until
+from integration_tests.harness.replicator import Replicator
+from integration_tests.harness.two_topics import TwoTopics, numbered
+
+REFUSED = 1
+WHY = "nobody reads them"
+
+
+def command(path: Path, *words: str) -> list[str]:
+    """A command about incidents."""
+    return [sys.executable, "-m", "cli.main", "incident", *words, "-c", str(path)]
+
+
+def asked(path: Path, *words: str) -> tuple[int, dict[str, Any], str]:
+    """Exit code of such a command, its JSON, if it has any, and what it says on stderr."""
+    done = subprocess.run(command(path, *words, "--json"), capture_output=True, text=True, check=False)
+    return done.returncode, json.loads(done.stdout) if done.stdout else {}, done.stderr
+
+
+def listed(path: Path) -> list[dict[str, Any]]:
+    """The open incidents."""
+    return list(asked(path, "list")[1]["incidents"])
+
+
+def open_id(path: Path, name: str, worker: Replicator) -> str:
+    """The id of the one that is open, once a lane has written it down."""
+
+    def found() -> list[str]:
+        return [it["id"] for it in listed(path) if it["name"] == name and it["commands"]]
+
+    wait_until(lambda: bool(found()), f"{name} is listed", worker.tail)
+    (id_,) = found()
+    return str(id_)
+
+
+def lose(two: TwoTopics, copied: int, below: int) -> None:
+    """Write up to offset 20 behind what was copied, and delete what stands below an offset."""
+    if clients.stable_end(two.source, two.first, 0) < 20:
+        two.put(two.first, numbered("unread", 20 - copied))
+    clients.delete_records(two.source, two.first, 0, below)
+
+
+@pytest.mark.tier("full")
+def test_what_the_source_has_lost_is_skipped_while_the_flow_runs_and_while_it_does_not(
+    make_copying: MakeCopying,
+) -> None:
+    two = TwoTopics(make_copying(partitions=1))
+    path = two.flow.file.path
+    worker = two.running(10)
+    worker.suspend()
+    lose(two, 10, 15)
+    worker.resume()
+    id_ = open_id(path, "source_records_gone", worker)
+    code, shown, _ = asked(path, "show", id_)
+    assert (code, shown["commands"], shown["position"]) == (0, ["--retry", "--skip"], 10)
+    assert asked(path, "resolve", id_, "--skip", "--why", WHY, "--by", "ann")[:2][0] == 0
+    two.wait_copied(two.first, b"unread 9")
+    assert two.values(two.first) == [*numbered("old", 10), *numbered("unread", 10)[5:]]
+    assert listed(path) == []
+    code, _, said = asked(path, "resolve", id_, "--retry")
+    assert (code, "already_decided" in said, WHY in said, "(skipped)" in said) == (REFUSED, True, True, True)
+    (gap,) = two.status()["signed_gaps"]
+    assert (gap["topic"], gap["first"], gap["end"], gap["by"], gap["why"]) == (two.first, 10, 15, "ann", WHY)
+    two.assert_second_goes_on()
+    two.assert_stops(worker, 0)
+
+    two.put(two.first, numbered("later", 10))
+    clients.delete_records(two.source, two.first, 0, 24)
+    worker = two.flow.running()
+    id_ = open_id(path, "source_records_gone", worker)
+    two.assert_stops(worker)
+    code, done, _ = asked(path, "resolve", id_, "--skip", "--why", WHY, "--wait", "0")
+    assert (code, done["acted"]) == (0, None)
+    clients.delete_records(two.source, two.first, 0, 26)  # more than was decided about
+    worker = two.flow.running()
+    beyond = open_id(path, "source_records_gone", worker)
+    assert beyond != id_
+    assert two.position(two.first).offset == 24, "exactly where the decision ended"
+    code, done, _ = asked(path, "resolve", beyond, "--skip", "--why", WHY)
+    assert (code, done["acted"], done["moved"]) == (0, "skipped", [24, 26])
+    two.wait_copied(two.first, b"later 9")
+    assert two.values(two.first)[15:] == numbered("later", 10)[6:]
+    assert [(it["first"], it["end"]) for it in two.status()["signed_gaps"]] == [(10, 15), (20, 24), (24, 26)]
+    two.assert_stops(worker, 0)
+
+
+@pytest.mark.tier("full")
+def test_a_refused_record_is_skipped_or_tried_again(make_copying: MakeCopying) -> None:
+    two = TwoTopics(make_copying(partitions=1))
+    path, copy = two.flow.file.path, two.copy_of(two.first)
+    clients.create_topic(two.target, copy, 1, {"cleanup.policy": "compact"})
+    worker = two.flow.running()
+    writer = clients.producer(two.source)
+    for key, value in ((b"1", b"one"), (None, b"refused"), (b"2", b"two"), (None, b"late"), (b"3", b"three")):
+        clients.put(writer, two.first, value, key=key)
+    id_ = open_id(path, "record_refused", worker)
+    code, _, said = asked(path, "resolve", "0" * 12, "--skip", "--why", WHY)
+    assert (code, "unknown" in said, id_ in said) == (REFUSED, True, True)
+    assert asked(path, "resolve", id_[:6], "--skip", "--why", WHY)[1]["moved"] == [1, 2]
+    two.wait_copied(two.first, b"two")
+    again = open_id(path, "record_refused", worker)
+    clients.set_topic_config(two.target, copy, "cleanup.policy", "delete")
+    assert asked(path, "resolve", again, "--retry")[1]["acted"] == "retried"
+    two.wait_copied(two.first, b"three")
+    assert two.values(two.first) == [b"one", b"two", b"late", b"three"]
+    assert listed(path) == []
+    two.assert_stops(worker, 0)
+
+
+@pytest.mark.tier("full")
+def test_of_two_operators_at_once_one_decides(make_copying: MakeCopying) -> None:
+    two = TwoTopics(make_copying(partitions=1))
+    path = two.flow.file.path
+    two.assert_stops(two.running(10), 0)
+    lose(two, 10, 15)
+    worker = two.flow.running()
+    id_ = open_id(path, "source_records_gone", worker)
+    two.assert_stops(worker)
+    pipe = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    at_once = [
+        subprocess.Popen(command(path, "resolve", id_, "--skip", "--why", WHY, "--wait", "0", "--by", who), **pipe)  # type: ignore[call-overload]
+        for who in ("ann", "bob")
+    ]
+    said = [process.communicate(timeout=60) for process in at_once]
+    assert sorted(process.returncode for process in at_once) == [0, REFUSED], said
+    loser = next(err for process, (_, err) in zip(at_once, said, strict=True) if process.returncode)
+    winner = next(out for process, (out, _) in zip(at_once, said, strict=True) if not process.returncode)
+    assert "already_decided" in loser
+    worker = two.flow.running()
+    two.wait_copied(two.first, b"unread 9")
+    (gap,) = two.status()["signed_gaps"]
+    assert f"{gap['by']} has decided" in winner
+    assert f"{gap['by']} has decided" in loser
+    two.assert_stops(worker, 0)
+
+
+@pytest.mark.tier("full")
+@pytest.mark.parametrize("step", ["before_decision", "before_end_decision", "after_decision"])
+def test_killed_at_any_step_it_is_done_once(make_copying: MakeCopying, step: str) -> None:
+    two = TwoTopics(make_copying(partitions=1))
+    path = two.flow.file.path
+    two.assert_stops(two.running(10), 0)
+    lose(two, 10, 15)
+    worker = two.flow.running(f"{step}@1=kill")
+    id_ = open_id(path, "source_records_gone", worker)
+    assert asked(path, "resolve", id_, "--skip", "--why", WHY, "--wait", "0")[0] == 0
+    worker.wait_exit()
+    worker = two.flow.running()
+    two.wait_copied(two.first, b"unread 9")
+    assert two.values(two.first) == [*numbered("old", 10), *numbered("unread", 10)[5:]]
+    assert [(it["first"], it["end"]) for it in two.status()["signed_gaps"]] == [(10, 15)]
+    assert listed(path) == []
+    two.assert_stops(worker, 0)

@@ -1,0 +1,107 @@
+"""Writes what an operator has decided about an incident into the flow's control topic. Called by `incident resolve`.
+
+The decision is taken by what both of the flow's own topics say once the control id is initialised: of two operators at
+once one writes, and the other reads what was written. Neither cluster's other topics are touched; the source isn't
+asked for anything.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from replicator.backoff import Backoff
+from replicator.config import Flow
+from replicator.flow.topics import ControlPlane
+from replicator.model.commands import Command
+from replicator.model.errors import Fatal, Fenced, Retriable, TakenOver, UnknownOutcome
+from replicator.model.names import process_name
+from replicator.state.control import Changer
+from replicator.state.decisions import OperatorDecision, decide
+from replicator.state.generation import Control
+from replicator.state.occurrences import Occurrence
+
+PAUSE_S, PAUSE_S_MAX = 0.1, 1.0
+POLL_S = 0.2
+OTHERS_S = 15.0
+"""How long others may keep the control id: a change of generations takes a few seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionWanted:
+    """What an operator wants: a command for the occurrence whose id begins with `start`."""
+
+    start: str
+    command: Command
+    by: str
+    why: str
+
+
+def occurrences_of(flow: Flow, connect_timeout_ms: int) -> Sequence[Occurrence]:
+    """All occurrences of a flow's incidents, open and closed. Raises Unreachable, NotAllowed, Retriable, Incident."""
+    with ControlPlane(flow, connect_timeout_ms=connect_timeout_ms) as plane:
+        plane.target.connect()
+        claims = plane.state.claims_if_any()
+        return () if claims is None else claims.occurrences
+
+
+def resolve(
+    flow: Flow, wanted: DecisionWanted, *, connect_timeout_ms: int, wait_s: float
+) -> tuple[OperatorDecision, Occurrence]:
+    """Write a decision, and wait at most `wait_s` seconds for a lane to act on it; the occurrence as it is then.
+
+    Raises NotDecided; Incident of the flow's own topics; Unreachable, NotAllowed, Retriable, Fenced.
+    """
+    with ControlPlane(flow, connect_timeout_ms=connect_timeout_ms) as plane:
+        plane.target.connect()
+        decision = _written(flow, plane, wanted)
+        deadline_s = time.monotonic() + wait_s
+        while True:
+            (it,) = [it for it in plane.state.claims().occurrences if it.id == decision.occurrence]
+            if not it.is_open or time.monotonic() >= deadline_s:
+                return decision, it
+            time.sleep(POLL_S)
+
+
+def _written(flow: Flow, plane: ControlPlane, wanted: DecisionWanted) -> OperatorDecision:
+    """Have it written once, however often that takes: what was written before an answer was lost has its token."""
+    taken: list[OperatorDecision] = []
+
+    def take(control: Control) -> OperatorDecision | None:
+        if taken and control.decisions.get(taken[-1].occurrence) == taken[-1]:
+            return None
+        occurrences, now_ms = plane.state.claims().occurrences, time.time_ns() // 1_000_000
+        taken.append(
+            decide(
+                wanted.start,
+                wanted.command,
+                occurrences,
+                control.decisions,
+                by=wanted.by,
+                why=wanted.why,
+                now_ms=now_ms,
+            )
+        )
+        return taken[-1]
+
+    backoff, give_up_s = Backoff(PAUSE_S, PAUSE_S_MAX), time.monotonic() + OTHERS_S
+    while plane.state.control().preparing is not None and time.monotonic() < give_up_s:
+        time.sleep(POLL_S)  # somebody is at it, or died; to initialise the control id would cut it short
+    while True:
+        try:
+            Changer(flow, plane.state, process_name(), _ignored, _no_starts).decide(take)
+        except (Fenced, TakenOver, UnknownOutcome, Retriable):
+            if time.monotonic() >= give_up_s:
+                raise
+            time.sleep(backoff.next_s())
+        else:
+            return taken[-1]
+
+
+def _ignored(text: str) -> None:
+    """What librdkafka tells by the way is in the error that follows, if there is one."""
+
+
+def _no_starts(partitions: Mapping[str, int]) -> Sequence[tuple[bytes, bytes]]:
+    raise Fatal("a flow that was never open has incidents")

@@ -1,0 +1,143 @@
+"""Acts on what operators have decided about incidents that stop partitions of a lane. Called by `lane.session`.
+
+While a partition is stopped by an incident with a command, the end of the control topic is asked for about once a
+second, and the topic is read when there is something new. A decision whose occurrence is what stops a partition now is
+acted on, whenever that comes to be: at a start the cause is found anew first.
+
+Invariant 12
+- A decision that moves a position does so in one transaction with the end of its occurrence: done once or not at all,
+  wherever the lane dies. The ids of both topics are asked for before it ends (invariant 8): the offsets that were left
+  out are of this topic and of no other.
+- It moves the position to exactly the end that it names. What is gone beyond that is another incident.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from replicator.lane.memory import Memory, SessionContext
+from replicator.lane.partition import Commits, Decided, Stopped
+from replicator.lane.plan import LanePlan
+from replicator.lane.policy import Policy
+from replicator.lane.ports import Connections
+from replicator.lane.positions import LanePositions
+from replicator.lane.start import LaneStart
+from replicator.lane.transaction import LaneTransactions
+from replicator.model import names
+from replicator.model.commands import Command
+from replicator.model.errors import ReplicatorError, Retriable, Unreachable
+from replicator.model.partition import LogEnds, Partition
+from replicator.state.decisions import OperatorDecision
+from replicator.state.occurrences import Closing, Ending, Occurrence
+
+LOOK_S = 1.0
+ENDINGS: Mapping[Command, Ending] = {
+    Command.RETRY: Ending.RETRIED,
+    Command.SKIP: Ending.SKIPPED,
+    Command.SET_ASIDE: Ending.SET_ASIDE,
+}
+
+
+class LaneDecisions:
+    """Those that concern one lane, for one producer session."""
+
+    def __init__(
+        self,
+        plan: LanePlan,
+        policy: Policy,
+        to: Connections,
+        memory: Memory,
+        start: LaneStart,
+        transactions: LaneTransactions,
+        context: SessionContext,
+    ) -> None:
+        self._plan, self._policy, self._to, self._clock, self._log = plan, policy, to, context.clock, context.log
+        self._partitions, self._reports = memory.partitions, memory.reports
+        self._start, self._transactions = start, transactions
+        self._control = Partition(names.control_topic(plan.flow.name), 0)
+        self._decided: Mapping[str, OperatorDecision] = {}
+        self._ends: LogEnds | ReplicatorError | None = None  # of the control topic, before it was read last
+        self._looked_s = context.clock.now_s()
+
+    def begin(self, decided: Mapping[str, OperatorDecision]) -> None:
+        """Take what the session has read at its start, after its fence."""
+        self._decided = decided
+
+    def look(self) -> None:
+        """Read what was decided since, if that could concern a partition that is stopped."""
+        now_s = self._clock.now_s()
+        if not self._policy.copies_live or now_s < self._looked_s + LOOK_S or not self._waiting():
+            return
+        self._looked_s = now_s
+        try:
+            ends = self._to.target.log_ends([self._control])[self._control]
+            if isinstance(ends, ReplicatorError) or ends != self._ends:
+                self._decided = self._to.state.control().decisions
+                self._ends = ends
+        except (Retriable, Unreachable) as error:
+            self._log.warning("decisions_unread", reason=str(error))
+
+    def _waiting(self) -> dict[Partition, Occurrence]:
+        """Find the stopped partitions, each with the occurrence that a decision could be about."""
+        if len(self._partitions.copied) == len(self._partitions):
+            return {}
+        stopped = {at: it for at, it in self._partitions.items() if isinstance(it.state, Stopped)}
+        found = {at: it.report.of(it.state.incident) for at, it in stopped.items() if isinstance(it.state, Stopped)}
+        return {at: occurrence for at, occurrence in found.items() if occurrence is not None}
+
+    def due(self) -> dict[Partition, OperatorDecision]:
+        """Find what was decided of what stops partitions now."""
+        if not self._decided or not self._policy.copies_live:
+            return {}
+        decided = {at: self._decided.get(occurrence.id) for at, occurrence in self._waiting().items()}
+        return {at: it for at, it in decided.items() if it is not None and self._fits(at, it)}
+
+    def _fits(self, at: Partition, decision: OperatorDecision) -> bool:
+        """Tell whether the occurrence has the facts that the decision rests on, and the position isn't past them."""
+        occurrence, position = self._waiting()[at], self._partitions[at].position
+        if decision.command.moves and self._partitions[at].commits is not Commits.YES:
+            return False  # the target takes no position of it now
+        before = position is None or not decision.command.moves or position.offset < decision.end
+        return before and decision.fits(occurrence)
+
+    def act(self, positions: LanePositions, at: Partition, decision: OperatorDecision) -> None:
+        """Do what was decided of one partition, and judge it again.
+
+        What moves the position is certainly committed on return; what doesn't, and what gives a partition its first
+        position, ends with the positions of admitted partitions, which have to be committed next. Raises as
+        `LaneTransactions.commit_decision`.
+        """
+        partition, occurrence = self._partitions[at], self._waiting()[at]
+        before = partition.position
+        if not decision.command.moves:
+            self._reports.decided(at, self._closed(occurrence, decision, None))
+        elif before is not None:
+            moved = positions.skipped(at, decision.end, self._clock.now_ms())
+            closed = self._closed(occurrence, decision, (before.offset, decision.end))
+            self._transactions.commit_decision(positions, at, moved, closed)
+        self._partitions.apply(at, Decided())
+        self._start.judge_again([at], decision.end if decision.command.moves and before is None else None)
+        if decision.command.moves and before is None:
+            if partition.claim is None:
+                return  # it isn't admitted: whatever keeps it back comes first
+            self._reports.decided(at, self._closed(occurrence, decision, (occurrence.offset, decision.end)))
+        self._tell(at, decision)
+
+    def _tell(self, at: Partition, decision: OperatorDecision) -> None:
+        self._log.warning(
+            "decided",
+            topic=at.topic,
+            partition=at.partition,
+            name=decision.name,
+            command=decision.command.value,
+            offset=decision.offset,
+            end=decision.end,
+            by=decision.by,
+            why=decision.why,
+            occurrence=decision.occurrence,
+        )
+
+    def _closed(self, it: Occurrence, decision: OperatorDecision, moved: tuple[int, int] | None) -> Occurrence:
+        ending, now_ms = ENDINGS[decision.command], self._clock.now_ms()
+        closing = Closing(effect=ending, by=self._plan.owner, at_ms=now_ms, moved=moved, decision=decision)
+        return it.closed(closing, self._plan.generation)

@@ -1,0 +1,62 @@
+"""What operators have decided to leave out: the record of it, for `status` and reconcile. Pure.
+
+Made of the closed occurrences in the claims topic. A gap that is signed is listed, and is no difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from replicator.state.occurrences import Occurrence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignedGap:
+    """Source offsets [`first`, `end`) of one partition that are not copied, because `by` has decided so.
+
+    `command`: by which one; `incident`: the name of the one that was decided about; `acted_ms`: when the position went
+    past them, and `decided_ms` when that was decided.
+    """
+
+    occurrence: str
+    topic: str
+    partition: int
+    target_topic: str
+    first: int
+    end: int
+    incident: str
+    command: str
+    by: str
+    why: str
+    decided_ms: int
+    acted_ms: int
+
+    def covers(self, topic: str, partition: int, offset: int) -> bool:
+        """Whether this source offset is one of those that were left out."""
+        return (topic, partition) == (self.topic, self.partition) and self.first <= offset < self.end
+
+
+def signed_gaps(occurrences: Iterable[Occurrence]) -> tuple[SignedGap, ...]:
+    """Return what was left out by decisions, by topic, partition and offset."""
+    return tuple(sorted(filter(None, map(_gap, occurrences)), key=lambda it: (it.topic, it.partition, it.first)))
+
+
+def _gap(it: Occurrence) -> SignedGap | None:
+    if it.closing is None or it.closing.moved is None or it.closing.decision is None:
+        return None
+    decision = it.closing.decision
+    return SignedGap(
+        occurrence=it.id,
+        topic=it.source.topic,
+        partition=it.source.partition,
+        target_topic=it.target.topic,
+        first=it.offset,
+        end=it.closing.moved[1],
+        incident=it.name,
+        command=decision.command.value,
+        by=decision.by,
+        why=decision.why,
+        decided_ms=decision.at_ms,
+        acted_ms=it.closing.at_ms,
+    )
