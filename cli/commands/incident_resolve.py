@@ -72,7 +72,8 @@ def resolve(
 
     The decision is written to the target, with who has made it and why. A flow that runs acts on it within about a
     second, one that doesn't at its next start: once, in one transaction with the position that it moves. --skip leaves
-    out what `incident show` names, and no more; `status` lists it from then on.
+    out what `incident show` names, and no more; `status` and `reconcile` list it from then on, and it is no
+    difference.
     """
     from replicator import config
     from replicator.flow import deciding

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from replicator.model.partition import Partition
 from replicator.state.occurrences import Occurrence
 
 
@@ -32,9 +33,17 @@ class SignedGap:
     decided_ms: int
     acted_ms: int
 
-    def covers(self, topic: str, partition: int, offset: int) -> bool:
-        """Whether this source offset is one of those that were left out."""
-        return (topic, partition) == (self.topic, self.partition) and self.first <= offset < self.end
+    def copied_to(self, target: Partition) -> bool:
+        """Whether the copy would stand in this partition."""
+        return target == (self.target_topic, self.partition)
+
+    @property
+    def said(self) -> str:
+        """What was left out and by whom, for people."""
+        last = self.end - 1
+        offsets = f"offset {last} was" if self.first == last else f"offsets {self.first} to {last} were"
+        why = f": {self.why}" if self.why else ""
+        return f"source {offsets} left out ({self.incident}, --{self.command}), as {self.by} has decided{why}"
 
 
 def signed_gaps(occurrences: Iterable[Occurrence]) -> tuple[SignedGap, ...]:

@@ -39,6 +39,11 @@ def headline(outcome: Outcome) -> str:
         said.append(f"No evidence decides on {_open(outcome)}.")
     if outcome.repair is not None and outcome.repair["applied"]:
         said.append(_repaired(outcome.repair["partitions"]))
+    signed = [gap for partition in outcome.partitions for gap in partition.signed_gaps]
+    if signed:
+        said.append(
+            f"By decisions of operators {counted(len(signed), 'range')} of source offsets {are(len(signed))} left out."
+        )
     if outcome.to_begin:
         partitions = counted(len(outcome.to_begin), "partition")
         said.append(f"The flow has not begun to copy {partitions}.")

@@ -65,6 +65,7 @@ def _partition(partition: PartitionOutcome) -> dict[str, Any]:
         "places": _sparse(partition.places),
         "ranges": [_range(item) for item in partition.ranges],
         "ranges_found": dict(partition.ranges_found),
+        "signed_gaps": [asdict(gap) for gap in partition.signed_gaps],
         "notes": list(partition.notes),
     }
 

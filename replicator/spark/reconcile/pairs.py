@@ -15,6 +15,7 @@ from replicator.model.partition import LogEnds, Partition
 from replicator.spark.reconcile import copied_again
 from replicator.spark.reconcile.copied_again import CopiedRun
 from replicator.state.claims import Claim, Repair
+from replicator.state.signed_gaps import SignedGap
 
 Offsets = tuple[int, int]
 """[first, end)"""
@@ -40,6 +41,7 @@ class Pair:
     `count`: records of the whole range according to the position; None where it says nothing about this range.
     `covered_end`: the target offset below which the position covers records.
     `copied_again`: what the flow's repairs have copied, as the claims topic says.
+    `signed_gaps`: source offsets that operators have decided to leave out: they need not be on the target.
     `notes`: what a reader of the report should know, in sentences.
     """
 
@@ -62,6 +64,7 @@ class Pair:
     count: int | None = None
     covered_end: int = -1
     copied_again: tuple[CopiedRun, ...] = ()
+    signed_gaps: tuple[SignedGap, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
@@ -102,6 +105,7 @@ class PairFacts:
     target_bounds: Offsets
     target_end_before: int
     repairs: tuple[Repair, ...] = ()
+    signed_gaps: tuple[SignedGap, ...] = ()
 
 
 def pairs_of(flow: Flow, facts: Sequence[PairFacts]) -> tuple[tuple[Pair, ...], tuple[Incident, ...]]:
@@ -134,6 +138,7 @@ def pair_of(flow: Flow, facts: PairFacts) -> Pair:
             at = facts.source
             raise Incident(name, detail, topic=at.topic, partition=at.partition, offset=position.offset)
         notes.append(f"{name}: {detail}")
+    notes += [gap.said for gap in facts.signed_gaps]
     claim, exactly_once = facts.claimed, evidence.delivery == Delivery.EXACTLY_ONCE.value
     origin = evidence.log_start if claim is None else claim.offset
     if claim is None:
@@ -172,6 +177,7 @@ def pair_of(flow: Flow, facts: PairFacts) -> Pair:
         copied_again=copied_again.runs(
             facts.repairs, facts.target, (facts.source_topic.topic_id, facts.target_topic.topic_id), began
         ),
+        signed_gaps=facts.signed_gaps,
         notes=tuple(notes),
     )
 

@@ -85,11 +85,20 @@ class Passes:
         self._mean = alignment.mean_size(max(sum(end - first for first, end in side) for side in sides))
 
     def records(self, of_source: bool, ranges: Mapping[Partition, Offsets], *, tasks: int = 0) -> DataFrame | None:
-        """Records of these ranges with `digest` and `timestamp_ms`; `tasks`: at least so many, 0: one for each."""
+        """Records of these ranges with `digest` and `timestamp_ms`, but for those of the source that operators have
+        decided to leave out; `tasks`: at least so many, 0: one for each."""
         cluster: Cluster = self._flow.source if of_source else self._flow.target
         found = kafka.read(self.spark, self._flow, cluster, ranges, tasks=tasks)
         if found is None:
             return None
+        signed = [
+            (*pair.source, gap.first, gap.end)
+            for pair in self._pairs
+            if of_source and pair.source in ranges
+            for gap in pair.signed_gaps
+        ]
+        if signed:
+            found = transforms.without(found, arrow.frame(self.spark, signed, transforms.GAPS))
         hashed = transforms.hashed(found)
         return transforms.hashed_again(hashed) if self.deep else hashed
 

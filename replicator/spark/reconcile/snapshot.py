@@ -23,6 +23,7 @@ from replicator.model.errors import ConfigError, Incident, Retriable, TopicMissi
 from replicator.model.partition import Partition
 from replicator.spark.reconcile import known_partitions
 from replicator.spark.reconcile.pairs import Pair, PairFacts, WaitingPair, pairs_of, readable
+from replicator.state.signed_gaps import signed_gaps
 
 TIME_MS_MAX = (1 << 63) // 1000 - 1
 AGAIN_S = 0.1  # between the first two tries, where a cluster doesn't answer for a moment
@@ -110,6 +111,7 @@ def _taken(
     copied = {at: to for at, to in routes.items() if positions[to] is not None}
     claimed = clusters.state.claims_if_any()
     claims = claimed.claims if claimed else {}
+    signed = signed_gaps(claimed.occurrences) if claimed else ()
     starts = clusters.target.offsets(routes.values(), end=False)
     ends = clusters.target.offsets(routes.values(), end=True)
     unclear = [
@@ -139,6 +141,7 @@ def _taken(
             target_bounds=(bounds["target"][0][to], bounds["target"][1][to]),
             target_end_before=before[to],
             repairs=tuple(repair for repair in claimed.repairs if repair.target == to) if claimed else (),
+            signed_gaps=tuple(gap for gap in signed if gap.copied_to(to) and gap.end <= _known(positions[to]).offset),
         )
         for at, to in sorted(copied.items())
     ]

@@ -11,6 +11,15 @@ from pyspark.sql import functions as F
 
 KEY_BYTES_SHOWN = 64
 PARTITION = ("topic", "partition")
+GAPS = "topic string, partition int, first long, end long"
+"""Offsets of partitions: from the first one to before the end."""
+
+
+def without(records: DataFrame, gaps: DataFrame) -> DataFrame:
+    """Leaves out the records at these offsets (schema GAPS); the others keep their order and their tasks."""
+    left_out = F.broadcast(gaps.select(*(F.col(name).alias(f"gap_{name}") for name in gaps.columns)))
+    at = (F.col("topic") == F.col("gap_topic")) & (F.col("partition") == F.col("gap_partition"))
+    return records.join(left_out, at & F.col("offset").between(F.col("gap_first"), F.col("gap_end") - 1), "left_anti")
 
 
 def hashed(records: DataFrame) -> DataFrame:

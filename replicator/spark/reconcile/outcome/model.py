@@ -11,11 +11,13 @@ from replicator.model.partition import Partition
 from replicator.spark.reconcile.excerpts import FieldPair
 from replicator.spark.reconcile.pairs import WaitingPair
 from replicator.spark.reconcile.verdicts import LOSSES, REMOVED, SAME, UNPROVEN
+from replicator.state.signed_gaps import SignedGap
 
 Mode = Literal["quick", "full", "deep"]
 Verdict = Literal["differs", "unproven", "no_difference", "agrees"]
 """On a partition or on all of them. `no_difference`: none was found, but some records could not be compared, because
-retention or compaction removed them or because they are not copied yet, or there were none at all."""
+retention or compaction removed them, an operator has decided to leave them out, or they are not copied yet; or there
+were none at all."""
 DIFFERS = "differs"
 """Records of the source in chunks that differ; the quick pass does not say which of them."""
 BUCKETS = 100
@@ -60,6 +62,7 @@ class PartitionOutcome:
     how many committed source offsets stood behind it. `opened`: records of both sides that were read again and compared
     one by one. `reasons` counts unproven records by why they are. `places` counts findings by verdict in BUCKETS parts
     of the partition. `ranges` are the first findings of each verdict, `ranges_found` says how many there are.
+    `signed_gaps`: what was not compared, because an operator has decided to leave it out.
     """
 
     source: Partition
@@ -81,6 +84,7 @@ class PartitionOutcome:
     places: Mapping[str, list[int]] = field(default_factory=dict)
     ranges: tuple[OffsetRange, ...] = ()
     ranges_found: Mapping[str, int] = field(default_factory=dict)
+    signed_gaps: tuple[SignedGap, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
@@ -118,7 +122,7 @@ class PartitionOutcome:
         """In one word."""
         if self.differs or self.unproven:
             return "differs" if self.differs else "unproven"
-        return "no_difference" if self.removed or not self.same else "agrees"
+        return "no_difference" if self.removed or self.signed_gaps or not self.same else "agrees"
 
     @property
     def counts_agree(self) -> bool:
@@ -174,7 +178,8 @@ class Outcome:
         """In one word; `agrees` only where every record of both sides was compared."""
         if self.differs or self.unproven:
             return "differs" if self.differs else "unproven"
-        whole = self.same and not self.to_begin and not any(partition.removed for partition in self.partitions)
+        removed = any(partition.removed or partition.signed_gaps for partition in self.partitions)
+        whole = self.same and not self.to_begin and not removed
         return "agrees" if whole else "no_difference"
 
     @property

@@ -110,6 +110,7 @@ def partition_outcome(
         places=places,
         ranges=known.ranges,
         ranges_found=known.ranges_found,
+        signed_gaps=pair.signed_gaps,
         notes=tuple(notes),
     )
 

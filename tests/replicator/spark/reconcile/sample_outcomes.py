@@ -7,9 +7,25 @@ from typing import Any
 from replicator.model.partition import Partition
 from replicator.spark.reconcile.excerpts import Fields, side_by_side
 from replicator.spark.reconcile.outcome import BUCKETS, ClusterFacts, OffsetRange, Outcome, PartitionOutcome
+from replicator.state.signed_gaps import SignedGap
 
 HOSTILE = b'<script>alert("k")</script>\x1b[31m\x00\xe2\x80\xae'
 """Markup, a terminal's escape sequence, a null byte, and a character that turns the direction of what follows."""
+SIGNED = SignedGap(
+    occurrence="ab12",
+    topic="t",
+    partition=0,
+    target_topic="a.t",
+    first=40,
+    end=42,
+    incident="source_records_gone",
+    command="skip",
+    by="ann",
+    why="nobody reads them",
+    decided_ms=1,
+    acted_ms=2,
+)
+"""Two records that an operator has decided to leave out."""
 
 
 def outcome(*partitions: PartitionOutcome, **changes: Any) -> Outcome:

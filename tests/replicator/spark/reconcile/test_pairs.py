@@ -14,6 +14,7 @@ from replicator.model.errors import Incident
 from replicator.model.partition import Committed, Partition
 from replicator.spark.reconcile.pairs import PairFacts, pair_of, pairs_of, without_position
 from replicator.state.claims import Claim
+from tests.replicator.spark.reconcile.sample_outcomes import SIGNED
 
 FLOW = config.load_text(
     """\
@@ -152,3 +153,14 @@ def test_without_a_position_claim_and_log_tell(
 ) -> None:
     found = without_position(Partition("t", 0), Partition("a.t", 0), topic, claim, bounds)
     assert (found.name if found is not None else None) == name
+
+
+def test_what_was_left_out_by_decision_is_said() -> None:
+    pair = pair_of(FLOW, replace(FACTS, signed_gaps=(SIGNED, replace(SIGNED, first=50, end=51, why=""))))
+    assert [gap.first for gap in pair.signed_gaps] == [40, 50]
+    assert pair.notes == (
+        "source offsets 40 to 41 were left out (source_records_gone, --skip), as ann has decided: nobody reads them",
+        "source offset 50 was left out (source_records_gone, --skip), as ann has decided",
+    )
+    assert SIGNED.copied_to(Partition("a.t", 0))
+    assert not SIGNED.copied_to(Partition("a.t", 1))

@@ -6,7 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from replicator.spark.reconcile.outcome import OffsetRange
 from replicator.spark.reconcile.outcome_json import as_json
 from replicator.spark.reconcile.pairs import WaitingPair
 from replicator.spark.reconcile.verdicts import Finding
-from tests.replicator.spark.reconcile.sample_outcomes import ALTERED, DAMAGED, outcome, partition
+from tests.replicator.spark.reconcile.sample_outcomes import ALTERED, DAMAGED, SIGNED, outcome, partition
 
 FORMATS = Path(__file__).parents[4] / "docs/reference/formats.md"
 GONE = Incident("target_topic_deleted", "it is gone", topic="t", partition=7)
@@ -372,3 +372,14 @@ def test_what_exists_is_refused(tmp_path: Path) -> None:
         directories.check_unused(tmp_path / "link")
     with pytest.raises(ConfigError, match="is not a directory"):
         directories.check_unused(tmp_path / "no" / "out")
+
+
+def test_what_was_left_out_by_decision_is_listed_and_no_difference() -> None:
+    signed = outcome(partition(signed_gaps=(SIGNED,), notes=(SIGNED.said,)))
+    assert (signed.verdict, signed.agrees, signed.differs, signed.unproven) == ("no_difference", True, False, False)
+    assert headline.headline(signed) == (
+        "No difference was found in 10 records. By decisions of operators 1 range of source offsets is left out."
+    )
+    (shown,) = as_json(signed)["partitions"]
+    assert shown["signed_gaps"] == [asdict(SIGNED)]
+    assert "as ann has decided" in shown["notes"][0]

@@ -113,3 +113,16 @@ def test_a_task_that_reads_two_partitions_is_an_error(spark: SparkSession) -> No
     places = {Partition("t", number): ("t", [GapRange(0, 9, 0, -1, -1)]) for number in (0, 1)}
     with pytest.raises(Exception, match="one task reads"):
         within(frame, places, of_source=True).collect()
+
+
+def test_records_that_were_left_out_by_decision_are_not_read_and_the_others_keep_their_order(
+    spark: SparkSession,
+) -> None:
+    rows = [[record(offset) for offset in range(6)], [record(offset, partition=1) for offset in range(3)]]
+    found = kafka_frame(spark, *rows, [record(2, topic="u")])
+    gaps = spark.createDataFrame([("t", 0, 1, 3), ("t", 0, 5, 9), ("t", 1, 0, 1)], transforms.GAPS)
+    left = transforms.without(found, gaps)
+    assert left.columns == found.columns
+    kept = [(row["topic"], row["partition"], row["offset"]) for row in left.collect()]
+    assert kept == [("t", 0, 0), ("t", 0, 3), ("t", 0, 4), ("t", 1, 1), ("t", 1, 2), ("u", 0, 2)]
+    assert left.rdd.getNumPartitions() == found.rdd.getNumPartitions()
