@@ -19,6 +19,7 @@ from replicator.flow.topics import ControlPlane
 from replicator.model import names
 from replicator.model.errors import Incident, NotAllowed, Unreachable
 from replicator.model.route import Route
+from replicator.offset_map.topic import CONFIGS
 from replicator.state.claims import Claim
 
 pytestmark = pytest.mark.kafka
@@ -105,13 +106,15 @@ def test_a_topic_made_by_somebody_else_meanwhile_is_judged_as_it_is(
 
 def test_internal_topics_are_made_once_and_the_claims_topic_grows(world: World) -> None:
     control, claims = names.control_topic(world.prefix), names.claims_topic(world.prefix)
+    offsets = names.offsets_topic(world.prefix)
     for lanes, partitions in ((2, 2), (1, 2), (3, 3)):
         with begun(world.flow(f"lanes: {lanes}")) as (setup, plane):
             setup.begin()
-            assert world.mine() == {control: 1, claims: partitions}
+            assert world.mine() == {control: 1, claims: partitions, offsets: 16}
     with ControlPlane(world.flow()) as plane:
         configs = plane.target.topic_configs([control, claims])
         assert {found["cleanup.policy"] for found in configs.values()} == {"compact"}
+        assert plane.target.topic_configs([offsets])[offsets].items() >= CONFIGS.items()
 
 
 def test_a_control_topic_made_by_somebody_else_is_refused(world: World) -> None:

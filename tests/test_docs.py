@@ -32,7 +32,7 @@ RUN_ELSEWHERE = {"getting-started.md": "integration_tests/spark/test_getting_sta
 """Pages of which a test runs all commands."""
 DIFFERENT = 1  # of reconcile and of the demos
 EVIDENCE = checkpoint.Evidence(
-    generation=1, owner="", source_topic="", source_cluster="", source_topic_id="", target_topic_id=""
+    generation=1, owner="", source_topic="", source_cluster="", source_topic_id="", target_topic_id="", map_topic_id="x"
 )
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 

@@ -68,6 +68,22 @@ EVENTS = {
     "lag_unknown": (
         "A bug in what finds out the lag for metrics, with its traceback. Copying goes on, without lag in the metrics."
     ),
+    "map_not_checked": (
+        "Whether the offset map's newest block is there could not be found out at a lane's start: the map begins again "
+        "where it would have gone on. Records are copied as ever."
+    ),
+    "map_not_written": (
+        "The offset map's topic could not be made or looked at, so this flow is copied without a map until its next "
+        "start."
+    ),
+    "map_off": (
+        "A lane copies without the offset map for now, because its topic can't be written; it tries again, and "
+        "`map_on` follows. What it copies meanwhile has no place in the map."
+    ),
+    "map_on": "A lane writes the offset map again.",
+    "map_section_wrong": (
+        "A bug: what a transaction copied of a partition could not be put into the offset map. It is copied without."
+    ),
     "metrics_served": "The process answers over HTTP at this address: the status page, /metrics, /healthz, /readyz.",
     "not_released": (
         "The positions could not be released at a clean stop. Everything is committed; only the next start "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -114,6 +114,15 @@ async def _both(
 
 async def _read(bootstrap: str, topic: str, partitions: int, froms: Sequence[int] = ()) -> list[list[ReadRecord]]:
     found: list[list[ReadRecord]] = [[] for _ in range(partitions)]
+    async for partition, _, record in assigned_reader(bootstrap, topic, partitions, froms):
+        found[partition].append(record)
+    return found
+
+
+async def assigned_reader(
+    bootstrap: str, topic: str, partitions: int, froms: Sequence[int] = ()
+) -> AsyncIterator[tuple[int, int, ReadRecord]]:
+    """Read partitions to their last stable offsets; yields partition, offset and record."""
     async with _reader(bootstrap) as reader:
         assigned = _assign(reader, topic, partitions)
         ends = await reader.end_offsets(assigned)
@@ -126,11 +135,11 @@ async def _read(bootstrap: str, topic: str, partitions: int, froms: Sequence[int
             for batch in (await reader.getmany(*waiting, timeout_ms=200)).values():
                 for record in batch:
                     headers = tuple((key, value) for key, value in record.headers)
-                    found[record.partition].append(ReadRecord(record.key, record.value, headers, record.timestamp))
+                    read = ReadRecord(record.key, record.value, headers, record.timestamp)
+                    yield record.partition, record.offset, read
             for at in list(waiting):
                 if await reader.position(at) >= ends[at]:
                     waiting.discard(at)
-    return found
 
 
 def _reader(bootstrap: str) -> AIOKafkaConsumer:

@@ -19,7 +19,10 @@ from integration_tests.harness import clients
 from integration_tests.harness.broker import HasAddress
 from integration_tests.harness.compare import Verdict, assert_exact, compare, wait_key
 from integration_tests.harness.load import Load
+from integration_tests.harness.map_truth import CheckedMap, checked_map
 from integration_tests.harness.replicator import FlowFile, Login, Replicator
+from replicator.model.names import offsets_topic
+from tests.budget import LONG
 
 PARTITIONS = 3
 ASKED_S_MAX = 120.0
@@ -130,6 +133,13 @@ class Copying:
         code = last.stop()
         assert code == 0, f"exit code {code}\n{last.tail()}"
         self.assert_exact()
+        if LONG and offsets_topic(self.name) in clients.topics(self.target):
+            self.checked_map()
+
+    def checked_map(self) -> list[CheckedMap]:
+        """Read the flow's offset map, and compare each place that it gives with both logs."""
+        blocks = offsets_topic(self.name)
+        return checked_map(self.source, self.topic, self.target, self.copy, self.partitions, blocks)
 
     def wait_stable(self) -> list[int]:
         """Return the flow's positions once no transaction is open over any of them."""

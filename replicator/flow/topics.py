@@ -188,6 +188,16 @@ class ControlPlane:
             if isinstance(answer, ReplicatorError):
                 raise answer
 
+    def offsets_topic(self) -> TopicInfo | None:
+        """The flow's map topic with configs; None where there is none."""
+        name = names.offsets_topic(self.flow.name)
+        return self.target.topics((name,), configs=True).get(name)
+
+    def create_map_topic(self, spec: TopicSpec) -> ReplicatorError | None:
+        """Create the map topic, and wait until the target shows it; the error of a target that refuses."""
+        answer = self.create([spec])[spec.name]
+        return answer if isinstance(answer, ReplicatorError) else None
+
     def await_partitions(self, expected: Mapping[str, int]) -> None:
         """Until the brokers show what the controller has accepted, and lead it; Kafka has no event for that.
 

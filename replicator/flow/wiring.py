@@ -39,6 +39,7 @@ from replicator.planes.records.plane import PlaneSettings, RecordsPlane
 from replicator.planes.records.record_reader import LogReader
 from replicator.state.flow_end import FlowEnd
 from replicator.state.flow_state import FlowState
+from replicator.wire.map_log import WireMapLog
 from replicator.wire.open_transactions import WireOpenTransactions
 
 JITTER_MIN = 0.5
@@ -87,6 +88,7 @@ class KafkaConnections:
             stack.callback(self.source_records.close)
             self.target_records = LogReader(flow, flow.target, asked)
             stack.callback(self.target_records.close)
+            self.map_log = WireMapLog(flow)
             self.state = FlowState(flow, reader, claim_partitions=plan.claim_partitions)
             control = names.control_topic(flow.name)
             connections = [

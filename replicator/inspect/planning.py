@@ -16,6 +16,7 @@ from typing import Literal
 from replicator.config import Config, Flow, routing
 from replicator.flow.first_start import is_first_start
 from replicator.flow.listing import Listing, decide_topics
+from replicator.flow.offsets_topic import check_map_topic, map_topic_of
 from replicator.flow.topic_rules import MAX_MESSAGE_BYTES, ListedTopic, TopicDecision, needs_claims
 from replicator.flow.topics import ControlPlane, check_control_topic, internal_topics, listed
 from replicator.inspect.expected_starts import ExpectedStarts, StartForecast, list_topics, no_topic, routes_of
@@ -133,6 +134,7 @@ class _Planner:
         if not listing.topics:
             self._result.note(PlanFinding("warning", "topic", no_topic(self._flow)))
         self._starts = self.attempt(lambda: self._internal(listing, readable), "topic")
+        self._map()
         targets = self._targets(listing)
         self._topics(listing, targets)
         for message in size_warnings(self._flow, listing.topics, _infos(targets)):
@@ -196,6 +198,32 @@ class _Planner:
             self._state(listing, positions_readable)  # raises: nothing is created over what was lost
         self._result.internal += absent
         self._try_create(absent)
+
+    def _map(self) -> None:
+        """The map topic: whatever is wrong with it, the flow is copied all the same."""
+        flow, spec = self._flow, map_topic_of(self._flow)
+        if spec is None:
+            return
+        refused: ReplicatorError | bool | None = None
+        try:
+            found = listed(self._clusters.target, (spec.name,), rights=True)[spec.name]
+            rights = found.info.rights if found.info else None
+            missing = [right for right in TARGET_RIGHTS if rights is not None and right not in rights]
+            if missing:
+                operations = ", ".join(missing)
+                refused = NotAllowed(f"cluster {flow.target.name!r}: the user needs {operations} on {spec.name!r}")
+            elif found.denied is not None:
+                refused = found.denied
+            elif found.info is not None:
+                check_map_topic(found.info)
+            else:
+                refused = self._clusters.target.create_topics([spec], dry=True)[spec.name]
+                self._result.internal += [spec] if not isinstance(refused, ReplicatorError) else []
+        except ReplicatorError as error:
+            refused = error
+        if isinstance(refused, ReplicatorError):
+            kind: Kind = "right" if isinstance(refused, NotAllowed) else "topic"
+            self._result.note(PlanFinding("warning", kind, f"{refused}; until then no offset map is written"))
 
     def _state(self, listing: Listing, positions_readable: bool) -> None:
         """Whether the flow has run, and what it has claimed. Raises Incident, see `first_start`."""

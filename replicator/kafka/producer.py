@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 
-from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from replicator.config import Flow
 from replicator.kafka import failures, properties
@@ -235,12 +235,20 @@ class TransactionalProducer:
                     f"for {self._transaction_s} s"
                 )
 
-    def write(self, topic: str, value: bytes, key: bytes, partition: int) -> None:
+    def write(
+        self,
+        topic: str,
+        value: bytes,
+        key: bytes | None,
+        partition: int,
+        on_delivery: Callable[[KafkaError | None, Message], None] | None = None,
+    ) -> None:
         """Add one record of the flow's own topics to the open transaction. Raises as `flush`."""
         self.written = True
+        reported = () if on_delivery is None else (on_delivery,)
         while True:
             try:
-                return self.producer.produce(topic, value, key, partition)
+                return self.producer.produce(topic, value, key, partition, *reported)
             except BufferError:
                 self.wait_for_space()
             except failures.SERVING as error:

@@ -9,6 +9,7 @@ import structlog
 
 from replicator.backoff import Jitter
 from replicator.failpoints import Failpoint
+from replicator.lane.map_outage import MapOutage
 from replicator.lane.partitions import Partitions
 from replicator.lane.ports import Clock, LaneObserver
 from replicator.lane.refused_records import RefusedRecords
@@ -29,6 +30,7 @@ class Memory:
     size: TransactionSize
     reports: Reports
     owners: dict[Partition, str] = field(default_factory=dict)
+    map_outage: MapOutage = field(default_factory=MapOutage)
 
 
 @dataclass(frozen=True, slots=True)

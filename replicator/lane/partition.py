@@ -270,7 +270,7 @@ class LanePartition:
     """As its topic was listed last. Written by `partitions`."""
     position: Position | None = None
     """What the target has committed, or what is committed with the claim of an admitted partition. Written by `start`
-    as it was read, by `positions` as it is committed."""
+    as it was read, by `positions` as it is committed, by `map_writer` where the offset map doesn't have its block."""
     unreadable: Unreadable | None = None
     """What stands in place of a position, and is committed again as it stands. Written by `start`."""
     commits: Commits = Commits.YES

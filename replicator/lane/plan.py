@@ -18,7 +18,7 @@ class LanePlan:
     that this lane's generation shares. `batch_bytes_max` is the smallest and `record_bytes_max` the largest
     `max.message.bytes` of the lane's target topics: no batch may be larger than every target takes, and no record is
     refused here that some target takes. `compress`: the target has refused records for their size, and none of its
-    properties says how they are to be compressed.
+    properties says how they are to be compressed. `writes_map`: the flow has an offset map, and its topic is fit.
     """
 
     flow: Flow
@@ -33,6 +33,7 @@ class LanePlan:
     record_bytes_max: int = 1_048_588
     compress: bool = False
     target_cluster: str = ""
+    writes_map: bool = False
 
     @property
     def transactional_id(self) -> str:

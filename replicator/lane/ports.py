@@ -6,7 +6,7 @@ Implemented by `kafka.clusters`, `state.flow_state` and `clock`; the unit tests 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from replicator.model.checkpoint import Position, Stored
@@ -14,6 +14,7 @@ from replicator.model.errors import ReplicatorError
 from replicator.model.partition import EndRecords, LogEnds, Partition
 from replicator.model.rights import MissingRights
 from replicator.model.transactions import Marker, OpenTransaction, ProducerState
+from replicator.offset_map.newest import MapItem
 from replicator.planes.contract import Copied, Plane, RecordReader
 from replicator.state.claims import Claims
 from replicator.state.generation import Control
@@ -185,6 +186,17 @@ class OpenTransactions(Protocol):
         """Write a marker that ends a transaction in one partition. Needs Alter or ClusterAction on the cluster."""
 
 
+class MapLog(Protocol):
+    """The flow's map topic, raw."""
+
+    def items(self, at: Partition, topic_id: str, first: int, end: int) -> Iterator[MapItem]:
+        """Read the blocks and markers from offset `first` to before `end`, whatever became of their transactions; none
+        where `first` isn't there.
+
+        Raises BadBlock; Retriable, Unreachable, NotAllowed, Unsupported, and Incident where it is another topic.
+        """
+
+
 class Connections(Protocol):
     """What one producer session of a lane works with. Closed at its end, whatever it came to."""
 
@@ -215,6 +227,10 @@ class Connections(Protocol):
     @property
     def state(self) -> StateReader:
         """The flow's own topics on the target."""
+
+    @property
+    def map_log(self) -> MapLog:
+        """The flow's map topic."""
 
     @property
     def origins(self) -> OriginsReader:

@@ -44,6 +44,7 @@ class TargetReadiness:
         self._transaction = 0  # the number of the last one: its markers may not be written yet
         self._looked_s = self._stalled_s = -STALL_LOOK_S
         self.held_up = False  # by the last transaction
+        self.map_at: Partition | None = None  # where that has a block of the offset map
 
     def look(self, copied: Collection[Partition]) -> None:
         """Look, before a transaction, now and then: those of `copied` wait whose targets can't be written."""
@@ -76,6 +77,8 @@ class TargetReadiness:
         if mine:
             raise TargetNotReady(mine)
         held = self._found([at for at, it in self._partitions.items() if it.session.transaction == self._transaction])
+        if self.map_at is not None:
+            held |= self._target.not_ready([self.map_at])
         if held:
             self.held_up = True
             named = "; ".join(sorted(held.values()))

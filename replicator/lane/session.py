@@ -23,6 +23,7 @@ from dataclasses import replace
 
 from replicator.backoff import Backoff
 from replicator.lane.decisions import LaneDecisions
+from replicator.lane.map_writer import MapWriter
 from replicator.lane.memory import Memory, SessionContext
 from replicator.lane.own_transactions import OPEN
 from replicator.lane.owners import owner_of
@@ -47,7 +48,7 @@ from replicator.model.errors import (
     Unreachable,
 )
 from replicator.model.partition import Partition, Seek
-from replicator.planes.contract import RecordsRefused
+from replicator.planes.contract import RecordsRefused, Written
 
 ABORT_PAUSE_S, ABORT_PAUSE_S_MAX = 0.01, 5.0
 RELEASES_MAX = 3  # in which topics turn out to be others, or their clusters don't say
@@ -68,10 +69,11 @@ class ProducerSession:
         self._stop, self._clock, self._log = context.stop, context.clock, context.log
         self._failpoint, self._observer = context.failpoint, context.observer
         self._readiness = TargetReadiness(memory.partitions, to.target, context.clock)
-        self._plane.on_stall(self._readiness.stalled)
+        self._map = MapWriter(plan, to, memory, context)
+        self._plane.on_stall(self._stalled)
         self._start = LaneStart(plan, policy, to, memory, self._readiness, context.clock, context.log)
         origins = self._start.origins
-        self._transactions = LaneTransactions(plan, policy, to, origins, self._readiness, memory, context)
+        self._transactions = LaneTransactions(plan, policy, to, origins, self._readiness, self._map, memory, context)
         self._decisions = LaneDecisions(plan, policy, to, memory, self._start, self._transactions, context)
         self._silence = SilenceWatch(self._transactions, context.clock)
         self._aborts = Backoff(ABORT_PAUSE_S, ABORT_PAUSE_S_MAX, context.jitter)  # since the last commit
@@ -100,6 +102,7 @@ class ProducerSession:
         for target, committed in positions.kept.items():
             self._memory.owners.setdefault(target, owner_of(committed) or NOBODY)
         self._policy.opened(self._to, positions)
+        self._map.begin(positions)
         self._decisions.begin(self._start.decided)
         self._decide()
         self._rewind()
@@ -169,6 +172,7 @@ class ProducerSession:
         self._look_at_owners()
         self._judge_waiting()
         self._readiness.look(self.positions.copying)
+        self._map.look(self.positions)
         if self._partitions.read_anew:
             self._rewind()
         if self._clock.wait(self._stop, self._transactions.pause_s()):
@@ -196,6 +200,10 @@ class ProducerSession:
         """Tell whether positions shall move now although nothing is there to be copied."""
         due = self._clock.now_s() - self._last_commit_s >= self._plan.flow.commit.interval_ms / 1000
         return due or self._policy.done(self.positions, ends) or not ends.keys().isdisjoint(self._refusals.bounded())
+
+    def _stalled(self, written: Written) -> None:
+        self._readiness.stalled(written)
+        self._map.stalled()
 
     def _commit(self, kind: CommitKind, collected: Collected) -> None:
         """Commit what was copied, or positions alone, and find out how the source is read from then on."""

@@ -21,11 +21,12 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import partial
 
+from replicator.lane.map_writer import MapWriter
 from replicator.lane.memory import Memory, SessionContext
 from replicator.lane.origin_check import OriginCheck
 from replicator.lane.pace import Pace, Rate
@@ -42,6 +43,7 @@ from replicator.model.errors import Abortable, Fatal, Incident, ReplicatorError
 from replicator.model.partition import Committed, Partition, Seek
 from replicator.model.timestamps import TIMESTAMP_TYPE, target_rewrites_timestamps
 from replicator.offset_map.block import RUNS_MAX
+from replicator.offset_map.section import MapSection
 from replicator.planes.contract import Copied, ReadPlan
 from replicator.state.claims import Claim
 from replicator.state.occurrences import Occurrence
@@ -78,8 +80,7 @@ class TimestampsReplaced(Abortable):
 
 @dataclass(slots=True)
 class Collected:
-    """What is in the open transaction, since when (monotonic), and partitions that failed meanwhile. `runs`,
-    `pending` and `ends` as of `PollResult`."""
+    """What is in the open transaction, since when (monotonic), and what has failed meanwhile; else as `PollResult`."""
 
     since_s: float = 0.0
     records: int = 0
@@ -130,6 +131,7 @@ class _Contents:
     entries: Sequence[tuple[bytes, bytes]] = ()
     claims: Collection[Claim] = ()
     done: Done = field(default_factory=Done)
+    sections: Sequence[MapSection] = ()
 
 
 class LaneTransactions:
@@ -142,12 +144,14 @@ class LaneTransactions:
         to: Connections,
         origins: OriginCheck,
         readiness: TargetReadiness,
+        map_writer: MapWriter,
         memory: Memory,
         context: SessionContext,
     ) -> None:
         self._plan, self._policy, self._to, self._plane = plan, policy, to, to.plane
         self._partitions, self._reports, self._size = memory.partitions, memory.reports, memory.size
         self._origins, self._readiness, self._failpoint = origins, readiness, context.failpoint
+        self._map = map_writer
         self._clock, self._stop = context.clock, context.stop
         self._interval_s = plan.flow.commit.interval_ms / 1000
         self._rate = Rate(policy.rate_max)
@@ -210,11 +214,16 @@ class LaneTransactions:
         if kind in (CommitKind.ENDS, CommitKind.KEEP_ALIVE, CommitKind.RELEASE):
             self.check_ids(positions, asked)
         if held.offsets or held.entries:  # librdkafka would end a transaction without either and ask nobody
-            self._plane.commit(held.offsets, held.entries)
+            self._end(held)
             self._readiness.committed()
         if kind in (CommitKind.ADMITTED, CommitKind.START, CommitKind.KEEP_ALIVE):
             self._partitions.committed()
         return self._committed(positions, held)
+
+    def _end(self, held: _Contents, before_end: Callable[[], None] = lambda: None) -> None:
+        self._readiness.map_at = self._map.place_of(held.sections)
+        with self._map.blocks_of(held.sections) as blocks:
+            self._plane.commit(held.offsets, held.entries, before_end, blocks)
 
     def _committed(self, positions: LanePositions, held: _Contents) -> Done:
         positions.committed(held.done.positions)
@@ -229,11 +238,12 @@ class LaneTransactions:
         """
         self.check_ids(positions, [at])
         self._failpoint("before_decision")
-        offsets, entries = positions.offsets({at: moved}), self._reports.of_decision(at, closed)
-        self._plane.commit(offsets, entries, partial(self._failpoint, "before_end_decision"))
+        mapped, entries = self._map.mapped(positions, {at: moved}, {}, gap=True), self._reports.of_decision(at, closed)
+        held = _Contents(positions.offsets(mapped.positions), entries, (), Done({}, mapped.positions), mapped.sections)
+        self._end(held, partial(self._failpoint, "before_end_decision"))
         self._failpoint("after_decision")
         self._readiness.committed()
-        self._committed(positions, _Contents(offsets, entries, done=Done(positions={at: moved})))
+        self._committed(positions, held)
 
     def _commit_records(self, positions: LanePositions, collected: Collected) -> Done:
         self._failpoint("before_flush")
@@ -248,7 +258,7 @@ class LaneTransactions:
             check_between(entries, copied, self._to.target)
         held = self._progress(positions, copied, collected.ends)
         self._failpoint("before_offsets")
-        self._plane.commit(held.offsets, held.entries, partial(self._failpoint, "before_end_txn"))
+        self._end(held, partial(self._failpoint, "before_end_txn"))
         self._failpoint("after_end_txn")
         _checked(entries.values())
         self._readiness.committed(copied)
@@ -269,10 +279,11 @@ class LaneTransactions:
             raise OriginMismatch(wrong)
         progress = self._policy.progress(positions, copied, ends, self._clock.now_ms())
         _check_covered(copied, progress)
-        offsets = positions.offsets(progress.positions)
-        passed = self._reports.passed(self._plan, progress.positions, self._clock.now_ms())
+        mapped = self._map.mapped(positions, progress.positions, copied)
+        offsets = positions.offsets(mapped.positions)
+        passed = self._reports.passed(self._plan, mapped.positions, self._clock.now_ms())
         entries = [*progress.entries, *(claim.encode() for claim in claims), *passed]
-        return _Contents(offsets, entries, claims, Done(copied, progress.positions))
+        return _Contents(offsets, entries, claims, Done(copied, mapped.positions), mapped.sections)
 
     def _every(self, positions: LanePositions, kind: CommitKind) -> _Contents:
         """Take all positions of the lane, or those of admitted partitions, with claims and reports of incidents."""

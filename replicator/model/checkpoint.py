@@ -12,12 +12,13 @@ Invariants 3 and 9
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from replicator.model.partition import Committed
 
-FORMAT_VERSION = 1
+FORMAT_VERSION, WITHOUT_MAP = 2, 1
+"""Of a position that names its transaction's block of the offset map, which older versions must not move; of others."""
 KIND = "position"
 METADATA_BYTES_MAX = 4095  # offset.metadata.max.bytes is 4,096, and Kafka 4.3 refuses exactly that many
 DIGEST_KIND = "blake2b-128/records-v1"
@@ -52,6 +53,10 @@ class Evidence:
     copies again is a block too, but isn't counted again. `committed_ms` is when the position was committed last, also
     where it stood, `moved_ms` when its offset last moved, and `owned_ms` when its owner first committed it (0 where a
     version before these were known wrote it).
+
+    `map_topic_id` is the id of the offset map's topic in which the transaction that moved the position wrote its block;
+    empty where it wrote none, and then the partition's next section in the map is a `base`. The block stands in
+    `map_partition`, at or above `map_offset`: behind the last one that its lane had written there, if it had any.
     """
 
     generation: int
@@ -71,6 +76,9 @@ class Evidence:
     committed_ms: int = 0
     moved_ms: int = 0
     owned_ms: int = 0
+    map_topic_id: str = ""
+    map_partition: int = -1
+    map_offset: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,16 +107,22 @@ _SHORT = {
     "committed_ms": "ms",
     "moved_ms": "mv",
     "owned_ms": "os",
+    "map_topic_id": "mt",
+    "map_partition": "mp",
+    "map_offset": "mo",
 }
-_LATER = frozenset({"moved_ms", "owned_ms"})
-"""Fields that positions may lack, because older versions didn't write them."""
+_OF_MAP: dict[str, str | int] = {"map_topic_id": "", "map_partition": -1, "map_offset": -1}
+_LATER = {"moved_ms": 0, "owned_ms": 0, **_OF_MAP}
+"""Fields that positions may lack: older versions didn't write the first two."""
 _TYPES = {field.name: field.type for field in fields(Evidence)}
 
 
 def encode(evidence: Evidence) -> str:
     """Metadata text for `evidence`; raises ValueError above the broker's limit (names are bounded: a bug)."""
-    packed = {short: getattr(evidence, name) for name, short in _SHORT.items()}
-    head = {"v": FORMAT_VERSION, "kind": KIND, "must_understand": True, "dk": DIGEST_KIND}
+    mapped = bool(evidence.map_topic_id)
+    packed = {short: getattr(evidence, name) for name, short in _SHORT.items() if mapped or name not in _OF_MAP}
+    version = FORMAT_VERSION if mapped else WITHOUT_MAP
+    head = {"v": version, "kind": KIND, "must_understand": True, "dk": DIGEST_KIND}
     text = json.dumps({**head, **packed}, separators=(",", ":"))
     if len(text.encode()) > METADATA_BYTES_MAX:
         raise ValueError(f"position metadata of {len(text)} characters is over the broker's {METADATA_BYTES_MAX}")
@@ -148,6 +162,11 @@ def written(found: Stored) -> Committed:
     return Committed(found.offset, encode(found.evidence))
 
 
+def without_map(position: Position) -> Position:
+    """Return the position as one that was moved by a transaction without a block of the offset map."""
+    return replace(position, evidence=replace(position.evidence, map_topic_id="", map_partition=-1, map_offset=-1))
+
+
 def decode(metadata: str) -> Evidence:
     """Evidence out of a committed offset's metadata.
 
@@ -170,7 +189,7 @@ def decode(metadata: str) -> Evidence:
     values: dict[str, Any] = {}
     for name, short in _SHORT.items():
         kind = int if _TYPES[name] == "int" else str
-        value = packed.get(short, 0 if name in _LATER else None)
+        value = packed.get(short, _LATER.get(name))
         if type(value) is not kind:
             raise BadMetadata(f"field {name} is {value!r}")
         values[name] = value

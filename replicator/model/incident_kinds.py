@@ -215,6 +215,19 @@ _STATE = {
         "Something else writes there",
         f"Find out who writes to __eos.<flow>.claims and stop it. {_NEW_NAMES}",
     ),
+    "map_topic_unfit": IncidentKind(
+        "The flow's map topic has another number of partitions than 16, would lose blocks by retention or compaction, "
+        "or doesn't take blocks of 512 KiB",
+        "Records are copied as ever. Which target offset each has is not written down",
+        "Set cleanup.policy=delete, retention.ms=-1, retention.bytes=-1 and max.message.bytes=1048588 on "
+        "__eos.<flow>.offsets; with another number of partitions delete it. Then restart the worker",
+    ),
+    "map_lost": IncidentKind(
+        "The flow's map topic is not the one that its positions name, or has lost the newest block of a lane",
+        "Records are copied as ever. Which target offset each has that was copied before may not be known any more; "
+        "the map begins anew",
+        "Find out who has deleted __eos.<flow>.offsets or its records; nothing else has to be done",
+    ),
     "flows_in_conflict": IncidentKind(
         "Two flows would write one target topic, or a topic would come back to where it was read",
         "Records would be doubled, or copied in a circle",

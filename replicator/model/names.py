@@ -23,6 +23,11 @@ def claims_topic(flow: str) -> str:
     return f"__eos.{flow}.claims"
 
 
+def offsets_topic(flow: str) -> str:
+    """Topic with the offset map's blocks, see `offset_map.topic`."""
+    return f"__eos.{flow}.offsets"
+
+
 def flow_of_claims(topic: str) -> str | None:
     """The flow whose claims topic this is; None for any other topic."""
     prefix, suffix = claims_topic("|").split("|")

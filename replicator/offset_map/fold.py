@@ -8,7 +8,7 @@ Invariants
   order of their target offsets, which is the order in which they were made.
 - A source offset's last claim is its place.
 
-Memory is per run, not per record: 24 bytes, and 16 for each section. Nothing writes a map yet.
+Memory is per run, not per record: 24 bytes, and 16 for each section. Nothing but tests reads a whole map yet.
 """
 
 from __future__ import annotations

@@ -141,6 +141,20 @@ class RecordsRefused(Abortable):
         super().__init__(message)
 
 
+@dataclass(slots=True)
+class MapBlocks:
+    """Blocks of the offset map for one partition of the flow's map topic, and what the target has said of them.
+
+    `left`: how many have no answer yet; `last`: the offset of the last one (-1: not known); why one was `refused`.
+    """
+
+    partition: int
+    values: Sequence[bytes]
+    left: int = 0
+    last: int = -1
+    refused: str = ""
+
+
 class Plane(Protocol):
     """One producer session of a lane: source reader and target writer.
 
@@ -191,9 +205,13 @@ class Plane(Protocol):
         offsets: Mapping[Partition, Committed],
         entries: Sequence[tuple[bytes, bytes]] = (),
         before_end: Callable[[], None] = lambda: None,
+        blocks: MapBlocks | None = None,
     ) -> None:
-        """Commit, with `offsets` (by target partition) and records of the flow's claims topic (key, value), opening a
-        transaction if needed. When this returns, it is committed and nothing broke on the way.
+        """Commit, with `offsets` (by target partition), records of the flow's claims topic (key, value) and blocks of
+        the offset map, opening a transaction if needed. When this returns, it is committed and nothing broke on the
+        way.
+
+        Blocks are handed over first, and waited for last, before EndTxn.
 
         Offsets go in several TxnOffsetCommits of at most 256 KiB: each must fit a batch of `__consumer_offsets`.
         `before_end` is called when all but EndTxn is done. Raises as `flush` until then; after that UnknownOutcome or

@@ -19,6 +19,7 @@ from replicator.model.errors import Incident
 from replicator.model.partition import Partition, Span
 from replicator.model.timestamps import UNBOUNDED, TimestampBounds
 from replicator.offset_map.runs import runs_of
+from replicator.planes.contract import ReadPlan
 from replicator.planes.records import digest
 from replicator.planes.records.acks import Acks, AckWatch
 from replicator.planes.records.message import Record
@@ -152,6 +153,12 @@ def offsets_of(messages: list[Record], count: int) -> list[Span]:
     if last - first + 1 == count:
         return [(first, last + 1)]
     return runs_of([message.offset() for message in messages[:count]])
+
+
+def portions(messages: list[Record], plan: ReadPlan | None) -> list[list[Record]]:
+    """Divide into what is written together of one partition, see `ReadPlan.flush_every`."""
+    size = plan.flush_every if plan is not None and plan.flush_every else len(messages)
+    return [messages[first : first + size] for first in range(0, len(messages), size)]
 
 
 def _epoch(message: Record) -> int:

@@ -24,9 +24,10 @@ from replicator.model.errors import Abortable, NotAllowed, ReplicatorError, Unkn
 from replicator.model.partition import Committed, Partition, Seek
 from replicator.model.timestamps import UNBOUNDED, TimestampBounds
 from replicator.offset_map.runs import add_runs
-from replicator.planes.contract import Copied, Flushed, PollResult, ReadPlan, Written
+from replicator.planes.contract import Copied, Flushed, MapBlocks, PollResult, ReadPlan, Written
 from replicator.planes.records.acks import AckWatch
-from replicator.planes.records.copying import Run, Writer, copy_run, new_run, offsets_of
+from replicator.planes.records.blocks import wait_for_blocks, write_blocks
+from replicator.planes.records.copying import Run, Writer, copy_run, new_run, offsets_of, portions
 from replicator.planes.records.digest import Chain
 from replicator.planes.records.losses import LostRecords, lost_records, outcomes_of
 from replicator.planes.records.message import Record
@@ -72,8 +73,12 @@ class RecordsPlane:
     ) -> None:
         """`on_client_error` takes what librdkafka tells by the way, `on_lost_record` what at_most_once has lost."""
         flow, limits = settings.flow, (settings.batch_bytes_max, settings.record_bytes_max)
-        self._settings, self._flow, self._routes = settings, flow, settings.routes
-        self._on_lost_records = on_lost_records
+        self._settings, self._flow, self._routes, self._on_lost_records = (
+            settings,
+            flow,
+            settings.routes,
+            on_lost_records,
+        )
         self._record_bytes_max = max(flow.limits.record_bytes_max, settings.record_bytes_max)
         self._watch = AckWatch()
         self._transactions = TransactionalProducer(
@@ -153,7 +158,7 @@ class RecordsPlane:
                 result.records += len(messages)
                 result.bytes += sum(len(message) for message in messages)
                 continue
-            for part in self._parts(source, messages):
+            for part in portions(messages, self._read_plans.get(source)):
                 run = self._copy(source, part)
                 result.records += run.acks.count
                 result.bytes += run.bytes
@@ -166,12 +171,6 @@ class RecordsPlane:
         self._raise_failed()
         result.pending, result.ends = bool(self._runs or self._held), self._ends
         return result
-
-    def _parts(self, source: Partition, messages: list[Record]) -> list[list[Record]]:
-        """Divide into what is written together of one partition, see `ReadPlan.flush_every`."""
-        plan = self._read_plans.get(source)
-        size = plan.flush_every if plan is not None and plan.flush_every else len(messages)
-        return [messages[first : first + size] for first in range(0, len(messages), size)]
 
     def _copy(self, source: Partition, messages: list[Record]) -> Run:
         chain = self._chains.get(source)
@@ -318,9 +317,10 @@ class RecordsPlane:
         offsets: Mapping[Partition, Committed],
         entries: Sequence[tuple[bytes, bytes]] = (),
         before_end: Callable[[], None] = lambda: None,
+        blocks: MapBlocks | None = None,
     ) -> None:
-        """Commit, with `offsets` (by target partition) and records of the flow's claims topic (key, value)."""
-        self._add_positions(offsets, entries)
+        """Commit, with `offsets` (by target partition), records of the flow's claims topic, and blocks of its map."""
+        self._add_positions(offsets, entries, blocks)
         before_end()
         self._transactions.end()
         written = {run.source for run in self._runs if run.acks.count}
@@ -329,17 +329,26 @@ class RecordsPlane:
         self._forget()
         self._held = held
 
-    def _add_positions(self, offsets: Mapping[Partition, Committed], entries: Sequence[tuple[bytes, bytes]]) -> None:
+    def _add_positions(
+        self,
+        offsets: Mapping[Partition, Committed],
+        entries: Sequence[tuple[bytes, bytes]],
+        blocks: MapBlocks | None,
+    ) -> None:
         transactions = self._transactions
         if not transactions.open:
             transactions.begin()
         topic, group = names.claims_topic(self._flow.name), names.position_group(self._flow.name)
         with self._judged():
+            if blocks is not None:
+                write_blocks(transactions, names.offsets_topic(self._flow.name), blocks)
             for key, value in entries:
                 transactions.write(topic, value, key, self._settings.claim_partition)
             if entries:
                 transactions.flush(self._has_failed)
             transactions.send_positions(group, offsets, self._positions.group_metadata)
+            if blocks is not None:
+                wait_for_blocks(transactions, blocks)
 
     def deliver(self) -> Collection[Partition]:
         """Write, under at_most_once, the records whose positions are committed, once and without retry.

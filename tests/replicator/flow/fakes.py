@@ -33,7 +33,7 @@ SOURCE_CONFIGS = {
     "message.timestamp.before.max.ms": "9223372036854775807",
     "message.timestamp.after.max.ms": "3600000",
 }
-CONTROL, CLAIMS = names.control_topic("f"), names.claims_topic("f")
+CONTROL, CLAIMS, MAP = names.control_topic("f"), names.claims_topic("f"), names.offsets_topic("f")
 
 
 @lru_cache
@@ -209,6 +209,17 @@ class FakePlane:
             self.state.control_topic = Control()
         if self.state.claims_topic is None:
             self.state.claims_topic = Claims({}, ())
+
+    def offsets_topic(self) -> TopicInfo | None:
+        if MAP in self.denied:
+            raise self.denied[MAP]
+        return self.target.get(MAP)
+
+    def create_map_topic(self, spec: TopicSpec) -> ReplicatorError | None:
+        answer = self._create(spec)
+        if answer is True:
+            self.created.remove(spec.name)  # tests of target topics know nothing of it
+        return answer if isinstance(answer, ReplicatorError) else None
 
     def copy(self, name: str) -> str:
         return target_topic(self.flow, name)

@@ -40,6 +40,15 @@ def test_metadata_of_older_versions_doesn_t_say_when_the_offset_moved_and_since_
     assert checkpoint.decode(json.dumps(packed)) == replace(EVIDENCE, moved_ms=0, owned_ms=0)
 
 
+def test_only_a_position_with_a_block_of_the_offset_map_has_the_format_that_older_versions_refuse() -> None:
+    mapped = replace(EVIDENCE, map_topic_id="AAAAAAAAAAAAAAAAAAAAAA", map_partition=3, map_offset=17)
+    assert checkpoint.decode(checkpoint.encode(mapped)) == mapped
+    assert json.loads(checkpoint.encode(mapped))["v"] == 2
+    without = checkpoint.without_map(checkpoint.Position(5, mapped))
+    assert without == checkpoint.Position(5, EVIDENCE)
+    assert json.loads(checkpoint.encode(without.evidence))["v"] == 1
+
+
 def test_metadata_stays_below_the_brokers_limit_with_the_longest_names() -> None:
     longest = replace(EVIDENCE, source_topic="x" * 249, owner="h" * 253 + ":12345:" + "a" * 12)
     assert len(checkpoint.encode(longest)) < checkpoint.METADATA_BYTES_MAX
@@ -61,7 +70,7 @@ def metadata(**fields: object) -> str:
     return json.dumps(json.loads(checkpoint.encode(EVIDENCE)) | fields)
 
 
-@pytest.mark.parametrize("newer", [{"v": 2}, {"kind": "other"}])
+@pytest.mark.parametrize("newer", [{"v": 3}, {"kind": "other"}])
 def test_metadata_of_a_newer_program_that_must_be_understood_stops_the_partition(newer: dict[str, object]) -> None:
     with pytest.raises(NewerMetadata) as caught:
         checkpoint.decode(metadata(**newer))
@@ -70,4 +79,4 @@ def test_metadata_of_a_newer_program_that_must_be_understood_stops_the_partition
 
 
 def test_metadata_of_a_newer_program_is_read_where_that_is_said_to_be_right() -> None:
-    assert checkpoint.decode(metadata(v=2, must_understand=False, more=1)) == EVIDENCE
+    assert checkpoint.decode(metadata(v=3, must_understand=False, more=1)) == EVIDENCE

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from replicator.lane.ports import IdAnswer, LogEndsByPartition
 from replicator.model import checkpoint
 from replicator.model.checkpoint import Stored
-from replicator.model.errors import Abortable, NotAllowed, ReplicatorError, Retriable, TopicMissing, Unreachable
+from replicator.model.errors import (
+    Abortable,
+    Incident,
+    NotAllowed,
+    ReplicatorError,
+    Retriable,
+    TopicMissing,
+    Unreachable,
+)
 from replicator.model.partition import Committed, EndRecords, LogEnds, Partition
 from replicator.model.rights import MissingRights
 from replicator.model.transactions import Marker, OpenTransaction, ProducerState
+from replicator.offset_map.newest import MapItem, MapMarker, MapRecord
 from tests.replicator.lane.fakes.log import FakeEntry, FakeLog, FakeTopic, Fate
 
 Fault = Callable[[str], None]  # is told of each call before it happens; may raise
@@ -62,10 +71,14 @@ class FakeCluster:
 
     # What tests do with it
 
+    def name_id(self, number: int) -> str:
+        """An id for its `number`th topic."""
+        return f"{self.name}-{number}"
+
     def create(self, topic: str, partitions: int = 1) -> FakeTopic:
         """Make a topic, with an id that none has had."""
         self._made += 1
-        self.topics[topic] = FakeTopic(f"{self.name}-{self._made}", [FakeLog() for _ in range(partitions)])
+        self.topics[topic] = FakeTopic(self.name_id(self._made), [FakeLog() for _ in range(partitions)])
         return self.topics[topic]
 
     def delete(self, topic: str) -> None:
@@ -135,6 +148,21 @@ class FakeCluster:
         """As it is now."""
         known = [at for at in partitions if at.topic in self.topics and at.partition < len(self.topics[at.topic].logs)]
         return {at: why for at in known if (why := self.log(at).not_ready)}
+
+    # lane.ports.MapLog
+
+    def items(self, at: Partition, topic_id: str, first: int, end: int) -> Iterator[MapItem]:
+        """What stands there, whatever its fate."""
+        self._check("map_log")
+        if self.topics[at.topic].topic_id != topic_id:
+            raise Incident("topic_gone", "another topic", topic=at.topic)
+        for offset, entry in self.log(at).all():
+            if first <= offset < end:
+                producer_id = self._producer_id(entry.producer[0])
+                marker = entry.fate is Fate.MARKER
+                yield (
+                    MapMarker(producer_id, bool(entry.producer[1])) if marker else MapRecord(producer_id, entry.block)
+                )
 
     # lane.ports.OpenTransactions
 

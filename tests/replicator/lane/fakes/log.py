@@ -27,6 +27,7 @@ class FakeEntry:
     epoch: int = 0
     at_ms: int = 0
     producer: tuple[str, int] = ("", -1)  # transactional id and epoch
+    block: bytes = b""  # of the offset map
 
 
 @dataclass(slots=True)
@@ -61,7 +62,7 @@ class FakeLog:
 
     def end_open(self, transactional_id: str, fate: Fate) -> None:
         """Append a producer's marker: whatever it has open here ends so."""
-        self.marker()
+        self.entries.append(FakeEntry("", Fate.MARKER, producer=(transactional_id, int(fate is Fate.COMMITTED))))
         for entry in self.entries:
             if entry.fate is Fate.OPEN and entry.producer[0] == transactional_id:
                 entry.fate = fate

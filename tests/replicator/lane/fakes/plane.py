@@ -20,12 +20,22 @@ from replicator.model.errors import (
     UnknownOutcome,
 )
 from replicator.model.partition import Committed, Partition, Seek, Span
-from replicator.planes.contract import Copied, Flushed, PollResult, ReadPlan, RecordsRefused, Refusal, Written
+from replicator.planes.contract import (
+    Copied,
+    Flushed,
+    MapBlocks,
+    PollResult,
+    ReadPlan,
+    RecordsRefused,
+    Refusal,
+    Written,
+)
 from tests.replicator.lane.fakes.cluster import FakeCluster
 from tests.replicator.lane.fakes.log import FakeEntry, Fate
 
 TIMEOUT_S = 60.0  # of a transaction, as the flow's default
 REQUEST_S = 30.0
+MAP = "__eos.f.offsets"
 RECORDS_POLLED_MAX = 3  # small, so that a few records make several polls
 
 
@@ -265,14 +275,60 @@ class FakePlane:
                 found[at] = Refusal(tuple(offsets[first : first + size]), "refused: batch")
         return found
 
+    def _send_blocks(self, blocks: MapBlocks) -> None:
+        """To the flow's map topic, as far as the target takes them now."""
+        topic, open_ = self._target.topics.get(MAP), self._target.transactions[self._id]
+        if topic is None or "Write" in self._target.denied.get(MAP, ()) or self._target.held_up(self._id):
+            return
+        log = topic.logs[blocks.partition]
+        if log.not_ready:
+            open_.added.append(log)
+            return
+        for block in blocks.values:
+            if topic.refuses:
+                blocks.refused = "refused"
+                return
+            entry = FakeEntry("", Fate.OPEN, producer=(self._id, self._epoch), block=block)
+            blocks.left, blocks.last = blocks.left - 1, log.end
+            log.entries.append(entry)
+            open_.entries.append((log, entry))
+            open_.open = True
+
+    def _wait_blocks(self, blocks: MapBlocks) -> None:
+        """Until they are acknowledged."""
+        if MAP not in self._target.topics:
+            raise Abortable(f"cannot write to {MAP}")
+        if "Write" in self._target.denied.get(MAP, ()):
+            raise NotAllowed(f"cluster {self._target.name!r}: the user needs Write on topic {MAP!r}")
+        if blocks.refused:
+            raise Abortable("a block of the offset map was refused")
+        self._took_s = 0.0
+        while blocks.left:
+            self._fault("plane.stalled")
+            self._advance(1.0)
+            self._took_s += 1.0
+            self._stalled(self.written())
+            if self._took_s >= TIMEOUT_S:
+                raise UnknownOutcome(f"records without ack after {TIMEOUT_S} s")
+            self._send_blocks(blocks)
+
     def commit(
         self,
         offsets: Mapping[Partition, Committed],
         entries: Sequence[tuple[bytes, bytes]] = (),
         before_end: Callable[[], None] = lambda: None,
+        blocks: MapBlocks | None = None,
     ) -> None:
-        """What goes over the line in two steps."""
+        """What goes over the line in two steps, and with blocks in four."""
+        if blocks is not None:
+            self._call("write_blocks")
+            self._transaction_check()
+            blocks.left = len(blocks.values)
+            self._send_blocks(blocks)
         self.send_positions(offsets, entries)
+        if blocks is not None:
+            self._call("wait_blocks")
+            self._wait_blocks(blocks)
         before_end()
         self.end()
 

@@ -6,7 +6,7 @@ import queue
 import threading
 from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from itertools import zip_longest
 from typing import Any
 
@@ -26,6 +26,8 @@ from replicator.model.origins import Origins
 from replicator.model.partition import Partition
 from replicator.model.route import Route
 from replicator.model.transactions import Marker, OpenTransaction, ProducerState
+from replicator.offset_map.section import topic_id_text
+from replicator.offset_map.topic import MAP_PARTITIONS
 from replicator.state import starts
 from replicator.state.claims import Claims, read_claims
 from replicator.state.decisions import OperatorDecision, decide
@@ -33,7 +35,7 @@ from replicator.state.generation import Control, Generation, LaneAssignment, Pha
 from replicator.state.occurrences import Occurrence
 from replicator.state.origins import FoundOrigins
 from tests.replicator.lane.fakes.cluster import FakeCluster
-from tests.replicator.lane.fakes.plane import FakePlane
+from tests.replicator.lane.fakes.plane import MAP, FakePlane
 from tests.replicator.lane.fakes.reader import FakeReader
 
 FLOW = """\
@@ -57,6 +59,11 @@ CALLS_MAX = 20_000  # a lane that makes more has found no end
 def flow_starting(start: str, recommit_ms: int) -> Flow:
     """The flow of all tests, with this `start` and interval between keep-alives."""
     return load_text(FLOW.replace("START", start).replace("RECOMMIT", str(recommit_ms)), env={}).flows["f"]
+
+
+def _topic_id(cluster: int, number: int) -> str:
+    """As brokers make them: the map has the 16 bytes."""
+    return topic_id_text(bytes((cluster, number, *range(14))))
 
 
 @dataclass
@@ -134,6 +141,11 @@ class FakeConnections:
         return FakeOpenTransactions(self.target)
 
     @property
+    def map_log(self) -> FakeCluster:
+        """Reads the map's topic."""
+        return self.target
+
+    @property
     def source_records(self) -> FakeReader:
         """Reads the source."""
         return FakeReader(self.source)
@@ -163,10 +175,14 @@ class World:
     trace: list[str] = field(default_factory=list)
     events: list[dict[str, object]] = field(default_factory=list)
     driver: LaneDriver | None = None
+    maps: bool = False  # whether the flow has an offset map
     listed_origins: dict[str, Origins] = field(default_factory=dict)  # as the last listing has found them
 
     def __post_init__(self) -> None:
         self.source, self.target = FakeCluster("west", self.call), FakeCluster("east", self.call)
+        if self.maps:
+            for number, cluster in enumerate((self.source, self.target), 1):
+                cluster.name_id = partial(_topic_id, number)  # type: ignore[method-assign]
         self.flow = flow_starting(self.start, self.recommit_ms)
         self.assignment = LaneAssignment(1)
         listing = {"t": 2, "u": 1}
@@ -178,6 +194,8 @@ class World:
         for topic, partitions in listing.items():
             self.source.create(topic, partitions)
             self.target.create(f"{topic}.copy", partitions)
+        if self.maps:
+            self.target.create(MAP, MAP_PARTITIONS)
 
     def open_flow(self) -> None:
         """Open the flow as its set-up does: starts are resolved now and stored with the `open` record."""
@@ -282,7 +300,8 @@ class World:
     def plan(self, owner: str = "me", routes: tuple[Route, ...] | None = None) -> LanePlan:
         """The flow's one lane."""
         routes = self.routes() if routes is None else routes
-        return LanePlan(self.flow, 1, 0, owner, "west-id", routes, 1, self.assignment, target_cluster="east-id")
+        plan = LanePlan(self.flow, 1, 0, owner, "west-id", routes, 1, self.assignment, target_cluster="east-id")
+        return replace(plan, writes_map=self.maps)
 
     def lane(
         self, owner: str = "me", policy: Policy | None = None, plan: LanePlan | None = None

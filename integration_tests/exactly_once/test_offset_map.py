@@ -1,0 +1,125 @@
+"""The offset map of a flow, read with another client beside both logs: each offset that it gives is compared."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from integration_tests.conftest import MakeCopying
+from integration_tests.harness import clients
+from integration_tests.harness.copying import Copying
+from integration_tests.harness.proxy import Action, Proxy, Side
+from replicator.model.names import offsets_topic
+
+
+def assert_whole(copying: Copying) -> None:
+    """The map has all that was copied, without a hole, up to the positions."""
+    positions = copying.wait_stable()
+    for number, found in enumerate(copying.checked_map()):
+        assert found.holes == []
+        assert found.map.begin == 0
+        assert found.map.passed == positions[number]
+        assert [section.base for section in found.sections] == [True] + [False] * (len(found.sections) - 1)
+
+
+def test_the_map_is_whole_over_kills_and_restarts(make_copying: MakeCopying) -> None:
+    copying = make_copying()
+    for step in ("before_flush@3", "before_end_txn@2", "after_end_txn@2"):
+        with copying.writing():
+            worker = copying.run(f"{step}=kill")
+            assert worker.wait_exit() == -signal.SIGKILL, worker.tail()
+    copying.finish(copying.running())
+    assert_whole(copying)
+
+
+@pytest.mark.tier("full")
+def test_a_clean_stop_and_start_go_on_with_the_same_map(make_copying: MakeCopying) -> None:
+    copying = make_copying()
+    for _ in range(3):
+        worker = copying.running()
+        with copying.writing():
+            worker.wait_event("committed", after=worker.mark())
+        assert worker.stop() == 0
+    worker = copying.running()
+    copying.finish(worker)
+    assert_whole(copying)
+    assert not worker.seen("map_not_checked")
+
+
+@pytest.mark.tier("full")
+def test_more_and_fewer_lanes_go_on_with_the_same_map(make_copying: MakeCopying) -> None:
+    """Lanes write different partitions of the map's topic, and begin where others have ended."""
+    copying = make_copying(partitions=6, lanes=1)
+    worker = copying.running()
+    with copying.writing():
+        worker.wait_event("committed")
+        for lanes in (3, 18, 2):
+            copying.file.write(lanes=lanes)
+            successor = copying.run()
+            assert worker.wait_exit() == 5, worker.tail()
+            for lane in range(lanes):
+                successor.wait_event("lane_started", lane=lane)
+            successor.wait_event("committed", after=successor.mark())
+            worker = successor
+    copying.finish(worker)
+    assert_whole(copying)
+
+
+@pytest.mark.tier("full")
+def test_a_zombie_leaves_nothing_in_the_map(make_copying: MakeCopying) -> None:
+    copying = make_copying(limits={"transaction_timeout_ms": 1_500})
+    copying.load.mixed(200)
+    with copying.writing():
+        zombie = copying.run("before_end_txn@2=stop")
+        zombie.wait_stopped()
+    copying.wait_stable()
+    successor = copying.running()
+    copying.wait_copied()
+    zombie.resume()
+    assert zombie.wait_exit() == 5, zombie.tail()
+    copying.load.mixed(100)
+    copying.finish(successor)
+    assert_whole(copying)
+
+
+@pytest.mark.tier("full")
+@pytest.mark.parametrize("api", ["Produce", "AddPartitionsToTxn", "TxnOffsetCommit", "EndTxn"])
+@pytest.mark.parametrize("side", list(Side))
+def test_messages_that_are_lost_leave_no_hole(make_copying: MakeCopying, proxy: Proxy, api: str, side: Side) -> None:
+    copying = make_copying(via=proxy.bootstrap, limits={"request_timeout_ms": 2_000, "transaction_timeout_ms": 4_000})
+    with copying.writing():
+        worker = copying.running()
+        worker.wait_event("committed")
+        for nth in (1, 2, 3):
+            proxy.rule(api, side, Action.CUT, nth=nth, client=".lane").wait_hit()
+            worker.wait_event("committed", after=worker.mark())
+    copying.finish(worker)
+    assert_whole(copying)
+
+
+@pytest.mark.tier("full")
+def test_a_map_topic_that_is_gone_holds_up_nothing_and_the_map_begins_anew(make_copying: MakeCopying) -> None:
+    copying = make_copying()
+    worker = copying.running()
+    with copying.writing():
+        worker.wait_event("committed")
+        assert worker.stop() == 0
+        clients.delete_topic(copying.target, offsets_topic(copying.name))
+        worker = copying.running()
+        worker.wait_event("incident", name="map_lost")
+    copying.finish(worker)
+    for number, found in enumerate(copying.checked_map()):
+        assert found.map.begin > 0
+        assert found.map.passed == copying.wait_stable()[number]
+
+
+@pytest.mark.tier("full")
+def test_a_map_topic_that_is_deleted_while_a_lane_writes_it_is_copied_without(make_copying: MakeCopying) -> None:
+    copying = make_copying(limits={"request_timeout_ms": 3_000, "transaction_timeout_ms": 6_000})
+    worker = copying.running()
+    with copying.writing():
+        worker.wait_event("committed")
+        clients.delete_topic(copying.target, offsets_topic(copying.name))
+        worker.wait_event("map_off")
+    copying.finish(worker)

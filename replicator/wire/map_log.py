@@ -1,0 +1,67 @@
+"""Reads a partition of the flow's map topic raw: blocks of open and aborted transactions, and markers.
+
+Implements `lane.ports.MapLog`, made by the flow's wiring. librdkafka shows no markers, and reading committed records
+would wait for other lanes' open transactions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kafka_records.batch import CorruptBatch
+from kafka_records.control import marker_commits
+from kafka_records.fetched import FetchedBatch, OldMessage, read_batches
+from kafka_records.records import decode
+from replicator.config import Flow
+from replicator.model.errors import Retriable
+from replicator.model.partition import Partition
+from replicator.offset_map.newest import MapItem, MapMarker, MapRecord
+from replicator.offset_map.varints import BadBlock
+from replicator.wire.holes import OffsetOutOfRange
+from replicator.wire.partition_log import PartitionLog
+
+FETCH_BYTES = 1024 * 1024
+WAIT_MS_MAX = 5_000
+"""No start of a lane waits longer for it: the map is not needed to copy."""
+BLOCK_BYTES_MAX = 16 * 1024 * 1024  # of one batch, decompressed
+
+
+class WireMapLog:
+    """Of one flow's target. Used by one thread; connects anew for each partition."""
+
+    def __init__(self, flow: Flow) -> None:
+        limits = flow.limits
+        waits = {name: min(WAIT_MS_MAX, getattr(limits, name)) for name in ("request_timeout_ms", "connect_timeout_ms")}
+        self._flow = flow.model_copy(update={"limits": limits.model_copy(update=waits)})
+
+    def items(self, at: Partition, topic_id: str, first: int, end: int) -> Iterator[MapItem]:
+        """See `lane.ports.MapLog`."""
+        with PartitionLog(self._flow, self._flow.target, at, topic_id) as log:
+            offset = first
+            while offset < end:
+                try:
+                    data = log.fetch(offset, FETCH_BYTES)
+                    batches = list(read_batches(data or b""))
+                except OffsetOutOfRange:
+                    return
+                except CorruptBatch as error:
+                    raise BadBlock(f"{at} at offset {offset}: {error}") from error
+                if not batches or batches[-1].last_offset < offset:
+                    raise Retriable(f"{at} shows nothing at offset {offset}, and ends at {end}")
+                for batch in batches:
+                    yield from _items(at, batch, offset)
+                offset = batches[-1].last_offset + 1
+
+
+def _items(at: Partition, batch: FetchedBatch | OldMessage, first: int) -> Iterator[MapItem]:
+    if isinstance(batch, OldMessage):
+        raise BadBlock(f"{at}: a message of an old format")
+    if batch.last_offset < first:
+        return
+    producer_id = batch.header.producer_id
+    if batch.header.is_control:
+        yield MapMarker(producer_id, marker_commits(batch.data))
+        return
+    for record in decode(batch.data, BLOCK_BYTES_MAX):
+        if record.offset >= first:
+            yield MapRecord(producer_id, record.value or b"")
