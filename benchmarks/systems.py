@@ -108,11 +108,12 @@ class Eos:
         tree: Path = HERE.parent,
         lanes: int = 1,
         options: Sequence[str] = (),
+        module: str = "cli.main",
     ) -> None:
-        """`tree`: the checkout that is run; `options`: more of `run`."""
-        self.options = options
+        """`tree`: the checkout that is run; `options`: more of `run`; `module`: what is started in its place."""
+        self.options, self._module = options, module
         tag = uuid.uuid4().hex[:8]
-        self.copy = f"{tag}.{topic}"
+        self.copy, self.flow = f"{tag}.{topic}", f"bench-{tag}"
         self._tag, self._tree, self.log = tag, tree, directory / f"eos-{tag}.log"
         self.file = directory / f"eos-{tag}.yaml"
         self.file.write_text(
@@ -120,7 +121,7 @@ class Eos:
   a: {{properties: {{bootstrap.servers: "{source.bootstrap}"}}}}
   b: {{properties: {{bootstrap.servers: "{target.bootstrap}"}}}}
 flows:
-  bench-{tag}:
+  {self.flow}:
     source: a
     target: b
     topics: [{topic}]
@@ -138,7 +139,8 @@ flows:
     def start(self) -> None:
         """See System."""
         log: IO[bytes] = self.log.open("ab")
-        command = [sys.executable, "-m", "cli.main", "run", "-c", str(self.file), "--log-format", "json", *self.options]
+        command = [sys.executable, "-m", self._module, "run", "-c", str(self.file), "--log-format", "json"]
+        command += self.options
         environment = {**os.environ, "PYTHONPATH": str(self._tree)}
         self._process = subprocess.Popen(command, stderr=log, cwd=self._tree, env=environment)
         log.close()
