@@ -1,20 +1,17 @@
 """`python -m benchmarks.map_cost`: what the offset map costs a worker, beside the same worker without it.
 
 Both copy the same backlogs between the same two real Kafka brokers, in pairs whose sides change places. The first pair
-of each case is dropped. Counted are instructions in user space of the whole process, from its start (`perf stat`),
-which other load on the machine hardly changes; times are not shown, because it does. Figures go to
-benchmarks/results/map_cost.
+of each case is dropped. Counted is the CPU time of the whole process, from its start to its stop: rates say nothing on
+a machine that does other things, and this says the less the more it does. So each side is also compared with itself.
+Figures go to benchmarks/results/map_cost.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
@@ -28,62 +25,43 @@ from benchmarks.__main__ import machine
 from benchmarks.cases import Bench, Figures
 from benchmarks.clusters import Kafka
 from benchmarks.pairs import commit
-from benchmarks.systems import HERE, Eos
+from benchmarks.systems import HERE, Eos, cpu_s
 from replicator.offset_map.block import decode_block
 from replicator.offset_map.topic import MAP_PARTITIONS
 
 RESULTS = report.RESULTS / "map_cost"
-PERF = "/usr/bin/perf"
-SIDES = {"with": "cli.main", "without": "benchmarks.without_map"}
+SIDES = {"with": "benchmarks.with_map", "without": "benchmarks.without_map", "again": "benchmarks.without_map"}
 GAP_EVERY = 10
 
 
-@contextmanager
-def counted(pid: int, directory: Path) -> Iterator[Figures]:
-    """Count the instructions of a process meanwhile; the figure is there at the end."""
-    out, found = directory / f"perf-{pid}", Figures()
-    command = [PERF, "stat", "-x", ",", "-e", "instructions:u", "-o", str(out), "-p", str(pid)]
-    perf = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-    try:
-        yield found
-    finally:
-        perf.send_signal(signal.SIGINT)
-        perf.wait(30)
-        line = next(line for line in out.read_text().splitlines() if "instructions" in line)
-        found["instructions"] = float(line.split(",")[0])
-
-
 class Counted(Eos):
-    """A worker whose instructions are counted from its start to its stop."""
+    """A worker whose CPU time is taken at its stop."""
 
-    def __init__(self, bench: Bench, topic: str, module: str) -> None:
-        super().__init__(bench.source, bench.target, topic, bench.directory, module=module)
-        self._directory, self.figures = bench.directory, Figures()
-
-    def start(self) -> None:
-        """See System."""
-        super().start()
-        self._counting = counted(self.pid(), self._directory)
-        self.figures = self._counting.__enter__()
+    cpu_s = 0.0
 
     def stop(self) -> None:
         """See System."""
-        self._counting.__exit__(None, None, None)
+        self.cpu_s = cpu_s(self.pid())
         super().stop()
 
 
 def backlog_with_gaps(bootstrap: str, topic: str, records: int) -> None:
-    """As `load.backlog`, with the marker of a transaction behind each `GAP_EVERY` records."""
+    """As `load.backlog`, with the marker of a transaction behind each `GAP_EVERY` records of a partition."""
     load.create(bootstrap, topic)
-    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic, "linger.ms": 0})
-    producer.init_transactions(30)
-    turns = [number // load.RUN_RECORDS % load.PARTITIONS for number in range(records)]
-    for number in range(records):
-        if number % GAP_EVERY == 0:
-            producer.begin_transaction()
-        producer.produce(topic, b"x" * (load.RECORD_BYTES - 16), b"%016d" % number, turns[number])
-        if number % GAP_EVERY == GAP_EVERY - 1:
-            producer.commit_transaction(30)
+
+    def write(partition: int) -> None:
+        producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": f"{topic}.{partition}"})
+        producer.init_transactions(30)
+        for number in range(records):
+            if number // load.RUN_RECORDS % load.PARTITIONS == partition:
+                if number % GAP_EVERY == 0:
+                    producer.begin_transaction()
+                producer.produce(topic, b"x" * (load.RECORD_BYTES - 16), b"%016d" % number, partition)
+                if number % GAP_EVERY == GAP_EVERY - 1:
+                    producer.commit_transaction(30)
+
+    with ThreadPoolExecutor(load.PARTITIONS) as pool:
+        list(pool.map(write, range(load.PARTITIONS)))
 
 
 def map_size(bootstrap: str, flow_topic: str) -> Figures:
@@ -117,19 +95,22 @@ class MapCost:
         load.backlog(bench.source.bootstrap, self._backlogs["dense"][0], records)
         backlog_with_gaps(bench.source.bootstrap, self._backlogs["gaps"][0], gappy)
 
+    def _worker(self, topic: str, side: str) -> Counted:
+        return Counted(self._bench.source, self._bench.target, topic, self._bench.directory, module=SIDES[side])
+
     def figures(self, case: str, side: str) -> Figures:
-        """Instructions for each record, and with the map its size."""
+        """CPU time for each record, and with the map its size."""
         if case == "steady":
             topic, records = cases.topic_name("steady"), int(self._seconds * 1_000)
             load.create(self._bench.source.bootstrap, topic)
-            worker = Counted(self._bench, topic, SIDES[side])
+            worker = self._worker(topic, side)
             cases.latency(self._bench, worker, topic, self._seconds, 1_000, 2.0)
             load.delete(self._bench.source.bootstrap, topic)
         else:
             topic, records = self._backlogs[case]
-            worker = Counted(self._bench, topic, SIDES[side])
+            worker = self._worker(topic, side)
             cases.whole(self._bench, worker, records)
-        found = {"instructions_a_record": worker.figures["instructions"] / records}
+        found = {"cpu_us_a_record": worker.cpu_s / records * 1e6}
         if side == "with":
             size = map_size(self._bench.target.bootstrap, f"__eos.{worker.flow}.offsets")
             found |= size | {"map_bytes_a_record": size["map_bytes"] / records}
@@ -149,18 +130,17 @@ def measured(cost: MapCost, pairs: int, console: Console) -> dict[str, list[dict
     return found
 
 
-def ratios(found: dict[str, list[dict[str, Figures]]]) -> dict[str, float]:
-    """Median of the pairs, by case: instructions with the map by those without."""
-    figure = "instructions_a_record"
-    return {
-        case: round(median(it["with"][figure] / it["without"][figure] for it in of), 4) for case, of in found.items()
-    }
+def ratios(found: dict[str, list[dict[str, Figures]]], one: str, other: str) -> dict[str, list[float]]:
+    """By case: the lowest, the median and the highest of the ratios of CPU time."""
+    figure = "cpu_us_a_record"
+    each = {case: sorted(it[one][figure] / it[other][figure] for it in of) for case, of in found.items()}
+    return {case: [round(value, 3) for value in (it[0], median(it), it[-1])] for case, it in each.items()}
 
 
 @click.command()
 @click.option("--pairs", default=5, show_default=True, help="Pairs of each case, after one that is dropped.")
 @click.option("--records", default=1_000_000, show_default=True, help="Records of the backlog without gaps.")
-@click.option("--gappy", default=60_000, show_default=True, help=f"Records of the one with a gap every {GAP_EVERY}.")
+@click.option("--gappy", default=19_200, show_default=True, help=f"Records of the one with a gap every {GAP_EVERY}.")
 @click.option("--seconds", default=8.0, show_default=True, help="How long 1,000 records/s are written.")
 def main(pairs: int, records: int, gappy: int, seconds: float) -> None:
     """Compare workers with and without the offset map."""
@@ -177,13 +157,17 @@ def main(pairs: int, records: int, gappy: int, seconds: float) -> None:
         "commit": commit(HERE.parent),
         "pairs": pairs,
         "records": {"dense": records, "gaps": gappy, "steady": int(seconds * 1_000)},
-        "load_average_before": round(load_began[0], 2),
+        "load_average": [round(load_began[0], 2), round(os.getloadavg()[0], 2)],
     }
     path = RESULTS / f"{started:%Y-%m-%d-%H%M}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    body = {"machine": machine(), "settings": settings, "ratios": ratios(found), "pairs": found}
+    judged = {
+        "with_by_without": ratios(found, "with", "without"),
+        "without_by_itself": ratios(found, "again", "without"),
+    }
+    body = {"machine": machine(), "settings": settings, "ratios": judged, "pairs": found}
     path.write_text(json.dumps(body, indent=1) + "\n")
-    console.print(ratios(found), f"written to {path}")
+    console.print(judged, f"written to {path}")
 
 
 if __name__ == "__main__":

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from cli.main import entry
-from replicator.flow import setup
+from benchmarks.with_map import entry, setup
 
 
 def without(*_: object) -> bool:
