@@ -18,6 +18,7 @@ LAZY: dict[str, tuple[str, str]] = {
     "run": ("cli.commands.run:run", "Copy topics until stopped."),
     "validate": ("cli.commands.validate:validate", "Check a flow file, without connecting."),
     "plan": ("cli.commands.plan:plan", "Connect and say what would happen, changing nothing."),
+    "rights": ("cli.commands.rights:rights", "All rights that flows need, also as kafka-acls commands."),
     "status": ("cli.commands.status:status", "Positions and lag of every partition."),
     "top": ("cli.commands.top:top", "Flows of a running process, live in a terminal."),
     "incident": ("cli.commands.incident:incident", "What needs a decision: list it, show one."),

@@ -12,6 +12,7 @@ from integration_tests.harness.kafka_container import IMAGE
 
 # What the scripts in Kafka's bin directory start; an image may come without them.
 TOOLS: Mapping[str, str] = {
+    "kafka-acls.sh": "org.apache.kafka.tools.AclCommand",
     "kafka-configs.sh": "kafka.admin.ConfigCommand",
     "kafka-console-consumer.sh": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "kafka-console-producer.sh": "org.apache.kafka.tools.ConsoleProducer",

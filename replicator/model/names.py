@@ -11,16 +11,28 @@ import socket
 import uuid
 
 INTERNAL_PREFIX = "__"
+STATE_PREFIX = "__eos."
+"""Of the topics in which flows keep their state."""
+
+
+def state_prefix(flow: str) -> str:
+    """What the names of one flow's own topics begin with."""
+    return f"{STATE_PREFIX}{flow}."
+
+
+def transactional_prefix(flow: str) -> str:
+    """What its transactional ids begin with."""
+    return f"eos.{flow}."
 
 
 def control_topic(flow: str) -> str:
     """Compacted topic, one partition: generations of the flow, written only under `control_id`."""
-    return f"__eos.{flow}.control"
+    return f"{state_prefix(flow)}control"
 
 
 def claims_topic(flow: str) -> str:
     """Compacted topic with one partition per lane: claims and repairs of the flow's partitions."""
-    return f"__eos.{flow}.claims"
+    return f"{state_prefix(flow)}claims"
 
 
 def offsets_topic(flow: str) -> str:
@@ -43,12 +55,12 @@ def position_group(flow: str) -> str:
 
 def lane_id(flow: str, generation: int, lane: int) -> str:
     """Transactional id of a lane."""
-    return f"eos.{flow}.{generation}.{lane}"
+    return f"{transactional_prefix(flow)}{generation}.{lane}"
 
 
 def control_id(flow: str) -> str:
     """Transactional id under which the control topic is written."""
-    return f"eos.{flow}.control"
+    return f"{transactional_prefix(flow)}control"
 
 
 def process_name() -> str:
