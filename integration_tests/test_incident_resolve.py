@@ -165,3 +165,32 @@ def test_killed_at_any_step_it_is_done_once(make_copying: MakeCopying, step: str
     assert [(it["first"], it["end"]) for it in two.status()["signed_gaps"]] == [(10, 15)]
     assert listed(path) == []
     two.assert_stops(worker, 0)
+
+
+@pytest.mark.tier("full")
+def test_a_refused_record_is_set_aside_whole_with_where_it_comes_from(make_copying: MakeCopying) -> None:
+    two = TwoTopics(make_copying(partitions=1))
+    path, copy = two.flow.file.path, two.copy_of(two.first)
+    clients.create_topic(two.target, copy, 1, {"cleanup.policy": "compact"})
+    worker = two.flow.running()
+    writer = clients.producer(two.source)
+    clients.put(writer, two.first, b"one", key=b"1")
+    writer.produce(two.first, b"refused", partition=0, headers=[("h", b"1"), ("h", None)], timestamp=1_700_000_000_000)
+    assert writer.flush(30) == 0
+    clients.put(writer, two.first, b"two", key=b"2")
+    id_ = open_id(path, "record_refused", worker)
+    code, done, said = asked(path, "resolve", id_, "--set-aside", "--why", WHY, "--by", "ann")
+    assert (code, done["acted"], done["moved"], done["kept"]) == (0, "set-aside", [1, 2], "whole"), said
+    two.wait_copied(two.first, b"two")
+    assert two.values(two.first) == [b"one", b"two"]
+    (kept,) = clients.read(two.target, f"__eos.{two.name}.aside")
+    assert (kept.key(), kept.value()) == (None, b"refused")
+    headers: list[Any] = list(kept.headers() or ())
+    assert headers[:2] == [("h", b"1"), ("h", None)]
+    ours = dict(headers[2:])
+    assert (ours["eos.source.topic"], ours["eos.source.offset"]) == (two.first.encode(), b"1")
+    assert (ours["eos.source.timestamp"], ours["eos.reason"]) == (b"1700000000000", b"record_refused")
+    (gap,) = two.status()["signed_gaps"]
+    assert (gap["command"], gap["kept"], gap["first"], gap["end"]) == ("set-aside", "whole", 1, 2)
+    two.assert_second_goes_on()
+    two.assert_stops(worker, 0)

@@ -44,6 +44,12 @@ Exit codes:
 @click.argument("id_", metavar="ID")
 @click.option("--retry", "commands", flag_value="retry", help="Judge the partition again: the cause was removed.")
 @click.option("--skip", "commands", flag_value="skip", help="Go on behind what can't be copied, and leave it out.")
+@click.option(
+    "--set-aside",
+    "commands",
+    flag_value="set-aside",
+    help="The same for one record, which is kept in the topic __eos.<flow>.aside.",
+)
 @click.option("--why", default="", metavar="TEXT", help="The reason, for the record. Needed for what leaves out.")
 @click.option("--by", default=None, metavar="NAME", help="Who decides. Default: the user and host.")
 @click.option(
@@ -80,7 +86,7 @@ def resolve(
     from replicator.model.commands import Command
 
     if commands is None:
-        raise click.UsageError("say what is decided: --retry or --skip")
+        raise click.UsageError("say what is decided: --retry, --skip or --set-aside")
     command = Command(commands)
     if command.moves and not why:
         raise click.UsageError(f"{command.option} leaves records out for good: say why (--why TEXT)")
@@ -147,16 +153,21 @@ def _as_json(flow: Flow, decision: OperatorDecision, it: Occurrence) -> Mapping[
         "decision": decision.content(),
         "acted": None if closing is None else closing.effect.value,
         "moved": None if it.moved is None else [*it.moved],
+        "kept": None if closing is None or not closing.kept else closing.kept,
     }
 
 
 def _show(flow: Flow, decision: OperatorDecision, it: Occurrence) -> None:
+    from replicator.model import names
+
     click.echo(f"{it.id}  {it.name} of {it.source}: {decision.said}")
     closing = it.closing
     if closing is None:
         click.echo("The flow has not acted on it yet. One that doesn't run acts at its next start.")
     elif it.moved is not None:
         click.echo(f"The position went from source offset {it.moved[0]} to {it.moved[1]}.")
+        if closing.kept:
+            click.echo(f"The record is in {names.aside_topic(flow.name)}: {closing.kept}.")
     elif closing.decision is not None:
         click.echo("The partition was judged again: incident list shows whether anything still stops it.")
     else:

@@ -27,6 +27,9 @@ EVENTS = {
         "An operator's decision about an incident was acted on. What a command other than retry has left out, source "
         "offsets from `offset` to before `end`, is not copied."
     ),
+    "decision_postponed": (
+        "What an operator has decided can't be done now, and is tried again after half a minute; nothing was changed."
+    ),
     "decisions_unread": (
         "Whether something was decided about a stopped partition can't be read now; it is asked again a second later."
     ),

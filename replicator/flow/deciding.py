@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from replicator.backoff import Backoff
 from replicator.config import Flow
-from replicator.flow.topics import ControlPlane
+from replicator.flow.topics import ControlPlane, aside_topic
 from replicator.model.commands import Command
-from replicator.model.errors import Fatal, Fenced, Retriable, TakenOver, UnknownOutcome
+from replicator.model.errors import Fatal, Fenced, ReplicatorError, Retriable, TakenOver, UnknownOutcome
 from replicator.model.names import process_name
 from replicator.state.control import Changer
 from replicator.state.decisions import OperatorDecision, decide
@@ -83,6 +83,8 @@ def _written(flow: Flow, plane: ControlPlane, wanted: DecisionWanted) -> Operato
                 now_ms=now_ms,
             )
         )
+        if wanted.command is Command.SET_ASIDE:
+            _make_aside_topic(flow, plane)
         return taken[-1]
 
     backoff, give_up_s = Backoff(PAUSE_S, PAUSE_S_MAX), time.monotonic() + OTHERS_S
@@ -97,6 +99,16 @@ def _written(flow: Flow, plane: ControlPlane, wanted: DecisionWanted) -> Operato
             time.sleep(backoff.next_s())
         else:
             return taken[-1]
+
+
+def _make_aside_topic(flow: Flow, plane: ControlPlane) -> None:
+    """Make sure of it before a lane is told to write there."""
+    spec = aside_topic(flow)
+    if spec.name in plane.target.topics([spec.name]):
+        return
+    answer = plane.create([spec])[spec.name]
+    if isinstance(answer, ReplicatorError):
+        raise answer
 
 
 def _ignored(text: str) -> None:

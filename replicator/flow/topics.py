@@ -235,6 +235,21 @@ def internal_topics(flow: Flow) -> tuple[TopicSpec, TopicSpec]:
     )
 
 
+ASIDE_BYTES_MAX = 104_857_600  # as much as a broker takes in one request by default
+
+
+def aside_topic(flow: Flow) -> TopicSpec:
+    """The flow's topic for records that operators have set aside: it keeps them until somebody deletes them."""
+    limit = max(ASIDE_BYTES_MAX, flow.limits.record_bytes_max + 65_536)
+    configs = {
+        "cleanup.policy": "delete",
+        "retention.ms": "-1",
+        "retention.bytes": "-1",
+        "max.message.bytes": str(limit),
+    }
+    return TopicSpec(names.aside_topic(flow.name), 1, flow.topic_configs.replication_factor, configs)
+
+
 def listed(admin: ClusterAdmin, wanted: Iterable[str], *, rights: bool = False) -> dict[str, ListedTopic]:
     """Topics with their configs in two requests; what may not be seen of one topic hides no other."""
     asked = sorted(set(wanted))

@@ -17,9 +17,10 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
@@ -238,17 +239,19 @@ class TransactionalProducer:
     def write(
         self,
         topic: str,
-        value: bytes,
+        value: bytes | None,
         key: bytes | None,
         partition: int,
         on_delivery: Callable[[KafkaError | None, Message], None] | None = None,
+        headers: Sequence[tuple[str, bytes | None]] = (),
     ) -> None:
         """Add one record of the flow's own topics to the open transaction. Raises as `flush`."""
         self.written = True
-        reported = () if on_delivery is None else (on_delivery,)
+        more: dict[str, Any] = {"on_delivery": on_delivery} if on_delivery is not None else {}
+        more |= {"headers": list(headers)} if headers else {}
         while True:
             try:
-                return self.producer.produce(topic, value, key, partition, *reported)
+                return self.producer.produce(topic, value, key, partition, **more)
             except BufferError:
                 self.wait_for_space()
             except failures.SERVING as error:

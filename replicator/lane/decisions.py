@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from replicator.lane.aside import aside
 from replicator.lane.memory import Memory, SessionContext
 from replicator.lane.partition import Commits, Decided, Stopped
 from replicator.lane.plan import LanePlan
@@ -25,12 +26,15 @@ from replicator.lane.start import LaneStart
 from replicator.lane.transaction import LaneTransactions
 from replicator.model import names
 from replicator.model.commands import Command
-from replicator.model.errors import ReplicatorError, Retriable, Unreachable
+from replicator.model.errors import NotAllowed, ReplicatorError, Retriable, Unreachable
 from replicator.model.partition import LogEnds, Partition
+from replicator.planes.contract import ReadStopped
 from replicator.state.decisions import OperatorDecision
 from replicator.state.occurrences import Closing, Ending, Occurrence
 
 LOOK_S = 1.0
+AGAIN_S = 30.0  # until what could not be done is tried again
+WRITE = frozenset({"Describe", "Write"})
 ENDINGS: Mapping[Command, Ending] = {
     Command.RETRY: Ending.RETRIED,
     Command.SKIP: Ending.SKIPPED,
@@ -58,6 +62,7 @@ class LaneDecisions:
         self._decided: Mapping[str, OperatorDecision] = {}
         self._ends: LogEnds | ReplicatorError | None = None  # of the control topic, before it was read last
         self._looked_s = context.clock.now_s()
+        self._again_s = memory.decisions_again_s
 
     def begin(self, decided: Mapping[str, OperatorDecision]) -> None:
         """Take what the session has read at its start, after its fence."""
@@ -94,14 +99,16 @@ class LaneDecisions:
 
     def _fits(self, at: Partition, decision: OperatorDecision) -> bool:
         """Tell whether the occurrence has the facts that the decision rests on, and the position isn't past them."""
+        if self._again_s.get(decision.occurrence, 0.0) > self._clock.now_s():
+            return False
         occurrence, position = self._waiting()[at], self._partitions[at].position
         if decision.command.moves and self._partitions[at].commits is not Commits.YES:
             return False  # the target takes no position of it now
         before = position is None or not decision.command.moves or position.offset < decision.end
         return before and decision.fits(occurrence)
 
-    def act(self, positions: LanePositions, at: Partition, decision: OperatorDecision) -> None:
-        """Do what was decided of one partition, and judge it again.
+    def act(self, positions: LanePositions, at: Partition, decision: OperatorDecision) -> bool:
+        """Do what was decided of one partition, and judge it again; return False where that can't be done now.
 
         What moves the position is certainly committed on return; what doesn't, and what gives a partition its first
         position, ends with the positions of admitted partitions, which have to be committed next. Raises as
@@ -112,16 +119,57 @@ class LaneDecisions:
         if not decision.command.moves:
             self._reports.decided(at, self._closed(occurrence, decision, None))
         elif before is not None:
+            kept = self._kept(occurrence, decision) if decision.command is Command.SET_ASIDE else ""
+            if kept is None:
+                return False
+            if decision.command is Command.SET_ASIDE and not kept:  # compaction has taken it: nothing is left to decide
+                self._partitions.apply(at, Decided())
+                return self._start.judge_again([at])
             moved = positions.skipped(at, decision.end, self._clock.now_ms())
-            closed = self._closed(occurrence, decision, (before.offset, decision.end))
+            closed = self._closed(occurrence, decision, (before.offset, decision.end), kept)
             self._transactions.commit_decision(positions, at, moved, closed)
         self._partitions.apply(at, Decided())
         self._start.judge_again([at], decision.end if decision.command.moves and before is None else None)
         if decision.command.moves and before is None:
             if partition.claim is None:
-                return  # it isn't admitted: whatever keeps it back comes first
+                return True  # it isn't admitted: whatever keeps it back comes first
             self._reports.decided(at, self._closed(occurrence, decision, (occurrence.offset, decision.end)))
         self._tell(at, decision)
+        return True
+
+    def _kept(self, it: Occurrence, decision: OperatorDecision) -> str | None:
+        """Put a record that is to be set aside into the open transaction; how much of it is held. Empty: compaction has
+        taken it; None: it can't be done now."""
+        topic, reader = names.aside_topic(self._plan.flow.name), self._to.source_records
+        try:
+            (there,) = self._to.target.topic_ids([topic]).wait().values()
+            lacking = self._to.target.missing_rights([topic])
+            if isinstance(there, ReplicatorError):
+                raise there
+            if topic in lacking and lacking[topic].operations & WRITE:
+                raise NotAllowed(lacking[topic].text)
+            record = reader.record(it.source, decision.offset)
+        except ReadStopped:
+            return None
+        except (Retriable, Unreachable, NotAllowed) as error:
+            self._postpone(decision, str(error))
+            return None
+        finally:
+            reader.close()
+        if record is None:
+            return ""
+        bytes_max = max(self._plan.flow.limits.record_bytes_max, self._plan.record_bytes_max)
+        kept, how = aside(record, it, decision, self._plan.source_cluster, bytes_max)
+        self._to.plane.set_aside(kept)
+        return how.value
+
+    def _postpone(self, decision: OperatorDecision, reason: str) -> None:
+        self._again_s[decision.occurrence] = self._clock.now_s() + AGAIN_S
+        self._log.warning("decision_postponed", occurrence=decision.occurrence, reason=reason)
+
+    def failed(self, decision: OperatorDecision, error: ReplicatorError) -> None:
+        """Note that what was decided could not be committed: it is tried again after a while."""
+        self._postpone(decision, str(error))
 
     def _tell(self, at: Partition, decision: OperatorDecision) -> None:
         self._log.warning(
@@ -137,7 +185,9 @@ class LaneDecisions:
             occurrence=decision.occurrence,
         )
 
-    def _closed(self, it: Occurrence, decision: OperatorDecision, moved: tuple[int, int] | None) -> Occurrence:
+    def _closed(
+        self, it: Occurrence, decision: OperatorDecision, moved: tuple[int, int] | None, kept: str = ""
+    ) -> Occurrence:
         ending, now_ms = ENDINGS[decision.command], self._clock.now_ms()
-        closing = Closing(effect=ending, by=self._plan.owner, at_ms=now_ms, moved=moved, decision=decision)
+        closing = Closing(effect=ending, by=self._plan.owner, at_ms=now_ms, moved=moved, decision=decision, kept=kept)
         return it.closed(closing, self._plan.generation)

@@ -23,6 +23,7 @@ class Memory:
     """What outlives a producer session. Owned by `lane.driver`, changed by the session that runs.
 
     `owners`: by target partition, as this process knows them; of positions that have no partition of the lane, too.
+    `decisions_again_s`: by occurrence, when a decision that could not be done is tried again (monotonic).
     """
 
     partitions: Partitions
@@ -31,6 +32,7 @@ class Memory:
     reports: Reports
     owners: dict[Partition, str] = field(default_factory=dict)
     map_outage: MapOutage = field(default_factory=MapOutage)
+    decisions_again_s: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -307,18 +307,18 @@ class ProducerSession:
         self._decisions.look()
         for at, decision in self._decisions.due().items():
             try:
-                self._decisions.act(self.positions, at, decision)
-            except IdMismatch as mismatch:  # nothing was sent yet
+                done = self._decisions.act(self.positions, at, decision)
+            except IdMismatch as mismatch:
+                self._abort(mismatch)
                 self._judge_failed(mismatch.answers, mismatch.at_target)
-            except NotAllowed as denied:
-                self._abort(denied)
-                if not self._keep_out(denied):
-                    raise
-            except Abortable as error:
-                raise UnknownOutcome(str(error)) from error
+            except (NotAllowed, Abortable) as error:
+                self._decisions.failed(decision, error)
+                if isinstance(error, NotAllowed):
+                    self._keep_out(error)
+                self._abort(error)
             else:
-                self._commit_positions(CommitKind.ADMITTED)
-                self._partitions.read_anew = True
+                if done:
+                    self._commit_positions(CommitKind.ADMITTED)
 
     def _judge_waiting(self) -> None:
         """Judge waiting partitions again whose time has come; those that can go on do."""

@@ -51,7 +51,7 @@ _JUDGED_BY_LANES = (
 
 COMMANDS: Mapping[str, tuple[Command, ...]] = {
     "source_records_gone": (Command.RETRY, Command.SKIP),
-    **dict.fromkeys(sorted(ONE_RECORD), (Command.RETRY, Command.SKIP)),
+    **dict.fromkeys(sorted(ONE_RECORD), (Command.RETRY, Command.SKIP, Command.SET_ASIDE)),
     **dict.fromkeys(_JUDGED_BY_LANES, (Command.RETRY,)),
 }
 """By kind. To any other no command applies: each discovery judges it again, or the whole flow stands still."""

@@ -26,7 +26,7 @@ _ANOTHER_FLOW = (
 )
 _NOT_CARRIABLE = (
     "In a compacted topic write a newer record of the same key: compaction takes this one, and the flow goes on. To go "
-    "on without this one record, on record: incident resolve ID --skip"
+    "on without this one record: incident resolve ID --set-aside keeps it in a topic of the flow, --skip doesn't"
 )
 _NEW_NAMES = "Stop all workers of the flow, and copy under a new flow name to new target names"
 
@@ -109,7 +109,7 @@ _TARGET = {
         "(message.timestamp.before.max.ms, message.timestamp.after.max.ms)",
         "The target would refuse it. Nothing from this record on is written; everything before it is committed",
         "Raise that config of the target topic (kafka-configs.sh): the flow goes on at its next discovery. To go on "
-        "without this one record, on record: incident resolve ID --skip",
+        "without this one record: incident resolve ID --set-aside keeps it in a topic of the flow, --skip doesn't",
     ),
     "target_lost_data": IncidentKind(
         "The target ends below, or acknowledged a record below, what this flow had written",
@@ -143,13 +143,14 @@ _TARGET = {
         "It can't be written as it is, and to go on without it would lose it",
         "Raise max.message.bytes of the target topic, or limits.record_bytes_max; if the source's batches are "
         "compressed, leave compression.type out of the target's properties or set it to zstd; then restart the worker. "
-        "To go on without this one record, on record: incident resolve ID --skip",
+        "To go on without this one record: incident resolve ID --set-aside keeps it in a topic of the flow, --skip "
+        "doesn't",
     ),
     "record_refused": IncidentKind(
         "The target refuses this record; the message has its reason",
         "For instance a record without key into a compacted topic, or a timestamp out of bounds",
         "Change the target topic's configs so that it takes the record; then incident resolve ID --retry. To go on "
-        "without this one record, on record: incident resolve ID --skip",
+        "without this one record: incident resolve ID --set-aside keeps it in a topic of the flow, --skip doesn't",
     ),
     "header_not_carriable": IncidentKind(
         "A record has a header key that isn't UTF-8",

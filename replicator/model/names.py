@@ -40,6 +40,11 @@ def offsets_topic(flow: str) -> str:
     return f"__eos.{flow}.offsets"
 
 
+def aside_topic(flow: str) -> str:
+    """Topic with one partition, made when it is first needed: source records that operators have set aside."""
+    return f"__eos.{flow}.aside"
+
+
 def flow_of_claims(topic: str) -> str | None:
     """The flow whose claims topic this is; None for any other topic."""
     prefix, suffix = claims_topic("|").split("|")

@@ -155,6 +155,23 @@ class MapBlocks:
     refused: str = ""
 
 
+class WholeRecord(NamedTuple):
+    """A source record as the client returns it; `headers` None: it can't return them. `timestamp_ms` -1: none."""
+
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int
+    headers: tuple[tuple[str, bytes | None], ...] | None
+
+
+class AsideRecord(NamedTuple):
+    """What is written to the flow's topic for records that were set aside."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
 class Plane(Protocol):
     """One producer session of a lane: source reader and target writer.
 
@@ -218,6 +235,10 @@ class Plane(Protocol):
         Fenced: nothing is ever sent again.
         """
 
+    def set_aside(self, record: AsideRecord) -> None:
+        """Add a record to the flow's topic for those that were set aside, to the open transaction, opening one if
+        needed. Raises as `flush`, here or in `commit`, which waits for its acknowledgement."""
+
     def deliver(self) -> Collection[Partition]:
         """Write, under at_most_once and after `commit`, the records whose positions are committed, once and without
         retry.
@@ -264,6 +285,9 @@ class RecordReader(Protocol):
         Raises ReadStopped, NotAllowed, TopicMissing; Retriable where an offset is gone, or the rest can't be read in
         time: because the cluster doesn't answer, or an open transaction hides it.
         """
+
+    def record(self, at: Partition, offset: int) -> WholeRecord | None:
+        """Read the committed record at this offset; None where there is none. Raises as `identities`."""
 
     def close(self) -> None:
         """Let go of the connection; the next use opens it again."""

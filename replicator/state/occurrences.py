@@ -46,13 +46,15 @@ MOVED = (Ending.SKIPPED, Ending.SET_ASIDE)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Closing:
     """How an occurrence was closed: `moved` says from which position to which, None where it stood still. `by` is the
-    owner of the lane, `decision` what it acted on, if anything."""
+    owner of the lane, `decision` what it acted on, if anything; `kept`: how much of a record that was set aside is held
+    (see `lane.aside`)."""
 
     effect: Ending
     by: str
     at_ms: int
     moved: tuple[int, int] | None = None
     decision: OperatorDecision | None = None
+    kept: str = ""
 
     def __post_init__(self) -> None:
         if (self.moved is not None) != (self.effect in MOVED):
@@ -195,6 +197,7 @@ def _encoded(closing: Closing) -> dict[str, Any]:
         "at_ms": closing.at_ms,
         "moved": None if closing.moved is None else [*closing.moved],
         "decision": None if closing.decision is None else closing.decision.content(),
+        "kept": closing.kept,
     }
 
 
@@ -206,6 +209,7 @@ def _closing(body: Mapping[str, Any]) -> Closing:
         at_ms=int(body["at_ms"]),
         moved=None if moved is None else (int(moved[0]), int(moved[1])),
         decision=None if decision is None else OperatorDecision.of(decision),
+        kept=str(body.get("kept", "")),
     )
 
 

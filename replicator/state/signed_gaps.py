@@ -17,7 +17,7 @@ class SignedGap:
     """Source offsets [`first`, `end`) of one partition that are not copied, because `by` has decided so.
 
     `command`: by which one; `incident`: the name of the one that was decided about; `acted_ms`: when the position went
-    past them, and `decided_ms` when that was decided.
+    past them, and `decided_ms` when that was decided. `kept`: how much of a record that was set aside is held.
     """
 
     occurrence: str
@@ -32,6 +32,7 @@ class SignedGap:
     why: str
     decided_ms: int
     acted_ms: int
+    kept: str = ""
 
     def copied_to(self, target: Partition) -> bool:
         """Whether the copy would stand in this partition."""
@@ -43,7 +44,8 @@ class SignedGap:
         last = self.end - 1
         offsets = f"offset {last} was" if self.first == last else f"offsets {self.first} to {last} were"
         why = f": {self.why}" if self.why else ""
-        return f"source {offsets} left out ({self.incident}, --{self.command}), as {self.by} has decided{why}"
+        kept = f", kept {self.kept}" if self.kept else ""
+        return f"source {offsets} left out ({self.incident}, --{self.command}{kept}), as {self.by} has decided{why}"
 
 
 def signed_gaps(occurrences: Iterable[Occurrence]) -> tuple[SignedGap, ...]:
@@ -68,4 +70,5 @@ def _gap(it: Occurrence) -> SignedGap | None:
         why=decision.why,
         decided_ms=decision.at_ms,
         acted_ms=it.closing.at_ms,
+        kept=it.closing.kept,
     )

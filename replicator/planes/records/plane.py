@@ -24,7 +24,7 @@ from replicator.model.errors import Abortable, NotAllowed, ReplicatorError, Unkn
 from replicator.model.partition import Committed, Partition, Seek
 from replicator.model.timestamps import UNBOUNDED, TimestampBounds
 from replicator.offset_map.runs import add_runs
-from replicator.planes.contract import Copied, Flushed, MapBlocks, PollResult, ReadPlan, Written
+from replicator.planes.contract import AsideRecord, Copied, Flushed, MapBlocks, PollResult, ReadPlan, Written
 from replicator.planes.records.acks import AckWatch
 from replicator.planes.records.blocks import wait_for_blocks, write_blocks
 from replicator.planes.records.copying import Run, Writer, copy_run, new_run, offsets_of, portions
@@ -73,12 +73,8 @@ class RecordsPlane:
     ) -> None:
         """`on_client_error` takes what librdkafka tells by the way, `on_lost_record` what at_most_once has lost."""
         flow, limits = settings.flow, (settings.batch_bytes_max, settings.record_bytes_max)
-        self._settings, self._flow, self._routes, self._on_lost_records = (
-            settings,
-            flow,
-            settings.routes,
-            on_lost_records,
-        )
+        self._settings, self._flow, self._routes = settings, flow, settings.routes
+        self._on_lost_records = on_lost_records
         self._record_bytes_max = max(flow.limits.record_bytes_max, settings.record_bytes_max)
         self._watch = AckWatch()
         self._transactions = TransactionalProducer(
@@ -350,11 +346,16 @@ class RecordsPlane:
             if blocks is not None:
                 wait_for_blocks(transactions, blocks)
 
-    def deliver(self) -> Collection[Partition]:
-        """Write, under at_most_once, the records whose positions are committed, once and without retry.
+    def set_aside(self, record: AsideRecord) -> None:
+        """Add a record to the flow's topic for those that were set aside; `commit` waits for it."""
+        if not self._transactions.open:
+            self._transactions.begin()
+        topic = names.aside_topic(self._flow.name)
+        with self._judged():
+            self._transactions.write(topic, record.value, record.key, 0, headers=record.headers)
 
-        Returns the source partitions whose records the target has given other timestamps.
-        """
+    def deliver(self) -> Collection[Partition]:
+        """Write, under at_most_once, the records whose positions are committed, once; see `Plane`."""
         held, self._held = self._held, []
         return self._write_unsafely(self._plain, held) if held and self._plain is not None else ()
 

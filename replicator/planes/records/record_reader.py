@@ -1,7 +1,8 @@
-"""Reads a partition's records to compare them: their digests and nothing else. Implements `contract.RecordReader`.
+"""Reads a partition's records: their digests, to compare them, or a single one, whole. Implements
+`contract.RecordReader`.
 
-Used by repairs, by way of `flow.wiring`. Memory is bounded by librdkafka's queue and one poll: what was read is given
-away at once.
+Used by repairs and by `lane.decisions`, by way of `flow.wiring`. Memory is bounded by librdkafka's queue and one poll:
+what was read is given away at once.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from replicator.kafka import failures, metadata, properties
 from replicator.model import reading_over
 from replicator.model.errors import Retriable
 from replicator.model.partition import Partition, Span
-from replicator.planes.contract import ReadStopped, RecordIdentity
+from replicator.planes.contract import ReadStopped, RecordIdentity, WholeRecord
 from replicator.planes.records import digest
 from replicator.planes.records.message import Record
 
@@ -43,7 +44,15 @@ class LogReader:
         """Read as `contract.RecordReader` says."""
         left = SpansLeft(spans)
         while left:
-            yield from self._read(at, left)
+            for records in self._read(at, left):
+                yield [identity(record) for record in records]
+
+    def record(self, at: Partition, offset: int) -> WholeRecord | None:
+        """Read as `contract.RecordReader` says."""
+        for records in self._read(at, SpansLeft([(offset, offset + 1)])):
+            for record in records:
+                return _whole(record)
+        return None
 
     def close(self) -> None:
         """Let go of the connection; the next use opens it again."""
@@ -51,7 +60,7 @@ class LogReader:
             self._consumer.close()
             self._consumer = None
 
-    def _read(self, at: Partition, left: SpansLeft) -> Iterator[Sequence[RecordIdentity]]:
+    def _read(self, at: Partition, left: SpansLeft) -> Iterator[Sequence[Record]]:
         """Read from the first span that is left to where a new assignment takes less than reading over would."""
         if self._consumer is None:
             self._consumer = Consumer({**properties.scanning_reader(self._cluster, self._flow), **properties.SILENT})
@@ -125,9 +134,9 @@ class SpansLeft:
             at = end
         return min(POLL_RECORDS_MAX, at - reached)
 
-    def take(self, records: Sequence[Record], reached: int) -> list[RecordIdentity]:
+    def take(self, records: Sequence[Record], reached: int) -> list[Record]:
         """Return those that lie in the spans. All before `reached` has been read."""
-        found: list[RecordIdentity] = []
+        found: list[Record] = []
         number = self._next
         for record in records:
             offset = record.offset()
@@ -136,10 +145,18 @@ class SpansLeft:
             while number < len(self._spans) and self._spans[number][1] <= offset:
                 number += 1
             if number < len(self._spans) and self._spans[number][0] <= offset:
-                found.append(identity(record))
+                found.append(record)
         while self._next < len(self._spans) and self._spans[self._next][1] <= reached:
             self._next += 1
         return found
+
+
+def _whole(record: Record) -> WholeRecord:
+    try:
+        headers = tuple(record.headers() or ())
+    except (SystemError, UnicodeDecodeError):
+        headers = None
+    return WholeRecord(record.key(), record.value(), record.timestamp()[1], headers)
 
 
 def identity(record: Record) -> RecordIdentity:

@@ -8,13 +8,14 @@ import pytest
 
 from replicator.lane.partition import Copying, Stopped
 from replicator.model.commands import Command
-from replicator.model.errors import NotAllowed, UnknownOutcome
+from replicator.model.errors import Abortable, NotAllowed, UnknownOutcome
 from replicator.model.partition import Partition
 from replicator.state.occurrences import Ending, Occurrence
 from tests.replicator.lane.fakes.loads import filled, numbered
+from tests.replicator.lane.fakes.log import Fate
 from tests.replicator.lane.fakes.world import World
 
-A, B = Partition("t", 0), Partition("t", 1)
+A, B, ASIDE = Partition("t", 0), Partition("t", 1), Partition("__eos.f.aside", 0)
 
 
 def losing(world: World | None = None) -> World:
@@ -37,6 +38,12 @@ def refusing() -> World:
     world = World(idle_s_max=2.0)
     filled(world, 6)
     world.target.topics["t.copy"].refuses = frozenset({"t[0]-3"})
+    return world
+
+
+def with_aside() -> World:
+    world = refusing()
+    world.target.create(ASIDE.topic)
     return world
 
 
@@ -222,6 +229,7 @@ def test_a_partition_without_position_begins_where_it_was_decided() -> None:
 def test_a_right_that_is_missing_holds_a_decision_up_and_nobody_else() -> None:
     world = losing()
     world.run()
+    world.idle_s_max = 40.0
     world.resolve(Command.SKIP, A)
 
     def deny(name: str) -> None:
@@ -231,6 +239,79 @@ def test_a_right_that_is_missing_holds_a_decision_up_and_nobody_else() -> None:
     world.run("another")
     assert world.copied(A) == [*numbered("t[0]", 6), "later-8", "later-9"]
     assert closed(world).moved == (6, 8)
+
+
+def test_a_refused_record_is_set_aside_in_the_transaction_of_the_position() -> None:
+    world = with_aside()
+    world.run()
+    decision = world.resolve(Command.SET_ASIDE, A)
+    world.run("another")
+    set_aside(world)
+    (headers,) = world.target.aside_headers
+    said = {name: value.decode() for name, value in headers.items() if value is not None}
+    assert said.pop("eos.detail")
+    assert said == {
+        "h": "1",
+        "eos.source.cluster": "west-id",
+        "eos.source.topic": "t",
+        "eos.source.partition": "0",
+        "eos.source.offset": "3",
+        "eos.source.timestamp": "7",
+        "eos.target.topic": "t.copy",
+        "eos.reason": "record_refused",
+        "eos.occurrence": decision.occurrence,
+        "eos.by": "ann",
+        "eos.why": "w",
+        "eos.kept": "whole",
+    }
+    it = closed(world)
+    assert it.closing is not None
+    assert (it.closing.effect, it.closing.kept) == (Ending.SET_ASIDE, "whole")
+
+
+def test_without_its_topic_nothing_is_set_aside_and_everything_else_goes_on() -> None:
+    world = refusing()
+    world.run()
+    world.resolve(Command.SET_ASIDE, A)
+    world.source.log(B).put("more")
+    world.run("another")
+    assert world.position(A) == 3
+    assert world.copied(B) == [*numbered("t[1]", 6), "more"]
+    assert len(world.told("decision_postponed")) == 1
+    assert world.told("restarted") == []
+
+
+def test_a_topic_that_takes_nothing_holds_nobody_up() -> None:
+    world = with_aside()
+    world.run()
+    world.resolve(Command.SET_ASIDE, A)
+    world.idle_s_max = 45.0
+
+    def refuse(name: str) -> None:
+        raise Abortable("it takes nothing")
+
+    world.on.append(("west.record", lambda: world.faults.update({world.calls + 1: refuse})))
+    world.run("another")
+    assert len(world.told("decision_postponed")) == 1
+    set_aside(world)
+
+
+def test_a_record_that_compaction_has_taken_is_nothing_to_set_aside() -> None:
+    world = with_aside()
+    world.run()
+    world.resolve(Command.SET_ASIDE, A)
+
+    def compact() -> None:
+        world.source.log(A).entries[3].fate = Fate.ABORTED
+
+    world.on.append(("west.record", compact))
+    world.run("another")
+    assert world.position(A) == 6
+    assert world.copied(A) == [value for value in numbered("t[0]", 6) if value != "t[0]-3"]
+    assert world.target.log(ASIDE).committed() == []
+    it = closed(world)
+    assert it.closing is not None
+    assert (it.closing.effect, it.moved) == (Ending.GONE, None)
 
 
 KILLED = 1_000
@@ -247,6 +328,12 @@ def skipped_record(world: World) -> None:
     assert [it.moved for it in world.occurrences() if it.moved] == [(3, 4)]
 
 
+def set_aside(world: World) -> None:
+    assert world.copied(A) == [value for value in numbered("t[0]", 6) if value != "t[0]-3"]
+    assert [entry.value for _, entry in world.target.log(ASIDE).committed()] == ["t[0]-3"]
+    assert [it.moved for it in world.occurrences() if it.moved] == [(3, 4)]
+
+
 def retried(world: World) -> None:
     assert world.copied(A) == numbered("t[0]", 6)
     assert all(it.moved is None for it in world.occurrences())
@@ -257,9 +344,10 @@ def retried(world: World) -> None:
     [
         (losing, Command.SKIP, skipped_gap),
         (refusing, Command.SKIP, skipped_record),
+        (with_aside, Command.SET_ASIDE, set_aside),
         (refusing, Command.RETRY, retried),
     ],
-    ids=["gap", "record", "retry"],
+    ids=["gap", "record", "aside", "retry"],
 )
 def test_killed_at_any_call_it_is_done_once(provoke: Provoke, command: Command, check: Callable[[World], None]) -> None:
     """At each call of a lane its process dies, before the call or (`end_answered`) after it took effect; another one

@@ -59,7 +59,7 @@ def read(spans: Sequence[Span], record_bytes: int, log: Sequence[int]) -> tuple[
             some = [ReadBack(offset, record_bytes) for offset in log if offset >= reached][:wanted]
             assignments[-1] += [record.at for record in some]
             reached = some[-1].at + 1 if some else left.end
-            taken += [one.offset for one in left.take(some, reached)]
+            taken += [one.offset() for one in left.take(some, reached)]
     return taken, assignments
 
 

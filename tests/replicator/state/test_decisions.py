@@ -127,6 +127,8 @@ def test_what_could_be_lost_meanwhile_is_left_to_another_decision() -> None:
         assert not decision.fits(other)
     assert not replace(decision, end=10).fits(GONE)
     assert not replace(decision, command=Command.SET_ASIDE).fits(GONE)
+    record = occurrence("record_refused", end=11)
+    assert taken("aa11", Command.SET_ASIDE, record).fits(record)
 
 
 def test_commands_are_for_kinds_that_there_are() -> None:

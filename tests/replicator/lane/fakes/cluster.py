@@ -62,6 +62,7 @@ class FakeCluster:
         self.claims: list[tuple[bytes, bytes]] = []
         self.claims_partitions: list[int | None] = []  # of each of them; None: any, as a test added it
         self.denied: dict[str, set[str]] = {}  # topic: operations that the user lacks
+        self.aside_headers: list[dict[str, bytes | None]] = []  # of each record that was set aside, committed or not
         self.down = False
         self.bytes_per_s: float | None = None  # of what is written to it, None: any
         self.late_as: type[ReplicatorError] = Abortable  # what a producer is told first whose transaction timed out

@@ -5,7 +5,6 @@ It reads and writes as librdkafka does: that a topic was made again under the sa
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -19,8 +18,9 @@ from replicator.model.errors import (
     TopicMissing,
     UnknownOutcome,
 )
-from replicator.model.partition import Committed, Partition, Seek, Span
+from replicator.model.partition import Committed, Partition, Seek
 from replicator.planes.contract import (
+    AsideRecord,
     Copied,
     Flushed,
     MapBlocks,
@@ -30,6 +30,7 @@ from replicator.planes.contract import (
     Refusal,
     Written,
 )
+from tests.replicator.lane.fakes.blocks_of import digest_of, runs_of
 from tests.replicator.lane.fakes.cluster import FakeCluster
 from tests.replicator.lane.fakes.log import FakeEntry, Fate
 
@@ -139,7 +140,7 @@ class FakePlane:
         for offset, entry in ready:
             self._write(at, offset, entry)
         found.records += len(ready)
-        found.runs += len(_runs([offset for offset, _ in ready]))
+        found.runs += len(runs_of([offset for offset, _ in ready]))
         found.bytes += sum(len(entry.value) for _, entry in ready)
         end = log.stable if until is None else min(until, log.stable)
         if ready:
@@ -226,10 +227,10 @@ class FakePlane:
                 run.epoch,
                 len(run.offsets),
                 len(run.offsets),
-                _digest(self._digests[at], run.values),
+                digest_of(self._digests[at], run.values),
                 run.targets[0],
                 run.targets[-1] + 1,
-                runs=_runs(run.offsets),
+                runs=runs_of(run.offsets),
                 restamped=self._target.topics[self._routes[at].topic].seems_stamped,
             )
         return Flushed(copied, self.written())
@@ -356,8 +357,21 @@ class FakePlane:
         self._transaction_check()
         self._target.end(self._id, commit=True)
         self._call("end_answered")
-        self._digests |= {at: _digest(self._digests[at], run.values) for at, run in self._runs.items()}
+        self._digests |= {at: digest_of(self._digests[at], run.values) for at, run in self._runs.items()}
         self._forget()
+
+    def set_aside(self, record: AsideRecord) -> None:
+        """Into the flow's topic for such."""
+        self._call("set_aside")
+        self._transaction_check()
+        topic, open_ = self._target.topics.get("__eos.f.aside"), self._target.transactions[self._id]
+        if topic is None:
+            raise Abortable("no topic __eos.f.aside")
+        written = FakeEntry((record.value or b"").decode(), Fate.OPEN, producer=(self._id, self._epoch))
+        topic.logs[0].entries.append(written)
+        open_.entries.append((topic.logs[0], written))
+        open_.open = True
+        self._target.aside_headers.append(dict(record.headers))
 
     def deliver(self) -> Collection[Partition]:
         """Nothing is held back in exactly_once."""
@@ -376,21 +390,3 @@ class FakePlane:
     def close(self) -> None:
         """Nothing is open."""
         self.trace.append("close")
-
-
-def _runs(offsets: list[int]) -> list[Span]:
-    """Runs of consecutive offsets."""
-    found: list[Span] = []
-    for offset in offsets:
-        if found and found[-1][1] == offset:
-            found[-1] = (found[-1][0], offset + 1)
-        else:
-            found.append((offset, offset + 1))
-    return found
-
-
-def _digest(previous: str, values: list[str]) -> str:
-    chain = hashlib.blake2b(bytes.fromhex(previous), digest_size=16)
-    for value in values:
-        chain.update(value.encode())
-    return chain.hexdigest()

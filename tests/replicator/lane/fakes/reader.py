@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from replicator.model.errors import Retriable
 from replicator.model.partition import Partition, Span
-from replicator.planes.contract import RecordIdentity
+from replicator.planes.contract import RecordIdentity, WholeRecord
 from tests.replicator.lane.fakes.cluster import FakeCluster
 
 
@@ -30,6 +30,12 @@ class FakeReader:
                     key, equals, _ = entry.value.partition("=")
                     found = entry.value.encode()
                     yield [RecordIdentity(offset, found, key.encode() if equals else None, len(found))]
+
+    def record(self, at: Partition, offset: int) -> WholeRecord | None:
+        """One record."""
+        self._cluster.fault(f"{self._cluster.name}.record")
+        found = (entry for here, entry in self._cluster.log(at).committed() if here == offset)
+        return next((WholeRecord(b"key", entry.value.encode(), 7, (("h", b"1"),)) for entry in found), None)
 
     def close(self) -> None:
         """Nothing is open."""
