@@ -39,6 +39,7 @@ Exit codes:
 @config_option
 @flow_option
 @click.option("--take-over", is_flag=True, help="Take the flow over from a backfill or repair that has it.")
+@click.option("--exit-on-incident", is_flag=True, help="End with 4 at the first incident, for supervisors.")
 @click.option(
     "--runner",
     type=click.Choice(["daemon", "spark"]),
@@ -65,6 +66,7 @@ def run(
     path: Path,
     names: tuple[str, ...],
     take_over: bool,
+    exit_on_incident: bool,
     runner: str,
     master: str | None,
     conf: tuple[str, ...],
@@ -75,7 +77,8 @@ def run(
 
     The first SIGTERM, ^C or SIGHUP commits the open transaction and exits. A second one exits at once; nothing is lost
     or doubled, but the target waits for the transaction to time out or for the next start. Under nohup a SIGHUP is
-    ignored. Of several flows, one that has ended is started again from time to time as long as another one runs.
+    ignored. Of several flows, one that has ended is started again from time to time as long as another one runs. An
+    incident stops its partition, and the others go on; with --exit-on-incident all is committed and the process ends.
     """
     with quick_imports():
         from replicator import config, failpoints, logs
@@ -86,6 +89,8 @@ def run(
 
     if runner == "daemon" and (master is not None or conf):
         raise ConfigError("--master and --conf go with --runner spark")
+    if runner == "spark" and exit_on_incident:
+        raise ConfigError("--exit-on-incident goes with --runner daemon: on Spark an incident ends the run")
     if runner == "spark" and len(names) > 1:
         raise ConfigError("--runner spark runs one flow")
     logs.configure(log_format, log_level)
@@ -97,7 +102,8 @@ def run(
     flows = chosen(loaded, path, names)
     observation = Observation(loaded, flows, __version__)
     _tell_start(flows)
-    daemon = Daemon(loaded, flows, wiring.parts(failpoint, observation.observe), take_over=take_over)
+    parts = wiring.parts(failpoint, observation.observe)
+    daemon = Daemon(loaded, flows, parts, take_over=take_over, exit_on_incident=exit_on_incident)
     with observation.running(daemon.stages) as sum_up:
         sys.exit(daemon.run(sum_up))
 

@@ -144,6 +144,7 @@ EVENTS = {
         "in which something has changed, once an hour if nothing has, and before the process ends. On Spark only what "
         "was copied."
     ),
+    "exit_on_incident": "An incident has stopped partitions, so the flow ends, as --exit-on-incident wants it.",
     "history_failed": "A bug in what keeps the status page's plots, with its traceback. Copying goes on.",
     "summary_failed": "A bug in what sums up the flows, with its traceback. Copying goes on, without summaries.",
     "took_over": (

@@ -69,10 +69,16 @@ class Daemon:
         parts: Callable[[structlog.stdlib.BoundLogger], Parts],
         *,
         take_over: bool = False,
+        exit_on_incident: bool = False,
         leave: Callable[[int], NoReturn] = os._exit,
     ) -> None:
-        """`parts` makes what a flow's worker needs, given its log (see `flow.wiring`); `take_over`: also from a
-        backfill or repair that has a flow."""
+        """
+        Args:
+            parts: makes what a flow's worker needs, given its log (see `flow.wiring`).
+            take_over: also from a backfill or repair that has a flow.
+            exit_on_incident: end all flows, and the process, with the first incident of one of them.
+        """
+        self._exit_on_incident = exit_on_incident
         self._config, self._parts, self._take_over, self._leave = config, parts, take_over, leave
         self._flows: Mapping[str, Flow] = {flow.name: flow for flow in flows}
         self._log = structlog.get_logger()
@@ -118,7 +124,8 @@ class Daemon:
     def _start(self, name: str) -> None:
         log = self._log.bind(flow=name)
         parts = self._parts(log)
-        worker = FlowWorker(self._flows[name], self._config, parts, log, take_over=self._take_over)
+        how = {"take_over": self._take_over, "exit_on_incident": self._exit_on_incident}
+        worker = FlowWorker(self._flows[name], self._config, parts, log, **how)
         self._workers[name] = worker
         threading.Thread(target=self._flow, args=(name, worker, parts, log), name=name, daemon=True).start()
 
@@ -177,6 +184,8 @@ class Daemon:
                 self._log.info("flow_started_again", flow=event.flow)
         elif isinstance(event, _FlowEnded):
             self._restarts.ended(event.flow, event.code, time.monotonic())
+            if self._exit_on_incident and event.code == Incident.exit_code:
+                self._restarts.stop()
             if self._restarts.stopping:
                 self._stop()
         else:

@@ -84,9 +84,11 @@ class FlowWorker:
         log: structlog.stdlib.BoundLogger,
         *,
         take_over: bool = False,
+        exit_on_incident: bool = False,
     ) -> None:
-        """`take_over`: also from a backfill or repair that has the flow."""
+        """`take_over`: also from a backfill or repair that has the flow; `exit_on_incident`: end with the first one."""
         self._flow, self._config, self._parts, self._take_over = flow, config, parts, take_over
+        self._exit_on_incident = exit_on_incident
         self._log = log
         self._owner = process_name()  # of this attempt: lanes of an earlier one that still hang are somebody else
         self._events: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -190,7 +192,7 @@ class FlowWorker:
             self._stop_lanes()
         elif isinstance(event, CountsChanged):
             self._counts.update(event.lane, event.counts)
-            self._stop_if_all_stopped()
+            self._stop_by_incidents()
         elif isinstance(event, LaneEnded):
             self._lane_ended(event)
         elif isinstance(event, Discovered):
@@ -210,12 +212,17 @@ class FlowWorker:
                 self._log.info("reassigned", lane=lane, partitions=len(plan.routes))
                 self._counts.reassigned(lane)
                 running.reassign(plan)
-        self._stop_if_all_stopped()
+        self._stop_by_incidents()
 
-    def _stop_if_all_stopped(self) -> None:
-        """A flow of which nothing can go on ends, so that somebody looks at it."""
-        if self._stop_by is None and self._counts.all_stopped:
+    def _stop_by_incidents(self) -> None:
+        """A flow of which nothing can go on ends, so that somebody looks at it; if wanted, with the first incident."""
+        if self._stop_by is not None:
+            return
+        if self._counts.all_stopped:
             self._log.error("all_partitions_stopped", partitions=self._counts.stopped)
+            self._stop_lanes()
+        elif self._exit_on_incident and (self._counts.stopped or self._notes.incidents):
+            self._log.error("exit_on_incident", partitions=self._counts.stopped)
             self._stop_lanes()
 
     def _lane_ended(self, event: LaneEnded) -> None:

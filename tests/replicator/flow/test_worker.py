@@ -31,6 +31,7 @@ class FakeLane:
     events: queue.SimpleQueue[Any]
     hangs: bool = False
     joined: bool = False
+    asked_s: float = 0.0
     plans: list[LanePlan] = field(default_factory=list)
     started: threading.Event = field(default_factory=threading.Event)
     reassigned: threading.Event = field(default_factory=threading.Event)
@@ -41,6 +42,7 @@ class FakeLane:
         self.started.set()
 
     def stop(self) -> None:
+        self.asked_s = time.monotonic()
         self.asked.set()
         if not self.hangs:
             self.end(None)
@@ -64,14 +66,21 @@ class FakeLane:
 class Run:
     """One worker in a thread, with its lanes."""
 
-    def __init__(self, settings: str = "", *, hangs: bool = False, plane: FakePlane | None = None) -> None:
+    def __init__(
+        self,
+        settings: str = "",
+        *,
+        hangs: bool = False,
+        plane: FakePlane | None = None,
+        exit_on_incident: bool = False,
+    ) -> None:
         whole = config(f"lanes: 2, {settings}")
         self.flow = whole.flows["f"]
         self.plane = plane or run_before(FakePlane(self.flow, {"t1": topic("t1", 8), "t2": topic("t2", 8)}))
         self.lanes: dict[int, FakeLane] = {}
         self.hangs = hangs
         parts = Parts(plane=lambda flow: cast(ControlPlane, self.plane), lane=self._lane)
-        self.worker = FlowWorker(self.flow, whole, parts, structlog.get_logger())
+        self.worker = FlowWorker(self.flow, whole, parts, structlog.get_logger(), exit_on_incident=exit_on_incident)
         self.result: int | BaseException | None = None
         self.alive = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -98,8 +107,8 @@ class Run:
 
 
 @contextmanager
-def running(settings: str = "", *, hangs: bool = False) -> Iterator[Run]:
-    made = Run(settings, hangs=hangs).start()
+def running(settings: str = "", *, hangs: bool = False, exit_on_incident: bool = False) -> Iterator[Run]:
+    made = Run(settings, hangs=hangs, exit_on_incident=exit_on_incident).start()
     yield made
     made.worker.stop()
 
@@ -167,6 +176,14 @@ def test_a_flow_of_which_something_waits_goes_on() -> None:
         assert run.end() == 4, "what is stopped needs a decision"
 
 
+def test_the_first_incident_ends_the_flow_if_that_is_wanted() -> None:
+    with running(exit_on_incident=True) as run:
+        run.lanes[0].tell(running=3, waiting=1)
+        run.lanes[1].tell(running=7, stopped=1)
+        assert run.end() == 4
+        assert all(lane.asked.is_set() for lane in run.lanes.values()), "what was copied is committed"
+
+
 def test_lanes_whose_routes_changed_are_reassigned() -> None:
     with running("limits: {discovery_interval_ms: 100}") as run:
         run.plane.source["t1"] = topic("t1", 8, "another")
@@ -197,7 +214,7 @@ def test_lanes_that_hang_bound_a_stop_all_the_same() -> None:
         assert "stop_timeout_ms" in str(error)
         assert time.monotonic() - began_s > 0.2, "it waited for its lanes"
         assert run.worker._stop_by is not None
-        assert run.worker._stop_by - began_s < 0.4
+        assert all(run.worker._stop_by - lane.asked_s < 0.4 for lane in run.lanes.values())
         assert all(lane.joined for lane in run.lanes.values())
 
 
@@ -210,7 +227,8 @@ def test_lanes_get_somewhat_less_time_than_the_process() -> None:
             lane.end(None)
         assert run.end() == 0
         assert run.worker._stop_by is not None
-        assert run.worker._stop_by - began_s == pytest.approx(9.5, abs=0.4)
+        assert run.worker._stop_by - began_s >= 9.4
+        assert all(run.worker._stop_by - lane.asked_s <= 9.6 for lane in run.lanes.values())
     assert margin_s(flow("limits: {stop_timeout_ms: 1000}")) == 0.25
 
 
