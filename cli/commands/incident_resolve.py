@@ -93,13 +93,22 @@ def resolve(
     log_to_stderr()
     loaded = config.load(path, os.environ)
     flow = _flow_of(id_, loaded, chosen(loaded, path, names))
-    wanted = deciding.DecisionWanted(id_, command, by or f"{getpass.getuser()}@{socket.gethostname()}", why)
+    wanted = deciding.DecisionWanted(id_, command, by or _whoami(), why)
     decision, it = deciding.resolve(flow, wanted, connect_timeout_ms=patience_ms(flow), wait_s=wait_s)
     if as_json:
         print_json(_as_json(flow, decision, it))
     else:
         _show(flow, decision, it)
     return 0
+
+
+def _whoami() -> str:
+    """The user and host; in a container whose user has no name, its number."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = f"uid {os.getuid()}"
+    return f"{user}@{socket.gethostname()}"
 
 
 def _flow_of(start: str, loaded: Config, flows: Sequence[Flow]) -> Flow:
