@@ -9,6 +9,7 @@ import pytest
 from integration_tests.conftest import MakeCopying
 from integration_tests.harness import clients
 from integration_tests.harness.copying import Copying
+from integration_tests.harness.jobs import Threads, backfill
 from integration_tests.harness.proxy import Action, Proxy, Side
 from replicator.model.names import offsets_topic
 
@@ -123,3 +124,19 @@ def test_a_map_topic_that_is_deleted_while_a_lane_writes_it_is_copied_without(ma
         clients.delete_topic(copying.target, offsets_topic(copying.name))
         worker.wait_event("map_off")
     copying.finish(worker)
+
+
+@pytest.mark.tier("full")
+def test_a_backfill_and_its_hand_over_leave_no_hole(make_copying: MakeCopying) -> None:
+    copying, engine = make_copying(), Threads()
+    copying.load.mixed(3_000)
+    job, _ = backfill(copying, offsets_max=300)
+    job.check()
+    job.run(engine)
+    engine.close()
+    worker = copying.running()
+    with copying.writing():
+        worker.wait_event("committed")
+    copying.finish(worker)
+    assert not worker.seen("incident")
+    assert_whole(copying)

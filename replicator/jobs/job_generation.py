@@ -87,6 +87,7 @@ class JobGeneration:
             routes=(),
             claim_partitions=self._flow.lanes,
             assignment=generation.assignment,
+            writes_map=self._setup.writes_map,
         )
         return with_routes(plan, Routing(self._by_lane.get(lane, {}), self._routing.message_bytes))
 

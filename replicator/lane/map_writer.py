@@ -159,17 +159,17 @@ class MapWriter:
     ) -> MappedPositions:
         """Say in positions that are to be committed where their block stands, and make its sections.
 
-        A position that doesn't move, as that of a repair, is left as it is. `gap`: an operator has decided that what
-        lies between is left out.
+        A repair has a section of what it copies again, although its position doesn't move. `gap`: an operator has
+        decided that what lies between is left out.
         """
         found: dict[Partition, Position] = {}
         sections: list[MapSection] = []
         for at, position in moved.items():
-            before = positions.entries[at].position
-            if before is None or position.offset == before.offset:
+            before, done = positions.entries[at].position, copied.get(at)
+            if before is None or (position.offset == before.offset and not (done is not None and done.runs)):
                 found[at] = position
                 continue
-            section = self._section(at, before, position, copied.get(at), gap=gap) if self._topic_id else None
+            section = self._section(at, before, position, done, gap=gap) if self._topic_id else None
             if section is None:
                 found[at] = without_map(position) if position.evidence.map_topic_id else position
                 continue

@@ -45,7 +45,7 @@ def missing_ends(items: Iterable[MapItem], wanted: Mapping[SectionKey, int]) -> 
             ends = open_.setdefault(item.producer_id, {})
             for section in decode_block(item.value).sections:
                 key = section.source_topic_id, section.partition
-                if key in wanted and not section.repair:
+                if key in wanted:
                     ends[key] = section.after
             continue
         for key, after in open_.pop(item.producer_id, {}).items():
