@@ -24,6 +24,7 @@ def assert_whole(copying: Copying) -> None:
         assert [section.base for section in found.sections] == [True] + [False] * (len(found.sections) - 1)
 
 
+@pytest.mark.tier(kafka="full")
 def test_the_map_is_whole_over_kills_and_restarts(make_copying: MakeCopying) -> None:
     copying = make_copying()
     for step in ("before_flush@3", "before_end_txn@2", "after_end_txn@2"):

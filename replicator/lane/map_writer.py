@@ -40,6 +40,7 @@ from replicator.offset_map.topic import map_partition
 from replicator.planes.contract import Copied, MapBlocks
 
 LOOK_S = 0.5
+CHECK_S_MAX = 5.0  # a lane has blocks in sixteen partitions of the map's topic, at most
 UNANSWERED_MAX = 2  # transactions in a row that failed while their block had no answer
 
 
@@ -128,7 +129,9 @@ class MapWriter:
         The committed ones name their blocks until they are committed again: whoever starts meanwhile finds the same.
         """
         self._checked = True
-        found = check_newest(positions.entries, self._at.topic, topic_id, dict(ends), self._to.map_log)
+        until_s, clock = self._clock.now_s() + CHECK_S_MAX, self._clock
+        late = lambda: clock.now_s() >= until_s  # noqa: E731
+        found = check_newest(positions.entries, self._at.topic, topic_id, dict(ends), self._to.map_log, late)
         for lost in found.lost:
             self._tell_lost(lost)
         for unknown in found.unknown:

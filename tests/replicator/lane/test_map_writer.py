@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from replicator.model import checkpoint
 from replicator.model.checkpoint import Position
 from replicator.model.commands import Command
 from replicator.model.errors import Abortable, Fenced, NotAllowed, ReplicatorError, Retriable, UnknownOutcome
@@ -373,3 +374,21 @@ def test_what_a_decision_leaves_out_is_a_gap_in_the_map() -> None:
     assert (found.said(6), found.said(7), list(found.unmapped), found.passed) == ("gap", "gap", [], 10)
     assert world.run("a third") is None
     assert not any(event["name"] == "map_lost" for event in world.told("incident"))
+
+
+def test_a_start_spends_little_time_on_the_map() -> None:
+    world = World(maps=True)
+    filled(world, 3)
+    assert world.run() is None
+    for at, partition in ((A, 0), (B, 1), (U, 2)):  # as behind a generation with more lanes
+        stands = world.target.offsets[target_of(at)]
+        evidence = replace(checkpoint.decode(stands.metadata), map_partition=partition, map_offset=0)
+        world.target.offsets[target_of(at)] = stands._replace(metadata=checkpoint.encode(evidence))
+
+    def slow() -> None:
+        world.time_s += 6
+
+    world.on.append(("east.map_log", slow))
+    assert world.run("again") is None
+    assert world.trace.count("east.map_log") == 1
+    assert len(world.told("map_not_checked")) == 2
