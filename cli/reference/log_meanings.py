@@ -31,7 +31,8 @@ EVENTS = {
         "What an operator has decided can't be done now, and is tried again after half a minute; nothing was changed."
     ),
     "decisions_unread": (
-        "Whether something was decided about a stopped partition can't be read now; it is asked again a second later."
+        "Whether something was decided about a stopped partition can't be read now; it is asked again a second later. "
+        "It is logged once for each cause."
     ),
     "discovery_failed": (
         "Topics could not be listed now; the lanes go on with those that are known, and it is tried again at "

@@ -62,11 +62,19 @@ class LaneDecisions:
         self._decided: Mapping[str, OperatorDecision] = {}
         self._ends: LogEnds | ReplicatorError | None = None  # of the control topic, before it was read last
         self._looked_s = context.clock.now_s()
+        self._unread = ""  # why they could not be read last
         self._again_s = memory.decisions_again_s
 
     def begin(self, decided: Mapping[str, OperatorDecision]) -> None:
         """Take what the session has read at its start, after its fence."""
-        self._decided = decided
+        self._decided = self._of_lane(decided)
+
+    def _of_lane(self, decided: Mapping[str, OperatorDecision]) -> Mapping[str, OperatorDecision]:
+        """Leave out what was acted on, and what concerns other lanes: mostly nothing is left to be looked for."""
+        if not decided:
+            return decided
+        open_ = {it.id for partition in self._partitions.values() for it in partition.report.open.values()}
+        return {id_: decision for id_, decision in decided.items() if id_ in open_}
 
     def look(self) -> None:
         """Read what was decided since, if that could concern a partition that is stopped."""
@@ -77,10 +85,14 @@ class LaneDecisions:
         try:
             ends = self._to.target.log_ends([self._control])[self._control]
             if isinstance(ends, ReplicatorError) or ends != self._ends:
-                self._decided = self._to.state.control().decisions
+                self._decided = self._of_lane(self._to.state.control().decisions)
                 self._ends = ends
         except (Retriable, Unreachable) as error:
-            self._log.warning("decisions_unread", reason=str(error))
+            if self._unread != str(error):
+                self._unread = str(error)
+                self._log.warning("decisions_unread", reason=str(error))
+        else:
+            self._unread = ""
 
     def _waiting(self) -> dict[Partition, Occurrence]:
         """Find the stopped partitions, each with the occurrence that a decision could be about."""

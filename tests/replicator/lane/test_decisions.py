@@ -342,12 +342,11 @@ def retried(world: World) -> None:
 @pytest.mark.parametrize(
     ("provoke", "command", "check"),
     [
-        (losing, Command.SKIP, skipped_gap),
-        (refusing, Command.SKIP, skipped_record),
-        (with_aside, Command.SET_ASIDE, set_aside),
-        (refusing, Command.RETRY, retried),
+        pytest.param(losing, Command.SKIP, skipped_gap, id="gap"),
+        pytest.param(refusing, Command.SKIP, skipped_record, id="record", marks=pytest.mark.tier("full")),
+        pytest.param(with_aside, Command.SET_ASIDE, set_aside, id="aside", marks=pytest.mark.tier("full")),
+        pytest.param(refusing, Command.RETRY, retried, id="retry"),
     ],
-    ids=["gap", "record", "aside", "retry"],
 )
 def test_killed_at_any_call_it_is_done_once(provoke: Provoke, command: Command, check: Callable[[World], None]) -> None:
     """At each call of a lane its process dies, before the call or (`end_answered`) after it took effect; another one

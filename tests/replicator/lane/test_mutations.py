@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.replicator.lane.map_mutations import ALL_MUTATIONS
-from tests.replicator.lane.mutations import Mutation
+from tests.replicator.lane import decision_mutations, map_mutations
+from tests.replicator.lane.mutations import MUTATIONS, Mutation
+
+assert decision_mutations.ALL_MUTATIONS is map_mutations.ALL_MUTATIONS  # both have put theirs on the list
 
 
-@pytest.mark.parametrize("planted", ALL_MUTATIONS, ids=lambda planted: planted.name)
+@pytest.mark.parametrize("planted", MUTATIONS, ids=lambda planted: planted.name)
 def test_it_is_found(planted: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
     for finder in planted.finders:
         finder()

@@ -134,3 +134,11 @@ def test_what_could_be_lost_meanwhile_is_left_to_another_decision() -> None:
 def test_commands_are_for_kinds_that_there_are() -> None:
     assert COMMANDS.keys() <= KINDS.keys()
     assert all(Command.RETRY in commands for commands in COMMANDS.values())
+
+
+def test_the_advice_has_the_commands_that_leave_something_out() -> None:
+    for name, commands in COMMANDS.items():
+        told = [command for command in commands if command.moves and command.option not in KINDS[name].advice]
+        assert told == [], f"{name}: {KINDS[name].advice}"
+    others = [name for name in KINDS.keys() - COMMANDS.keys() if "incident resolve" in KINDS[name].advice]
+    assert others == [], "a command that doesn't apply"

@@ -1,0 +1,175 @@
+"""`incident resolve`: what it takes on the command line, and what it says of what came of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli import main
+from replicator.flow import deciding
+from replicator.flow.deciding import DecisionWanted
+from replicator.inspect import status as statuses
+from replicator.inspect.status import FlowStatus, PartitionStatus
+from replicator.model.commands import Command
+from replicator.model.errors import Incident, ReplicatorError, Unreachable
+from replicator.model.partition import Partition
+from replicator.state.decisions import NotDecided, Objection, OperatorDecision, decide
+from replicator.state.occurrences import Closing, Ending, Occurrence, found
+
+FILE = """\
+clusters: {east: {properties: {bootstrap.servers: "e:1"}}, west: {properties: {bootstrap.servers: "w:1"}}}
+flows:
+  orders: {source: east, target: west, topics: [t]}
+  audit: {source: east, target: west, topics: [u], rename: "a.{topic}"}
+"""
+GONE = Incident("source_records_gone", "10 to 19", topic="t", partition=3, offset=10, end=20)
+REFUSED = Incident("record_refused", "no key", topic="t", partition=3, offset=10)
+
+
+def occurrence(incident: Incident, id_: str) -> Occurrence:
+    return replace(found(incident, Partition("west.t", 3), Partition("t", 3), "me", 1, 1), id=id_)
+
+
+class Flows:
+    """What the flows' own topics say, and what their lanes make of a decision."""
+
+    def __init__(self) -> None:
+        self.occurrences: dict[str, Sequence[Occurrence] | ReplicatorError] = {
+            "orders": [occurrence(GONE, "aa11"), occurrence(REFUSED, "ab22")],
+            "audit": [occurrence(GONE, "bb33")],
+        }
+        self.closing: dict[str, Any] | None = None
+        self.wanted: list[tuple[str, DecisionWanted, float]] = []
+
+    def occurrences_of(self, flow: Any, connect_timeout_ms: int) -> Sequence[Occurrence]:
+        found_ = self.occurrences[flow.name]
+        if isinstance(found_, ReplicatorError):
+            raise found_
+        return found_
+
+    def resolve(
+        self, flow: Any, wanted: DecisionWanted, *, connect_timeout_ms: int, wait_s: float
+    ) -> tuple[OperatorDecision, Occurrence]:
+        self.wanted.append((flow.name, wanted, wait_s))
+        of = self.occurrences_of(flow, connect_timeout_ms)
+        decision = decide(wanted.start, wanted.command, of, {}, by=wanted.by, why=wanted.why, now_ms=5)
+        it = next(each for each in of if each.id == decision.occurrence)
+        if self.closing is not None:
+            it = it.closed(Closing(by="lane", at_ms=6, decision=decision, **self.closing), 1)
+        return decision, it
+
+    def status(self, flow: Any, *_: object, **__: object) -> FlowStatus:
+        row = PartitionStatus(
+            source_topic="s", partition=-1, target_topic="x", state="topic_missing", incident="unknown_source_topic"
+        )
+        return FlowStatus(flow.name, "east", "west", "exactly_once", (row,) if flow.name == "orders" else ())
+
+
+@pytest.fixture
+def flows(monkeypatch: pytest.MonkeyPatch) -> Flows:
+    made = Flows()
+    monkeypatch.setattr(deciding, "occurrences_of", made.occurrences_of)
+    monkeypatch.setattr(deciding, "resolve", made.resolve)
+    monkeypatch.setattr(statuses, "status", made.status)
+    return made
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    at = tmp_path / "flows.yaml"
+    at.write_text(FILE)
+    return str(at)
+
+
+def resolve(path: str, *words: str) -> int:
+    return main.invoke(["incident", "resolve", *words, "-c", path])
+
+
+def test_the_flow_is_found_by_the_id_and_the_decision_says_who_and_why(
+    flows: Flows, path: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flows.closing = {"effect": Ending.SKIPPED, "moved": (10, 20)}
+    assert resolve(path, "aa", "--skip", "--why", "old", "--by", "ann", "--wait", "3") == 0
+    assert flows.wanted == [("orders", DecisionWanted("aa", Command.SKIP, "ann", "old"), 3.0)]
+    assert capsys.readouterr().out == (
+        "aa11  source_records_gone of t[3]: ann has decided --skip (old)\n"
+        "The position went from source offset 10 to 20.\n"
+    )
+    assert resolve(path, "bb33", "--retry") == 0
+    name, wanted, _ = flows.wanted[-1]
+    assert (name, "@" in wanted.by, wanted.why) == ("audit", True, "")
+
+
+@pytest.mark.parametrize(
+    ("closing", "said"),
+    [
+        (None, "The flow has not acted on it yet"),
+        ({"effect": Ending.RETRIED}, "The partition was judged again"),
+        ({"effect": Ending.SET_ASIDE, "moved": (10, 11), "kept": "stub"}, "The record is in __eos.orders.aside: stub."),
+    ],
+)
+def test_what_came_of_it_is_said(
+    flows: Flows, path: str, capsys: pytest.CaptureFixture[str], closing: dict[str, Any] | None, said: str
+) -> None:
+    flows.closing = closing
+    assert resolve(path, "ab22", "--set-aside", "--why", "x") == 0
+    assert said in capsys.readouterr().out
+    assert resolve(path, "ab22", "--set-aside", "--why", "x", "--json") == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["flow"] == "orders"
+    assert shown["decision"]["command"] == "set-aside"
+    assert shown["acted"] == (None if closing is None else closing["effect"].value)
+
+
+@pytest.mark.parametrize("words", [(), ("--skip",), ("--set-aside",)])
+def test_a_decision_needs_a_command_and_what_leaves_records_out_a_reason(
+    flows: Flows, path: str, words: Sequence[str]
+) -> None:
+    assert resolve(path, "aa11", *words) == 2
+    assert flows.wanted == []
+
+
+def test_what_no_lane_has_written_down_is_refused_with_what_to_do(
+    flows: Flows, path: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.invoke(["incident", "list", "-c", path, "--json"]) == 4
+    (listed,) = json.loads(capsys.readouterr().out)["incidents"]
+    assert listed["commands"] == []
+    assert resolve(path, listed["id"], "--retry") == 1
+    assert capsys.readouterr().err == (
+        f"error: wrong_command: no command applies to unknown_source_topic of s now. {listed['advice']}\n"
+    )
+
+
+def test_an_id_that_nothing_has_or_that_two_flows_have_is_refused(
+    flows: Flows, path: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert resolve(path, "cc", "--retry") == 1
+    assert capsys.readouterr().err == ("error: unknown: cc is no incident of a partition; open are aa11, ab22, bb33\n")
+    flows.occurrences["audit"] = [occurrence(GONE, "aa99")]
+    assert resolve(path, "aa", "--retry") == 1
+    assert "ambiguous: aa begins ids of the flows audit, orders" in capsys.readouterr().err
+    assert resolve(path, "aa", "--retry", "--flow", "audit") == 0
+
+
+def test_a_flow_that_can_not_be_asked_may_have_it(flows: Flows, path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    flows.occurrences["audit"] = Unreachable("cluster 'west': away")
+    assert resolve(path, "aa", "--retry") == 0, "another one has it"
+    assert resolve(path, "cc", "--retry") == 3
+    assert "error: flow audit: cluster 'west': away" in capsys.readouterr().err
+
+
+def test_a_refusal_says_why_and_nothing_else(
+    flows: Flows, path: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise NotDecided(Objection.ALREADY_DECIDED, "aa11: ann has decided --skip")
+
+    monkeypatch.setattr(deciding, "resolve", refuse)
+    assert resolve(path, "aa11", "--retry") == 1
+    assert capsys.readouterr().err == "error: already_decided: aa11: ann has decided --skip\n"
