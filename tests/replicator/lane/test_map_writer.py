@@ -9,7 +9,6 @@ import pytest
 
 from replicator.model import checkpoint
 from replicator.model.checkpoint import Position
-from replicator.model.commands import Command
 from replicator.model.errors import Abortable, Fenced, NotAllowed, ReplicatorError, Retriable, UnknownOutcome
 from replicator.model.partition import Partition
 from replicator.offset_map import block
@@ -17,7 +16,6 @@ from tests.replicator.lane.fakes.loads import A, B, U, each_poll, filled, held, 
 from tests.replicator.lane.fakes.map_truth import check_map, committed_blocks, sections_of, target_of
 from tests.replicator.lane.fakes.plane import MAP
 from tests.replicator.lane.fakes.world import World
-from tests.replicator.lane.test_decisions import losing
 
 ALL = (A, B, U)
 
@@ -360,20 +358,6 @@ def test_a_missing_right_on_the_map_s_topic_makes_no_partition_wait() -> None:
     assert world.run() is None
     assert not world.told("waiting")
     assert world.position(A) == 3
-
-
-def test_what_a_decision_leaves_out_is_a_gap_in_the_map() -> None:
-    world = losing(World(maps=True, idle_s_max=2.0))
-    world.run()
-    world.resolve(Command.SKIP, A)
-    assert world.run("another") is None
-    assert world.copied(A) == [*numbered("t[0]", 6), "later-8", "later-9"]
-    gap = next(section for section in sections_of(world, A) if section.gap)
-    assert (gap.before, gap.after, gap.base) == (6, 8, False)
-    found = check_map(world, A)
-    assert (found.said(6), found.said(7), list(found.unmapped), found.passed) == ("gap", "gap", [], 10)
-    assert world.run("a third") is None
-    assert not any(event["name"] == "map_lost" for event in world.told("incident"))
 
 
 def test_a_start_spends_little_time_on_the_map() -> None:
