@@ -49,9 +49,12 @@ def test_partitions_are_described_page_by_page(bootstrap: str, topic: str) -> No
 
 
 def test_all_topics_are_described_without_names(bootstrap: str, topic: str) -> None:
-    found, _ = partitions(bootstrap)
+    found, following = partitions(bootstrap)
+    while following is not None:  # an answer has 2,000 partitions at most, and other tests leave topics
+        more, following = partitions(bootstrap, cursor=following)
+        found += more
     assert [name for name, _, _ in found] == sorted(name for name, _, _ in found)
-    assert (topic, NONE, 4) in found
+    assert sum(count for name, code, count in found if (name, code) == (topic, NONE)) == 4, "perhaps on two pages"
     assert partitions(bootstrap, cursor=("~", 0)) == ([], None)
 
 

@@ -32,6 +32,7 @@ from replicator.spark import engine as engine_module
 from replicator.spark import task_log
 from replicator.spark.engine import SparkEngine
 from replicator.spark.task_log import TaskLog
+from replicator.state.decisions import NotDecided, Objection
 from replicator.state.generation import LaneAssignment
 
 ENDED_S_MAX = 15.0
@@ -50,6 +51,7 @@ FACTS: dict[type[ReplicatorError], Callable[[], ReplicatorError]] = {
     OriginMismatch: lambda: OriginMismatch({AT: Incident("word", "detail", topic="t", partition=1)}),
     TimestampsReplaced: lambda: TimestampsReplaced([Incident("word", "detail", topic="t", partition=1)]),
     TargetNotReady: lambda: TargetNotReady({AT: "no leader"}),
+    NotDecided: lambda: NotDecided(Objection.OUTDATED, "its facts have changed"),
     RecordsRefused: lambda: RecordsRefused("refused", {AT: Refusal((5, 6), "INVALID_RECORD")}),
 }
 

@@ -49,5 +49,5 @@ def test_a_frozen_broker_holds_up_its_own_partitions_alone() -> None:
         others = [*world.of(0), *world.of(2)]
         assert patient.bounds(others) == {at: (1, world.logs.ends[at]) for at in others}
         assert time.monotonic() - began_s < HELD_UP_MS / 1000
-        with pytest.raises(Unreachable, match="no answer in time"):
+        with pytest.raises(Unreachable, match=r"no answer in time|timed out"):
             hasty.whole("a", [1])
