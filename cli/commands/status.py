@@ -53,6 +53,7 @@ Exit codes:
      can be shown
 """
 
+GAPS_SHOWN = 5
 COLUMNS = {"partition": 9, "position": 10, "source end": 10, "lag": 8, "seconds": 8, "last commit": 11, "state": 16}
 """Columns of the table with their least widths."""
 _COLOURS = {"in_sync": "green", "behind": "yellow", "not_started": "cyan"}
@@ -191,6 +192,10 @@ def _show(console: Console, item: FlowStatus, now_ms: int) -> None:
         from replicator.model.incident_kinds import advice_for
 
         console.print(f"  [red]the flow can't start[/]: {item.incident}; {advice_for(item.incident)}")
+    for gap in item.signed_gaps[:GAPS_SHOWN]:
+        console.print(f"  {escape(f'{gap.topic}[{gap.partition}]: {gap.said}')}", soft_wrap=True)
+    if len(item.signed_gaps) > GAPS_SHOWN:
+        console.print(f"  and {len(item.signed_gaps) - GAPS_SHOWN} more that were left out; --json has all of them")
     for line in _runs(item):
         console.print(f"  {escape(line)}", soft_wrap=True)
     for note in item.notes:

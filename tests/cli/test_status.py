@@ -14,6 +14,7 @@ from cli import main
 from cli.commands.status import _show
 from cli.commands.status_check import WELL, LagBounds, problems
 from replicator.inspect.status import EndedFlow, FlowStatus, PartitionStatus, Runner, State
+from replicator.state.signed_gaps import SignedGap
 
 NOW_MS = 1_800_000_000_000
 LARGE = 9_999_999_999
@@ -28,6 +29,23 @@ def shown(*rows: PartitionStatus, incident: str = "", **facts: object) -> list[s
     flow = FlowStatus("orders", "east", "west", "exactly_once", rows, incident, **facts)  # type: ignore[arg-type]
     _show(Console(width=80, file=said), flow, NOW_MS)
     return said.getvalue().splitlines()
+
+
+def gap(partition: int) -> SignedGap:
+    return SignedGap(
+        occurrence="ab12",
+        topic="t",
+        partition=partition,
+        target_topic="west.t",
+        first=4,
+        end=5,
+        incident="record_refused",
+        command="skip",
+        by="ann",
+        why="old",
+        decided_ms=1,
+        acted_ms=2,
+    )
 
 
 def test_the_state_is_whole_however_large_the_numbers_are() -> None:
@@ -60,6 +78,11 @@ def test_who_runs_the_flow_and_how_it_has_ended_is_told() -> None:
     ]
     released = shown(synced, released_ms=NOW_MS)
     assert released[-1] == "  no process runs it: its positions were released at 2027-01-15T08:00:00Z"
+    gaps = tuple(gap(number) for number in range(7))
+    assert shown(synced, signed_gaps=gaps)[-6:] == [
+        *(f"  t[{number}]: {gaps[0].said}" for number in range(5)),
+        "  and 2 more that were left out; --json has all of them",
+    ]
     ended = EndedFlow("Incident", "control_topic_lost: it is gone", 4, "host:1:a", NOW_MS)
     told = shown(synced, released_ms=NOW_MS, ended=ended)[-1]
     assert told.startswith("  it has ended at 2027-01-15T08:00:00Z with 4, in the process host:1:a, which goes on")
