@@ -49,19 +49,24 @@ class WireMapLog:
                 if not batches or batches[-1].last_offset < offset:
                     raise Retriable(f"{at} shows nothing at offset {offset}, and ends at {end}")
                 for batch in batches:
-                    yield from _items(at, batch, offset)
+                    yield from items_of(at, batch, offset)
                 offset = batches[-1].last_offset + 1
 
 
-def _items(at: Partition, batch: FetchedBatch | OldMessage, first: int) -> Iterator[MapItem]:
+def items_of(at: Partition, batch: FetchedBatch | OldMessage, first: int) -> Iterator[MapItem]:
+    """Yield what a batch of `at` holds at or above the offset `first`. Raises BadBlock for what no lane has written."""
     if isinstance(batch, OldMessage):
         raise BadBlock(f"{at}: a message of an old format")
     if batch.last_offset < first:
         return
     producer_id = batch.header.producer_id
-    if batch.header.is_control:
-        yield MapMarker(producer_id, marker_commits(batch.data))
-        return
-    for record in decode(batch.data, BLOCK_BYTES_MAX):
+    try:
+        if batch.header.is_control:
+            yield MapMarker(producer_id, marker_commits(batch.data))
+            return
+        records = list(decode(batch.data, BLOCK_BYTES_MAX))
+    except CorruptBatch as error:  # whoever may write there can put anything into it
+        raise BadBlock(f"{at} at offset {batch.header.base_offset}: {error}") from error
+    for record in records:
         if record.offset >= first:
             yield MapRecord(producer_id, record.value or b"")
