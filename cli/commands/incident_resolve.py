@@ -84,6 +84,7 @@ def resolve(
     from replicator import config
     from replicator.flow import deciding
     from replicator.model.commands import Command
+    from replicator.model.printable import printable
 
     if commands is None:
         raise click.UsageError("say what is decided: --retry, --skip or --set-aside")
@@ -93,7 +94,7 @@ def resolve(
     log_to_stderr()
     loaded = config.load(path, os.environ)
     flow = _flow_of(id_, loaded, chosen(loaded, path, names))
-    wanted = deciding.DecisionWanted(id_, command, by or _whoami(), why)
+    wanted = deciding.DecisionWanted(id_, command, printable(by or _whoami()), printable(why))
     decision, it = deciding.resolve(flow, wanted, connect_timeout_ms=patience_ms(flow), wait_s=wait_s)
     if as_json:
         print_json(_as_json(flow, decision, it))

@@ -145,6 +145,10 @@ EVENTS = {
         "in which something has changed, once an hour if nothing has, and before the process ends. On Spark only what "
         "was copied."
     ),
+    "decision_outdated": (
+        "What an operator has decided doesn't fit any more: more of the source is gone, or the topic is another one. "
+        "Nothing was left out; what stops the partition now needs a decision of its own."
+    ),
     "exit_on_incident": "An incident has stopped partitions, so the flow ends, as --exit-on-incident wants it.",
     "history_failed": "A bug in what keeps the status page's plots, with its traceback. Copying goes on.",
     "summary_failed": "A bug in what sums up the flows, with its traceback. Copying goes on, without summaries.",

@@ -8,7 +8,9 @@ Invariant 12
 - A decision that moves a position does so in one transaction with the end of its occurrence: done once or not at all,
   wherever the lane dies. The ids of both topics are asked for before it ends (invariant 8): the offsets that were left
   out are of this topic and of no other.
-- It moves the position to exactly the end that it names. What is gone beyond that is another incident.
+- It moves the position to exactly the end that it names. What is gone beyond that is another incident. A partition that
+  has no position yet begins there; where it can't, because more is gone by now or the topic is another one, nothing is
+  left out, and what is found then needs a decision of its own.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from collections.abc import Mapping
 
 from replicator.lane.aside import aside
 from replicator.lane.memory import Memory, SessionContext
-from replicator.lane.partition import Commits, Decided, Stopped
+from replicator.lane.partition import Commits, Decided, Stopped, Waiting
 from replicator.lane.plan import LanePlan
 from replicator.lane.policy import Policy
 from replicator.lane.ports import Connections
@@ -98,22 +100,26 @@ class LaneDecisions:
         """Find the stopped partitions, each with the occurrence that a decision could be about."""
         if len(self._partitions.copied) == len(self._partitions):
             return {}
-        stopped = {at: it for at, it in self._partitions.items() if isinstance(it.state, Stopped)}
-        found = {at: it.report.of(it.state.incident) for at, it in stopped.items() if isinstance(it.state, Stopped)}
-        return {at: occurrence for at, occurrence in found.items() if occurrence is not None}
+        return {at: occurrence for at in self._partitions if (occurrence := self._occurrence(at)) is not None}
+
+    def _occurrence(self, at: Partition) -> Occurrence | None:
+        """Find what stops one partition; None where nothing does, or where it could not be written down."""
+        it = self._partitions[at]
+        return it.report.of(it.state.incident) if isinstance(it.state, Stopped) else None
 
     def due(self) -> dict[Partition, OperatorDecision]:
         """Find what was decided of what stops partitions now."""
         if not self._decided or not self._policy.copies_live:
             return {}
-        decided = {at: self._decided.get(occurrence.id) for at, occurrence in self._waiting().items()}
-        return {at: it for at, it in decided.items() if it is not None and self._fits(at, it)}
+        waiting = self._waiting()
+        decided = {at: self._decided.get(occurrence.id) for at, occurrence in waiting.items()}
+        return {at: it for at, it in decided.items() if it is not None and self._fits(at, it, waiting[at])}
 
-    def _fits(self, at: Partition, decision: OperatorDecision) -> bool:
+    def _fits(self, at: Partition, decision: OperatorDecision, occurrence: Occurrence) -> bool:
         """Tell whether the occurrence has the facts that the decision rests on, and the position isn't past them."""
         if self._again_s.get(decision.occurrence, 0.0) > self._clock.now_s():
             return False
-        occurrence, position = self._waiting()[at], self._partitions[at].position
+        position = self._partitions[at].position
         if decision.command.moves and self._partitions[at].commits is not Commits.YES:
             return False  # the target takes no position of it now
         before = position is None or not decision.command.moves or position.offset < decision.end
@@ -126,8 +132,11 @@ class LaneDecisions:
         position, ends with the positions of admitted partitions, which have to be committed next. Raises as
         `LaneTransactions.commit_decision`.
         """
-        partition, occurrence = self._partitions[at], self._waiting()[at]
-        before = partition.position
+        occurrence, before = self._occurrence(at), self._partitions[at].position
+        if occurrence is None:
+            return False
+        if decision.command.moves and before is None:
+            return self._begin_behind(at, decision, occurrence)
         if not decision.command.moves:
             self._reports.decided(at, self._closed(occurrence, decision, None))
         elif before is not None:
@@ -141,13 +150,34 @@ class LaneDecisions:
             closed = self._closed(occurrence, decision, (before.offset, decision.end), kept)
             self._transactions.commit_decision(positions, at, moved, closed)
         self._partitions.apply(at, Decided())
-        self._start.judge_again([at], decision.end if decision.command.moves and before is None else None)
-        if decision.command.moves and before is None:
-            if partition.claim is None:
-                return True  # it isn't admitted: whatever keeps it back comes first
-            self._reports.decided(at, self._closed(occurrence, decision, (occurrence.offset, decision.end)))
+        self._start.judge_again([at])
         self._tell(at, decision)
         return True
+
+    def _begin_behind(self, at: Partition, decision: OperatorDecision, occurrence: Occurrence) -> bool:
+        """Have a partition without a position begin at the end that was decided, if that is all that keeps it back."""
+        if decision.command is Command.SET_ASIDE:
+            self._postpone(decision, "the partition has no position yet")
+            return False
+        partition = self._partitions[at]
+        self._partitions.apply(at, Decided())
+        self._start.judge_again([at], decision.end)
+        if isinstance(partition.state, Waiting):
+            return True  # whatever keeps it back comes first
+        if partition.claim is not None and self._topic_id(at) == occurrence.topic_id != "":
+            self._reports.decided(at, self._closed(occurrence, decision, (occurrence.offset, decision.end)))
+            self._tell(at, decision)
+            return True
+        self._reports.decided(at, self._closed(occurrence, decision, None, effect=Ending.RETRIED))
+        self._partitions.apply(at, Decided())
+        self._start.judge_again([at])
+        self._log.warning("decision_outdated", topic=at.topic, partition=at.partition, occurrence=decision.occurrence)
+        return True
+
+    def _topic_id(self, at: Partition) -> str:
+        """Ask for the source topic's id, after all else: topics never get one back that they had."""
+        (found,) = self._to.source.topic_ids({at.topic}).wait().values()
+        return found if isinstance(found, str) else ""
 
     def _kept(self, it: Occurrence, decision: OperatorDecision) -> str | None:
         """Put a record that is to be set aside into the open transaction; how much of it is held. Empty: compaction has
@@ -198,8 +228,14 @@ class LaneDecisions:
         )
 
     def _closed(
-        self, it: Occurrence, decision: OperatorDecision, moved: tuple[int, int] | None, kept: str = ""
+        self,
+        it: Occurrence,
+        decision: OperatorDecision,
+        moved: tuple[int, int] | None,
+        kept: str = "",
+        *,
+        effect: Ending | None = None,
     ) -> Occurrence:
-        ending, now_ms = ENDINGS[decision.command], self._clock.now_ms()
+        ending, now_ms = effect or ENDINGS[decision.command], self._clock.now_ms()
         closing = Closing(effect=ending, by=self._plan.owner, at_ms=now_ms, moved=moved, decision=decision, kept=kept)
         return it.closed(closing, self._plan.generation)

@@ -75,7 +75,9 @@ class IncidentReport:
                 return [*ended, *([again] if again is not None else [])]
             if known is not None:
                 ended.append(_closed(known, Ending.REPLACED, plan, now_ms))
-            return [*ended, found(new, route.target, route.source, plan.owner, plan.generation, now_ms)]
+            topic_id = route.source_topic_id
+            made = found(new, route.target, route.source, plan.owner, plan.generation, now_ms, topic_id)
+            return [*ended, made]
         if admitted:
             ended += [_closed(it, Ending.GONE, plan, now_ms) for name, it in left.items() if name not in ONE_RECORD]
         return ended

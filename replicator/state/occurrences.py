@@ -65,6 +65,7 @@ class Closing:
 class Occurrence:
     """One incident of a partition. `offset`: the source offset where the partition stands, or of the record that stops
     it (-1: none). `end`: one past the last source offset that skipping it leaves out (-1: it can't be skipped).
+    `topic_id`: the source topic's, of which these are offsets, as the last discovery had it.
 
     `generation` and `at_ms` are those of this record, which tell the newest one. `closing` None: it is open.
     """
@@ -80,6 +81,7 @@ class Occurrence:
     found_ms: int
     generation: int
     at_ms: int
+    topic_id: str = ""
     closing: Closing | None = None
 
     @property
@@ -147,13 +149,20 @@ class Occurrence:
             "found_ms": self.found_ms,
             "generation": self.generation,
             "at_ms": self.at_ms,
+            "topic_id": self.topic_id,
             "closed": None if self.closing is None else _encoded(self.closing),
         }
         return self.key, wrap(OCCURRENCE, content, must_understand=False)
 
 
 def found(
-    incident: Incident, target: Partition, source: Partition, owner: str, generation: int, now_ms: int
+    incident: Incident,
+    target: Partition,
+    source: Partition,
+    owner: str,
+    generation: int,
+    now_ms: int,
+    topic_id: str = "",
 ) -> Occurrence:
     """Make the occurrence of an incident that nobody has found before, under a new id."""
     return Occurrence(
@@ -168,6 +177,7 @@ def found(
         found_ms=now_ms,
         generation=generation,
         at_ms=now_ms,
+        topic_id=topic_id,
     )
 
 
@@ -186,6 +196,7 @@ def decode(body: Mapping[str, Any]) -> Occurrence:
         found_ms=int(body["found_ms"]),
         generation=int(body["generation"]),
         at_ms=int(body["at_ms"]),
+        topic_id=str(body.get("topic_id", "")),
         closing=None if closed is None else _closing(closed),
     )
 

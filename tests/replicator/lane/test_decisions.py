@@ -212,20 +212,6 @@ def test_nothing_is_skipped_in_a_topic_that_was_made_again() -> None:
     assert all(it.moved is None for it in world.occurrences())
 
 
-def test_a_partition_without_position_begins_where_it_was_decided() -> None:
-    world = World("latest")
-    filled(world, 6)
-    world.open_flow()
-    lose(world, 8)
-    world.run()
-    it = world.occurrences()[0]
-    assert (it.name, it.offset, it.end) == ("source_records_gone", 6, 8)
-    world.resolve(Command.SKIP, A)
-    world.run("another")
-    assert world.copied(A) == ["later-8", "later-9"]
-    assert closed(world).moved == (6, 8)
-
-
 def test_a_right_that_is_missing_holds_a_decision_up_and_nobody_else() -> None:
     world = losing()
     world.run()
