@@ -27,6 +27,7 @@ def test_a_child_is_ended_by_the_signals():
 """
 
 
+@pytest.mark.tier("default")
 @pytest.mark.parametrize("workers", ["0", "1"])
 def test_children_have_the_default_where_this_run_ignores(tmp_path: Path, workers: str) -> None:
     (tmp_path / "test_child.py").write_text(TEST)
