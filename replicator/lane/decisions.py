@@ -135,11 +135,11 @@ class LaneDecisions:
         occurrence, before = self._occurrence(at), self._partitions[at].position
         if occurrence is None:
             return False
-        if decision.command.moves and before is None:
-            return self._begin_behind(at, decision, occurrence)
         if not decision.command.moves:
             self._reports.decided(at, self._closed(occurrence, decision, None))
-        elif before is not None:
+        elif before is None:
+            return self._begin_behind(at, decision, occurrence)
+        else:
             kept = self._kept(occurrence, decision) if decision.command is Command.SET_ASIDE else ""
             if kept is None:
                 return False
