@@ -17,7 +17,7 @@ from integration_tests.harness.copying import Copying
 from integration_tests.harness.embedded import EmbeddedBroker
 from integration_tests.harness.kafka_container import KafkaContainer, need_kafka
 from integration_tests.harness.proxy import Proxy
-from integration_tests.harness.secured import Secured
+from integration_tests.harness.secured import Secured, secured_broker
 
 MakeCopying = Callable[..., Copying]
 BOTH = [pytest.param("embedded"), pytest.param("kafka", marks=pytest.mark.kafka)]
@@ -66,13 +66,9 @@ def _start(handle: BrokerHandle) -> None:
 @pytest.fixture(scope="session")
 def secured(kind: Kind, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     """A protected broker with the topic `t`, of which nobody but the admin may know."""
-    broker = Secured(kind, tmp_path_factory.mktemp("secured"))
-    try:
-        broker.start()
+    with secured_broker(kind, tmp_path_factory.mktemp("secured")) as broker:
         broker.create_topic("t")
         yield broker
-    finally:
-        broker.stop()
 
 
 @pytest.fixture

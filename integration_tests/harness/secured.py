@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -226,6 +228,17 @@ class Secured:
             self._process.wait()
         if self._container is not None:
             self._container.stop(force=True)
+
+
+@contextmanager
+def secured_broker(kind: Kind, directory: Path) -> Iterator[Secured]:
+    """Start one with `directory` for its files, and stop it whatever happens."""
+    broker = Secured(kind, directory)
+    try:
+        broker.start()
+        yield broker
+    finally:
+        broker.stop()
 
 
 PORTS = {"PLAINTEXT": 9091, "SASL_PLAINTEXT": 9092, "SASL_SSL": 9094, "SSL": 9095, "BROKER": 9096, "CONTROLLER": 9093}

@@ -16,7 +16,7 @@ from integration_tests.harness.broker import BrokerHandle, Kind
 from integration_tests.harness.copying import Copying
 from integration_tests.harness.guarded import Guarded, Side, guard, login
 from integration_tests.harness.replicator import Event, Replicator
-from integration_tests.harness.secured import Secured
+from integration_tests.harness.secured import Secured, secured_broker
 from integration_tests.harness.two_topics import assert_told, numbered
 
 OLD, MORE = 20, 10
@@ -36,13 +36,9 @@ MakeGuarded = Callable[..., Guarded]
 @pytest.fixture(scope="module")
 def secured(kind: Kind, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     """A broker that checks rights."""
-    broker = Secured(kind, tmp_path_factory.mktemp("secured"))
-    try:
-        broker.start()
+    with secured_broker(kind, tmp_path_factory.mktemp("secured")) as broker:
         clients.warm_up(broker.bootstrap)
         yield broker
-    finally:
-        broker.stop()
 
 
 @pytest.fixture

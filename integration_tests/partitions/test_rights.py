@@ -17,7 +17,7 @@ from integration_tests.harness.broker import BrokerHandle, Kind
 from integration_tests.harness.copying import Copying
 from integration_tests.harness.guarded import USER, Side, login
 from integration_tests.harness.kafka_tools import KafkaTools
-from integration_tests.harness.secured import Secured
+from integration_tests.harness.secured import Secured, secured_broker
 
 RESOURCES = {"topic": "TOPIC", "group": "GROUP", "transactional-id": "TRANSACTIONAL_ID", "cluster": "BROKER"}
 OPERATIONS = {"DescribeConfigs": "DESCRIBE_CONFIGS"}
@@ -29,13 +29,9 @@ pytestmark = pytest.mark.tier("full")
 @pytest.fixture
 def secured(kind: Kind, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     """A broker that checks rights, on which nobody but the admin has any yet."""
-    broker = Secured(kind, tmp_path_factory.mktemp("secured"))
-    try:
-        broker.start()
+    with secured_broker(kind, tmp_path_factory.mktemp("secured")) as broker:
         clients.warm_up(broker.bootstrap)
         yield broker
-    finally:
-        broker.stop()
 
 
 def said(copying: Copying, *command: str) -> str:

@@ -20,7 +20,7 @@ from confluent_kafka.admin import (
 )
 
 from integration_tests.harness.broker import Kind
-from integration_tests.harness.secured import Secured
+from integration_tests.harness.secured import Secured, secured_broker
 from integration_tests.planes.conftest import SOON_S, Driven, make_flow
 from replicator.config import Flow
 from replicator.flow.topics import questions_of
@@ -36,12 +36,8 @@ LOGIN = ("security.protocol", "sasl.mechanism", "sasl.username", "sasl.password"
 @pytest.fixture(scope="module")
 def secured(kind: Kind, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     """A protected broker."""
-    broker = Secured(kind, tmp_path_factory.mktemp("secured"))
-    try:
-        broker.start()
+    with secured_broker(kind, tmp_path_factory.mktemp("secured")) as broker:
         yield broker
-    finally:
-        broker.stop()
 
 
 class Scene:
