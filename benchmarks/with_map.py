@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from cli.main import entry
-from replicator.flow import setup
+from replicator.flow import offsets_topic, setup
 
-__all__ = ["entry", "setup"]
+__all__ = ["entry", "offsets_topic", "setup"]
 
 if __name__ == "__main__":
     entry()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from benchmarks.with_map import entry, setup
+from benchmarks.with_map import entry, offsets_topic, setup
 
 
-def without(*_: object) -> bool:
-    """In the place of `prepare_map`: no lane writes a map."""
-    return False
+def without(*_: object) -> None:
+    """In the place of `map_topic_of`: the flow has no map."""
 
 
 if __name__ == "__main__":
-    setattr(setup, "prepare_map", without)  # noqa: B010 - it is imported there, not defined
+    for module in (setup, offsets_topic):
+        setattr(module, "map_topic_of", without)  # noqa: B010 - it is imported there, too
     entry()

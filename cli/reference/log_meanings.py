@@ -77,14 +77,14 @@ EVENTS = {
         "where it would have gone on. Records are copied as ever."
     ),
     "map_not_written": (
-        "The offset map's topic could not be made or looked at, so this flow is copied without a map until its next "
-        "start."
+        "The offset map's topic could not be made or looked at, so this flow is copied without a map until it can "
+        "be: whenever topics are listed it is tried again."
     ),
     "map_off": (
         "A lane copies without the offset map for now, because its topic can't be written; it tries again, and "
         "`map_on` follows. What it copies meanwhile has no place in the map."
     ),
-    "map_on": "A lane writes the offset map again.",
+    "map_on": "A lane has committed a block of the offset map again.",
     "map_section_wrong": (
         "A bug: what a transaction copied of a partition could not be put into the offset map. It is copied without."
     ),

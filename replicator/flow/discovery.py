@@ -157,3 +157,4 @@ class Discovery:
         self._unlisted.over()
         self._notes.note_listing(listing, found.routing.routes)
         self._events.put(found)
+        self._setup.look_after_map()

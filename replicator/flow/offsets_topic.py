@@ -1,4 +1,6 @@
-"""Makes sure of the flow's map topic before its lanes start. Called by `flow.setup`.
+"""Makes sure of the flow's map topic before its lanes start, and while they run. Called by `flow.setup`.
+
+`inspect.status` asks it what `status` shows of the map.
 
 Invariant: no record waits for the map. Where its topic can't be made or used the flow is copied without it, and
 says so.
@@ -43,25 +45,56 @@ def check_map_topic(info: TopicInfo) -> None:
         raise Incident("map_topic_unfit", why, topic=info.name)
 
 
-def prepare_map(flow: Flow, plane: MapTopics, log: structlog.stdlib.BoundLogger) -> bool:
-    """Make sure of the map topic; whether lanes can write the map."""
+class MapTopic:
+    """The map topic of one flow, looked after by `flow.setup`: at the start, and whenever topics are listed."""
+
+    def __init__(self, flow: Flow, plane: MapTopics, log: structlog.stdlib.BoundLogger) -> None:
+        self._flow, self._plane, self._log = flow, plane, log
+        self._spec = map_topic_of(flow)
+        self._told = ""
+        self.topic_id = ""  # as it was found fit last; empty: it can't be used
+
+    def prepare(self) -> None:
+        """Make sure of it, and tell once what keeps lanes from writing to it."""
+        if self._spec is None:
+            return
+        self.topic_id = ""
+        try:
+            self.topic_id = self._made(self._spec).topic_id
+        except (Incident, NotAllowed, Retriable, Unreachable) as error:
+            if self._told == str(error):
+                return
+            self._told = str(error)
+            if isinstance(error, Incident):
+                tell_incident(self._log, error)
+            else:
+                self._log.warning("map_not_written", topic=self._spec.name, reason=str(error))
+        else:
+            self._told = ""
+
+    def _made(self, spec: TopicSpec) -> TopicInfo:
+        found = self._plane.offsets_topic()
+        if found is None:
+            refused = self._plane.create_map_topic(spec)
+            if refused is not None:
+                raise refused
+            found = self._plane.offsets_topic()
+        if found is None:
+            raise Retriable(f"cluster {self._flow.target.name!r} doesn't show {spec.name} yet")
+        check_map_topic(found)
+        return found
+
+
+def map_note(flow: Flow, plane: MapTopics) -> str:
+    """Say why no offset map can be written now; empty if one can be, or the flow has none. Changes nothing."""
     spec = map_topic_of(flow)
     if spec is None:
-        return False
+        return ""
     try:
         found = plane.offsets_topic()
         if found is None:
-            refused = plane.create_map_topic(spec)
-            if refused is not None:
-                raise refused
-            found = plane.offsets_topic()
-        if found is None:
-            raise Retriable(f"cluster {flow.target.name!r} doesn't show {spec.name} yet")
+            return f"no offset map is written: {spec.name} doesn't exist on cluster {flow.target.name!r}"
         check_map_topic(found)
-    except Incident as incident:
-        tell_incident(log, incident)
-    except (NotAllowed, Retriable, Unreachable) as error:
-        log.warning("map_not_written", topic=spec.name, reason=str(error))
-    else:
-        return True
-    return False
+    except (Incident, NotAllowed, Retriable, Unreachable) as error:
+        return f"no offset map is written: {error}"
+    return ""

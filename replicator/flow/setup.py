@@ -19,7 +19,7 @@ from replicator.config import Config, Flow, routing
 from replicator.flow.first_offsets import resolve_starts
 from replicator.flow.first_start import is_first_start
 from replicator.flow.listing import Listing, Routing, decide_topics, unknown_source_topic
-from replicator.flow.offsets_topic import prepare_map
+from replicator.flow.offsets_topic import MapTopic, map_topic_of
 from replicator.flow.topic_rules import MAX_MESSAGE_BYTES, ListedTopic, TopicDecision, needs_claims, topic_routes
 from replicator.flow.topics import ControlPlane, both, check_control_topic
 from replicator.model import names
@@ -61,7 +61,7 @@ class Setup:
         self._unread: dict[str, str] = {}  # other flows' claims topics on the source, and why they can't be read
         self._control_bytes_max = starts.RECORD_BYTES_MAX
         self._routes: dict[str, list[Route]] = {}  # by source topic, as they were made last
-        self.writes_map = False  # whether lanes write the offset map, as it was found at the beginning
+        self._map = MapTopic(flow, plane, log)
 
     @property
     def source_cluster(self) -> str:
@@ -72,6 +72,20 @@ class Setup:
     def target_cluster(self) -> str:
         """The target's cluster id."""
         return self._cluster_ids[self._flow.target.name]
+
+    @property
+    def has_map(self) -> bool:
+        """Whether the flow has an offset map. Whether it can be written just now is the lanes' to find out."""
+        return map_topic_of(self._flow) is not None
+
+    @property
+    def map_topic_id(self) -> str:
+        """The id of the map topic, as it was found fit last; empty where it can't be used."""
+        return self._map.topic_id
+
+    def look_after_map(self) -> None:
+        """Make the map topic again where it was deleted, and tell what is wrong with it. Raises nothing."""
+        self._map.prepare()
 
     def begin(self) -> Listing:
         """Connect, list the source's topics, make sure of the flow's own topics.
@@ -104,7 +118,7 @@ class Setup:
         elif claims is None:
             claims = self._plane.state.claims()  # raises claims_topic_lost, or reads what was just created
         self._check_internal()
-        self.writes_map = prepare_map(self._flow, self._plane, self._log)
+        self._map.prepare()
         self._control, self._claims = control, claims or self._claims
         claimed = {claim.source.topic for claim in self._claims.claims.values()} - self._known
         if claimed:

@@ -167,7 +167,8 @@ class FlowWorker:
                 routes=(),
                 claim_partitions=generation.lanes,
                 assignment=generation.assignment,
-                writes_map=setup.writes_map,
+                writes_map=setup.has_map,
+                map_topic_id=setup.map_topic_id,
             )
             self._lanes[lane] = self._parts.lane(with_routes(plan, routing), self._events)
         self._counts = FlowCounts(lane for lane, made in self._lanes.items() if made.plan.routes)

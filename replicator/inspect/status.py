@@ -17,6 +17,7 @@ from typing import Literal
 
 from replicator.config import Config, Flow, routing
 from replicator.flow.listing import Listing
+from replicator.flow.offsets_topic import map_note
 from replicator.flow.topics import ControlPlane
 from replicator.inspect.expected_starts import (
     ExpectedStart,
@@ -181,6 +182,7 @@ def status(flow: Flow, config: Config, *, now_ms: int, connect_timeout_ms: int) 
         known = claims or Claims({}, ())
         forecast = StartForecast(flow, clusters, source.cluster_id, control, lambda: now_ms)
         expected = forecast.decide(routes_of(flow, listing, targets, known), known)
+        no_map = map_note(flow, clusters) if known.claims else ""
     times = _times(flow, expected)
     open_, decided = known.open_occurrences(), {} if control is None else control.decisions
     rows = [
@@ -191,7 +193,7 @@ def status(flow: Flow, config: Config, *, now_ms: int, connect_timeout_ms: int) 
     rows.sort(key=lambda row: (row.source_topic, row.partition))
     has_run = bool(known.claims) or any(it.stored_offset is not None for it in expected.values())
     shown = incident if has_run else ""
-    notes = () if rows else (no_topic(flow),)
+    notes = tuple(note for note in ("" if rows else no_topic(flow), no_map) if note)
     evidence = [it.position.evidence for it in expected.values() if it.position is not None]
     run_by = runners(evidence)
     return FlowStatus(

@@ -87,7 +87,8 @@ class JobGeneration:
             routes=(),
             claim_partitions=self._flow.lanes,
             assignment=generation.assignment,
-            writes_map=self._setup.writes_map,
+            writes_map=self._setup.has_map,
+            map_topic_id=self._setup.map_topic_id,
         )
         return with_routes(plan, Routing(self._by_lane.get(lane, {}), self._routing.message_bytes))
 

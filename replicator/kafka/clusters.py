@@ -19,7 +19,7 @@ from replicator.kafka.readiness import Readiness
 from replicator.kafka.topic_questions import TopicAnswers, TopicInfo, TopicQuestions
 from replicator.kafka.topic_reader import TopicReader
 from replicator.model.errors import NotAllowed, ReplicatorError, Unreachable
-from replicator.model.partition import EndRecords, LogEnds, Partition
+from replicator.model.partition import EndRecords, LogEnds, Partition, TopicShape
 from replicator.model.rights import MissingRights
 from replicator.model.timestamps import replaces_timestamps
 
@@ -134,6 +134,22 @@ class KafkaClusterQuestions:
     def not_ready(self, partitions: Collection[Partition], *, now: bool = False) -> dict[Partition, str]:
         """Return those that can't be written, each with the reason, as it was a moment ago, or `now`."""
         return self._readiness.not_ready(partitions, now=now)
+
+    def seen_topic_id(self, topic: str) -> str | None:
+        """Return the id of a topic that `not_ready` was asked about, as it was a moment ago; empty where it is gone."""
+        return self._readiness.seen_topic_id(topic)
+
+    def topic_shape(self, topic: str) -> TopicShape:
+        """Ask for a topic's id, its number of partitions, and its configs. Raises what the cluster says instead."""
+        described, asked = self._topics.describe([topic]), self._topics.configs([topic])
+        self._answers.until(asked.poll, self._request_s)
+        self._answers.until(described.poll, self._request_s)
+        info, configs = described.values()[topic], asked.values()[topic]
+        for answer in (info, configs):
+            if isinstance(answer, ReplicatorError):
+                raise answer
+        assert isinstance(info, TopicInfo) and not isinstance(configs, ReplicatorError)  # noqa: PT018
+        return TopicShape(info.topic_id, info.partitions, configs)
 
     def holds(self, at: Partition, offset: int) -> bool:
         """Tell whether there is a record at this offset, of an aborted transaction too."""

@@ -34,6 +34,7 @@ class Readiness:
         self._asked_s = 0.0
         self._refresh_s = REFRESH_S
         self._short: dict[str, Mapping[int, Replicas]] = {}
+        self._ids: dict[str, str] = {}  # by topic, as the cluster answered last; empty: it has none of that name
         self._min_isr: dict[str, tuple[float, int]] = {}  # by topic: when it was asked for, and the answer
 
     def not_ready(self, partitions: Collection[Partition], *, now: bool = False) -> dict[Partition, str]:
@@ -51,6 +52,11 @@ class Readiness:
             if why:
                 found[at] = why
         return found
+
+    def seen_topic_id(self, topic: str) -> str | None:
+        """Return the id of a topic that `not_ready` was asked about, by the last answer: empty where the cluster has no
+        such topic, None where nothing is known."""
+        return self._ids.get(topic)
 
     def _look(self, names: set[str], *, now: bool) -> None:
         now_s = time.monotonic()
@@ -70,9 +76,11 @@ class Readiness:
         answers, self._asked = self._asked.values(), None
         infos = {name: info for name, info in answers.items() if isinstance(info, TopicInfo)}
         self._short |= {name: info.short for name, info in infos.items()}
+        self._ids |= {name: info.topic_id for name, info in infos.items()}
         for name, answer in answers.items():
             if isinstance(answer, TopicMissing):
                 self._short.pop(name, None)
+                self._ids[name] = ""
         asked_for = sum(info.partitions for info in infos.values())
         self._refresh_s = min(REFRESH_S_MAX, max(REFRESH_S, asked_for / PARTITIONS_PER_S))
 

@@ -86,6 +86,8 @@ class LaneDecisions:
         self._looked_s = now_s
         try:
             ends = self._to.target.log_ends([self._control])[self._control]
+            if isinstance(ends, LogEnds) and ends.stable < ends.end:
+                return  # somebody writes to it just now, and whoever reads it waits for that
             if isinstance(ends, ReplicatorError) or ends != self._ends:
                 self._decided = self._of_lane(self._to.state.control().decisions)
                 self._ends = ends

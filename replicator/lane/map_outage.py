@@ -12,11 +12,13 @@ RETRY_S, RETRY_S_MAX = 2.0, 300.0
 @dataclass(slots=True)
 class MapOutage:
     """`reason`: why no map is written; empty while it is. `unanswered`: transactions in a row that failed while their
-    block had no answer. `told`: what of the map was told to be lost."""
+    block had no answer. `told`: what of the map was told to be lost.
+    `fit_topic_id`: of the map topic that was last found to lose no block."""
 
     reason: str = ""
     unanswered: int = 0
     told: set[str] = field(default_factory=set)
+    fit_topic_id: str = ""
     _until_s: float = 0.0
     _pause_s: float = RETRY_S
 

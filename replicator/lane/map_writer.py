@@ -36,7 +36,7 @@ from replicator.model.errors import (
 from replicator.model.partition import LogEnds, Partition
 from replicator.offset_map.block import encode_blocks
 from replicator.offset_map.section import MapSection, topic_id_bytes
-from replicator.offset_map.topic import map_partition
+from replicator.offset_map.topic import map_partition, unfit
 from replicator.planes.contract import Copied, MapBlocks
 
 LOOK_S = 0.5
@@ -91,10 +91,19 @@ class MapWriter:
             raise MapRefused(self._outage.reason)
 
     def _left_out(self, *, now: bool) -> bool:
-        why = self._to.target.not_ready([self._at], now=now).get(self._at)
-        if why is not None:
+        why = self._to.target.not_ready([self._at], now=now).get(self._at, "") or self._gone()
+        if why:
             self._off(why)
-        return why is not None
+        return bool(why)
+
+    def _gone(self) -> str:
+        """Say whether the topic that blocks are written to is gone; empty if it is there, or nothing is known."""
+        topic, seen = self._at.topic, self._to.target.seen_topic_id(self._at.topic)
+        if not self._topic_id or seen is None or seen == self._topic_id:
+            return ""
+        why = f"{topic} is not the topic any more that the lane has written to" if seen else f"{topic} doesn't exist"
+        self._tell_lost(why)
+        return why
 
     def _open(self, positions: LanePositions) -> None:
         if self._left_out(now=False):
@@ -114,12 +123,25 @@ class MapWriter:
         except (NotAllowed, Retriable, Unreachable) as error:
             self._off(str(error))
             return
+        if own.topic_id not in (self._plan.map_topic_id, self._outage.fit_topic_id) and not self._fit(own.topic_id):
+            return
         if not self._checked:
             self._check(positions, own.topic_id, ends)
-        if self._outage.reason:
-            self._log.info("map_on", topic=topic, partition=self._at.partition)
         self._topic_id, self._behind = own.topic_id, own.end
-        self._outage.reason = ""
+
+    def _fit(self, topic_id: str) -> bool:
+        """Find out whether this topic, which no one has looked at yet, would lose no block."""
+        try:
+            shape = self._to.target.topic_shape(self._at.topic)
+        except (TopicMissing, NotAllowed, Retriable, Unreachable, Incident) as error:
+            self._off(str(error))
+            return False
+        why = unfit(shape.partitions, shape.configs)
+        if why or shape.topic_id != topic_id:
+            self._off(f"{self._at.topic} can't be used: {why or 'it was created anew'}")
+            return False
+        self._outage.fit_topic_id = topic_id
+        return True
 
     def _check(
         self, positions: LanePositions, topic_id: str, ends: Mapping[Partition, LogEnds | ReplicatorError]
@@ -238,14 +260,16 @@ class MapWriter:
         finally:
             self._blocks = None
         self._behind = max(self._behind, blocks.last + 1)
+        if self._outage.reason:
+            self._log.info("map_on", topic=self._at.topic, partition=self._at.partition)
         self._outage.over()
 
     def _refused(self, error: ReplicatorError, blocks: MapBlocks) -> str:
         """Say why the block, or its partition, is the cause of an error; empty if it isn't."""
-        if blocks.refused:
-            return blocks.refused
         if self._at.topic in str(error):
             return str(error)
+        if blocks.refused:
+            return blocks.refused
         if not blocks.left:
             return ""
         self._outage.unanswered += 1

@@ -18,7 +18,8 @@ class LanePlan:
     that this lane's generation shares. `batch_bytes_max` is the smallest and `record_bytes_max` the largest
     `max.message.bytes` of the lane's target topics: no batch may be larger than every target takes, and no record is
     refused here that some target takes. `compress`: the target has refused records for their size, and none of its
-    properties says how they are to be compressed. `writes_map`: the flow has an offset map, and its topic is fit.
+    properties says how they are to be compressed. `writes_map`: the flow has an offset map;
+    `map_topic_id`: of its topic, if that was found fit before the lanes were started.
     """
 
     flow: Flow
@@ -34,6 +35,7 @@ class LanePlan:
     compress: bool = False
     target_cluster: str = ""
     writes_map: bool = False
+    map_topic_id: str = ""
 
     @property
     def transactional_id(self) -> str:

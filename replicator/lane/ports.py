@@ -11,7 +11,7 @@ from typing import Protocol
 
 from replicator.model.checkpoint import Position, Stored
 from replicator.model.errors import ReplicatorError
-from replicator.model.partition import EndRecords, LogEnds, Partition
+from replicator.model.partition import EndRecords, LogEnds, Partition, TopicShape
 from replicator.model.rights import MissingRights
 from replicator.model.transactions import Marker, OpenTransaction, ProducerState
 from replicator.offset_map.newest import MapItem
@@ -148,6 +148,13 @@ class ClusterQuestions(Protocol):
         By what the cluster said a moment ago, without waiting for an answer, where `now` doesn't ask for more. What
         isn't known counts as ready. Raises nothing.
         """
+
+    def seen_topic_id(self, topic: str) -> str | None:
+        """Return the id of a topic that `not_ready` was asked about, by the last answer that it had: empty where the
+        cluster has no such topic, None where that isn't known. Raises nothing."""
+
+    def topic_shape(self, topic: str) -> TopicShape:
+        """Ask for a topic's id, partitions and configs. Raises TopicMissing and others of a single topic, too."""
 
     def holds(self, at: Partition, offset: int) -> bool:
         """Tell whether there is a record at this offset, of an aborted transaction too."""

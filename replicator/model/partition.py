@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -44,6 +45,14 @@ class LogEnds(NamedTuple):
     start: int
     stable: int
     end: int
+
+
+class TopicShape(NamedTuple):
+    """A topic as it was made: its id, number of partitions, and effective configs."""
+
+    topic_id: str
+    partitions: int
+    configs: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)

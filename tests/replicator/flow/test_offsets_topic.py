@@ -28,7 +28,7 @@ def begun(made: FakePlane) -> tuple[bool, list[str]]:
     setup = setup_of(made)
     with capture_logs() as logs:
         setup.begin()
-    return setup.writes_map, [str(line.get("name", line["event"])) for line in logs]
+    return bool(setup.map_topic_id), [str(line.get("name", line["event"])) for line in logs]
 
 
 def test_it_is_made_with_sixteen_partitions_that_lose_nothing() -> None:
@@ -77,6 +77,26 @@ def test_where_it_is_not_to_be_made_the_flow_starts_all_the_same(refusal: Replic
     made = plane()
     made.refused[MAP] = refusal
     assert begun(made) == (False, [told])
+
+
+def test_one_that_was_deleted_is_made_again_when_topics_are_listed_and_what_is_wrong_is_told_once() -> None:
+    made = plane()
+    setup = setup_of(made)
+    with capture_logs() as logs:
+        setup.begin()
+        del made.target[MAP]
+        setup.look_after_map()
+        assert made.target[MAP].partitions == 16
+        made.target[MAP] = replace(GOOD, partitions=1)
+        for _ in range(3):
+            setup.look_after_map()
+        assert setup.map_topic_id == ""
+        made.target[MAP] = GOOD
+        setup.look_after_map()
+        assert setup.map_topic_id == "m"
+        made.target[MAP] = replace(GOOD, partitions=1)
+        setup.look_after_map()
+    assert [line["name"] for line in logs] == ["map_topic_unfit"] * 2
 
 
 def test_without_the_right_to_see_it_the_flow_starts_all_the_same() -> None:

@@ -105,6 +105,29 @@ def test_the_control_topic_is_looked_at_only_while_something_has_stopped() -> No
     assert world.trace.count("east.log_ends") > fine + 10
 
 
+def test_a_transaction_that_somebody_has_open_in_the_control_topic_is_not_waited_for() -> None:
+    """Whoever reads the topic waits for its end, the lane's other partitions would with it."""
+    world = losing()
+    control = world.target.log(Partition("__eos.f.control", 0))
+    acted: list[float] = []
+
+    def decide() -> None:
+        world.resolve(Command.SKIP, A)
+        control.put("somebody's", fate=Fate.OPEN)
+        world.on.append(("state.control", lambda: acted.append(world.time_s)))
+        world.actions[world.calls + 100] = end
+
+    def end() -> None:
+        assert not acted
+        control.entries[-1].fate = Fate.COMMITTED
+        acted.append(world.time_s)
+
+    world.actions[world.calls + 60] = decide
+    assert world.run("another") is None
+    assert acted[1] - acted[0] <= 1.5
+    assert world.position(A) == 10
+
+
 def test_the_position_moves_to_exactly_the_end_that_was_decided_and_what_is_lost_beyond_is_another_incident() -> None:
     world = losing()
     world.run()

@@ -17,7 +17,7 @@ from replicator.model.errors import (
     TopicMissing,
     Unreachable,
 )
-from replicator.model.partition import Committed, EndRecords, LogEnds, Partition
+from replicator.model.partition import Committed, EndRecords, LogEnds, Partition, TopicShape
 from replicator.model.rights import MissingRights
 from replicator.model.transactions import Marker, OpenTransaction, ProducerState
 from replicator.offset_map.newest import MapItem, MapMarker, MapRecord
@@ -149,6 +149,19 @@ class FakeCluster:
         """As it is now."""
         known = [at for at in partitions if at.topic in self.topics and at.partition < len(self.topics[at.topic].logs)]
         return {at: why for at in known if (why := self.log(at).not_ready)}
+
+    def seen_topic_id(self, topic: str) -> str | None:
+        """As it is now."""
+        return self.topics[topic].topic_id if topic in self.topics else ""
+
+    def topic_shape(self, topic: str) -> TopicShape:
+        """Its partitions, and what a test has configured."""
+        self._check("topic_shape")
+        error = self._topic_error(topic)
+        if error is not None:
+            raise error
+        found = self.topics[topic]
+        return TopicShape(found.topic_id, len(found.logs), found.configs)
 
     # lane.ports.MapLog
 

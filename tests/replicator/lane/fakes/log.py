@@ -95,6 +95,7 @@ class FakeTopic:
     refuses: frozenset[str] = frozenset()  # values of records that this topic doesn't take
     names_refused: bool = True  # the answer names them (KIP-467)
     compacted: bool = False
+    configs: dict[str, str] = field(default_factory=dict)  # that were set, by a test
     stamps: bool = False  # it replaces the timestamps of records
     resent: bool = False  # its acknowledgements are those of batches that had been appended before
     silent: bool = False  # the client ignores it: its metadata has a lower leader epoch than that of its predecessor

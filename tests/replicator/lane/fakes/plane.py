@@ -36,6 +36,7 @@ from tests.replicator.lane.fakes.log import FakeEntry, Fate
 
 TIMEOUT_S = 60.0  # of a transaction, as the flow's default
 REQUEST_S = 30.0
+PROPAGATION_S = 30.0  # librdkafka's topic.metadata.propagation.max.ms: a topic may not be known yet
 MAP = "__eos.f.offsets"
 RECORDS_POLLED_MAX = 3  # small, so that a few records make several polls
 
@@ -297,8 +298,6 @@ class FakePlane:
 
     def _wait_blocks(self, blocks: MapBlocks) -> None:
         """Until they are acknowledged."""
-        if MAP not in self._target.topics:
-            raise Abortable(f"cannot write to {MAP}")
         if "Write" in self._target.denied.get(MAP, ()):
             raise NotAllowed(f"cluster {self._target.name!r}: the user needs Write on topic {MAP!r}")
         if blocks.refused:
@@ -309,6 +308,8 @@ class FakePlane:
             self._advance(1.0)
             self._took_s += 1.0
             self._stalled(self.written())
+            if MAP not in self._target.topics and self._took_s >= PROPAGATION_S:
+                raise Abortable(f"cannot write to {MAP}")
             if self._took_s >= TIMEOUT_S:
                 raise UnknownOutcome(f"records without ack after {TIMEOUT_S} s")
             self._send_blocks(blocks)
