@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 
 import pytest
 
@@ -12,6 +13,8 @@ from integration_tests.harness.copying import Copying
 from integration_tests.harness.jobs import Threads, backfill
 from integration_tests.harness.proxy import Action, Proxy, Side
 from replicator.model.names import offsets_topic
+
+PAUSE_S_MAX = 10.0
 
 
 def assert_whole(copying: Copying) -> None:
@@ -117,14 +120,46 @@ def test_a_map_topic_that_is_gone_holds_up_nothing_and_the_map_begins_anew(make_
 
 
 @pytest.mark.tier("full")
-def test_a_map_topic_that_is_deleted_while_a_lane_writes_it_is_copied_without(make_copying: MakeCopying) -> None:
-    copying = make_copying(limits={"request_timeout_ms": 3_000, "transaction_timeout_ms": 6_000})
+def test_a_map_topic_that_is_deleted_under_a_lane_holds_it_up_for_seconds_and_is_made_again(
+    make_copying: MakeCopying,
+) -> None:
+    copying = make_copying(limits={"discovery_interval_ms": 3_000})
     worker = copying.running()
     with copying.writing():
         worker.wait_event("committed")
         clients.delete_topic(copying.target, offsets_topic(copying.name))
+        deleted_s = time.monotonic()
         worker.wait_event("map_off")
+        worker.wait_event("committed", after=worker.mark())
+        assert time.monotonic() - deleted_s < PAUSE_S_MAX
+        worker.wait_event("map_on")
     copying.finish(worker)
+    assert [event["name"] for event in worker.seen("incident")] == ["map_lost"]
+    positions = copying.wait_stable()
+    for number, found in enumerate(copying.checked_map()):
+        assert found.map.begin > 0
+        assert found.map.passed == positions[number]
+
+
+@pytest.mark.tier("full")
+def test_a_map_topic_that_came_back_in_another_shape_is_not_written(make_copying: MakeCopying) -> None:
+    """As a broker with auto.create.topics.enable makes it for whoever asks."""
+    copying = make_copying(limits={"discovery_interval_ms": 2_000})
+    topic = offsets_topic(copying.name)
+    worker = copying.running()
+    with copying.writing():
+        worker.wait_event("committed")
+        clients.recreate_topic(copying.target, topic, 1)
+        worker.wait_event("map_off")
+        worker.wait_event("incident", name="map_topic_unfit")
+        written = clients.stable_end(copying.target, topic)
+        for _ in range(3):
+            worker.wait_event("committed", after=worker.mark())
+        code, status = copying.asked("status")
+        assert code == 0
+        assert "map_topic_unfit" in str(status["notes"])
+    copying.finish(worker)
+    assert clients.stable_end(copying.target, topic) == written
 
 
 @pytest.mark.tier("full")

@@ -11,7 +11,7 @@ from replicator.lane.map_check import MapFindings
 from replicator.lane.map_writer import MapWriter
 from replicator.lane.transaction import LaneTransactions
 from replicator.model.errors import Abortable
-from tests.replicator.lane import test_map_writer
+from tests.replicator.lane import test_map_topic, test_map_writer
 from tests.replicator.lane.mutations import MUTATIONS, Patch, mutation
 
 ALL_MUTATIONS = MUTATIONS
@@ -45,7 +45,7 @@ def leave_the_block_out(patch: Patch) -> None:
         test_map_writer.test_where_no_block_is_taken_records_are_copied_without_and_the_map_begins_again,
         test_map_writer.refuse_blocks,
     ),
-    test_map_writer.test_a_map_topic_that_was_made_again_is_told_and_the_map_begins_anew,
+    test_map_topic.test_a_map_topic_that_was_made_again_is_told_and_the_map_begins_anew,
     test_map_writer.test_a_position_of_a_lane_without_the_map_names_no_block,
 )
 def write_no_base_after_a_break(patch: Patch) -> None:
@@ -122,3 +122,17 @@ def say_nothing_of_the_map_that_holds_up(patch: Patch) -> None:
 def take_a_refused_block_for_a_missing_right(patch: Patch) -> None:
     patch.setattr(map_writer, "MapRefused", type("Never", (Abortable,), {}))
     patch.setattr(MapWriter, "_refused", lambda self, error, blocks: "")
+
+
+@mutation(
+    test_map_topic.test_a_map_topic_that_is_deleted_under_a_lane_holds_up_nothing,
+    test_map_topic.test_one_that_is_deleted_while_a_block_is_on_its_way_holds_it_up_for_a_moment,
+    test_map_topic.test_one_that_was_made_again_is_written_again_by_a_lane_that_runs,
+)
+def notice_no_other_topic(patch: Patch) -> None:
+    patch.setattr(MapWriter, "_gone", lambda self: "")
+
+
+@mutation(partial(test_map_topic.test_one_that_came_back_in_another_shape_is_not_written, 1, {}))
+def take_any_topic(patch: Patch) -> None:
+    patch.setattr(MapWriter, "_fit", lambda self, topic_id: True)

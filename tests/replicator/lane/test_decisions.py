@@ -93,41 +93,6 @@ def test_a_running_lane_acts_within_about_a_second() -> None:
     assert isinstance(world.states()[A], Copying)
 
 
-def test_the_control_topic_is_looked_at_only_while_something_has_stopped() -> None:
-    world = World()
-    filled(world, 6)
-    world.run()
-    fine = world.trace.count("east.log_ends")
-    world.trace.clear()
-    lose(world, 8)
-    world.run("another")
-    assert world.trace.count("state.control") <= 2, "it is read once more, and then only its end is asked for"
-    assert world.trace.count("east.log_ends") > fine + 10
-
-
-def test_a_transaction_that_somebody_has_open_in_the_control_topic_is_not_waited_for() -> None:
-    """Whoever reads the topic waits for its end, the lane's other partitions would with it."""
-    world = losing()
-    control = world.target.log(Partition("__eos.f.control", 0))
-    acted: list[float] = []
-
-    def decide() -> None:
-        world.resolve(Command.SKIP, A)
-        control.put("somebody's", fate=Fate.OPEN)
-        world.on.append(("state.control", lambda: acted.append(world.time_s)))
-        world.actions[world.calls + 100] = end
-
-    def end() -> None:
-        assert not acted
-        control.entries[-1].fate = Fate.COMMITTED
-        acted.append(world.time_s)
-
-    world.actions[world.calls + 60] = decide
-    assert world.run("another") is None
-    assert acted[1] - acted[0] <= 1.5
-    assert world.position(A) == 10
-
-
 def test_the_position_moves_to_exactly_the_end_that_was_decided_and_what_is_lost_beyond_is_another_incident() -> None:
     world = losing()
     world.run()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from replicator.model.partition import Partition
 from tests.replicator.lane.fakes.world import World
 
-A, B, U = Partition("t", 0), Partition("t", 1), Partition("u", 0)
+ALL = A, B, U = Partition("t", 0), Partition("t", 1), Partition("u", 0)
 
 
 def numbered(prefix: str, count: int) -> list[str]:
@@ -17,14 +17,14 @@ def numbered(prefix: str, count: int) -> list[str]:
 
 def filled(world: World, count: int = 8) -> dict[Partition, list[tuple[int, str]]]:
     """Write so many records to each partition; what each holds then, see `held`."""
-    for at in (A, B, U):
+    for at in ALL:
         world.source.log(at).put(*numbered(str(at), count))
     return held(world)
 
 
 def held(world: World) -> dict[Partition, list[tuple[int, str]]]:
     """(offset, value) of the committed records of each source partition."""
-    return {at: [(o, e.value) for o, e in world.source.log(at).committed()] for at in (A, B, U)}
+    return {at: [(o, e.value) for o, e in world.source.log(at).committed()] for at in ALL}
 
 
 def each_poll(world: World, then: Callable[[], bool]) -> None:
@@ -35,3 +35,9 @@ def each_poll(world: World, then: Callable[[], bool]) -> None:
             world.on.append(("plane.poll", once))
 
     world.on.append(("plane.poll", once))
+
+
+def more(world: World) -> None:
+    """Write three records into each of `ALL`."""
+    for at in ALL:
+        world.source.log(at).put(*numbered("more", 3))

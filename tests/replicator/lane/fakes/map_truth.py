@@ -20,6 +20,13 @@ def target_of(at: Partition) -> Partition:
     return Partition(f"{at.topic}.copy", at.partition)
 
 
+def stored(world: World, at: Partition) -> Position:
+    """The committed position of a source partition."""
+    found = world.target.position(target_of(at))
+    assert isinstance(found, Position)
+    return found
+
+
 def committed_blocks(world: World) -> Iterator[tuple[int, int, int, MapSection]]:
     """Generation, map offset, number in the block, and section, of all that a read_committed reader sees."""
     for partition in range(len(world.target.topics[MAP].logs)):
@@ -34,6 +41,11 @@ def sections_of(world: World, at: Partition) -> list[MapSection]:
     topic_id = topic_id_bytes(world.source.topics[at.topic].topic_id)
     found = sorted(committed_blocks(world), key=lambda placed: placed[:3])
     return [it for *_, it in found if (it.source_topic_id, it.partition) == (topic_id, at.partition)]
+
+
+def bases(world: World, at: Partition) -> list[bool]:
+    """Of each committed section, whether it begins the map anew."""
+    return [section.base for section in sections_of(world, at)]
 
 
 def map_of(world: World, at: Partition) -> PartitionMap:
