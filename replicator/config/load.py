@@ -215,6 +215,11 @@ class _Reader:
     def _commits_in_time(self, flow: Flow) -> bool:
         """A transaction ends before the target aborts it."""
         interval_ms, timeout_ms = flow.commit.interval_ms, flow.limits.transaction_timeout_ms
+        linger_ms = flow.commit.linger_ms
+        if linger_ms > interval_ms and "linger_ms" in flow.commit.model_fields_set:
+            message = f"must not be more than commit.interval_ms, which is {interval_ms}, not {linger_ms}"
+            self._document.fault(("flows", flow.name, "commit", "linger_ms"), message)
+            return False
         if interval_ms < timeout_ms:
             return True
         message = (

@@ -47,6 +47,11 @@ class Commit(Frozen):
     interval_ms: Annotated[int, Field(strict=True, ge=1, le=HOUR_MS), MILLISECONDS] = Field(
         default=1000, description="Longest time that a transaction stays open, from its first record."
     )
+    linger_ms: Annotated[int, Field(strict=True, ge=0, le=HOUR_MS), MILLISECONDS] = Field(
+        default=3,
+        description="Shortest time that a transaction stays open, from its first record, for others to come: a longer "
+        "one makes fewer commits, which cost both clusters and the worker less, and records arrive later.",
+    )
     records_max: Annotated[int, Field(strict=True, ge=1, le=100_000_000)] = Field(
         default=100_000, description="Most records in one transaction."
     )

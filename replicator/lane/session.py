@@ -10,8 +10,7 @@ What concerns one partition is decided here and leaves the others alone: it wait
 or an incident stops it. What concerns the producer, the generation or a whole cluster goes to `lane.driver`.
 
 Invariants
-- What is learned of a partition is noted before the transaction is aborted: an abort whose outcome is unknown ends the
-  session.
+- What is learned of a partition is noted before the abort: one whose outcome is unknown ends the session.
 - Invariant 5. The source is sought to the committed positions before the next record is read, after any abort and
   whenever other partitions are copied than before: nothing is read of a partition whose position doesn't move with it.
 """
@@ -22,6 +21,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from replicator.backoff import Backoff
+from replicator.lane.commit_checks import IdMismatch, TimestampsReplaced
 from replicator.lane.decisions import LaneDecisions
 from replicator.lane.map_writer import MapWriter
 from replicator.lane.memory import Memory, SessionContext
@@ -35,7 +35,7 @@ from replicator.lane.positions import LanePositions
 from replicator.lane.readiness import TargetNotReady, TargetReadiness
 from replicator.lane.silence import SilenceWatch
 from replicator.lane.start import LaneStart
-from replicator.lane.transaction import Collected, CommitKind, Done, IdMismatch, LaneTransactions, TimestampsReplaced
+from replicator.lane.transaction import Collected, CommitKind, Done, LaneTransactions
 from replicator.model.checkpoint import NOBODY
 from replicator.model.errors import (
     Abortable,

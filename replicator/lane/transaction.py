@@ -12,7 +12,7 @@ Invariants
 - Invariant 8: nothing of a partition is committed unless its source topic had the same id after the last fetch as when
   the position was written. Ids never come back and a broker's metadata is never older than the data it serves, so an
   unchanged id covers everything that was read before.
-- The same holds for its target topic, which need not be asked for where the acks tell it (`_acks_tell`): a question
+- The same holds for its target topic, which need not be asked for where the acks tell it (`acks_tell`): a question
   costs as much CPU as copying a hundred records.
 - No record is committed that comes from where it would go, see `origin_check`.
 - No record is committed with another timestamp than its source's (exactly_once): each run's first and last
@@ -26,20 +26,29 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import partial
 
+from replicator.lane.commit_checks import (
+    OriginMismatch,
+    TimestampsReplaced,
+    acks_tell,
+    check_covered,
+    check_ids,
+    moves,
+    with_position,
+)
 from replicator.lane.map_writer import MapWriter
 from replicator.lane.memory import Memory, SessionContext
 from replicator.lane.origin_check import OriginCheck
 from replicator.lane.pace import Pace, Rate
 from replicator.lane.partition import LanePartition
 from replicator.lane.plan import LanePlan
-from replicator.lane.policy import Policy, Progress
+from replicator.lane.policy import Policy
 from replicator.lane.ports import Connections
 from replicator.lane.positions import LanePositions
 from replicator.lane.readiness import TargetReadiness
 from replicator.lane.target_check import check_between
 from replicator.model.checkpoint import NOBODY, Position
 from replicator.model.delivery import Delivery
-from replicator.model.errors import Abortable, Fatal, Incident, ReplicatorError
+from replicator.model.errors import Abortable, ReplicatorError
 from replicator.model.partition import Committed, Partition, Seek
 from replicator.model.timestamps import TIMESTAMP_TYPE, target_rewrites_timestamps
 from replicator.offset_map.block import RUNS_MAX
@@ -49,33 +58,7 @@ from replicator.state.claims import Claim
 from replicator.state.occurrences import Occurrence
 
 IDLE_POLL_S = 0.1
-LINGER_S = 0.003  # how long a transaction waits for more once the source is drained: a commit costs ten times that
-
-
-class IdMismatch(Abortable):
-    """Topics of these source partitions have another id than their positions say, or their clusters don't say which."""
-
-    def __init__(self, answers: Mapping[Partition, str | ReplicatorError], at_target: Collection[Partition]) -> None:
-        """`at_target`: those of which the target's answers are meant, not the source's."""
-        self.answers, self.at_target = dict(answers), frozenset(at_target)
-        super().__init__(
-            "not the topics of the positions: " + ", ".join(f"{at}: {answer}" for at, answer in sorted(answers.items()))
-        )
-
-
-class OriginMismatch(IdMismatch):
-    """These source partitions come from where they would go, or that can't be known now."""
-
-    def __init__(self, answers: Mapping[Partition, ReplicatorError]) -> None:
-        super().__init__(answers, ())
-
-
-class TimestampsReplaced(Abortable):
-    """The target has given records of these source partitions other timestamps."""
-
-    def __init__(self, incidents: Collection[Incident]) -> None:
-        self.incidents = incidents
-        super().__init__("; ".join(f"{found.name}: {found.detail}" for found in incidents))
+LINGER_S_MIN, LINGER_S_MAX = 0.0005, 0.01  # at once; then it is looked what has come: the reader's queue has an end
 
 
 @dataclass(slots=True)
@@ -153,7 +136,7 @@ class LaneTransactions:
         self._origins, self._readiness, self._failpoint = origins, readiness, context.failpoint
         self._map = map_writer
         self._clock, self._stop = context.clock, context.stop
-        self._interval_s = plan.flow.commit.interval_ms / 1000
+        self._interval_s, self._linger_s = plan.flow.commit.interval_ms / 1000, plan.flow.commit.linger_ms / 1000
         self._rate = Rate(policy.rate_max)
         self._pace = Pace()
 
@@ -171,7 +154,7 @@ class LaneTransactions:
         """Copy (step 5). Returns when the source is drained, a limit is reached, or nothing came in one idle poll."""
         plane, open_ = self._plane, Collected()
         while True:
-            wait_s = LINGER_S if open_.records else IDLE_POLL_S
+            wait_s = 0.0 if open_.records else IDLE_POLL_S
             polled = plane.poll(self._size.left(open_.records, open_.bytes), wait_s)
             if polled.records:
                 self._failpoint("mid_batch" if open_.records else "before_send")
@@ -189,9 +172,11 @@ class LaneTransactions:
             if self._policy.done(positions, open_.ends):
                 return open_
             open_s = self._clock.now_s() - open_.since_s
-            open_.drained = polled.drained and open_s >= LINGER_S
+            open_.drained = polled.drained and open_s >= self._linger_s
             if open_.drained or open_s >= self._interval_s:
                 return open_
+            if polled.drained:  # what comes until then is taken at once: each poll has its price
+                self._clock.wait(self._stop, max(LINGER_S_MIN, min(LINGER_S_MAX, self._linger_s - open_s)))
 
     def _hear(self, heard: Collection[Partition]) -> None:
         now_s = self._clock.now_s()
@@ -248,12 +233,12 @@ class LaneTransactions:
     def _commit_records(self, positions: LanePositions, collected: Collected) -> Done:
         self._failpoint("before_flush")
         exact = self._plan.flow.delivery is Delivery.EXACTLY_ONCE
-        entries = _with_position(positions, [at for at, it in positions.copying.items() if it.session.unchecked])
+        entries = with_position(positions, [at for at, it in positions.copying.items() if it.session.unchecked])
         source = self._to.source.topic_ids({at.topic for at in entries})
         copied, written = self._plane.flush()
         writing_s = self._clock.now_s() - collected.since_s
         self._check_timestamps(positions, {at for at, done in copied.items() if done.restamped}, undone=exact)
-        _check_ids(entries, source.wait(), self._target_ids(entries, copied, collected.ends))
+        check_ids(entries, source.wait(), self._target_ids(entries, copied, collected.ends))
         if exact:
             check_between(entries, copied, self._to.target)
         held = self._progress(positions, copied, collected.ends)
@@ -278,7 +263,7 @@ class LaneTransactions:
         if wrong:
             raise OriginMismatch(wrong)
         progress = self._policy.progress(positions, copied, ends, self._clock.now_ms())
-        _check_covered(copied, progress)
+        check_covered(copied, progress)
         mapped = self._map.mapped(positions, progress.positions, copied)
         offsets = positions.offsets(mapped.positions)
         passed = self._reports.passed(self._plan, mapped.positions, self._clock.now_ms())
@@ -322,11 +307,11 @@ class LaneTransactions:
 
     def check_ids(self, positions: LanePositions, concerned: Collection[Partition]) -> None:
         """Ask both clusters for the ids of the topics of these source partitions. Raises IdMismatch."""
-        entries = _with_position(positions, concerned)
+        entries = with_position(positions, concerned)
         if entries:
             source = self._to.source.topic_ids({at.topic for at in entries})
             target = self._to.target.topic_ids({entry.route.target.topic for entry in entries.values()})
-            _check_ids(entries, source.wait(), target.wait())
+            check_ids(entries, source.wait(), target.wait())
 
     def _target_ids(
         self,
@@ -339,8 +324,8 @@ class LaneTransactions:
         topics = {
             entry.route.target.topic
             for at, entry in entries.items()
-            if (at in copied or _moves(entry, ends.get(at)))
-            and not (exactly_once and at in copied and _acks_tell(entry, copied[at]))
+            if (at in copied or moves(entry, ends.get(at)))
+            and not (exactly_once and at in copied and acks_tell(entry, copied[at]))
         }
         return self._to.target.topic_ids(topics).wait() if topics else {}
 
@@ -348,53 +333,3 @@ class LaneTransactions:
 def _checked(partitions: Iterable[LanePartition]) -> None:
     for partition in partitions:
         partition.session.unchecked = False
-
-
-def _with_position(positions: LanePositions, partitions: Collection[Partition]) -> dict[Partition, LanePartition]:
-    return {at: positions.entries[at] for at in partitions if positions.entries[at].position is not None}
-
-
-def _moves(entry: LanePartition, end: Seek | None) -> bool:
-    """Tell whether the position moves without records."""
-    return entry.position is not None and end is not None and end.offset > entry.position.offset
-
-
-def _acks_tell(entry: LanePartition, done: Copied) -> bool:
-    """Tell whether the acks of exactly_once show that the target topic is the one of the position.
-
-    They do where the first record stands directly behind the marker that ended the position's last record: a topic that
-    was created anew begins at 0, and there would have to be as many foreign records in it. Such a one is found by the
-    next discovery. After an abort, and before the first record, the acks tell nothing.
-    """
-    assert entry.position is not None
-    covered = entry.position.evidence.next_target_offset
-    return done.records > 0 and covered > 0 and done.first_target == covered + 1
-
-
-def _check_covered(copied: Mapping[Partition, Copied], progress: Progress) -> None:
-    """Check that records and position commit together: without its position a partition is copied twice."""
-    uncovered = {at for at, done in copied.items() if done.records} - progress.positions.keys()
-    if uncovered:
-        raise Fatal(f"records without a position: {', '.join(map(str, sorted(uncovered)))}")
-
-
-def _check_ids(
-    entries: Mapping[Partition, LanePartition],
-    here: Mapping[str, str | ReplicatorError],
-    there: Mapping[str, str | ReplicatorError],
-) -> None:
-    """Raise IdMismatch unless ids are those of the positions. `here` are ids of the source's topics, `there` those that
-    the target was asked for."""
-    others: dict[Partition, str | ReplicatorError] = {}
-    at_target: set[Partition] = set()
-    for at, entry in entries.items():
-        assert entry.position is not None
-        was, target = entry.position.evidence, entry.route.target.topic
-        answer = here[at.topic]
-        if answer != was.source_topic_id:
-            others[at] = answer
-        elif target in there and there[target] != was.target_topic_id:
-            others[at] = there[target]
-            at_target.add(at)
-    if others:
-        raise IdMismatch(others, at_target)

@@ -176,6 +176,11 @@ def test_a_section_that_is_missing_is_named_and_nothing_else() -> None:
             "commit.interval_ms",
             "must be less than limits.transaction_timeout_ms",
         ),
+        (
+            {"commit": {"interval_ms": 100, "linger_ms": 101}},
+            "commit.linger_ms",
+            "must not be more than commit.interval_ms, which is 100, not 101",
+        ),
     ],
 )
 def test_faults_of_a_flow_that_were_told_twice_or_without_a_hint(

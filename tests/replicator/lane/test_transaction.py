@@ -11,7 +11,7 @@ from replicator.lane import transaction
 from replicator.lane.partition import Stopped, Waiting
 from replicator.model.errors import Unreachable
 from replicator.planes.contract import Plane
-from tests.replicator.lane.fakes.loads import A, B, U, filled, held, numbered
+from tests.replicator.lane.fakes.loads import A, B, U, each_poll, filled, held, numbered
 from tests.replicator.lane.fakes.plane import FakePlane
 from tests.replicator.lane.fakes.world import World
 
@@ -194,3 +194,31 @@ def test_a_transaction_ends_early_where_its_records_have_many_gaps(monkeypatch: 
     world.check_exact(records)
     sizes = [run["positions"] for run in world.told("committed")]
     assert len(sizes) >= 3, "three records a poll have three runs: no transaction has two polls"
+
+
+def steady(world: World, count: int) -> None:
+    """Records arrive two milliseconds apart from the first poll on."""
+    began_s: list[float] = []
+
+    def put() -> bool:
+        began_s.append(world.time_s)
+        while (end := world.source.log(A).end) < count and world.time_s - began_s[0] >= 0.002 * end:
+            world.source.log(A).put(str(end))
+        return world.source.log(A).end < count
+
+    each_poll(world, put)
+
+
+@pytest.mark.parametrize(("linger_ms", "least", "most"), [(0, 4, 16), (3, 4, 8), (30, 1, 2)])
+def test_a_transaction_stays_open_for_its_linger_time_and_takes_with_few_polls_what_comes(
+    linger_ms: int, least: int, most: int
+) -> None:
+    world = World()
+    commit = world.flow.commit.model_copy(update={"linger_ms": linger_ms})
+    world.flow = world.flow.model_copy(update={"commit": commit})
+    steady(world, 16)
+    assert world.run() is None
+    world.check_exact(held(world))
+    polls = [each.count("plane.poll") for each in steps_before_each_end(world) if "plane.flush" in each]
+    assert least <= len(polls) <= most
+    assert max(polls) <= 5 + linger_ms / 10

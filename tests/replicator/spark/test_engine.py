@@ -21,9 +21,9 @@ from replicator.config.load import FlowFileError
 from replicator.config.source import Fault
 from replicator.jobs.engine import Cancelled
 from replicator.jobs.range_copy import RangeDone, RangeTask
+from replicator.lane.commit_checks import IdMismatch, OriginMismatch, TimestampsReplaced
 from replicator.lane.plan import LanePlan
 from replicator.lane.readiness import TargetNotReady
-from replicator.lane.transaction import IdMismatch, OriginMismatch, TimestampsReplaced
 from replicator.model.errors import ConfigError, Fatal, Incident, NotAllowed, ReplicatorError, Unreachable
 from replicator.model.partition import Partition
 from replicator.model.route import Route
