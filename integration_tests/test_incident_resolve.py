@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions
 
 from integration_tests.conftest import MakeCopying
 from integration_tests.harness import clients
@@ -192,5 +193,65 @@ def test_a_refused_record_is_set_aside_whole_with_where_it_comes_from(make_copyi
     assert (ours["eos.source.timestamp"], ours["eos.reason"]) == (b"1700000000000", b"record_refused")
     (gap,) = two.status()["signed_gaps"]
     assert (gap["command"], gap["kept"], gap["first"], gap["end"]) == ("set-aside", "whole", 1, 2)
+    two.assert_second_goes_on()
+    two.assert_stops(worker, 0)
+
+
+def expire(two: TwoTopics) -> None:
+    """The first topic's committed positions are deleted, as they are once they have expired."""
+    admin, kept = clients.admin(two.target), two.position(two.second)
+    admin.delete_consumer_groups([two.flow.group])[two.flow.group].result(clients.TIMEOUT_S)
+    again = ConsumerGroupTopicPartitions(two.flow.group, [kept])
+    admin.alter_consumer_group_offsets([again])[two.flow.group].result(clients.TIMEOUT_S)
+
+
+@pytest.mark.tier("full")
+@pytest.mark.parametrize("runs", [True, False])
+def test_a_position_that_has_expired_is_given_anew_and_what_follows_is_copied_once(
+    make_copying: MakeCopying, *, runs: bool
+) -> None:
+    two = TwoTopics(make_copying(partitions=1))
+    path = two.flow.file.path
+    two.assert_stops(two.running(10), 0)
+    expire(two)
+    two.put(two.first, numbered("unread", 10))
+    worker = two.flow.running()
+    id_ = open_id(path, "position_expired", worker)
+    code, _, said = asked(path, "resolve", id_, "--adopt", "21", "--why", WHY)
+    assert (code, "out_of_range" in said, "ends at 20" in said) == (REFUSED, True, True)
+    if not runs:
+        two.assert_stops(worker)
+    wait = () if runs else ("--wait", "0")
+    code, done, said = asked(path, "resolve", id_, "--adopt", "10", "--why", WHY, "--by", "ann", *wait)
+    assert (code, done["acted"]) == (0, "adopted" if runs else None), said
+    if not runs:
+        worker = two.flow.running()
+    two.wait_copied(two.first, b"unread 9")
+    assert two.values(two.first) == [*numbered("old", 10), *numbered("unread", 10)]
+    status = two.status()
+    assert status["signed_gaps"] == []
+    (adopted,) = [it for it in status["adoptions"] if it["topic"] == two.first]
+    assert (adopted["offset"], adopted["by"], adopted["why"]) == (10, "ann", WHY)
+    two.assert_stops(worker, 0)
+    worker = two.flow.running()
+    two.put(two.first, [b"on"])
+    two.wait_copied(two.first, b"on")
+    assert two.values(two.first)[20:] == [b"on"]
+    two.assert_stops(worker, 0)
+
+
+@pytest.mark.tier("full")
+def test_what_another_program_has_copied_is_adopted_by_a_new_flow(make_copying: MakeCopying) -> None:
+    two = TwoTopics(make_copying(partitions=1))
+    path, copy = two.flow.file.path, two.copy_of(two.first)
+    two.put(two.first, numbered("old", 10))
+    clients.create_topic(two.target, copy)
+    clients.put(clients.producer(two.target), copy, *numbered("old", 6))
+    worker = two.flow.running()
+    id_ = open_id(path, "target_not_empty", worker)
+    code, done, said = asked(path, "resolve", id_, "--adopt", "6", "--why", WHY)
+    assert (code, done["acted"]) == (0, "adopted"), said
+    two.wait_copied(two.first, b"old 9")
+    assert two.values(two.first) == numbered("old", 10)
     two.assert_second_goes_on()
     two.assert_stops(worker, 0)

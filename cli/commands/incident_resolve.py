@@ -28,12 +28,15 @@ Examples:
   eos-replicate incident resolve 3f2a9c1d8e70 --skip \\
       --why "no longer needed" -c flows.yaml
   eos-replicate incident resolve 3f2a --retry -c flows.yaml
+  eos-replicate incident resolve 3f2a --adopt 48210 \\
+      --why "position expired; reconciled" -c flows.yaml
 
 \b
 Exit codes:
   0  decided
   1  refused, and nothing was written: no such incident, decided before,
-     outdated, or the command doesn't apply to it
+     outdated, the command doesn't apply to it, or the source has no such
+     offset
   2  the flow file or the command line is wrong
   3  a cluster cannot be reached, or a right is missing
   4  the flow's own topics are lost or unreadable
@@ -50,7 +53,15 @@ Exit codes:
     flag_value="set-aside",
     help="The same for one record, which is kept in the topic __eos.<flow>.aside.",
 )
-@click.option("--why", default="", metavar="TEXT", help="The reason, for the record. Needed for what leaves out.")
+@click.option(
+    "--adopt",
+    "adopted",
+    type=click.IntRange(min=0),
+    default=None,
+    metavar="OFFSET",
+    help="Copy from this source offset on. What the target has is taken for the copy of all before it.",
+)
+@click.option("--why", default="", metavar="TEXT", help="The reason, for the record. Needed for all but --retry.")
 @click.option("--by", default=None, metavar="NAME", help="Who decides. Default: the user and host.")
 @click.option(
     "--wait",
@@ -67,6 +78,7 @@ Exit codes:
 def resolve(
     id_: str,
     commands: str | None,
+    adopted: int | None,
     why: str,
     by: str | None,
     wait_s: float,
@@ -79,22 +91,26 @@ def resolve(
     The decision is written to the target, with who has made it and why. A flow that runs acts on it within about a
     second, one that doesn't at its next start: once, in one transaction with the position that it moves. --skip leaves
     out what `incident show` names, and no more; `status` and `reconcile` list it from then on, and it is no
-    difference.
+    difference. --adopt gives a partition a position that has none: from the offset that you name it is copied exactly
+    once, and `status` and `reconcile` say that nothing before it is the flow's.
     """
     from replicator import config
     from replicator.flow import deciding
     from replicator.model.commands import Command
     from replicator.model.printable import printable
 
-    if commands is None:
-        raise click.UsageError("say what is decided: --retry, --skip or --set-aside")
-    command = Command(commands)
-    if command.moves and not why:
-        raise click.UsageError(f"{command.option} leaves records out for good: say why (--why TEXT)")
+    if (commands is None) is (adopted is None):
+        raise click.UsageError("say what is decided: --retry, --skip, --set-aside or --adopt OFFSET")
+    command = Command.ADOPT if commands is None else Command(commands)
+    if command.needs_reason and not why:
+        does = "leaves records out for good" if command.moves else "can't be checked by the flow"
+        raise click.UsageError(f"{command.option} {does}: say why (--why TEXT)")
     log_to_stderr()
     loaded = config.load(path, os.environ)
     flow = _flow_of(id_, loaded, chosen(loaded, path, names))
-    wanted = deciding.DecisionWanted(id_, command, printable(by or _whoami()), printable(why))
+    wanted = deciding.DecisionWanted(
+        id_, command, printable(by or _whoami()), printable(why), -1 if adopted is None else adopted
+    )
     decision, it = deciding.resolve(flow, wanted, connect_timeout_ms=patience_ms(flow), wait_s=wait_s)
     if as_json:
         print_json(_as_json(flow, decision, it))
@@ -169,11 +185,14 @@ def _as_json(flow: Flow, decision: OperatorDecision, it: Occurrence) -> Mapping[
 
 def _show(flow: Flow, decision: OperatorDecision, it: Occurrence) -> None:
     from replicator.model import names
+    from replicator.model.commands import Command
 
     click.echo(f"{it.id}  {it.name} of {it.source}: {decision.said}")
     closing = it.closing
     if closing is None:
         click.echo("The flow has not acted on it yet. One that doesn't run acts at its next start.")
+    elif it.moved is not None and decision.command is Command.ADOPT:
+        click.echo(f"It is copied from source offset {it.moved[1]} on.")
     elif it.moved is not None:
         click.echo(f"The position went from source offset {it.moved[0]} to {it.moved[1]}.")
         if closing.kept:

@@ -196,6 +196,8 @@ def _show(console: Console, item: FlowStatus, now_ms: int) -> None:
         console.print(f"  {escape(f'{gap.topic}[{gap.partition}]: {gap.said}')}", soft_wrap=True)
     if len(item.signed_gaps) > GAPS_SHOWN:
         console.print(f"  and {len(item.signed_gaps) - GAPS_SHOWN} more that were left out; --json has all of them")
+    for adopted in item.adoptions:
+        console.print(f"  {escape(f'{adopted.topic}[{adopted.partition}]: {adopted.said}')}", soft_wrap=True)
     for line in _runs(item):
         console.print(f"  {escape(line)}", soft_wrap=True)
     for note in item.notes:

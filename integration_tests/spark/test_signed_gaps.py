@@ -8,7 +8,7 @@ import pytest
 
 from integration_tests.conftest import MakeCopying
 from integration_tests.harness import clients
-from integration_tests.harness.two_topics import TwoTopics
+from integration_tests.harness.two_topics import TwoTopics, numbered
 from integration_tests.spark.conftest import Command
 from integration_tests.test_incident_resolve import WHY, asked, open_id
 
@@ -42,3 +42,30 @@ def test_a_record_that_was_skipped_is_no_difference(make_copying: MakeCopying, c
     clients.put(clients.producer(two.target), copy, b"somebody's", key=b"4")
     code, _ = command(two.flow)
     assert code == DIFFERS, "a gap that is signed hides nothing else"
+
+
+def test_of_a_partition_that_was_adopted_what_comes_behind_is_compared(
+    make_copying: MakeCopying, command: Command
+) -> None:
+    two = TwoTopics(make_copying(partitions=1))
+    path, copy = two.flow.file.path, two.copy_of(two.first)
+    two.put(two.first, numbered("old", 10))
+    clients.create_topic(two.target, copy)
+    clients.put(clients.producer(two.target), copy, *numbered("old", 6))
+    worker = two.flow.running()
+    id_ = open_id(path, "target_not_empty", worker)
+    assert asked(path, "resolve", id_, "--adopt", "6", "--why", WHY, "--by", "ann")[0] == 0
+    two.wait_copied(two.first, b"old 9")
+    two.assert_second_goes_on()
+    two.assert_stops(worker, 0)
+
+    code, said = command(two.flow, "--json")
+    outcome, _ = json.JSONDecoder().raw_decode(said[said.index("{") :])
+    assert code == 0, said
+    first = next(each for each in outcome["partitions"] if each["source"]["topic"] == two.first)
+    assert (first["source_records"], first["target_records"], first["position_records"]) == (4, 4, 4)
+    assert "before 6 (target_not_empty, --adopt), as ann has decided" in " ".join(first["notes"])
+
+    clients.put(clients.producer(two.target), copy, b"somebody's")
+    code, _ = command(two.flow)
+    assert code == DIFFERS

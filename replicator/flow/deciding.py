@@ -2,7 +2,7 @@
 
 The decision is taken by what both of the flow's own topics say once the control id is initialised: of two operators at
 once one writes, and the other reads what was written. Neither cluster's other topics are touched; the source isn't
-asked for anything.
+asked for anything, except where copying is to go on at an offset that somebody has typed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from replicator.model.commands import Command
 from replicator.model.errors import Fatal, Fenced, ReplicatorError, Retriable, TakenOver, UnknownOutcome
 from replicator.model.names import process_name
 from replicator.state.control import Changer
-from replicator.state.decisions import OperatorDecision, decide
+from replicator.state.decisions import NotDecided, Objection, OperatorDecision, decide
 from replicator.state.generation import Control
 from replicator.state.occurrences import Occurrence
 
@@ -30,12 +30,14 @@ OTHERS_S = 15.0
 
 @dataclass(frozen=True, slots=True)
 class DecisionWanted:
-    """What an operator wants: a command for the occurrence whose id begins with `start`."""
+    """What an operator wants: a command for the occurrence whose id begins with `start`. `adopted`: the source offset
+    at which copying goes on, of the command that adopts what the target has."""
 
     start: str
     command: Command
     by: str
     why: str
+    adopted: int = -1
 
 
 def occurrences_of(flow: Flow, connect_timeout_ms: int) -> Sequence[Occurrence]:
@@ -81,8 +83,11 @@ def _written(flow: Flow, plane: ControlPlane, wanted: DecisionWanted) -> Operato
                 by=wanted.by,
                 why=wanted.why,
                 now_ms=now_ms,
+                adopted=wanted.adopted,
             )
         )
+        if wanted.command is Command.ADOPT:
+            _check_offset(plane, next(it for it in occurrences if it.id == taken[-1].occurrence), wanted.adopted)
         if wanted.command is Command.SET_ASIDE:
             _make_aside_topic(flow, plane)
         return taken[-1]
@@ -99,6 +104,16 @@ def _written(flow: Flow, plane: ControlPlane, wanted: DecisionWanted) -> Operato
             time.sleep(backoff.next_s())
         else:
             return taken[-1]
+
+
+def _check_offset(plane: ControlPlane, it: Occurrence, offset: int) -> None:
+    """Raise NotDecided where the source can't be copied from this offset on, and what it says instead of its ends."""
+    ends = plane.source_logs.log_ends([it.source])[it.source]
+    if isinstance(ends, ReplicatorError):
+        raise ends
+    if not ends.start <= offset <= ends.end:
+        there = f"{it.source} has offsets {ends.start} to {ends.end - 1} now" if ends.end > ends.start else "none"
+        raise NotDecided(Objection.OUT_OF_RANGE, f"copying can't go on at {offset}: {there}, and ends at {ends.end}")
 
 
 def _make_aside_topic(flow: Flow, plane: ControlPlane) -> None:

@@ -37,7 +37,7 @@ from replicator.state.decisions import OperatorDecision
 from replicator.state.flow_end import FlowEnd
 from replicator.state.generation import Control
 from replicator.state.occurrences import Occurrence
-from replicator.state.signed_gaps import SignedGap, signed_gaps
+from replicator.state.signed_gaps import Adoption, SignedGap, adoptions, signed_gaps
 
 TIMES_WAIT_S = 5.0
 STALLED_MS_MIN = 60_000
@@ -133,7 +133,8 @@ class EndedFlow:
 class FlowStatus:
     """All partitions of one flow. `incident`: the name of one that keeps the whole flow from starting. `notes`: what
     else its owner should know. `run_by`: empty where the positions were released, last at `released_ms`.
-    `signed_gaps`: what is not copied because an operator has decided so."""
+    `signed_gaps`: what is not copied because an operator has decided so; `adoptions`: which partitions have their
+    position from one."""
 
     flow: str
     source: str
@@ -146,6 +147,7 @@ class FlowStatus:
     released_ms: int | None = None
     ended: EndedFlow | None = None
     signed_gaps: tuple[SignedGap, ...] = ()
+    adoptions: tuple[Adoption, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +210,7 @@ def status(flow: Flow, config: Config, *, now_ms: int, connect_timeout_ms: int) 
         None if run_by else max((each.committed_ms for each in evidence), default=None),
         ended(known.ended, evidence),
         signed_gaps(known.occurrences),
+        adoptions(known.occurrences),
     )
 
 

@@ -41,6 +41,7 @@ ENDINGS: Mapping[Command, Ending] = {
     Command.RETRY: Ending.RETRIED,
     Command.SKIP: Ending.SKIPPED,
     Command.SET_ASIDE: Ending.SET_ASIDE,
+    Command.ADOPT: Ending.ADOPTED,
 }
 
 
@@ -122,6 +123,8 @@ class LaneDecisions:
         if self._again_s.get(decision.occurrence, 0.0) > self._clock.now_s():
             return False
         position = self._partitions[at].position
+        if decision.command is Command.ADOPT and position is not None:
+            return False  # it has one that is this flow's own
         if decision.command.moves and self._partitions[at].commits is not Commits.YES:
             return False  # the target takes no position of it now
         before = position is None or not decision.command.moves or position.offset < decision.end
@@ -137,7 +140,7 @@ class LaneDecisions:
         occurrence, before = self._occurrence(at), self._partitions[at].position
         if occurrence is None:
             return False
-        if not decision.command.moves:
+        if decision.command is Command.RETRY:
             self._reports.decided(at, self._closed(occurrence, decision, None))
         elif before is None:
             return self._begin_behind(at, decision, occurrence)
@@ -163,7 +166,7 @@ class LaneDecisions:
             return False
         partition = self._partitions[at]
         self._partitions.apply(at, Decided())
-        self._start.judge_again([at], decision.end)
+        self._start.judge_again([at], decision.end, adopts=decision.command is Command.ADOPT)
         if isinstance(partition.state, Waiting):
             return True  # whatever keeps it back comes first
         if partition.claim is not None and self._topic_id(at) == occurrence.topic_id != "":

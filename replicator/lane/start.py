@@ -91,10 +91,12 @@ class LaneStart:
         delivery = self._plan.flow.delivery.value
         return LanePositions(self._partitions, self._plan.owner, self._plan.generation, delivery, unrouted.kept)
 
-    def _decide(self, routes: Sequence[Route], begins_at: int | None = None) -> dict[Partition, StartDecision]:
+    def _decide(
+        self, routes: Sequence[Route], begins_at: int | None = None, *, adopts: bool = False
+    ) -> dict[Partition, StartDecision]:
         facts, now_ms = self._facts.read(routes, self.origins.claims), self._clock.now_ms()
         if begins_at is not None:
-            facts = {at: replace(known, start=begins_at) for at, known in facts.items()}
+            facts = {at: replace(known, start=begins_at, adopts=adopts) for at, known in facts.items()}
         found = {it.source: decide(self._plan, it, facts[it.source], now_ms) for it in routes}
         contradicted = {it.source: it for it in routes if _by_offsets(found[it.source])}
         for at, known in self._facts.with_ids(facts, contradicted.values()).items():
@@ -126,16 +128,19 @@ class LaneStart:
     def _waits_for_right(self, at: Partition) -> bool:
         return self._partitions[at].waits_since(Reason.NOT_ALLOWED) is not None
 
-    def judge_again(self, partitions: Collection[Partition], begins_at: int | None = None) -> bool:
+    def judge_again(
+        self, partitions: Collection[Partition], begins_at: int | None = None, *, adopts: bool = False
+    ) -> bool:
         """Judge these partitions anew; return whether any of them is copied from now on.
 
-        `begins_at`: the source offset at which those without a position begin, where an operator has decided that.
+        `begins_at`: the source offset at which those without a position begin, where an operator has decided that;
+        `adopts`: also over a target that has records.
         """
         asked = self._without_denied(self._readiness.ready(partitions))
         if not asked:
             return False
         routes = [self._partitions[at].route for at in asked]
-        return self._apply(self._decide(routes, begins_at))
+        return self._apply(self._decide(routes, begins_at, adopts=adopts))
 
     def _without_denied(self, partitions: Collection[Partition]) -> list[Partition]:
         """Leave out those that still wait for a right: other questions don't show whether it is."""

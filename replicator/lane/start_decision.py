@@ -27,7 +27,7 @@ class Facts:
 
     An error in place of a value says why it is not known. `stored` None: the target says that there is no position.
     `start`: where the copy begins without one; None where that need not be known. `newest` is the newest generation of
-    the control topic.
+    the control topic. `adopts`: an operator has decided that what the target has is the copy of all before `start`.
     """
 
     stored: Stored | ReplicatorError | None
@@ -36,6 +36,7 @@ class Facts:
     target: LogEnds | ReplicatorError
     start: int | ReplicatorError | None
     newest: int
+    adopts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ def decide(plan: LanePlan, route: Route, facts: Facts, now_ms: int) -> StartDeci
     """Decide over one partition; `plan.owner` is who would copy it."""
     if isinstance(facts.stored, ReplicatorError):
         return StartDecision(waits=_waits(facts.stored, Reason.TARGET_MISSING), committable=False)
-    if facts.stored is None:
+    if facts.stored is None or (facts.adopts and isinstance(facts.stored, Unreadable)):
         return _without_position(plan, route, facts, now_ms)
     return _with_position(plan, route, facts, facts.stored)
 
@@ -128,14 +129,14 @@ def unlisted(at: Partition) -> ReplicatorError:
 
 def _without_position(plan: LanePlan, route: Route, facts: Facts, now_ms: int) -> StartDecision:
     source = route.source
-    if facts.claim is not None:
+    if facts.claim is not None and not _can_adopt(facts, facts.claim):
         return _claimed_before(route, facts, facts.claim)
     hindered = _hindrance(route, facts, None)
     if hindered is not None:
         return hindered
     assert isinstance(facts.source, LogEnds)
     assert isinstance(facts.target, LogEnds)
-    if facts.target.end > 0:
+    if facts.target.end > 0 and not facts.adopts:
         why = f"{route.target} has data up to offset {facts.target.end}, but this flow has no position for it"
         return StartDecision(stopped=Incident("target_not_empty", why, topic=source.topic, partition=source.partition))
     if isinstance(facts.start, ReplicatorError):
@@ -164,7 +165,7 @@ def _without_position(plan: LanePlan, route: Route, facts: Facts, now_ms: int) -
         source_topic_id=facts.source.topic_id,
         target_topic_id=facts.target.topic_id,
         log_start=facts.source.start,
-        next_target_offset=0,
+        next_target_offset=facts.target.end,
         delivery=plan.flow.delivery.value,
         moved_ms=now_ms,
     )
@@ -182,6 +183,12 @@ def _without_position(plan: LanePlan, route: Route, facts: Facts, now_ms: int) -
         origins=route.origins,
     )
     return StartDecision(position=Position(start, evidence), claim=claim)
+
+
+def _can_adopt(facts: Facts, claim: Claim) -> bool:
+    """Tell whether an operator's decision about this claim without a position still concerns the topic that was
+    claimed."""
+    return facts.adopts and isinstance(facts.target, LogEnds) and claim.target_topic_id == facts.target.topic_id
 
 
 def _claimed_before(route: Route, facts: Facts, claim: Claim) -> StartDecision:

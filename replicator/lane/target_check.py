@@ -143,7 +143,12 @@ def _known(at: Partition, answer: Answer | ReplicatorError) -> Answer:
 
 def _marker(entry: LanePartition) -> int:
     """Count how many markers stand behind what the position covers, at least: one if this flow wrote anything there."""
-    return int(entry.position is not None and entry.position.evidence.count > 0)
+    return int(_written(entry))
+
+
+def _written(entry: LanePartition) -> bool:
+    """Tell whether this flow has written any record that the position covers."""
+    return entry.position is not None and entry.position.evidence.count > 0
 
 
 def _promised(entry: LanePartition) -> bool:
@@ -164,6 +169,8 @@ def _wrong(
     if wrong is None:
         return None
     name, detail = wrong
+    if name == "target_records_hidden" and not _written(entry):
+        return None  # an operator has adopted what is there: it may end with a marker
     if name == "target_records_hidden" and target.compacted(there.topic) and not target.holds(there, next_target - 1):
         return None  # compaction takes tombstones, even if they are the last record
     return _incident(name, detail, at, entry)

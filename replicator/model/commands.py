@@ -15,6 +15,7 @@ class Command(StrEnum):
     RETRY = "retry"  # judge the partition again: the cause was removed
     SKIP = "skip"  # go on behind the source offsets that can't be copied
     SET_ASIDE = "set-aside"  # the same for one record, which is kept in the flow's topic for such
+    ADOPT = "adopt"  # take what the target has for the copy of all before a source offset, and go on there
 
     @property
     def option(self) -> str:
@@ -24,6 +25,11 @@ class Command(StrEnum):
     @property
     def moves(self) -> bool:
         """Whether the position moves past what is not copied."""
+        return self in (Command.SKIP, Command.SET_ASIDE)
+
+    @property
+    def needs_reason(self) -> bool:
+        """Whether it has to be said why: nobody can find out later from the records themselves."""
         return self is not Command.RETRY
 
 
@@ -45,14 +51,16 @@ _JUDGED_BY_LANES = (
     "target_has_later_records",
     "target_transaction_open",
     "target_records_hidden",
-    "position_expired",
-    "position_unreadable",
 )
+
+_WITHOUT_POSITION = ("position_expired", "position_unreadable", "target_not_empty")
+"""Kinds of partitions that have no position of this flow, or none that can be read, over a target with records."""
 
 COMMANDS: Mapping[str, tuple[Command, ...]] = {
     "source_records_gone": (Command.RETRY, Command.SKIP),
     **dict.fromkeys(sorted(ONE_RECORD), (Command.RETRY, Command.SKIP, Command.SET_ASIDE)),
     **dict.fromkeys(_JUDGED_BY_LANES, (Command.RETRY,)),
+    **dict.fromkeys(_WITHOUT_POSITION, (Command.RETRY, Command.ADOPT)),
 }
 """By kind. To any other no command applies: each discovery judges it again, or the whole flow stands still."""
 

@@ -24,6 +24,10 @@ _ANOTHER_FLOW = (
     "Take the topic out of this flow (exclude) and copy it by another flow under another target name (rename), from "
     "what the source has now"
 )
+_ADOPT = (
+    "To go on here, find the source offset behind the last record that the target has a copy of, and type incident "
+    "resolve ID --adopt OFFSET."
+)
 _NOT_CARRIABLE = (
     "In a compacted topic write a newer record of the same key: compaction takes this one, and the flow goes on. To go "
     "on without this one record: incident resolve ID --set-aside keeps it in a topic of the flow, --skip doesn't"
@@ -119,7 +123,7 @@ _TARGET = {
     "target_not_empty": IncidentKind(
         "The target partition has records, but the flow has neither a position nor a claim there",
         "Copying from the start could double records",
-        "Delete the target topic if nobody needs its records, or change rename",
+        f"Delete the target topic if nobody needs its records, or change rename. {_ADOPT}",
     ),
     "target_has_later_records": IncidentKind(
         "A committed record follows the last one that this flow has written",
@@ -168,13 +172,14 @@ _STATE = {
     "position_expired": IncidentKind(
         "A partition was claimed and its target topic is the same, but it has no position any more",
         "The committed offset expired (offsets.retention.minutes, after the flow stood still) or was deleted",
-        _ANOTHER_FLOW,
+        f"{_ADOPT} Otherwise: {_ANOTHER_FLOW}",
     ),
     "position_unreadable": IncidentKind(
         "The metadata of a committed offset wasn't written by this program",
         "Another program commits offsets of the flow's group, or somebody has reset its offsets",
         "Find out who commits offsets of the group eos-replicate.<flow>. A running flow commits its own position again "
-        f"at a later discovery, and goes on. If the flow didn't run at that moment: {_ANOTHER_FLOW}",
+        "at a later discovery, and goes on. For a flow that didn't run at that moment: "
+        f"{_ADOPT} Otherwise: {_ANOTHER_FLOW}",
     ),
     "position_newer_than_control": IncidentKind(
         "A position was written under a generation that the control topic doesn't know",

@@ -35,6 +35,7 @@ class Objection(StrEnum):
     ALREADY_DECIDED = "already_decided"
     OUTDATED = "outdated"  # the occurrence has ended: its facts have changed
     WRONG_COMMAND = "wrong_command"  # the command doesn't apply to its kind
+    OUT_OF_RANGE = "out_of_range"  # the source has no such offset now
 
 
 class NotDecided(ReplicatorError):
@@ -50,7 +51,8 @@ class NotDecided(ReplicatorError):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorDecision:
     """What `by` has decided of the occurrence with this id, `why`, and the facts that this rests on: the incident's
-    `name`, and the source offsets [`offset`, `end`) that a command which moves the position leaves out.
+    `name`, and the source offsets [`offset`, `end`) that a command which moves the position leaves out. Of one that
+    adopts what the target has, `end` is the source offset at which copying goes on.
 
     `token` tells this decision from any other: who doesn't know whether it was written finds it by that.
     """
@@ -138,12 +140,14 @@ def decide(
     by: str,
     why: str,
     now_ms: int,
+    adopted: int = -1,
 ) -> OperatorDecision:
     """Take a decision, as it is to be written, about the occurrence whose id begins with `start`.
 
     Args:
         occurrences: all that the claims topic has, open or closed.
         decided: what the control topic has, by occurrence.
+        adopted: the source offset at which copying goes on, of the command that adopts what the target has.
 
     Raises NotDecided.
     """
@@ -164,7 +168,7 @@ def decide(
         command=command,
         name=it.name,
         offset=it.offset,
-        end=it.end,
+        end=adopted if command is Command.ADOPT else it.end,
         by=by,
         why=why[:WHY_CHARACTERS_MAX],
         at_ms=now_ms,

@@ -38,9 +38,10 @@ class Ending(StrEnum):
     RETRIED = "retried"  # the partition was judged again, whatever came of that
     SKIPPED = "skipped"  # the position went past what was not copied
     SET_ASIDE = "set-aside"  # the same, and the record was kept aside
+    ADOPTED = "adopted"  # the partition has a position now: what the target had was taken for the copy of all before
 
 
-MOVED = (Ending.SKIPPED, Ending.SET_ASIDE)
+MOVED = (Ending.SKIPPED, Ending.SET_ASIDE, Ending.ADOPTED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

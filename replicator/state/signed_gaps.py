@@ -1,4 +1,4 @@
-"""What operators have decided to leave out: the record of it, for `status` and reconcile. Pure.
+"""What operators have decided to leave out or to take as it is: the record of it, for `status` and reconcile. Pure.
 
 Made of the closed occurrences in the claims topic. A gap that is signed is listed, and is no difference.
 """
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from replicator.model.partition import Partition
-from replicator.state.occurrences import Occurrence
+from replicator.state.occurrences import Ending, Occurrence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +53,60 @@ def signed_gaps(occurrences: Iterable[Occurrence]) -> tuple[SignedGap, ...]:
     return tuple(sorted(filter(None, map(_gap, occurrences)), key=lambda it: (it.topic, it.partition, it.first)))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adoption:
+    """What one target partition had was taken for the copy of all before source offset `offset`, because `by` has
+    decided so at `decided_ms`; `acted_ms`: when the partition got its position. Else as `SignedGap`."""
+
+    occurrence: str
+    topic: str
+    partition: int
+    target_topic: str
+    offset: int
+    incident: str
+    by: str
+    why: str
+    decided_ms: int
+    acted_ms: int
+
+    def copied_to(self, target: Partition) -> bool:
+        """Whether that is this partition."""
+        return target == (self.target_topic, self.partition)
+
+    @property
+    def said(self) -> str:
+        """What was decided, for people."""
+        return (
+            f"what the target had stands for the source's offsets before {self.offset} ({self.incident}, --adopt), as "
+            f"{self.by} has decided: {self.why}"
+        )
+
+
+def adoptions(occurrences: Iterable[Occurrence]) -> tuple[Adoption, ...]:
+    """Return where positions come from an operator, by topic, partition and time."""
+    found = [
+        Adoption(
+            occurrence=it.id,
+            topic=it.source.topic,
+            partition=it.source.partition,
+            target_topic=it.target.topic,
+            offset=decision.end,
+            incident=it.name,
+            by=decision.by,
+            why=decision.why,
+            decided_ms=decision.at_ms,
+            acted_ms=it.closing.at_ms,
+        )
+        for it in occurrences
+        if it.closing is not None and it.closing.effect is Ending.ADOPTED and (decision := it.closing.decision)
+    ]
+    return tuple(sorted(found, key=lambda it: (it.topic, it.partition, it.acted_ms)))
+
+
 def _gap(it: Occurrence) -> SignedGap | None:
     if it.closing is None or it.closing.moved is None or it.closing.decision is None:
+        return None
+    if it.closing.effect is Ending.ADOPTED:  # nobody knows what the target has of what is before
         return None
     decision = it.closing.decision
     return SignedGap(

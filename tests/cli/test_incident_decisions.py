@@ -28,6 +28,7 @@ flows:
   audit: {source: east, target: west, topics: [u], rename: "a.{topic}"}
 """
 GONE = Incident("source_records_gone", "10 to 19", topic="t", partition=3, offset=10, end=20)
+EXPIRED = Incident("position_expired", "it has gone", topic="t", partition=3)
 REFUSED = Incident("record_refused", "no key", topic="t", partition=3, offset=10)
 
 
@@ -57,7 +58,9 @@ class Flows:
     ) -> tuple[OperatorDecision, Occurrence]:
         self.wanted.append((flow.name, wanted, wait_s))
         of = self.occurrences_of(flow, connect_timeout_ms)
-        decision = decide(wanted.start, wanted.command, of, {}, by=wanted.by, why=wanted.why, now_ms=5)
+        decision = decide(
+            wanted.start, wanted.command, of, {}, by=wanted.by, why=wanted.why, now_ms=5, adopted=wanted.adopted
+        )
         it = next(each for each in of if each.id == decision.occurrence)
         if self.closing is not None:
             it = it.closed(Closing(by="lane", at_ms=6, decision=decision, **self.closing), 1)
@@ -126,7 +129,19 @@ def test_what_came_of_it_is_said(
     assert shown["acted"] == (None if closing is None else closing["effect"].value)
 
 
-@pytest.mark.parametrize("words", [(), ("--skip",), ("--set-aside",)])
+def test_the_offset_of_what_is_adopted_is_said(flows: Flows, path: str, capsys: pytest.CaptureFixture[str]) -> None:
+    flows.occurrences["audit"] = [occurrence(EXPIRED, "cc44")]
+    flows.closing = {"effect": Ending.ADOPTED, "moved": (-1, 7)}
+    assert resolve(path, "cc", "--adopt", "7", "--why", "reconciled", "--by", "ann") == 0
+    assert flows.wanted[-1][1] == DecisionWanted("cc", Command.ADOPT, "ann", "reconciled", 7)
+    assert capsys.readouterr().out == (
+        "cc44  position_expired of t[3]: ann has decided --adopt (reconciled)\nIt is copied from source offset 7 on.\n"
+    )
+    assert resolve(path, "aa", "--adopt", "7", "--why", "x") == 1
+    assert "applies --retry, --skip, not --adopt" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [(), ("--skip",), ("--set-aside",), ("--adopt", "7")])
 def test_a_decision_needs_a_command_and_what_leaves_records_out_a_reason(
     flows: Flows, path: str, words: Sequence[str]
 ) -> None:

@@ -15,10 +15,13 @@ from cli.commands.incident_resolve import _whoami
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ([], "--retry, --skip or --set-aside"),
+        ([], "--retry, --skip, --set-aside or --adopt OFFSET"),
+        (["--skip", "--adopt", "3", "--why", "x"], "--adopt OFFSET"),
+        (["--adopt", "3"], "can't be checked by the flow: say why"),
+        (["--adopt", "-1", "--why", "x"], "x>=0"),
         (["--skip"], "say why"),
         (["--set-aside"], "say why"),
-        (["--adopt"], "No such option"),
+        (["--restart"], "No such option"),
         (["--retry", "--wait", "-1"], "x>=0"),
     ],
 )

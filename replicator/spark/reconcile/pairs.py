@@ -15,7 +15,7 @@ from replicator.model.partition import LogEnds, Partition
 from replicator.spark.reconcile import copied_again
 from replicator.spark.reconcile.copied_again import CopiedRun
 from replicator.state.claims import Claim, Repair
-from replicator.state.signed_gaps import SignedGap
+from replicator.state.signed_gaps import Adoption, SignedGap
 
 Offsets = tuple[int, int]
 """[first, end)"""
@@ -106,6 +106,7 @@ class PairFacts:
     target_end_before: int
     repairs: tuple[Repair, ...] = ()
     signed_gaps: tuple[SignedGap, ...] = ()
+    adoptions: tuple[Adoption, ...] = ()
 
 
 def pairs_of(flow: Flow, facts: Sequence[PairFacts]) -> tuple[tuple[Pair, ...], tuple[Incident, ...]]:
@@ -139,6 +140,7 @@ def pair_of(flow: Flow, facts: PairFacts) -> Pair:
             raise Incident(name, detail, topic=at.topic, partition=at.partition, offset=position.offset)
         notes.append(f"{name}: {detail}")
     notes += [gap.said for gap in facts.signed_gaps]
+    notes += [adopted.said for adopted in facts.adoptions]
     claim, exactly_once = facts.claimed, evidence.delivery == Delivery.EXACTLY_ONCE.value
     origin = evidence.log_start if claim is None else claim.offset
     if claim is None:

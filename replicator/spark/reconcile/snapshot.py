@@ -23,7 +23,7 @@ from replicator.model.errors import ConfigError, Incident, Retriable, TopicMissi
 from replicator.model.partition import Partition
 from replicator.spark.reconcile import known_partitions
 from replicator.spark.reconcile.pairs import Pair, PairFacts, WaitingPair, pairs_of, readable
-from replicator.state.signed_gaps import signed_gaps
+from replicator.state.signed_gaps import adoptions, signed_gaps
 
 TIME_MS_MAX = (1 << 63) // 1000 - 1
 AGAIN_S = 0.1  # between the first two tries, where a cluster doesn't answer for a moment
@@ -91,15 +91,7 @@ def take(flow: Flow, topics: Collection[str], window: Window, *, connect_timeout
 def _taken(
     flow: Flow, topics: Collection[str], window: Window, clusters: ControlPlane, source_cluster: str
 ) -> Snapshot:
-    listed = clusters.list_source()
-    absent = sorted(clusters.named() - listed.keys())
-    if absent and not topics:
-        why = f"cluster {flow.source.name!r} has no topic {', '.join(absent)}"
-        raise Incident("unknown_source_topic", why, topic=absent[0])
-    sources = {name: info for name, info in listed.items() if not topics or name in topics}
-    unknown = sorted(set(topics) - sources.keys())
-    if unknown:
-        raise ConfigError(f"cluster {flow.source.name!r} has no topic {', '.join(unknown)}")
+    sources = _sources(flow, topics, clusters)
     targets = clusters.list_target(sources, configs=True)
     control = clusters.state.control_if_any()
     opened = control.open if control else None
@@ -112,6 +104,7 @@ def _taken(
     claimed = clusters.state.claims_if_any()
     claims = claimed.claims if claimed else {}
     signed = signed_gaps(claimed.occurrences) if claimed else ()
+    adopted = adoptions(claimed.occurrences) if claimed else ()
     starts = clusters.target.offsets(routes.values(), end=False)
     ends = clusters.target.offsets(routes.values(), end=True)
     unclear = [
@@ -142,6 +135,7 @@ def _taken(
             target_end_before=before[to],
             repairs=tuple(repair for repair in claimed.repairs if repair.target == to) if claimed else (),
             signed_gaps=tuple(gap for gap in signed if gap.copied_to(to) and gap.end <= _known(positions[to]).offset),
+            adoptions=tuple(it for it in adopted if it.copied_to(to)),
         )
         for at, to in sorted(copied.items())
     ]
@@ -158,6 +152,20 @@ def _taken(
     waiting = _waiting(clusters, wanted.keys() - copied.keys() - left_out)
     without = (*not_compared, *unclear, *far.values())
     return Snapshot(_cut_to(flow, pairs, window), waiting, time.time_ns() // 1_000_000, without, window)
+
+
+def _sources(flow: Flow, topics: Collection[str], clusters: ControlPlane) -> Mapping[str, TopicInfo]:
+    """The source's topics that are wanted, of the flow; without `topics` all. Raises Incident, ConfigError."""
+    listed = clusters.list_source()
+    absent = sorted(clusters.named() - listed.keys())
+    if absent and not topics:
+        why = f"cluster {flow.source.name!r} has no topic {', '.join(absent)}"
+        raise Incident("unknown_source_topic", why, topic=absent[0])
+    sources = {name: info for name, info in listed.items() if not topics or name in topics}
+    unknown = sorted(set(topics) - sources.keys())
+    if unknown:
+        raise ConfigError(f"cluster {flow.source.name!r} has no topic {', '.join(unknown)}")
+    return sources
 
 
 def _only_on_target(

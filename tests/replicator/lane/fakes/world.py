@@ -207,12 +207,11 @@ class World:
         opened = Control().apply(prepared).finish(self.now_ms(), len(written))
         self.state.current = fold([*written, *((record.key, record.encode()) for record in (prepared, *opened))])
 
-    def resolve(self, command: Command, at: Partition, by: str = "ann") -> OperatorDecision:
+    def resolve(self, command: Command, at: Partition, by: str = "ann", adopted: int = -1) -> OperatorDecision:
         """Write a decision about what is open of a partition, as `incident resolve` does."""
         (it,) = [it for it in self.occurrences() if it.is_open and it.source == at]
-        return self.write(
-            decide(it.id, command, self.occurrences(), self.state.current.decisions, by=by, why="w", now_ms=1)
-        )
+        before = self.state.current.decisions
+        return self.write(decide(it.id, command, self.occurrences(), before, by=by, why="w", now_ms=1, adopted=adopted))
 
     def write(self, decision: OperatorDecision) -> OperatorDecision:
         """Put a decision into the control topic."""
