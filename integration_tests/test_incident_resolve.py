@@ -222,7 +222,9 @@ def test_a_position_that_has_expired_is_given_anew_and_what_follows_is_copied_on
     if not runs:
         two.assert_stops(worker)
     wait = () if runs else ("--wait", "0")
-    code, done, said = asked(path, "resolve", id_, "--adopt", "10", "--why", WHY, "--by", "ann", *wait)
+    code, done, said = asked(
+        path, "resolve", id_, "--adopt", "map" if runs else "10", "--why", WHY, "--by", "ann", *wait
+    )
     assert (code, done["acted"]) == (0, "adopted" if runs else None), said
     if not runs:
         worker = two.flow.running()

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from replicator.state.occurrences import Occurrence
 
 WAIT_S = 10.0
+BY_MAP = "map"
 
 
 @click.command(
@@ -28,15 +29,15 @@ Examples:
   eos-replicate incident resolve 3f2a9c1d8e70 --skip \\
       --why "no longer needed" -c flows.yaml
   eos-replicate incident resolve 3f2a --retry -c flows.yaml
-  eos-replicate incident resolve 3f2a --adopt 48210 \\
-      --why "position expired; reconciled" -c flows.yaml
+  eos-replicate incident resolve 3f2a --adopt map \\
+      --why "position expired" -c flows.yaml
 
 \b
 Exit codes:
   0  decided
   1  refused, and nothing was written: no such incident, decided before,
-     outdated, the command doesn't apply to it, or the source has no such
-     offset
+     outdated, the command doesn't apply to it, the source has no such
+     offset, or the map doesn't say where to go on
   2  the flow file or the command line is wrong
   3  a cluster cannot be reached, or a right is missing
   4  the flow's own topics are lost or unreadable
@@ -56,10 +57,10 @@ Exit codes:
 @click.option(
     "--adopt",
     "adopted",
-    type=click.IntRange(min=0),
     default=None,
     metavar="OFFSET",
-    help="Copy from this source offset on. What the target has is taken for the copy of all before it.",
+    help="Copy from this source offset on. What the target has is taken for the copy of all before it. map: the offset "
+    "that the flow's offset map has, if that is beyond doubt.",
 )
 @click.option("--why", default="", metavar="TEXT", help="The reason, for the record. Needed for all but --retry.")
 @click.option("--by", default=None, metavar="NAME", help="Who decides. Default: the user and host.")
@@ -78,7 +79,7 @@ Exit codes:
 def resolve(
     id_: str,
     commands: str | None,
-    adopted: int | None,
+    adopted: str | None,
     why: str,
     by: str | None,
     wait_s: float,
@@ -105,18 +106,26 @@ def resolve(
     if command.needs_reason and not why:
         does = "leaves records out for good" if command.moves else "can't be checked by the flow"
         raise click.UsageError(f"{command.option} {does}: say why (--why TEXT)")
+    offset = _offset(adopted)
     log_to_stderr()
     loaded = config.load(path, os.environ)
     flow = _flow_of(id_, loaded, chosen(loaded, path, names))
-    wanted = deciding.DecisionWanted(
-        id_, command, printable(by or _whoami()), printable(why), -1 if adopted is None else adopted
-    )
+    wanted = deciding.DecisionWanted(id_, command, printable(by or _whoami()), printable(why), offset)
     decision, it = deciding.resolve(flow, wanted, connect_timeout_ms=patience_ms(flow), wait_s=wait_s)
     if as_json:
         print_json(_as_json(flow, decision, it))
     else:
         _show(flow, decision, it)
     return 0
+
+
+def _offset(adopted: str | None) -> int | None:
+    """The offset that was typed; None where the map is to say it, or nothing is adopted."""
+    if adopted is None or adopted == BY_MAP:
+        return None
+    if not (adopted.isascii() and adopted.isdecimal()):
+        raise click.UsageError(f"--adopt takes an offset, or {BY_MAP}, not {adopted}")
+    return int(adopted)
 
 
 def _whoami() -> str:

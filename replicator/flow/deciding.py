@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from replicator.backoff import Backoff
 from replicator.config import Flow
+from replicator.flow.position_by_map import position_by_map
 from replicator.flow.topics import ControlPlane, aside_topic
+from replicator.model import names
 from replicator.model.commands import Command
 from replicator.model.errors import Fatal, Fenced, ReplicatorError, Retriable, TakenOver, UnknownOutcome
 from replicator.model.names import process_name
@@ -31,13 +33,13 @@ OTHERS_S = 15.0
 @dataclass(frozen=True, slots=True)
 class DecisionWanted:
     """What an operator wants: a command for the occurrence whose id begins with `start`. `adopted`: the source offset
-    at which copying goes on, of the command that adopts what the target has."""
+    at which copying goes on, of the command that adopts what the target has; None: as the offset map says."""
 
     start: str
     command: Command
     by: str
     why: str
-    adopted: int = -1
+    adopted: int | None = None
 
 
 def occurrences_of(flow: Flow, connect_timeout_ms: int) -> Sequence[Occurrence]:
@@ -74,20 +76,19 @@ def _written(flow: Flow, plane: ControlPlane, wanted: DecisionWanted) -> Operato
         if taken and control.decisions.get(taken[-1].occurrence) == taken[-1]:
             return None
         occurrences, now_ms = plane.state.claims().occurrences, time.time_ns() // 1_000_000
-        taken.append(
-            decide(
-                wanted.start,
-                wanted.command,
-                occurrences,
-                control.decisions,
-                by=wanted.by,
-                why=wanted.why,
-                now_ms=now_ms,
-                adopted=wanted.adopted,
-            )
+        decision = decide(
+            wanted.start,
+            wanted.command,
+            occurrences,
+            control.decisions,
+            by=wanted.by,
+            why=wanted.why,
+            now_ms=now_ms,
         )
         if wanted.command is Command.ADOPT:
-            _check_offset(plane, next(it for it in occurrences if it.id == taken[-1].occurrence), wanted.adopted)
+            it = next(it for it in occurrences if it.id == decision.occurrence)
+            decision = replace(decision, end=_adopted(plane, it, wanted.adopted))
+        taken.append(decision)
         if wanted.command is Command.SET_ASIDE:
             _make_aside_topic(flow, plane)
         return taken[-1]
@@ -106,14 +107,22 @@ def _written(flow: Flow, plane: ControlPlane, wanted: DecisionWanted) -> Operato
             return taken[-1]
 
 
-def _check_offset(plane: ControlPlane, it: Occurrence, offset: int) -> None:
-    """Raise NotDecided where the source can't be copied from this offset on, and what it says instead of its ends."""
+def _adopted(plane: ControlPlane, it: Occurrence, offset: int | None) -> int:
+    """Return the source offset at which copying goes on: this one, or what the offset map says.
+
+    Raises NotDecided where the source can't be copied from there on, or the map doesn't say; and what the clusters say
+    instead.
+    """
+    if offset is None:
+        topic = names.offsets_topic(plane.flow.name)
+        offset = position_by_map(plane.target_reader, plane.target_logs, topic, it.topic_id, (it.source, it.target))
     ends = plane.source_logs.log_ends([it.source])[it.source]
     if isinstance(ends, ReplicatorError):
         raise ends
     if not ends.start <= offset <= ends.end:
         there = f"{it.source} has offsets {ends.start} to {ends.end - 1} now" if ends.end > ends.start else "none"
         raise NotDecided(Objection.OUT_OF_RANGE, f"copying can't go on at {offset}: {there}, and ends at {ends.end}")
+    return offset
 
 
 def _make_aside_topic(flow: Flow, plane: ControlPlane) -> None:

@@ -91,8 +91,8 @@ class ControlPlane:
         self._source_reader = TopicReader(flow, flow.source, self._own_topics[flow.source.name])
         self._source_names: frozenset[str] = frozenset()  # as they were listed last
         self.source_claims = SourceClaims(flow, self._source_reader, lambda: self._source_names)
-        self._reader = TopicReader(flow, flow.target, self._own_topics[flow.target.name])
-        self.state = FlowState(flow, self._reader)
+        self.target_reader = TopicReader(flow, flow.target, self._own_topics[flow.target.name])
+        self.state = FlowState(flow, self.target_reader)
 
     def __enter__(self) -> ControlPlane:
         return self
@@ -108,7 +108,7 @@ class ControlPlane:
         self.target_logs.close()
         self.source.close()
         self.target.close()
-        self._reader.close()
+        self.target_reader.close()
         self._source_reader.close()
         for topics in self._own_topics.values():
             topics.close()
@@ -123,7 +123,7 @@ class ControlPlane:
         control = names.control_topic(self.flow.name)
         with ThreadPoolExecutor(2) as pool:
             for committed in (True, False):
-                pool.submit(self._reader.connect, control, committed=committed)
+                pool.submit(self.target_reader.connect, control, committed=committed)
         return found
 
     def selected(self) -> set[str]:

@@ -160,24 +160,33 @@ class TopicReader:
     def records(self, bounds: Mapping[Partition, LogBounds]) -> dict[Partition, list[Record] | ReplicatorError]:
         """Return all committed records of each partition between its bounds, which are as of `bounds`. A partition's
         error is its value; waits as `whole` does."""
+        records: dict[Partition, list[Record]] = {at: [] for at in bounds}
+        errors = self.each(bounds, lambda at, offset, record: records[at].append(record))
+        return {**records, **errors}
+
+    def each(
+        self, bounds: Mapping[Partition, LogBounds], take: Callable[[Partition, int, Record], None]
+    ) -> dict[Partition, ReplicatorError]:
+        """Hand over each committed record between these bounds, with its offset. Waits as `whole` does.
+
+        Returns the errors of partitions that could not be read.
+        """
         waiting = {at for at, (low, high) in bounds.items() if high > low}
-        found: dict[Partition, list[Record] | ReplicatorError] = {at: [] for at in bounds}
+        errors: dict[Partition, ReplicatorError] = {}
         with self._assigned({at: bounds[at][0] for at in waiting}) as polled:
             for at, message, error in polled(waiting, time.monotonic() + self._patience_s):
-                records, high = found[at], bounds[at][1]
-                assert isinstance(records, list), "a partition with an error isn't waited for"
-                if error is None:
-                    records.append((message.key(), message.value()))
-                elif error.code() != KafkaError._PARTITION_EOF:
-                    found[at] = self._read_error(error, at.topic)
+                if error is None and _offset(message) < bounds[at][1]:
+                    take(at, _offset(message), (message.key(), message.value()))
+                elif error is not None and error.code() != KafkaError._PARTITION_EOF:
+                    errors[at] = self._read_error(error, at.topic)
                     waiting.discard(at)
                     continue
-                if _offset(message) + (error is None) >= high:
+                if _offset(message) + (error is None) >= bounds[at][1]:
                     waiting.discard(at)
         for at in waiting:
             why = f"{at} could not be read up to offset {bounds[at][1]}"
-            found[at] = Retriable(f"cluster {self._cluster.name!r}: {why}")
-        return found
+            errors[at] = Retriable(f"cluster {self._cluster.name!r}: {why}")
+        return errors
 
     def end_records(
         self, starts: Mapping[Partition, int], ends: Mapping[Partition, int]

@@ -25,8 +25,8 @@ _ANOTHER_FLOW = (
     "what the source has now"
 )
 _ADOPT = (
-    "To go on here, find the source offset behind the last record that the target has a copy of, and type incident "
-    "resolve ID --adopt OFFSET."
+    "To go on here: incident resolve ID --adopt map; where that is refused, find the source offset behind the last "
+    "record that the target has a copy of, and type it instead of map (--adopt OFFSET)."
 )
 _NOT_CARRIABLE = (
     "In a compacted topic write a newer record of the same key: compaction takes this one, and the flow goes on. To go "

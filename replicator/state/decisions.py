@@ -36,6 +36,7 @@ class Objection(StrEnum):
     OUTDATED = "outdated"  # the occurrence has ended: its facts have changed
     WRONG_COMMAND = "wrong_command"  # the command doesn't apply to its kind
     OUT_OF_RANGE = "out_of_range"  # the source has no such offset now
+    NOT_PROVEN = "not_proven"  # the offset map doesn't say, beyond doubt, where a partition stood
 
 
 class NotDecided(ReplicatorError):
@@ -140,14 +141,12 @@ def decide(
     by: str,
     why: str,
     now_ms: int,
-    adopted: int = -1,
 ) -> OperatorDecision:
     """Take a decision, as it is to be written, about the occurrence whose id begins with `start`.
 
     Args:
         occurrences: all that the claims topic has, open or closed.
         decided: what the control topic has, by occurrence.
-        adopted: the source offset at which copying goes on, of the command that adopts what the target has.
 
     Raises NotDecided.
     """
@@ -168,7 +167,7 @@ def decide(
         command=command,
         name=it.name,
         offset=it.offset,
-        end=adopted if command is Command.ADOPT else it.end,
+        end=it.end,
         by=by,
         why=why[:WHY_CHARACTERS_MAX],
         at_ms=now_ms,

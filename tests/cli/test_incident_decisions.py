@@ -58,9 +58,7 @@ class Flows:
     ) -> tuple[OperatorDecision, Occurrence]:
         self.wanted.append((flow.name, wanted, wait_s))
         of = self.occurrences_of(flow, connect_timeout_ms)
-        decision = decide(
-            wanted.start, wanted.command, of, {}, by=wanted.by, why=wanted.why, now_ms=5, adopted=wanted.adopted
-        )
+        decision = decide(wanted.start, wanted.command, of, {}, by=wanted.by, why=wanted.why, now_ms=5)
         it = next(each for each in of if each.id == decision.occurrence)
         if self.closing is not None:
             it = it.closed(Closing(by="lane", at_ms=6, decision=decision, **self.closing), 1)
@@ -137,6 +135,8 @@ def test_the_offset_of_what_is_adopted_is_said(flows: Flows, path: str, capsys: 
     assert capsys.readouterr().out == (
         "cc44  position_expired of t[3]: ann has decided --adopt (reconciled)\nIt is copied from source offset 7 on.\n"
     )
+    assert resolve(path, "cc", "--adopt", "map", "--why", "expired") == 0
+    assert flows.wanted[-1][1].adopted is None
     assert resolve(path, "aa", "--adopt", "7", "--why", "x") == 1
     assert "applies --retry, --skip, not --adopt" in capsys.readouterr().err
 

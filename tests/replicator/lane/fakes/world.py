@@ -211,7 +211,8 @@ class World:
         """Write a decision about what is open of a partition, as `incident resolve` does."""
         (it,) = [it for it in self.occurrences() if it.is_open and it.source == at]
         before = self.state.current.decisions
-        return self.write(decide(it.id, command, self.occurrences(), before, by=by, why="w", now_ms=1, adopted=adopted))
+        decision = decide(it.id, command, self.occurrences(), before, by=by, why="w", now_ms=1)
+        return self.write(replace(decision, end=adopted) if command is Command.ADOPT else decision)
 
     def write(self, decision: OperatorDecision) -> OperatorDecision:
         """Put a decision into the control topic."""

@@ -1,0 +1,116 @@
+"""Finds, by the flow's offset map, the position of a partition that has none. Called by `flow.deciding`.
+
+Invariant: it is given only where the target ends with the last copy that the map has of the partition: that record is
+there and committed, no committed one follows, and no transaction is open. Whatever the flow had copied beyond it, or
+somebody else has written, would stand there. So nothing of what lies before it is missing in the map's order, and
+nothing behind it was copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from replicator.kafka.topic_questions import raised
+from replicator.kafka.topic_reader import TopicReader
+from replicator.lane.ports import ClusterQuestions
+from replicator.model.errors import TopicMissing
+from replicator.model.partition import Partition
+from replicator.offset_map.block import decode_block
+from replicator.offset_map.section import MapSection, topic_id_bytes
+from replicator.offset_map.topic import MAP_PARTITIONS
+from replicator.offset_map.varints import BadBlock
+from replicator.state.decisions import NotDecided, Objection
+
+WINDOW = 100_000  # offsets that are read at once: reading has a time limit
+
+
+def position_by_map(
+    reader: TopicReader,
+    target: ClusterQuestions,
+    offsets_topic: str,
+    source_topic_id: str,
+    route: tuple[Partition, Partition],
+) -> int:
+    """Return the source offset at which copying goes on. `route`: source and target partition.
+
+    Raises NotDecided where that isn't proven; TopicMissing, Retriable, Unreachable, NotAllowed.
+    """
+    source, to = route
+    try:
+        last = last_copy(reader, offsets_topic, source_topic_id, source.partition)
+    except TopicMissing as error:
+        raise _unproven(str(error)) from error
+    if last is None:
+        raise _unproven(f"{offsets_topic} has nothing of {source}")
+    check_end(target, to, last)
+    return last.position
+
+
+class LastCopy(NamedTuple):
+    """What the map's newest section of a partition says: the position behind it, and one past its last copy on the
+    target."""
+
+    position: int
+    next_target: int
+
+
+def last_copy(reader: TopicReader, offsets_topic: str, source_topic_id: str, partition: int) -> LastCopy | None:
+    """Read the whole map for the newest section of a source partition; None where it has none.
+
+    Blocks that can't be read are passed over: what they could say is seen at the target's end. Raises TopicMissing,
+    Retriable, Unreachable, NotAllowed.
+    """
+    wanted, order, newest = topic_id_bytes(source_topic_id), (-1, -1), None
+    for offset, value in _blocks(reader, offsets_topic):
+        try:
+            block = decode_block(value)
+        except BadBlock:
+            continue
+        place = block.generation, offset
+        for section in block.sections:
+            if (section.source_topic_id, section.partition) == (wanted, partition) and place >= order:
+                order, newest = place, section
+    return None if newest is None else _end_of(newest)
+
+
+def _end_of(section: MapSection) -> LastCopy:
+    return LastCopy(section.after, max(0, section.first_target + section.records))
+
+
+def _blocks(reader: TopicReader, topic: str) -> Iterator[tuple[int, bytes]]:
+    count = reader.partition_count(topic)
+    if count != MAP_PARTITIONS:
+        raise TopicMissing(f"{topic} has {count} partitions, not {MAP_PARTITIONS}")
+    for at, bounds in reader.bounds([Partition(topic, number) for number in range(count)]).items():
+        low, high = raised(bounds)
+        for first in range(low, high, WINDOW):
+            found = list[tuple[int, bytes]]()
+            window = {at: (first, min(first + WINDOW, high))}
+            errors = reader.each(window, lambda _, offset, record, to=found: to.append((offset, record[1] or b"")))  # type: ignore[misc]
+            for error in errors.values():
+                raise error
+            yield from found
+
+
+def check_end(target: ClusterQuestions, at: Partition, last: LastCopy) -> None:
+    """Raise NotDecided unless the target partition ends with this copy; and what the cluster says instead."""
+    ends = raised(target.log_ends([at])[at])
+    first = max(last.next_target - 1, ends.start)
+    if last.next_target > ends.end:
+        raise _unproven(f"{at} ends at {ends.end}, before the map's last copy at {last.next_target - 1}")
+    if ends.end == first:
+        return
+    read = raised(target.end_records({at: first}, {at: ends.end})[at])
+    beyond = [offset for offset in read.records if offset >= last.next_target]
+    if beyond:
+        raise _unproven(f"{at} has a record at offset {beyond[0]}, and the map's last copy is {last.next_target - 1}")
+    if read.stable < ends.end:
+        raise _unproven(f"{at} is stable up to {read.stable}, and ends at {ends.end}: a transaction is open there")
+    absent = first < last.next_target and not read.records
+    if absent and (not target.compacted(at.topic) or target.holds(at, first)):
+        raise _unproven(f"{at} has no committed record at offset {first}, where the map has its last copy")
+
+
+def _unproven(why: str) -> NotDecided:
+    return NotDecided(Objection.NOT_PROVEN, f"the offset map doesn't say where to go on: {why}; name the offset")
