@@ -42,11 +42,11 @@ def compare(mapped: PartitionMap, source: Rows, target: Rows, evidence: Callable
     left = at_their_places(mapped, source(), target())
     found.counts[MapVerdict.SAME] = left.same
     known = evidence()
-    match_by_content(mapped, left, found, lambda place: is_explained(place, known))
     again = _ReadAgain(left)
     if left.source or left.target:
         again.source(row for row in source() if row.offset < mapped.passed)
         again.target(mapped, target())
+    match_by_content(mapped, left, found, lambda row, place: is_explained(row, place, known, again))
     found.target_compacted = known.target_compacted
     found.last_of_key, found.unjudged = again.last_of_key, again.unjudged
     for row in left.source.values():
@@ -58,13 +58,15 @@ def compare(mapped: PartitionMap, source: Rows, target: Rows, evidence: Callable
     return found
 
 
-def is_explained(place: int, known: SidesEvidence) -> bool:
-    """Whether retention or compaction explains that a place is empty."""
-    return place < known.target_start or (known.target_compacted and known.emptied(place))
+def is_explained(row: ComparedRecord, place: int, known: SidesEvidence, again: _ReadAgain) -> bool:
+    """Whether retention or compaction explains that the place of a source record is empty."""
+    if place < known.target_start:
+        return True
+    return known.target_compacted and known.emptied(place) and may_be_compacted(row, again)
 
 
 def match_by_content(
-    mapped: PartitionMap, left: LeftOver, found: MapComparison, explained: Callable[[int], bool]
+    mapped: PartitionMap, left: LeftOver, found: MapComparison, explained: Callable[[ComparedRecord, int], bool]
 ) -> None:
     """Match what is left over on both sides, one to one, in the order of offsets.
 
@@ -73,7 +75,7 @@ def match_by_content(
 
     def comes_last(offset: int) -> tuple[bool, int]:
         place = mapped.by_source.place(offset)
-        return (mapped.said(offset) in NAMED if place is None else explained(place)), offset
+        return (mapped.said(offset) in NAMED if place is None else explained(left.source[offset], place)), offset
 
     standing: defaultdict[bytes, deque[int]] = defaultdict(deque)
     for offset in sorted(left.target):
