@@ -73,8 +73,8 @@ def check_verdicts(world: MapWorld, mapped: PartitionMap, plain: PlainMap, found
     occurs = Counter(made.content for _, made in world.source.records(world.source.end))
     others = Counter(made.content for made in stands.values())
     for offset, made in world.source.records(mapped.passed):
-        if offset < mapped.begin and offset not in places:
-            continue
+        if offset < mapped.begin and places.get(offset, -1) < mapped.pruned_to:
+            continue  # before the map, or at a place that was forgotten
         copies = [target for target, there in stands.items() if there is made and is_judged(mapped, target)]
         if occurs[made.content] > 1 or others[made.content] > len(copies):
             continue  # which of equal records is meant can't be told
