@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 WAIT_S = 10.0
 BY_MAP = "map"
+REFUSED = 1
 
 
 @click.command(
@@ -37,7 +38,8 @@ Exit codes:
   0  decided
   1  refused, and nothing was written: no such incident, decided before,
      outdated, the command doesn't apply to it, the source has no such
-     offset, or the map doesn't say where to go on
+     offset, or the map doesn't say where to go on; or the facts had
+     changed when the flow came to act
   2  the flow file or the command line is wrong
   3  a cluster cannot be reached, or a right is missing
   4  the flow's own topics are lost or unreadable
@@ -116,7 +118,14 @@ def resolve(
         print_json(_as_json(flow, decision, it))
     else:
         _show(flow, decision, it)
-    return 0
+    return REFUSED if _in_vain(decision, it) else 0
+
+
+def _in_vain(decision: OperatorDecision, it: Occurrence) -> bool:
+    """Whether the facts were others when the flow came to act, so that nothing was done of what was decided."""
+    from replicator.state.occurrences import Ending
+
+    return decision.command.needs_reason and it.closing is not None and it.closing.effect is Ending.RETRIED
 
 
 def _offset(adopted: str | None) -> int | None:
@@ -200,6 +209,8 @@ def _show(flow: Flow, decision: OperatorDecision, it: Occurrence) -> None:
     closing = it.closing
     if closing is None:
         click.echo("The flow has not acted on it yet. One that doesn't run acts at its next start.")
+    elif _in_vain(decision, it):
+        click.echo("When the flow came to act its facts had changed: nothing was done. incident list shows what is.")
     elif it.moved is not None and decision.command is Command.ADOPT:
         click.echo(f"It is copied from source offset {it.moved[1]} on.")
     elif it.moved is not None:

@@ -15,12 +15,13 @@ from replicator.backoff import Backoff
 from replicator.config import Flow
 from replicator.flow.position_by_map import position_by_map
 from replicator.flow.topics import ControlPlane, aside_topic
+from replicator.kafka.topic_questions import raised
 from replicator.model import names
 from replicator.model.commands import Command
 from replicator.model.errors import Fatal, Fenced, ReplicatorError, Retriable, TakenOver, UnknownOutcome
 from replicator.model.names import process_name
 from replicator.state.control import Changer
-from replicator.state.decisions import NotDecided, Objection, OperatorDecision, decide
+from replicator.state.decisions import AdoptedSides, NotDecided, Objection, OperatorDecision, decide
 from replicator.state.generation import Control
 from replicator.state.occurrences import Occurrence
 
@@ -87,7 +88,8 @@ def _written(flow: Flow, plane: ControlPlane, wanted: DecisionWanted) -> Operato
         )
         if wanted.command is Command.ADOPT:
             it = next(it for it in occurrences if it.id == decision.occurrence)
-            decision = replace(decision, end=_adopted(plane, it, wanted.adopted))
+            offset, sides = _adopted(plane, it, wanted.adopted)
+            decision = replace(decision, end=offset, adopted=sides)
         taken.append(decision)
         if wanted.command is Command.SET_ASIDE:
             _make_aside_topic(flow, plane)
@@ -107,22 +109,26 @@ def _written(flow: Flow, plane: ControlPlane, wanted: DecisionWanted) -> Operato
             return taken[-1]
 
 
-def _adopted(plane: ControlPlane, it: Occurrence, offset: int | None) -> int:
-    """Return the source offset at which copying goes on: this one, or what the offset map says.
+def _adopted(plane: ControlPlane, it: Occurrence, offset: int | None) -> tuple[int, AdoptedSides]:
+    """Return the source offset at which copying goes on, this one or what the offset map says, and what both sides are
+    now: a lane adopts nothing else.
 
-    Raises NotDecided where the source can't be copied from there on, or the map doesn't say; and what the clusters say
-    instead.
+    Raises NotDecided where the source can't be copied from there on, the map doesn't say, or it is another source
+    topic; and what the clusters say instead.
     """
+    there = raised(plane.target_logs.log_ends([it.target])[it.target])
     if offset is None:
         topic = names.offsets_topic(plane.flow.name)
         offset = position_by_map(plane.target_reader, plane.target_logs, topic, it.topic_id, (it.source, it.target))
-    ends = plane.source_logs.log_ends([it.source])[it.source]
-    if isinstance(ends, ReplicatorError):
-        raise ends
+    ends = raised(plane.source_logs.log_ends([it.source])[it.source])
+    if ends.topic_id != it.topic_id:
+        why = f"{it.source.topic} is not the topic any more that the flow has found"
+        raise NotDecided(Objection.OUTDATED, f"{why}: its id was {it.topic_id}, is {ends.topic_id}")
     if not ends.start <= offset <= ends.end:
-        there = f"{it.source} has offsets {ends.start} to {ends.end - 1} now" if ends.end > ends.start else "none"
-        raise NotDecided(Objection.OUT_OF_RANGE, f"copying can't go on at {offset}: {there}, and ends at {ends.end}")
-    return offset
+        known = f"{it.source} has offsets from {ends.start} on, and ends at {ends.end}"
+        raise NotDecided(Objection.OUT_OF_RANGE, f"copying can't go on at {offset}: {known}")
+    sides = AdoptedSides(source_topic_id=ends.topic_id, target_topic_id=there.topic_id, target_end=there.end)
+    return offset, sides
 
 
 def _make_aside_topic(flow: Flow, plane: ControlPlane) -> None:

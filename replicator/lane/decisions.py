@@ -19,6 +19,7 @@ from collections.abc import Mapping
 
 from replicator.lane.aside import aside
 from replicator.lane.memory import Memory, SessionContext
+from replicator.lane.own_transactions import OPEN
 from replicator.lane.partition import Commits, Decided, Stopped, Waiting
 from replicator.lane.plan import LanePlan
 from replicator.lane.policy import Policy
@@ -166,9 +167,15 @@ class LaneDecisions:
             return False
         partition = self._partitions[at]
         self._partitions.apply(at, Decided())
-        self._start.judge_again([at], decision.end, adopts=decision.command is Command.ADOPT)
+        self._start.judge_again([at], decision.end, decision.adopted)
         if isinstance(partition.state, Waiting):
             return True  # whatever keeps it back comes first
+        state = partition.state
+        if decision.command is Command.ADOPT and isinstance(state, Stopped) and state.incident.name == OPEN:
+            self._postpone(decision, state.incident.detail)
+            self._partitions.apply(at, Decided())
+            self._start.judge_again([at])
+            return False
         if partition.claim is not None and self._topic_id(at) == occurrence.topic_id != "":
             self._reports.decided(at, self._closed(occurrence, decision, (occurrence.offset, decision.end)))
             self._tell(at, decision)

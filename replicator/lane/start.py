@@ -43,7 +43,7 @@ from replicator.model.errors import Incident, NotAllowed, ReplicatorError
 from replicator.model.partition import LogEnds, Partition
 from replicator.model.route import Route
 from replicator.state.claims import Claims
-from replicator.state.decisions import OperatorDecision
+from replicator.state.decisions import AdoptedSides, OperatorDecision
 
 Wrong = dict[Partition, Incident | ReplicatorError]
 BY_OFFSETS = ("source_records_gone", "source_truncated", "target_lost_data")
@@ -92,7 +92,7 @@ class LaneStart:
         return LanePositions(self._partitions, self._plan.owner, self._plan.generation, delivery, unrouted.kept)
 
     def _decide(
-        self, routes: Sequence[Route], begins_at: int | None = None, *, adopts: bool = False
+        self, routes: Sequence[Route], begins_at: int | None = None, adopts: AdoptedSides | None = None
     ) -> dict[Partition, StartDecision]:
         facts, now_ms = self._facts.read(routes, self.origins.claims), self._clock.now_ms()
         if begins_at is not None:
@@ -129,18 +129,18 @@ class LaneStart:
         return self._partitions[at].waits_since(Reason.NOT_ALLOWED) is not None
 
     def judge_again(
-        self, partitions: Collection[Partition], begins_at: int | None = None, *, adopts: bool = False
+        self, partitions: Collection[Partition], begins_at: int | None = None, adopts: AdoptedSides | None = None
     ) -> bool:
         """Judge these partitions anew; return whether any of them is copied from now on.
 
         `begins_at`: the source offset at which those without a position begin, where an operator has decided that;
-        `adopts`: also over a target that has records.
+        `adopts`: also over a target that has records, if both sides are still these.
         """
         asked = self._without_denied(self._readiness.ready(partitions))
         if not asked:
             return False
         routes = [self._partitions[at].route for at in asked]
-        return self._apply(self._decide(routes, begins_at, adopts=adopts))
+        return self._apply(self._decide(routes, begins_at, adopts))
 
     def _without_denied(self, partitions: Collection[Partition]) -> list[Partition]:
         """Leave out those that still wait for a right: other questions don't show whether it is."""

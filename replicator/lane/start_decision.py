@@ -19,6 +19,7 @@ from replicator.model.errors import Incident, ReplicatorError, TopicMissing
 from replicator.model.partition import LogEnds, Partition
 from replicator.model.route import Route
 from replicator.state.claims import Claim
+from replicator.state.decisions import AdoptedSides
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,8 @@ class Facts:
 
     An error in place of a value says why it is not known. `stored` None: the target says that there is no position.
     `start`: where the copy begins without one; None where that need not be known. `newest` is the newest generation of
-    the control topic. `adopts`: an operator has decided that what the target has is the copy of all before `start`.
+    the control topic. `adopts`: an operator has decided that what the target has is the copy of all before `start`, as
+    long as both sides are these.
     """
 
     stored: Stored | ReplicatorError | None
@@ -36,7 +38,7 @@ class Facts:
     target: LogEnds | ReplicatorError
     start: int | ReplicatorError | None
     newest: int
-    adopts: bool = False
+    adopts: AdoptedSides | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ def decide(plan: LanePlan, route: Route, facts: Facts, now_ms: int) -> StartDeci
     """Decide over one partition; `plan.owner` is who would copy it."""
     if isinstance(facts.stored, ReplicatorError):
         return StartDecision(waits=_waits(facts.stored, Reason.TARGET_MISSING), committable=False)
-    if facts.stored is None or (facts.adopts and isinstance(facts.stored, Unreadable)):
+    if facts.stored is None or (_adoptable(plan, route, facts) and isinstance(facts.stored, Unreadable)):
         return _without_position(plan, route, facts, now_ms)
     return _with_position(plan, route, facts, facts.stored)
 
@@ -129,14 +131,15 @@ def unlisted(at: Partition) -> ReplicatorError:
 
 def _without_position(plan: LanePlan, route: Route, facts: Facts, now_ms: int) -> StartDecision:
     source = route.source
-    if facts.claim is not None and not _can_adopt(facts, facts.claim):
-        return _claimed_before(route, facts, facts.claim)
+    adopts = _adoptable(plan, route, facts)
+    if facts.claim is not None and not adopts:
+        return _claimed_before(plan, route, facts, facts.claim)
     hindered = _hindrance(route, facts, None)
     if hindered is not None:
         return hindered
     assert isinstance(facts.source, LogEnds)
     assert isinstance(facts.target, LogEnds)
-    if facts.target.end > 0 and not facts.adopts:
+    if facts.target.end > 0 and not adopts:
         why = f"{route.target} has data up to offset {facts.target.end}, but this flow has no position for it"
         return StartDecision(stopped=Incident("target_not_empty", why, topic=source.topic, partition=source.partition))
     if isinstance(facts.start, ReplicatorError):
@@ -185,13 +188,23 @@ def _without_position(plan: LanePlan, route: Route, facts: Facts, now_ms: int) -
     return StartDecision(position=Position(start, evidence), claim=claim)
 
 
-def _can_adopt(facts: Facts, claim: Claim) -> bool:
-    """Tell whether an operator's decision about this claim without a position still concerns the topic that was
-    claimed."""
-    return facts.adopts and isinstance(facts.target, LogEnds) and claim.target_topic_id == facts.target.topic_id
+def _adoptable(plan: LanePlan, route: Route, facts: Facts) -> bool:
+    """Tell whether an operator's decision to adopt what the target has is about what is there now, and about what was
+    claimed: another topic, and a target that has grown since, are not what somebody has looked at."""
+    source, target, claim = facts.source, facts.target, facts.claim
+    if facts.adopts is None or not isinstance(source, LogEnds) or not isinstance(target, LogEnds):
+        return False
+    if facts.adopts != AdoptedSides(
+        source_topic_id=source.topic_id, target_topic_id=target.topic_id, target_end=target.end
+    ):
+        return False
+    if claim is None:
+        return True
+    same = claim.contradicted(plan.source_cluster, route.source, source.topic_id) is None
+    return same and claim.target_topic_id == target.topic_id
 
 
-def _claimed_before(route: Route, facts: Facts, claim: Claim) -> StartDecision:
+def _claimed_before(plan: LanePlan, route: Route, facts: Facts, claim: Claim) -> StartDecision:
     """Name the incident of a claim without a position.
 
     Kafka removes a deleted topic's committed offsets, so only the claim can tell.
@@ -205,6 +218,10 @@ def _claimed_before(route: Route, facts: Facts, claim: Claim) -> StartDecision:
         name, why = claim.without_position(None), f"{claimed}, and the target doesn't have this topic any more"
     elif (name := claim.without_position(target.topic_id)) == "target_topic_recreated":
         why = f"{claimed}; the target topic's id was {claim.target_topic_id}, is {target.topic_id}"
+    elif isinstance(facts.source, LogEnds) and (
+        wrong := claim.contradicted(plan.source_cluster, source, facts.source.topic_id)
+    ):
+        name, why = wrong[0], f"{claimed} of {wrong[1]}; and its position is gone"
     else:
         why = f"{claimed}, but has no position any more: it expired (offsets.retention.minutes) or was deleted"
     found = Incident(name, why, topic=source.topic, partition=source.partition)

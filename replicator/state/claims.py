@@ -64,6 +64,16 @@ class Claim:
             return "target_topic_deleted"
         return "position_expired" if target_topic_id == self.target_topic_id else "target_topic_recreated"
 
+    def contradicted(self, source_cluster: str, source: Partition, source_topic_id: str) -> tuple[str, str] | None:
+        """Say what source it was that isn't the one now: incident and detail; None where it is the same."""
+        if self.source_cluster and self.source_cluster != source_cluster:
+            return "source_cluster_changed", f"source cluster {self.source_cluster}, this one is {source_cluster}"
+        if self.source != source:
+            return "source_topic_changed", f"{self.source}, this flow maps {source}"
+        if self.source_topic_id != source_topic_id:
+            return "source_topic_recreated", f"source topic id {self.source_topic_id}, it is {source_topic_id}"
+        return None
+
     def encode(self) -> tuple[bytes, bytes]:
         """Key and value of the claim record."""
         content = {

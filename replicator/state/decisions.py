@@ -50,12 +50,31 @@ class NotDecided(ReplicatorError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AdoptedSides:
+    """The topics of a partition that is adopted, and where the target's log ended: what an operator has looked at."""
+
+    source_topic_id: str
+    target_topic_id: str
+    target_end: int
+
+    @classmethod
+    def of(cls, body: Mapping[str, Any]) -> AdoptedSides:
+        """As it was written. Raises ValueError, KeyError, TypeError."""
+        return cls(
+            source_topic_id=str(body["source_topic_id"]),
+            target_topic_id=str(body["target_topic_id"]),
+            target_end=int(body["target_end"]),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorDecision:
     """What `by` has decided of the occurrence with this id, `why`, and the facts that this rests on: the incident's
     `name`, and the source offsets [`offset`, `end`) that a command which moves the position leaves out. Of one that
     adopts what the target has, `end` is the source offset at which copying goes on.
 
-    `token` tells this decision from any other: who doesn't know whether it was written finds it by that.
+    `token` tells this decision from any other: who doesn't know whether it was written finds it by that. `adopted`:
+    what both sides were when it was typed that the target is to be taken as it is.
     """
 
     occurrence: str
@@ -67,6 +86,7 @@ class OperatorDecision:
     why: str
     at_ms: int
     token: str
+    adopted: AdoptedSides | None = None
 
     @property
     def key(self) -> bytes:
@@ -75,7 +95,10 @@ class OperatorDecision:
 
     def content(self) -> dict[str, Any]:
         """What is written of it."""
-        return {**asdict(self), "command": self.command.value}
+        found = {**asdict(self), "command": self.command.value}
+        if self.adopted is None:
+            del found["adopted"]
+        return found
 
     def encode(self) -> tuple[bytes, bytes]:
         """Key and value in the control topic. Versions that don't know it may ignore it: nothing is done then."""
@@ -94,6 +117,7 @@ class OperatorDecision:
             why=str(body["why"]),
             at_ms=int(body["at_ms"]),
             token=str(body["token"]),
+            adopted=None if body.get("adopted") is None else AdoptedSides.of(body["adopted"]),
         )
 
     @property
@@ -109,6 +133,8 @@ class OperatorDecision:
         if not occurrence.is_open or occurrence.id != self.occurrence or self.command not in commands_for(self.name):
             return False
         if (occurrence.name, occurrence.offset) != (self.name, self.offset):
+            return False
+        if (self.command is Command.ADOPT) is (self.adopted is None):
             return False
         return not self.command.moves or self.offset < self.end <= occurrence.end
 

@@ -5,8 +5,8 @@ Made of the closed occurrences in the claims topic. A gap that is signed is list
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from replicator.model.partition import Partition
 from replicator.state.occurrences import Ending, Occurrence
@@ -49,8 +49,27 @@ class SignedGap:
 
 
 def signed_gaps(occurrences: Iterable[Occurrence]) -> tuple[SignedGap, ...]:
-    """Return what was left out by decisions, by topic, partition and offset."""
-    return tuple(sorted(filter(None, map(_gap, occurrences)), key=lambda it: (it.topic, it.partition, it.first)))
+    """Return what was left out by decisions, by topic, partition and offset.
+
+    What a partition was copied again from, because an operator has adopted its target at an offset below, is not left
+    out any more.
+    """
+    occurrences = tuple(occurrences)
+    adopted = adoptions(occurrences)
+    found = [_without(gap, adopted) for gap in map(_gap, occurrences) if gap is not None]
+    return tuple(sorted(filter(None, found), key=lambda it: (it.topic, it.partition, it.first)))
+
+
+def _without(gap: SignedGap, adopted: Sequence[Adoption]) -> SignedGap | None:
+    """Return what is left of a gap after later adoptions of its partition."""
+    later = [
+        it.offset
+        for it in adopted
+        if (it.topic, it.partition, it.target_topic) == (gap.topic, gap.partition, gap.target_topic)
+        and it.acted_ms > gap.acted_ms
+    ]
+    end = min((gap.end, *later))
+    return replace(gap, end=end) if end > gap.first else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

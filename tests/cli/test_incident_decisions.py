@@ -110,7 +110,7 @@ def test_the_flow_is_found_by_the_id_and_the_decision_says_who_and_why(
     ("closing", "said"),
     [
         (None, "The flow has not acted on it yet"),
-        ({"effect": Ending.RETRIED}, "The partition was judged again"),
+        ({"effect": Ending.RETRIED}, "its facts had changed: nothing was done"),
         ({"effect": Ending.SET_ASIDE, "moved": (10, 11), "kept": "stub"}, "The record is in __eos.orders.aside: stub."),
     ],
 )
@@ -118,9 +118,10 @@ def test_what_came_of_it_is_said(
     flows: Flows, path: str, capsys: pytest.CaptureFixture[str], closing: dict[str, Any] | None, said: str
 ) -> None:
     flows.closing = closing
-    assert resolve(path, "ab22", "--set-aside", "--why", "x") == 0
+    code = int(closing is not None and closing["effect"] is Ending.RETRIED)
+    assert resolve(path, "ab22", "--set-aside", "--why", "x") == code
     assert said in capsys.readouterr().out
-    assert resolve(path, "ab22", "--set-aside", "--why", "x", "--json") == 0
+    assert resolve(path, "ab22", "--set-aside", "--why", "x", "--json") == code
     shown = json.loads(capsys.readouterr().out)
     assert shown["flow"] == "orders"
     assert shown["decision"]["command"] == "set-aside"

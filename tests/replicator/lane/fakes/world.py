@@ -30,7 +30,7 @@ from replicator.offset_map.section import topic_id_text
 from replicator.offset_map.topic import MAP_PARTITIONS
 from replicator.state import starts
 from replicator.state.claims import Claims, read_claims
-from replicator.state.decisions import OperatorDecision, decide
+from replicator.state.decisions import AdoptedSides, OperatorDecision, decide
 from replicator.state.generation import Control, Generation, LaneAssignment, Phase, fold
 from replicator.state.occurrences import Occurrence
 from replicator.state.origins import FoundOrigins
@@ -212,7 +212,15 @@ class World:
         (it,) = [it for it in self.occurrences() if it.is_open and it.source == at]
         before = self.state.current.decisions
         decision = decide(it.id, command, self.occurrences(), before, by=by, why="w", now_ms=1)
-        return self.write(replace(decision, end=adopted) if command is Command.ADOPT else decision)
+        if command is not Command.ADOPT:
+            return self.write(decision)
+        to = Partition(f"{at.topic}.copy", at.partition)
+        sides = AdoptedSides(
+            source_topic_id=self.source.topics[at.topic].topic_id,
+            target_topic_id=self.target.topics[to.topic].topic_id,
+            target_end=self.target.log(to).end,
+        )
+        return self.write(replace(decision, end=adopted, adopted=sides))
 
     def write(self, decision: OperatorDecision) -> OperatorDecision:
         """Put a decision into the control topic."""
