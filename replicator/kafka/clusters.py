@@ -16,7 +16,7 @@ from replicator.config import Flow
 from replicator.kafka.answers import AnswerWait
 from replicator.kafka.offset_questions import EARLIEST, LATEST, STABLE, ListedOffset, OffsetAnswers, Wanted
 from replicator.kafka.readiness import Readiness
-from replicator.kafka.topic_questions import TopicAnswers, TopicInfo, TopicQuestions
+from replicator.kafka.topic_questions import TopicAnswers, TopicInfo, TopicQuestions, raised
 from replicator.kafka.topic_reader import TopicReader
 from replicator.model.errors import NotAllowed, ReplicatorError, Unreachable
 from replicator.model.partition import EndRecords, LogEnds, Partition, TopicShape
@@ -144,12 +144,8 @@ class KafkaClusterQuestions:
         described, asked = self._topics.describe([topic]), self._topics.configs([topic])
         self._answers.until(asked.poll, self._request_s)
         self._answers.until(described.poll, self._request_s)
-        info, configs = described.values()[topic], asked.values()[topic]
-        for answer in (info, configs):
-            if isinstance(answer, ReplicatorError):
-                raise answer
-        assert isinstance(info, TopicInfo) and not isinstance(configs, ReplicatorError)  # noqa: PT018
-        return TopicShape(info.topic_id, info.partitions, configs)
+        info = raised(described.values()[topic])
+        return TopicShape(info.topic_id, info.partitions, raised(asked.values()[topic]))
 
     def holds(self, at: Partition, offset: int) -> bool:
         """Tell whether there is a record at this offset, of an aborted transaction too."""
@@ -157,10 +153,7 @@ class KafkaClusterQuestions:
 
     def compacted(self, topic: str) -> bool:
         """Tell whether the topic's cleanup.policy has compact."""
-        answer = self._configs([topic])[topic]
-        if isinstance(answer, ReplicatorError):
-            raise answer
-        return "compact" in answer["cleanup.policy"].split(",")
+        return "compact" in raised(self._configs([topic])[topic])["cleanup.policy"].split(",")
 
     def rewrites_timestamps(self, topics: Collection[str]) -> dict[str, bool | ReplicatorError]:
         """Tell whether each topic stamps records with the time of their append, as it is configured now."""

@@ -150,15 +150,18 @@ class LaneDecisions:
             if kept is None:
                 return False
             if decision.command is Command.SET_ASIDE and not kept:  # compaction has taken it: nothing is left to decide
-                self._partitions.apply(at, Decided())
-                return self._start.judge_again([at])
+                return self._judge_anew(at)
             moved = positions.skipped(at, decision.end, self._clock.now_ms())
             closed = self._closed(occurrence, decision, (before.offset, decision.end), kept)
             self._transactions.commit_decision(positions, at, moved, closed)
-        self._partitions.apply(at, Decided())
-        self._start.judge_again([at])
+        self._judge_anew(at)
         self._tell(at, decision)
         return True
+
+    def _judge_anew(self, at: Partition) -> bool:
+        """Judge a partition as if it had not been stopped; return whether it is copied from now on."""
+        self._partitions.apply(at, Decided())
+        return self._start.judge_again([at])
 
     def _begin_behind(self, at: Partition, decision: OperatorDecision, occurrence: Occurrence) -> bool:
         """Have a partition without a position begin at the end that was decided, if that is all that keeps it back."""
@@ -173,16 +176,14 @@ class LaneDecisions:
         state = partition.state
         if decision.command is Command.ADOPT and isinstance(state, Stopped) and state.incident.name == OPEN:
             self._postpone(decision, state.incident.detail)
-            self._partitions.apply(at, Decided())
-            self._start.judge_again([at])
+            self._judge_anew(at)
             return False
         if partition.claim is not None and self._topic_id(at) == occurrence.topic_id != "":
             self._reports.decided(at, self._closed(occurrence, decision, (occurrence.offset, decision.end)))
             self._tell(at, decision)
             return True
         self._reports.decided(at, self._closed(occurrence, decision, None, effect=Ending.RETRIED))
-        self._partitions.apply(at, Decided())
-        self._start.judge_again([at])
+        self._judge_anew(at)
         self._log.warning("decision_outdated", topic=at.topic, partition=at.partition, occurrence=decision.occurrence)
         return True
 

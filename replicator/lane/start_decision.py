@@ -60,7 +60,7 @@ def decide(plan: LanePlan, route: Route, facts: Facts, now_ms: int) -> StartDeci
     """Decide over one partition; `plan.owner` is who would copy it."""
     if isinstance(facts.stored, ReplicatorError):
         return StartDecision(waits=_waits(facts.stored, Reason.TARGET_MISSING), committable=False)
-    if facts.stored is None or (_adoptable(plan, route, facts) and isinstance(facts.stored, Unreadable)):
+    if facts.stored is None or (isinstance(facts.stored, Unreadable) and _adoptable(plan, route, facts)):
         return _without_position(plan, route, facts, now_ms)
     return _with_position(plan, route, facts, facts.stored)
 

@@ -60,8 +60,11 @@ def compare(mapped: PartitionMap, source: Rows, target: Rows, evidence: Callable
 
 def is_explained(row: ComparedRecord, place: int, known: SidesEvidence, again: _ReadAgain) -> bool:
     """Whether retention or compaction explains that the place of a source record is empty."""
-    if place < known.target_start:
-        return True
+    return place < known.target_start or is_compacted(row, place, known, again)
+
+
+def is_compacted(row: ComparedRecord, place: int, known: SidesEvidence, again: _ReadAgain) -> bool:
+    """Whether log compaction has taken a source record's copy from its place, as it may."""
     return known.target_compacted and known.emptied(place) and may_be_compacted(row, again)
 
 
@@ -141,7 +144,7 @@ def _of_source(
             return MapFinding(MapVerdict.SOURCE_CHANGED if fits else MapVerdict.ALTERED, offset, place, by_digest=fits)
         if place < known.target_start:
             return MapFinding(MapVerdict.EXPIRED, offset, place)
-        if known.target_compacted and known.emptied(place) and may_be_compacted(row, again):
+        if is_compacted(row, place, known, again):
             return MapFinding(MapVerdict.COMPACTED, offset, place)
         return MapFinding(MapVerdict.MISSING, offset, place)
     said = mapped.said(offset)
