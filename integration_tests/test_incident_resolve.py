@@ -242,15 +242,21 @@ def test_a_position_that_has_expired_is_given_anew_and_what_follows_is_copied_on
     two.assert_stops(worker, 0)
 
 
-@pytest.mark.tier("full")
-def test_what_another_program_has_copied_is_adopted_by_a_new_flow(make_copying: MakeCopying) -> None:
-    two = TwoTopics(make_copying(partitions=1))
-    path, copy = two.flow.file.path, two.copy_of(two.first)
+def filled_by_another(two: TwoTopics) -> tuple[Replicator, str]:
+    """Another program has copied six of ten records of the first topic; the flow's first worker, and its incident."""
+    copy = two.copy_of(two.first)
     two.put(two.first, numbered("old", 10))
     clients.create_topic(two.target, copy)
     clients.put(clients.producer(two.target), copy, *numbered("old", 6))
     worker = two.flow.running()
-    id_ = open_id(path, "target_not_empty", worker)
+    return worker, open_id(two.flow.file.path, "target_not_empty", worker)
+
+
+@pytest.mark.tier("full")
+def test_what_another_program_has_copied_is_adopted_by_a_new_flow(make_copying: MakeCopying) -> None:
+    two = TwoTopics(make_copying(partitions=1))
+    path = two.flow.file.path
+    worker, id_ = filled_by_another(two)
     code, done, said = asked(path, "resolve", id_, "--adopt", "6", "--why", WHY)
     assert (code, done["acted"]) == (0, "adopted"), said
     two.wait_copied(two.first, b"old 9")

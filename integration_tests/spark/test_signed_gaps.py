@@ -8,9 +8,9 @@ import pytest
 
 from integration_tests.conftest import MakeCopying
 from integration_tests.harness import clients
-from integration_tests.harness.two_topics import TwoTopics, numbered
+from integration_tests.harness.two_topics import TwoTopics
 from integration_tests.spark.conftest import Command
-from integration_tests.test_incident_resolve import WHY, asked, open_id
+from integration_tests.test_incident_resolve import WHY, asked, filled_by_another, open_id
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.tier("full")]
 DIFFERS = 1
@@ -49,11 +49,7 @@ def test_of_a_partition_that_was_adopted_what_comes_behind_is_compared(
 ) -> None:
     two = TwoTopics(make_copying(partitions=1))
     path, copy = two.flow.file.path, two.copy_of(two.first)
-    two.put(two.first, numbered("old", 10))
-    clients.create_topic(two.target, copy)
-    clients.put(clients.producer(two.target), copy, *numbered("old", 6))
-    worker = two.flow.running()
-    id_ = open_id(path, "target_not_empty", worker)
+    worker, id_ = filled_by_another(two)
     assert asked(path, "resolve", id_, "--adopt", "6", "--why", WHY, "--by", "ann")[0] == 0
     two.wait_copied(two.first, b"old 9")
     two.assert_second_goes_on()

@@ -13,6 +13,7 @@ from replicator.model.partition import Committed
 from replicator.state.claims import read_claims
 from replicator.state.occurrences import Ending
 from replicator.state.signed_gaps import adoptions, signed_gaps
+from tests.replicator.lane.fakes.kills import killed_at_each_call
 from tests.replicator.lane.fakes.loads import A, each_poll, filled, numbered
 from tests.replicator.lane.fakes.log import Fate
 from tests.replicator.lane.fakes.map_truth import target_of
@@ -20,7 +21,6 @@ from tests.replicator.lane.fakes.world import World
 from tests.replicator.lane.test_decisions import closed
 
 LATER = ["later-0", "later-1", "later-2"]
-KILLED = 1_000
 
 
 def expired() -> World:
@@ -94,29 +94,15 @@ def test_a_running_lane_adopts_within_about_a_second() -> None:
 
 @pytest.mark.parametrize("provoke", [expired, foreign, not_empty])
 def test_killed_at_any_call_it_is_adopted_once(provoke: Callable[[], World]) -> None:
-    for call in range(1, KILLED):
+    def decided() -> World:
         world = provoke()
         world.run("another")
         world.resolve(Command.ADOPT, A, adopted=6)
-        died: list[str] = []
+        return world
 
-        def die(name: str, died: list[str] = died) -> None:
-            died.append(name)
-            raise KeyboardInterrupt
-
-        world.faults[world.calls + call] = die
-        lane, _ = world.lane("a third")
-        try:
-            lane.drive()
-        except KeyboardInterrupt:
-            assert died
-        world.faults.clear()
-        world.run("a fourth")
+    for world in killed_at_each_call(decided):
         assert world.copied(A) == [*numbered("t[0]", 6), *LATER]
         assert [it.moved for it in world.occurrences()] == [(world.occurrences()[0].offset, 6)]
-        if not died:
-            return
-    raise AssertionError("it never ends")
 
 
 def test_where_the_source_has_no_such_offset_any_more_it_needs_another_decision() -> None:

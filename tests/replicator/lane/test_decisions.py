@@ -11,6 +11,7 @@ from replicator.model.commands import Command
 from replicator.model.errors import Abortable, NotAllowed, UnknownOutcome
 from replicator.model.partition import Partition
 from replicator.state.occurrences import Ending, Occurrence
+from tests.replicator.lane.fakes.kills import killed_at_each_call
 from tests.replicator.lane.fakes.loads import filled, numbered
 from tests.replicator.lane.fakes.log import Fate
 from tests.replicator.lane.fakes.world import World
@@ -288,7 +289,6 @@ def test_a_record_that_compaction_has_taken_is_nothing_to_set_aside() -> None:
     assert (it.closing.effect, it.moved) == (Ending.GONE, None)
 
 
-KILLED = 1_000
 Provoke = Callable[[], World]
 
 
@@ -325,31 +325,18 @@ def retried(world: World) -> None:
 def test_killed_at_any_call_it_is_done_once(provoke: Provoke, command: Command, check: Callable[[World], None]) -> None:
     """At each call of a lane its process dies, before the call or (`end_answered`) after it took effect; another one
     goes on. A test that finds no more calls to die at has been through all of them."""
-    for call in range(1, KILLED):
+
+    def decided() -> World:
         world = provoke()
         world.run()
         world.resolve(command, A)
         if command is Command.RETRY:
             world.target.topics["t.copy"].refuses = frozenset()
-        died: list[str] = []
+        return world
 
-        def die(name: str, died: list[str] = died) -> None:
-            died.append(name)
-            raise KeyboardInterrupt
-
-        world.faults[world.calls + call] = die
-        lane, _ = world.lane("another")
-        try:
-            lane.drive()
-        except KeyboardInterrupt:
-            assert died
-        world.faults.clear()
-        world.run("a third")
+    for world in killed_at_each_call(decided):
         check(world)
         assert [it for it in world.occurrences() if it.is_open] == []
-        if not died:
-            return
-    raise AssertionError("it never ends")
 
 
 @pytest.mark.parametrize("applied", [False, True])
