@@ -20,8 +20,8 @@ class Ownership:
     ended: int | None = None
     """When a client first got a response that implies its end."""
     crashes: int | None = None
-    """How many there had been, if an error has said that it is over. An error tells at once what memory says, as in
-    Kafka; a crash may take that back."""
+    """How many there had been when the request was sent, if an error in response to it has said that it is over. An
+    error tells at once what memory says, as in Kafka; a crash may take that back, even while it is under way."""
     given_on: int | None = None
     """When another member got the partition, in response to a request that was sent after this had begun."""
 
@@ -117,11 +117,16 @@ class GroupHistory:
             got.append(ownership)
         return got
 
-    def end(self, ownership: Ownership, by_error: bool = False) -> None:
-        """The broker has confirmed that it is over."""
+    def end(self, ownership: Ownership, error_after: int | None = None) -> None:
+        """Note that the broker has confirmed that it is over.
+
+        Args:
+            ownership: which.
+            error_after: if an error says so, how many crashes there had been when its request was sent.
+        """
         if ownership.ended is None:
             ownership.ended = self.tick()
-            ownership.crashes = self._history.crashes if by_error else None
+            ownership.crashes = error_after
 
     def sent(self, ownership: Ownership, epoch: int, offset: int) -> AskedCommit:
         """A commit is about to be sent."""

@@ -47,6 +47,8 @@ class SimulatedMember(ABC):
         """Whether it causes no more faults by itself."""
         self.held: dict[TopicPartition, Ownership] = {}
         self.member_id, self.epoch = "", -1
+        self.crashes_at_send = 0
+        """How many crashes there had been when it sent the request whose response says whether it is a member."""
         self._reader: SimulatedReader
         self._heartbeat_interval_s = 0.0
         self._committed: dict[TopicPartition, int] = {}
@@ -140,7 +142,7 @@ class SimulatedMember(ABC):
                     self.commit_refused(error_code)
 
     async def _commit(self, ownership: Ownership, member_id: str, epoch: int, offset: int) -> ErrorCode:
-        commit = self.group_history.sent(ownership, epoch, offset)
+        commit, self.crashes_at_send = self.group_history.sent(ownership, epoch, offset), self.history.crashes
         partition = {"partition_index": ownership.partition[1], "committed_offset": offset, "committed_metadata": ""}
         answer = await self.client.call(
             "offset_commit",

@@ -48,7 +48,7 @@ class ModernMember(SimulatedMember):
 
     async def heartbeat(self) -> None:
         """See Member."""
-        sent = self.group_history.tick()
+        sent, self.crashes_at_send = self.group_history.tick(), self.history.crashes
         answer = await self.client.call("consumer_group_heartbeat", 1, **self._heartbeat())
         if answer.error_code is NONE:
             if answer.member_epoch > self.epoch:
@@ -70,13 +70,13 @@ class ModernMember(SimulatedMember):
     def _is_fenced(self) -> None:
         """Release all partitions, and join again with another id. Raises MembershipLost."""
         self._given_back += self.release(list(self.held))
-        self._end_given_back(by_error=True)
+        self._end_given_back(error_after=self.crashes_at_send)
         self.epoch = -1
         raise MembershipLost
 
-    def _end_given_back(self, by_error: bool = False) -> None:
+    def _end_given_back(self, error_after: int | None = None) -> None:
         for ownership in self._given_back:
-            self.group_history.end(ownership, by_error)
+            self.group_history.end(ownership, error_after)
         self._given_back.clear()
 
     def _heartbeat(self) -> dict[str, Any]:

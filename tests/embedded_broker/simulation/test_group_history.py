@@ -67,15 +67,18 @@ def test_a_commit_of_a_former_generation_is_stale_once_a_later_one_is_known() ->
 def test_what_only_an_error_has_said_may_be_taken_back_by_a_crash() -> None:
     history, group_history = opened()
     first, second = Ownership("a", P), Ownership("b", Q)
-    group_history.end(first, by_error=True)
+    group_history.end(first, error_after=history.crashes)
     group_history.end(second)
     history.crashes += 1
     commit(group_history, first, 5)
     assert kinds(history) == []
     commit(group_history, second, 5)
     assert kinds(history) == [ViolationKind.STALE_COMMIT]
-    group_history.end(third := Ownership("c", P), by_error=True)
+    group_history.end(third := Ownership("c", P), error_after=history.crashes)
     commit(group_history, third, 6)
+    assert kinds(history) == [ViolationKind.STALE_COMMIT] * 2
+    group_history.end(fourth := Ownership("d", P), error_after=history.crashes - 1)  # under way during the crash
+    commit(group_history, fourth, 7)
     assert kinds(history) == [ViolationKind.STALE_COMMIT] * 2
 
 
