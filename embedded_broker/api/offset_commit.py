@@ -4,8 +4,8 @@ Behaviour: answered when the offsets are on disk. A group without members accept
 commit creates it. A commit for a topic that doesn't exist is refused.
 Version notes: v2 to v4 carry a retention time, which is not kept (as in Kafka without it, offsets.retention.minutes
 counts); v6 adds the leader epoch, v7 static members; v9 is the first for members of the new consumer protocol, who are
-answered STALE_MEMBER_EPOCH when their epoch isn't the current one, and says GROUP_ID_NOT_FOUND for a member's unknown
-group; v10 names topics by id.
+answered STALE_MEMBER_EPOCH when their epoch isn't the current one and a partition of the request was assigned to them
+after it (KIP-1251), and says GROUP_ID_NOT_FOUND for a member's unknown group; v10 names topics by id.
 """
 
 from __future__ import annotations

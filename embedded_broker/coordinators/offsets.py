@@ -22,6 +22,7 @@ from embedded_broker.coordinators.owners import SOMEBODY, Owner
 from embedded_broker.coordinators.ports import CoordinatorHost, GroupConfig, Partition
 from embedded_broker.metadata.topic_names import OFFSETS_TOPIC
 from embedded_broker.state import offsets
+from embedded_broker.state.consumer_groups import ConsumerGroup
 from embedded_broker.state.offsets import CommittedOffset, OffsetRecord, Offsets, group_bytes
 from embedded_broker.state.producers import RefuseBatch
 from embedded_broker.state.transactions import TopicPartition
@@ -110,7 +111,7 @@ class OffsetManager:
 
     async def commit(self, who: Committer, group: AnyGroup | None, commits: Sequence[PartitionCommit]) -> Results:
         """OffsetCommit. Must not return before what succeeded is on disk."""
-        error_code = self._validate(who, group, transactional=False)
+        error_code = self._validate(who, group, commits, transactional=False)
         results, records = self._sort_out(who, commits, error_code)
         batch = self._encoded(records) if records else None
         if error_code is ErrorCode.none and group is None:
@@ -123,7 +124,7 @@ class OffsetManager:
         self, who: Committer, group: AnyGroup | None, producer_id: int, epoch: int, commits: Sequence[PartitionCommit]
     ) -> Results:
         """TxnOffsetCommit, once the coordinator has verified the transaction. Must not return before it is on disk."""
-        error_code = self._validate(who, group, transactional=True)
+        error_code = self._validate(who, group, commits, transactional=True)
         results, records = self._sort_out(who, commits, error_code)
         if not records:
             return results
@@ -238,14 +239,25 @@ class OffsetManager:
             self._note(group_id, owner)
         return coming
 
-    def _validate(self, who: Committer, group: AnyGroup | None, *, transactional: bool) -> ErrorCode:
+    def _validate(
+        self, who: Committer, group: AnyGroup | None, commits: Sequence[PartitionCommit], *, transactional: bool
+    ) -> ErrorCode:
         if transactional and not who.group_id:
             # A plain commit may name the empty group.
             return ErrorCode.invalid_group_id
         if group is None:
             # Anybody may commit to a group that doesn't exist; a member of one that is gone may not.
             return ErrorCode.none if who.generation < 0 else ErrorCode.illegal_generation
-        return group.validate_commit(who.member_id, who.instance_id, who.generation, transactional, who.version)
+        claim = who.member_id, who.instance_id, who.generation, transactional, who.version
+        if not isinstance(group, ConsumerGroup):
+            return group.validate_commit(*claim)
+        # What is refused by itself says nothing about the others.
+        partitions = [each.partition for each in commits if not self._is_too_large(each)]
+        topics = [(self._host.topics.get(name), index) for name, index in partitions]
+        return group.validate_commit(*claim, [(topic.topic_id, index) for topic, index in topics if topic is not None])
+
+    def _is_too_large(self, commit: PartitionCommit) -> bool:
+        return len(commit.metadata) > self._config.offset_metadata_max_bytes
 
     def _sort_out(
         self, who: Committer, commits: Sequence[PartitionCommit], error_code: ErrorCode
@@ -260,7 +272,7 @@ class OffsetManager:
         for commit in commits:
             if error_code is not ErrorCode.none:
                 results[commit.partition] = error_code
-            elif len(commit.metadata) > self._config.offset_metadata_max_bytes:
+            elif self._is_too_large(commit):
                 results[commit.partition] = ErrorCode.offset_metadata_too_large
             else:
                 committed = CommittedOffset(commit.offset, commit.leader_epoch, commit.metadata, now_ms)

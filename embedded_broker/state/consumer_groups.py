@@ -7,6 +7,7 @@ anew, with the same heartbeat; each member's follows when it has given back what
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from kio.schema.errors import ErrorCode
@@ -40,6 +41,7 @@ from embedded_broker.state.consumer_types import (
     Partitions,
     RevocationExpired,
     SessionExpired,
+    TopicIdPartition,
     Unwatch,
     Watch,
 )
@@ -128,9 +130,19 @@ class ConsumerGroup:
     # What requests are checked against.
 
     def validate_commit(
-        self, member_id: str, instance_id: str | None, epoch: int, transactional: bool, version: int
+        self,
+        member_id: str,
+        instance_id: str | None,
+        epoch: int,
+        transactional: bool,
+        version: int,
+        partitions: Iterable[TopicIdPartition] = (),
     ) -> ErrorCode:
-        """Whether offsets may be committed. Source: `ConsumerGroup.validateOffsetCommit`."""
+        """Whether offsets of `partitions` may be committed: all of them, or none.
+
+        A member may commit with a former epoch what it has had since then (KIP-1251): it need not wait for the response
+        that tells it its new epoch. Source: `ConsumerGroup.validateOffsetCommit`.
+        """
         if epoch < 0 and not len(self.members):
             return ErrorCode.none
         member = self.members.get(member_id)
@@ -138,7 +150,7 @@ class ConsumerGroup:
             return ErrorCode.unknown_member_id
         if not transactional and version < 9:
             return ErrorCode.unsupported_version
-        if member.epoch != epoch:
+        if epoch > member.epoch or (epoch < member.epoch and not member.has_since(epoch, partitions)):
             # Transactions know no member epochs: a producer is told what it can understand.
             return ErrorCode.illegal_generation if transactional else ErrorCode.stale_member_epoch
         return ErrorCode.none
@@ -267,7 +279,8 @@ class ConsumerGroup:
         else:
             member = self._check_static(self.members.static(request.instance_id), request)
             if request.member_epoch == LEAVE_STATIC_EPOCH:
-                away = replace(member, epoch=LEAVE_STATIC_EPOCH, revoking=NOTHING)
+                epochs = {each: member.assignment_epochs[each] for each in member.assigned}
+                away = replace(member, epoch=LEAVE_STATIC_EPOCH, revoking=NOTHING, assignment_epochs=epochs)
                 self._put(Current(away.member_id, away))
                 return ConsumerAnswer(member_id=away.member_id, member_epoch=LEAVE_STATIC_EPOCH)
         self._fence(member)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -30,11 +31,12 @@ from embedded_broker.state.consumer_members import (
     Target,
     TargetEpoch,
 )
-from embedded_broker.state.consumer_types import MemberState, Partitions
+from embedded_broker.state.consumer_types import MemberState, Partitions, TopicIdPartition
 
 GROUP_EPOCH, SUBSCRIPTION, TARGET_EPOCH, TARGET, CURRENT = 3, 5, 6, 7, 8
 KEYS = frozenset({GROUP_EPOCH, SUBSCRIPTION, TARGET_EPOCH, TARGET, CURRENT})
 METADATA_HASH_TAG = 0
+ASSIGNMENT_EPOCHS_TAG = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ def _change(kind: int, member_id: str, fields: FieldReader | None) -> Change:
     if kind == SUBSCRIPTION:
         return Subscription(member_id, None if fields is None else _read_subscription(member_id, fields))
     if kind == TARGET:
-        return Target(member_id, None if fields is None else _read_partitions(fields))
+        return Target(member_id, None if fields is None else frozenset(_read_partitions(fields)))
     return Current(member_id, None if fields is None else _read_current(member_id, fields))
 
 
@@ -135,36 +137,56 @@ def _read_subscription(member_id: str, fields: FieldReader) -> ConsumerMember:
 
 
 def _current(member: ConsumerMember) -> bytes:
-    epochs = struct.pack(">iib", member.epoch, member.previous_epoch, member.state)
-    return _version_0(epochs + _partitions(member.assigned) + _partitions(member.revoking), {})
+    head = struct.pack(">iib", member.epoch, member.previous_epoch, member.state)
+    held = [_partitions(each, member.assignment_epochs) for each in (member.assigned, member.revoking)]
+    return _version_0(head + b"".join(held), {})
 
 
 def _read_current(member_id: str, fields: FieldReader) -> ConsumerMember:
+    epoch, previous_epoch, state = fields.number("i"), fields.number("i"), MemberState(fields.number("b"))
+    # Without epochs, as they were written before Kafka 4.3: the member's own.
+    assigned = _read_partitions(fields, max(epoch, 0))
+    revoking = _read_partitions(fields, max(epoch, 0))
     return ConsumerMember(
         member_id,
-        epoch=fields.number("i"),
-        previous_epoch=fields.number("i"),
-        state=MemberState(fields.number("b")),
-        assigned=_read_partitions(fields),
-        revoking=_read_partitions(fields),
+        epoch=epoch,
+        previous_epoch=previous_epoch,
+        state=state,
+        assigned=frozenset(assigned),
+        revoking=frozenset(revoking),
+        assignment_epochs=assigned | revoking,
     )
 
 
-def _partitions(partitions: Partitions) -> bytes:
+def _partitions(partitions: Partitions, epochs: Mapping[TopicIdPartition, int] | None = None) -> bytes:
     by_topic: dict[UUID, list[int]] = defaultdict(list)
     for topic_id, index in sorted(partitions, key=lambda each: (each[0].int, each[1])):
         by_topic[topic_id].append(index)
     parts = [put_uvarint(len(by_topic) + 1)]
     for topic_id, indexes in by_topic.items():
-        numbers = struct.pack(f">{len(indexes)}i", *indexes)
-        parts += [topic_id.bytes, put_uvarint(len(indexes) + 1), numbers, put_tags({})]
+        tags = {}
+        if epochs is not None:
+            tags[ASSIGNMENT_EPOCHS_TAG] = _numbers([epochs[topic_id, index] for index in indexes])
+        parts += [topic_id.bytes, _numbers(indexes), put_tags(tags)]
     return b"".join(parts)
 
 
-def _read_partitions(fields: FieldReader) -> Partitions:
-    found: set[tuple[UUID, int]] = set()
+def _numbers(numbers: Sequence[int]) -> bytes:
+    return put_uvarint(len(numbers) + 1) + struct.pack(f">{len(numbers)}i", *numbers)
+
+
+def _read_numbers(fields: FieldReader) -> list[int]:
+    return [fields.number("i") for _ in range(fields.count())]
+
+
+def _read_partitions(fields: FieldReader, epoch: int = 0) -> dict[TopicIdPartition, int]:
+    """Partitions with the epochs in which they were assigned; `epoch` for those of which none is written."""
+    found: dict[TopicIdPartition, int] = {}
     for _ in range(fields.count()):
-        topic_id = fields.uuid()
-        found.update((topic_id, fields.number("i")) for _ in range(fields.count()))
-        fields.tags()
-    return frozenset(found)
+        topic_id, indexes = fields.uuid(), _read_numbers(fields)
+        raw = fields.tags().get(ASSIGNMENT_EPOCHS_TAG)
+        epochs = _read_numbers(FieldReader(raw)) if raw else []
+        if len(epochs) != len(indexes):
+            epochs = [epoch] * len(indexes)
+        found.update(zip([(topic_id, index) for index in indexes], epochs, strict=True))
+    return found

@@ -7,8 +7,8 @@ it. Source: Kafka `ConsumerGroup`, `ConsumerGroupMember`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from embedded_broker.state.assignors import ASSIGNORS, UNIFORM
 from embedded_broker.state.consumer_types import (
@@ -44,6 +44,16 @@ class ConsumerMember:
     state: MemberState = MemberState.STABLE
     assigned: Partitions = NOTHING
     revoking: Partitions = NOTHING
+    assignment_epochs: Mapping[TopicIdPartition, int] = field(default_factory=dict, hash=False)
+    """Of each partition that it has, assigned or yet to be revoked, in which epoch it was assigned (KIP-1251)."""
+
+    def has_since(self, epoch: int, partitions: Iterable[TopicIdPartition]) -> bool:
+        """Whether it had all these partitions in `epoch` already, and still has them.
+
+        Source: Kafka `ConsumerGroup.createAssignmentEpochValidator`.
+        """
+        held = self.assigned | self.revoking
+        return all(each in held and self.assignment_epochs[each] <= epoch for each in partitions)
 
     @property
     def is_away(self) -> bool:
@@ -236,4 +246,5 @@ def _progressed(subscribed: ConsumerMember, progress: ConsumerMember) -> Consume
         state=progress.state,
         assigned=progress.assigned,
         revoking=progress.revoking,
+        assignment_epochs=progress.assignment_epochs,
     )

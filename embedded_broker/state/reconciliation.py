@@ -50,13 +50,16 @@ def reconcile(
     else:
         situation = Situation.NOTHING
     state, moves_on = MEMBER_STEPS[situation]
+    assigned, revoking = (kept | free, NOTHING) if moves_on else (kept, revoking)
+    epochs = {each: member.assignment_epochs[each] for each in (assigned | revoking) - free}
     return replace(
         member,
         epoch=target_epoch if moves_on else member.epoch,
         previous_epoch=member.epoch,
         state=state,
-        assigned=kept | free if moves_on else kept,
-        revoking=NOTHING if moves_on else revoking,
+        assigned=assigned,
+        revoking=revoking,
+        assignment_epochs=epochs | dict.fromkeys(assigned & free, target_epoch),
     )
 
 

@@ -52,6 +52,7 @@ KEYS = {
     "describe_producers": 61,
     "describe_transactions": 65,
     "list_transactions": 66,
+    "consumer_group_heartbeat": 68,
 }
 COME_BACK = frozenset(
     {

@@ -9,9 +9,11 @@ from kio.schema.errors import ErrorCode
 
 from embedded_broker.state.consumer_types import (
     GROUP_TRANSITIONS,
+    LEAVE_EPOCH,
     NOTHING,
     ConsumerGroupConfig,
     ConsumerGroupState,
+    ConsumerHeartbeat,
     RevocationExpired,
     SessionExpired,
 )
@@ -222,7 +224,48 @@ COMMITS = [
 def test_who_may_commit_offsets(who: str, epoch: int, transactional: bool, version: int, error_code: ErrorCode) -> None:
     log = Log(Topics(t=1))
     Client(log, "a", "t").turn()
-    assert log.group.validate_commit(who, None, epoch, transactional, version) is error_code
+    mine = partitions("t", 0)
+    assert log.group.validate_commit(who, None, epoch, transactional, version, mine) is error_code
+
+
+def test_a_former_epoch_may_commit_what_the_member_has_had_since() -> None:
+    """KIP-1251: a member that has kept its partitions over a rebalance need not know the new epoch yet."""
+    log = Log(Topics(t=4))
+    a, b = Client(log, "a", "t"), Client(log, "b", "t")
+    a.turn()
+    settle(a, b)
+    joined, member = 1, log.group.members.get("a")
+    assert member is not None
+    assert member.epoch > joined
+    kept, gone = member.assigned, b.holds
+    for restarted in (False, True):
+        if restarted:
+            log.restart()
+        check = log.group.validate_commit
+        assert check("a", None, joined, False, 9, kept) is ErrorCode.none
+        assert check("a", None, joined, True, 3, kept) is ErrorCode.none
+        assert check("a", None, joined - 1, False, 9, kept) is ErrorCode.stale_member_epoch
+        assert check("a", None, member.epoch + 1, False, 9, kept) is ErrorCode.stale_member_epoch
+        assert check("a", None, joined, False, 9, gone) is ErrorCode.stale_member_epoch
+        assert check("a", None, joined, False, 9, kept | gone) is ErrorCode.stale_member_epoch, "all or none"
+        # What is not its own it may commit in its present epoch, as in Kafka.
+        assert check("a", None, member.epoch, False, 9, gone) is ErrorCode.none
+    log.send(ConsumerHeartbeat(member_id="b", member_epoch=LEAVE_EPOCH))
+    settle(a)
+    assert log.group.validate_commit("a", None, joined, False, 9, kept) is ErrorCode.none
+    assert log.group.validate_commit("a", None, joined, False, 9, gone) is ErrorCode.stale_member_epoch, "it came back"
+
+
+def test_what_a_member_has_yet_to_revoke_it_may_commit_in_the_epoch_in_which_it_got_it() -> None:
+    log = Log(Topics(t=4))
+    a, b = Client(log, "a", "t"), Client(log, "b", "t")
+    a.turn()
+    b.turn()
+    a.beat()  # is told to revoke, and has not
+    member = log.group.members.get("a")
+    assert member is not None
+    assert member.revoking
+    assert log.group.validate_commit("a", None, 1, False, 9, member.assigned | member.revoking) is ErrorCode.none
 
 
 def test_anybody_may_commit_to_a_group_without_members() -> None:
