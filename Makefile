@@ -30,7 +30,8 @@ demo-spark: $(SPARK_STAMP)
 # brokers take a core while they start. Where there is no Docker there are no such brokers. ARGS chooses tests instead.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest
 WORKERS ?= $(shell docker info > /dev/null 2>&1 && echo 4 || echo 6)
-PARALLEL = --dist loadfile --progress -r fE
+# A test that hangs in C code, where its own limit can't interrupt it, ends its worker with the stacks of all threads.
+PARALLEL = --dist loadfile --progress -r fE -o faulthandler_timeout=1300 -o faulthandler_exit_on_timeout=true
 KAFKA ?= 4.3.0
 RECORD ?=
 

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ from integration_tests.harness import clients
 from integration_tests.harness.broker import BrokerHandle
 
 PARTITIONS = 4
+Join = Callable[..., Consumer]
 POLLING = """
 import json, sys
 from confluent_kafka import Consumer
@@ -49,10 +50,20 @@ def settings(bootstrap: str, group: str, **changes: Any) -> dict[str, Any]:
     }
 
 
-def member(bootstrap: str, group: str, topic: str, **changes: Any) -> Consumer:
-    joined = Consumer(settings(bootstrap, group, **changes))
-    joined.subscribe([topic])
-    return joined
+@pytest.fixture
+def member() -> Iterator[Join]:
+    """Joins a group. All are closed after the test, however it ends, while their broker is there: a member that is only
+    destroyed, when its broker is gone, keeps the process in rd_kafka_destroy for ever."""
+    joined: list[Consumer] = []
+
+    def join(bootstrap: str, group: str, topic: str, **changes: Any) -> Consumer:
+        joined.append(Consumer(settings(bootstrap, group, **changes)))
+        joined[-1].subscribe([topic])
+        return joined[-1]
+
+    yield join
+    for each in joined:
+        each.close()
 
 
 def settle(members: Sequence[Consumer], sizes: Sequence[int], timeout_s: float = 30.0) -> list[set[int]]:
@@ -77,7 +88,7 @@ def write(bootstrap: str, topic: str, count: int) -> None:
 
 @pytest.mark.parametrize("assignor", ["uniform", "range"])
 def test_members_come_and_go_and_share_the_partitions(
-    target: BrokerHandle, topic: str, unique: Callable[[str], str], assignor: str
+    target: BrokerHandle, member: Join, topic: str, unique: Callable[[str], str], assignor: str
 ) -> None:
     group = unique("group")
     first = member(target.bootstrap, group, topic, **{"group.remote.assignor": assignor})
@@ -92,7 +103,9 @@ def test_members_come_and_go_and_share_the_partitions(
     first.close()
 
 
-def test_offsets_are_kept_from_member_to_member(target: BrokerHandle, topic: str, unique: Callable[[str], str]) -> None:
+def test_offsets_are_kept_from_member_to_member(
+    target: BrokerHandle, member: Join, topic: str, unique: Callable[[str], str]
+) -> None:
     group = unique("group")
     write(target.bootstrap, topic, 20)
     first = member(target.bootstrap, group, topic)
@@ -115,7 +128,7 @@ def test_offsets_are_kept_from_member_to_member(target: BrokerHandle, topic: str
 
 
 def test_a_killed_member_loses_its_partitions_to_the_others(
-    target: BrokerHandle, topic: str, unique: Callable[[str], str]
+    target: BrokerHandle, member: Join, topic: str, unique: Callable[[str], str]
 ) -> None:
     group = unique("group")
     first = member(target.bootstrap, group, topic)
@@ -134,7 +147,7 @@ def test_a_killed_member_loses_its_partitions_to_the_others(
 
 @pytest.mark.parametrize("kind", ["embedded"], indirect=True, scope="session")
 def test_a_broker_that_was_killed_finds_its_members_again(
-    target: BrokerHandle, topic: str, unique: Callable[[str], str]
+    target: BrokerHandle, member: Join, topic: str, unique: Callable[[str], str]
 ) -> None:
     group = unique("group")
     members = [member(target.bootstrap, group, topic) for _ in range(2)]
@@ -157,7 +170,7 @@ def test_a_broker_that_was_killed_finds_its_members_again(
 
 
 def test_a_static_member_comes_back_to_its_partitions(
-    target: BrokerHandle, topic: str, unique: Callable[[str], str]
+    target: BrokerHandle, member: Join, topic: str, unique: Callable[[str], str]
 ) -> None:
     group = unique("group")
     names = ["one", "two"]
@@ -170,7 +183,7 @@ def test_a_static_member_comes_back_to_its_partitions(
         each.close()
 
 
-def test_a_pattern_is_followed(target: BrokerHandle, unique: Callable[[str], str]) -> None:
+def test_a_pattern_is_followed(target: BrokerHandle, member: Join, unique: Callable[[str], str]) -> None:
     prefix, group = unique("pattern"), unique("group")
     clients.create_topic(target.bootstrap, f"{prefix}-1", 1)
     clients.create_topic(target.bootstrap, unique("other"), 1)
@@ -184,7 +197,9 @@ def test_a_pattern_is_followed(target: BrokerHandle, unique: Callable[[str], str
     one.close()
 
 
-def test_admin_clients_see_what_a_member_has(target: BrokerHandle, topic: str, unique: Callable[[str], str]) -> None:
+def test_admin_clients_see_what_a_member_has(
+    target: BrokerHandle, member: Join, topic: str, unique: Callable[[str], str]
+) -> None:
     group = unique("group")
     one = member(target.bootstrap, group, topic)
     settle([one], [4])
