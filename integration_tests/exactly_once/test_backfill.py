@@ -272,7 +272,7 @@ def test_a_topic_that_the_flow_ignores_is_left_alone(make_copying: MakeCopying) 
         asked.check()
 
 
-@pytest.mark.tier(kafka="long")
+@pytest.mark.tier("full", kafka="long")
 def test_positions_of_partitions_that_are_done_are_kept(make_copying: MakeCopying) -> None:
     """One partition is copied slowly; the others' positions are committed again meanwhile."""
     copying = make_copying(limits={"recommit_interval_ms": 1_000})
@@ -296,6 +296,7 @@ def test_positions_of_partitions_that_are_done_are_kept(make_copying: MakeCopyin
     copying.finish(copying.running())
 
 
+@pytest.mark.tier("full")
 def test_a_task_that_waits_notices_soon_that_another_generation_is_open(copying: Copying) -> None:
     """It sends nothing to the target for minutes, so nobody tells it that it was fenced."""
     copying.load.plain(300)

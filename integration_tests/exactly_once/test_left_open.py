@@ -59,6 +59,7 @@ def test_the_lost_marker_of_a_commit_is_written_again(make_copying: MakeCopying,
     assert written(copying) == [b"1", b"2", b"3"]
 
 
+@pytest.mark.tier("full")
 def test_the_lost_marker_of_an_abort_is_written_again(make_copying: MakeCopying, target: BrokerHandle) -> None:
     copying = make_copying(partitions=2, limits=LIMITS)
     worker = copying.running()

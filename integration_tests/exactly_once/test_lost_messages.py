@@ -23,8 +23,15 @@ OTHERS_OF_THE_LANE_START = (
 )
 
 
-@pytest.mark.parametrize("action", [pytest.param(Action.DROP, marks=pytest.mark.tier(kafka="long")), Action.CUT])
-@pytest.mark.parametrize("side", Side)
+@pytest.mark.parametrize(
+    ("side", "action"),
+    [
+        (Side.REQUEST, Action.CUT),
+        pytest.param(Side.REPLY, Action.DROP, marks=pytest.mark.tier(kafka="long")),
+        pytest.param(Side.REQUEST, Action.DROP, marks=pytest.mark.tier("full", kafka="long")),
+        pytest.param(Side.REPLY, Action.CUT, marks=pytest.mark.tier("full")),
+    ],
+)
 def test_a_lost_commit_starts_over(make_copying: MakeCopying, proxy: Proxy, side: Side, action: Action) -> None:
     """Whether it was applied or not: the outcome is read from the target and never assumed."""
     copying = make_copying(via=proxy.bootstrap, limits=LIMITS)

@@ -61,7 +61,7 @@ def test_the_target_is_down(make_copying: MakeCopying, target: BrokerHandle, res
     go_on(copying)
 
 
-@pytest.mark.tier(kafka="long")
+@pytest.mark.tier("full", kafka="long")
 def test_the_source_is_down(make_copying: MakeCopying, source: BrokerHandle) -> None:
     copying = make_copying(limits=LIMITS)
     copying.load.mixed(200)

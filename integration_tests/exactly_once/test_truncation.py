@@ -108,7 +108,11 @@ def restart(copying: Copying, source: BrokerHandle) -> None:
 
 
 @pytest.mark.parametrize(
-    "epoch", ["of the last record", pytest.param("of its own", marks=pytest.mark.tier(kafka="long"))]
+    "epoch",
+    [
+        pytest.param("of the last record", marks=pytest.mark.tier("full")),
+        pytest.param("of its own", marks=pytest.mark.tier(kafka="long")),
+    ],
 )
 def test_a_position_behind_an_aborted_tail_is_not_taken_for_truncation(
     make_copying: MakeCopying, source: BrokerHandle, epoch: str

@@ -14,6 +14,7 @@ from integration_tests.partitions.conftest import MakeTwoTopics
 from replicator.config import load
 from replicator.inspect import planning
 
+LATER = pytest.mark.tier("full")
 OLD = 20
 FOUND_S = 120.0
 HOUR_MS = 3_600_000
@@ -46,7 +47,10 @@ def assert_told_and_not_written(two: TwoTopics, worker: Replicator, *, make_agai
 
 @pytest.mark.parametrize(
     "make_again",
-    [pytest.param(False, id="deleted", marks=pytest.mark.tier(kafka="long")), pytest.param(True, id="recreated")],
+    [
+        pytest.param(False, id="deleted", marks=pytest.mark.tier("full", kafka="long")),
+        pytest.param(True, id="recreated"),
+    ],
 )
 def test_while_no_worker_runs(two_topics: TwoTopics, make_again: bool) -> None:
     two = two_topics
@@ -59,7 +63,7 @@ def test_while_no_worker_runs(two_topics: TwoTopics, make_again: bool) -> None:
 
 @pytest.mark.parametrize(
     "make_again",
-    [pytest.param(False, id="deleted", marks=pytest.mark.tier("full")), pytest.param(True, id="recreated")],
+    [pytest.param(False, id="deleted", marks=LATER), pytest.param(True, id="recreated")],
 )
 def test_under_the_running_worker(two_topics: TwoTopics, make_again: bool) -> None:
     two = two_topics
@@ -71,7 +75,9 @@ def test_under_the_running_worker(two_topics: TwoTopics, make_again: bool) -> No
     assert_told_and_not_written(two, worker, make_again=make_again)
 
 
-@pytest.mark.parametrize("make_again", [False, True], ids=["deleted", "recreated"])
+@pytest.mark.parametrize(
+    "make_again", [pytest.param(False, id="deleted", marks=LATER), pytest.param(True, id="recreated")]
+)
 def test_under_an_idle_worker(two_topics: TwoTopics, make_again: bool) -> None:
     """Nothing is written, so only a look at the topic tells."""
     two = two_topics
@@ -109,7 +115,7 @@ def test_an_existing_topic_that_rewrites_timestamps(make_two_topics: MakeTwoTopi
     assert two.values(two.first) == []
 
 
-@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once", "at_most_once"])
+@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once", pytest.param("at_most_once", marks=LATER)])
 def test_a_topic_that_turns_to_its_own_timestamps_under_the_running_worker(
     make_two_topics: MakeTwoTopics, delivery: str
 ) -> None:
@@ -165,7 +171,10 @@ def test_a_bound_of_the_source_is_not_copied_with_its_history(make_two_topics: M
     assert clients.topic_configs(two.target, two.copy_of(two.first))[BEFORE] != str(HOUR_MS)
 
 
-@pytest.mark.parametrize(("config", "age_ms"), [(BEFORE, 2 * HOUR_MS), (AFTER, -HOUR_MS)], ids=["older", "ahead"])
+@pytest.mark.parametrize(
+    ("config", "age_ms"),
+    [pytest.param(BEFORE, 2 * HOUR_MS, id="older", marks=LATER), pytest.param(AFTER, -HOUR_MS, id="ahead")],
+)
 def test_a_record_that_a_target_would_refuse_for_its_timestamp_is_named_before_it_is_written(
     make_two_topics: MakeTwoTopics, config: str, age_ms: int
 ) -> None:
