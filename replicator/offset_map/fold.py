@@ -7,8 +7,13 @@ Invariants
 - A log only grows: a section voids older claims at or above its first target offset. So claims that are left are in the
   order of their target offsets, which is the order in which they were made.
 - A source offset's last claim is its place.
+- A `base` below the position is one of two things, which the count of copied records tells apart. It goes on where the
+  source has lost its end and the position was set back for that: offsets from there on belong to other records now. It
+  begins again where an operator has adopted what the target has, with a lower offset: the source is what it was, and
+  its records from there on stand on the target twice. (Where the map was off behind an adoption for so long that the
+  count has reached the old one before the first block, it looks like the other; the copies before it are named so.)
 
-Memory is per run, not per record: 24 bytes, and 16 for each section. Nothing but tests reads a whole map yet.
+Memory is per run, not per record: 24 bytes, and 24 for each section. Nothing but tests reads a whole map yet.
 """
 
 from __future__ import annotations
@@ -47,9 +52,10 @@ class PartitionFold:
         self._source_topic_id, self._target_topic_id = source_topic_id, target_topic_id
         self._last: tuple[int, int, int] = (-1, -1, -1)
         self._claims = TargetClaims()
-        self._target_ends, self._afters = array("q"), array("q")  # of the sections whose copies are all claimed
-        self._begin = self._begin_target = -1
-        self._position = self._next_target = 0
+        # Of the sections whose copies are all claimed: their ends, and where the map begins by then.
+        self._target_ends, self._afters, self._begins = self._ends = array("q"), array("q"), array("q")
+        self._begun = self._begin = self._begin_target = -1
+        self._position = self._next_target = self._count = 0
         self._unmapped: list[UnmappedRange] = []
         self._expired: list[ExpiredRange] = []
         self._pruned_to = 0
@@ -76,8 +82,8 @@ class PartitionFold:
         self._next_target = max(self._next_target, section.first_target + section.records)
         if ours:
             self._note(section)
-            self._target_ends.append(self._next_target)
-            self._afters.append(section.after)
+            for column, value in zip(self._ends, (self._next_target, section.after, self._begin), strict=True):
+                column.append(value)
 
     def prune(self, log_start: int) -> None:
         """Forget places below the target's log start, but keep of which source offsets they were."""
@@ -92,14 +98,14 @@ class PartitionFold:
             stable: see `reached`; by default all sections count.
         """
         at = bisect_right(self._target_ends, stable) - 1
-        passed, next_target = (
-            (self._afters[at], self._target_ends[at]) if at >= 0 else (self._begin, self._begin_target)
-        )
+        begin = self._begins[at] if at >= 0 else self._begun
+        passed, next_target = (self._afters[at], self._target_ends[at]) if at >= 0 else (begin, self._begin_target)
         pruned = max((expired.end for expired in self._expired), default=0)
         read = self._claims.read(next_target if at >= 0 else -1, passed, pruned)
         return PartitionMap(
             source_topic_id=self._source_topic_id,
-            begin=max(self._begin, 0),
+            begun=max(self._begun, 0),
+            begin=max(begin, 0),
             begin_target=max(self._begin_target, 0),
             passed=max(passed, 0),
             next_target=max(next_target, 0),
@@ -120,8 +126,7 @@ class PartitionFold:
     def _void(self, first: int) -> None:
         self._lost += self._claims.void(first)
         while self._target_ends and self._target_ends[-1] > first:
-            self._target_ends.pop()
-            self._afters.pop()
+            self._forget_last_end()
         self._next_target, self._begin_target = min(self._next_target, first), min(self._begin_target, first)
         self._unmapped = [
             one._replace(target_first=min(one.target_first, first), target_end=min(one.target_end, first))
@@ -130,20 +135,25 @@ class PartitionFold:
 
     def _go_on(self, section: MapSection) -> None:
         if self._begin < 0:
-            self._begin, self._begin_target = section.before, max(section.first_target, self._next_target)
-            self._next_target = self._begin_target
+            self._begun = self._begin = section.before
+            self._next_target = self._begin_target = max(section.first_target, self._next_target)
         elif section.before > self._position:
             end = section.first_target if section.first_target >= 0 else OFFSET_MAX
             self._unmapped.append(UnmappedRange(self._position, section.before, self._next_target, end))
         elif section.before < self._position and section.base:
-            self._truncate(section.before)
-        self._position = section.after
+            self._begin = min(self._begin, section.before)
+            if section.count_before >= self._count:
+                self._truncate(section.before)
+        self._position, self._count = section.after, section.count
+
+    def _forget_last_end(self) -> None:
+        for column in self._ends:
+            column.pop()
 
     def _truncate(self, first: int) -> None:
         """The source has lost its records from `first` on: these offsets belong to others now."""
         while self._afters and self._afters[-1] > first:
-            self._target_ends.pop()
-            self._afters.pop()
+            self._forget_last_end()
         for spans in (self._aside, self._dropped, self._gaps, self._lost):
             spans[:] = [(begin, min(end, first)) for begin, end in spans if begin < first]
         self._unmapped = [one._replace(end=min(one.end, first)) for one in self._unmapped if one.first < first]

@@ -54,6 +54,7 @@ class PartitionMap:
 
     Attributes:
         begin, begin_target: where the map begins, on both sides.
+        begun: where it began at first: `begin` is lower where the position was set back below that.
         unmapped: where its chain is broken.
         expired: what was pruned, `pruned_to`: the target offset below which nothing is known any more.
         aside, dropped, gaps: what was set aside, left out by a rule, skipped by a decision.
@@ -64,6 +65,7 @@ class PartitionMap:
     """
 
     source_topic_id: bytes
+    begun: int
     begin: int
     begin_target: int
     passed: int

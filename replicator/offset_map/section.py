@@ -46,7 +46,8 @@ class MapSection:
         leader_epoch, log_start: of the source; -1: not known.
         first_target: the target offset of the first copy; the others follow it without a gap. Without runs: the next
             target offset of the position; -1: not known.
-        count: records of the partition that were copied since the flow began; what a repair copies isn't counted again.
+        count: records of the partition that were copied since the flow began there, or an operator adopted what the
+            target has; what a repair copies isn't counted again.
         digest_kind, digest: RECORDS_DIGEST is blake2b-128 over the canonical bytes of the copies, in their order
             (`planes.records.digest`), of this transaction alone; NO_DIGEST has none. Kinds that this version doesn't
             know are kept as they are.
@@ -77,6 +78,11 @@ class MapSection:
     def records(self) -> int:
         """How many copies there are."""
         return sum(end - first for first, end in self.runs)
+
+    @property
+    def count_before(self) -> int:
+        """What was counted before its transaction."""
+        return self.count if self.repair else self.count - self.records
 
     @property
     def repair(self) -> bool:
@@ -123,7 +129,7 @@ def divided(section: MapSection) -> tuple[MapSection, MapSection]:
     before = replace(
         section,
         after=middle,
-        count=section.count - (0 if section.repair else section.records - records),
+        count=section.count if section.repair else section.count_before + records,
         digest_kind=NO_DIGEST,
         digest=b"",
         runs=first,

@@ -97,7 +97,7 @@ def to_source(
             others stand on the source where it says, and are not skipped either.
     """
     if offset < mapped.begin_target:
-        return TranslatedOffset(None, None, ("before_map",), (0, mapped.begin))
+        return TranslatedOffset(None, None, ("before_map",), (0, mapped.begun))
     notes: list[Note] = []
     start = max(target_start, mapped.pruned_to)
     if offset < start:

@@ -106,12 +106,40 @@ def truncate_target(world: MapWorld) -> None:
 
 
 def truncate_source(world: MapWorld) -> None:
-    """The source loses its end and gets other records there; the operator lets the flow go on from the loss."""
+    """The source loses its end and gets other records there; the operator lets the flow go on from the loss.
+
+    Before the first block behind an adoption the map can't tell the two apart.
+    """
+    if world.base and not world.copied:
+        return
     lost = min(size(world, 12), world.source.end - world.source.start)
     del world.source.entries[world.source.end - lost :]
     if world.source.end < world.position:
         world.position, world.base = world.source.end, True
         world.commit(world.section(world.position, [], world.target.end))
+        world.truncations.add(world.sections[-1][:3])
+
+
+def adopt_below(world: MapWorld) -> None:
+    """The position had gone, and the operator has named an offset below it: from there on it is copied again."""
+    world.position = world.drawn.randrange(world.source.start, max(world.source.start, world.position) + 1)
+    _adopted(world)
+
+
+def adopt_above(world: MapWorld) -> None:
+    """The same, above it: another program has copied what is between, or nobody has."""
+    between = world.ready()
+    between = between[: world.drawn.randrange(len(between) + 1)]
+    if between:
+        world.position = between[-1][0] + 1
+        if world.drawn.random() < 0.7:
+            world.target.entries += [Entry("record", made) for _, made in between]
+        _adopted(world)
+
+
+def _adopted(world: MapWorld) -> None:
+    world.base, world.copied = True, 0
+    next_generation(world)
 
 
 def change_source(world: MapWorld) -> None:
@@ -133,7 +161,7 @@ def write_by_others(world: MapWorld) -> None:
 def create_source_again(world: MapWorld) -> None:
     world.source = ModelLog(world.source.number + 1)
     world.produce(size(world, 10))
-    world.position, world.base = 0, True
+    world.position, world.base, world.copied = 0, True, 0
     next_generation(world)
     world.claim()
 
@@ -141,14 +169,22 @@ def create_source_again(world: MapWorld) -> None:
 def create_target_again(world: MapWorld) -> None:
     """The flow copies the topic anew, from its beginning."""
     world.target = ModelLog(world.target.number + 1)
-    world.position, world.base = world.source.start, True
+    world.position, world.base, world.copied = world.source.start, True, 0
     next_generation(world)
     world.claim()
 
 
 def set_position_back(world: MapWorld) -> None:
-    """A bug: what was copied is copied again, and the chain of the map is broken."""
-    world.position = world.drawn.randrange(world.source.start, world.position + 1) if world.position else 0
+    """A bug: a position that was committed before is taken for the last one. What was copied is copied again, and the
+    chain of the map is broken."""
+    ours = [
+        one.section
+        for one in world.sections
+        if (one.section.source_topic_id, one.target_topic_id) == (world.source.topic_id, world.target.topic_id)
+    ]
+    old = world.drawn.choice(ours)
+    if world.source.start <= old.after < world.position:
+        world.position, world.copied = old.after, old.count
 
 
 def skip(world: MapWorld) -> None:
@@ -313,6 +349,8 @@ CLASSES: dict[str, Sequence[Act]] = {
     "both compacted": (clean_source, clean_target, target_retention),
     "target truncated": (truncate_target,),
     "source truncated": (truncate_source,),
+    "adopted": (adopt_below, adopt_above),
+    "adopted and damaged": (adopt_below, adopt_above, truncate_source, truncate_target, repair_now, produce_aborted),
     "source changed": (change_source,),
     "others write": (write_by_others,),
     "source created again": (create_source_again,),

@@ -49,7 +49,7 @@ def check_to_target(world: MapWorld, mapped: PartitionMap, plain: PlainMap) -> N
 
 def check_nothing_skipped(world: MapWorld, mapped: PartitionMap, offset: int, target: int) -> None:
     """Each copy of a record at or above the offset stands at or above the target offset, or another copy of it does."""
-    unknown = {"lose_block", "map_off", "set_position_back"}
+    unknown = {"lose_block", "map_off", "set_position_back", "adopt_below"}
     if world.map_wrong or ("truncate_target" in world.acts and unknown & set(world.acts)):
         return  # a loss of which only a block tells that was lost itself; or the target has lost the later copy of two
     last: dict[int, int] = {}

@@ -48,6 +48,7 @@ class PlainMap:
     claims: dict[int, tuple[bytes, int]] = field(default_factory=dict)
     truncated: set[int] = field(default_factory=set)
     begin: int = -1
+    begun: int = -1
     begin_target: int = 0
     position: int = 0
     next_target: int = 0
@@ -77,8 +78,8 @@ def read_plainly(world: MapWorld, stable: int) -> PlainMap:
         read = _read(world, ordered[:number])
         if any(one.section.runs and one.section.first_target < read.next_target for one in ordered[number:]):
             continue  # voided by what hasn't been reached
-        later = [one.section for one in ordered[number:] if one.section.source_topic_id == world.source.topic_id]
-        if any(one.base and one.before < read.position for one in later):
+        later = [one for one in ordered[number:] if one.section.source_topic_id == world.source.topic_id]
+        if any(one[:3] in world.truncations and one.section.before < read.position for one in later):
             continue  # the source has lost what was judged, and has other records there
         if all(end <= stable for end in read.ends):
             return read
@@ -86,7 +87,9 @@ def read_plainly(world: MapWorld, stable: int) -> PlainMap:
     none = _read(world, ordered[: first + 1])
     voiding = [one.section.first_target for one in ordered[first + 1 :] if one.section.runs]
     begin_target = min([none.begin_target, *voiding])
-    return PlainMap(begin=none.begin, begin_target=begin_target, position=none.begin, next_target=begin_target)
+    return PlainMap(
+        begun=none.begin, begin=none.begin, begin_target=begin_target, position=none.begin, next_target=begin_target
+    )
 
 
 def _read(world: MapWorld, ordered: Sequence[PlacedSection]) -> PlainMap:
@@ -103,11 +106,14 @@ def _read(world: MapWorld, ordered: Sequence[PlacedSection]) -> PlainMap:
             read.unmapped = [(one, end, min(low, first)) for one, end, low in read.unmapped]
         if section.source_topic_id == ours:
             if read.begin < 0:
-                read.begin, read.begin_target = section.before, max(first, read.next_target)
+                read.begun = read.begin = section.before
+                read.begin_target = max(first, read.next_target)
                 read.next_target = read.begin_target
             elif section.before > read.position:
                 read.unmapped.append((read.position, section.before, read.next_target))
             elif section.before < read.position and section.base:
+                read.begin = min(read.begin, section.before)
+            if placed[:3] in world.truncations:
                 gone = {t for t, (topic, source) in read.claims.items() if topic == ours and source >= section.before}
                 read.truncated |= gone
                 read.claims = {target: source for target, source in read.claims.items() if target not in gone}

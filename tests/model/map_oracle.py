@@ -31,8 +31,8 @@ def is_judged(mapped: PartitionMap, target: int) -> bool:
 
 def check_fold(world: MapWorld, mapped: PartitionMap, plain: PlainMap) -> None:
     """Runs say what single offsets do, and the bounds are those of sections that were reached."""
-    bounds = (mapped.begin, mapped.begin_target, mapped.passed, mapped.next_target)
-    assert bounds == (plain.begin, plain.begin_target, plain.position, plain.next_target), "bounds"
+    bounds = (mapped.begun, mapped.begin, mapped.begin_target, mapped.passed, mapped.next_target)
+    assert bounds == (plain.begun, plain.begin, plain.begin_target, plain.position, plain.next_target), "bounds"
     places = plain.places(world.source.topic_id)
     if mapped.pruned_to:
         places = {source: target for source, target in places.items() if target >= mapped.pruned_to}

@@ -67,7 +67,7 @@ def repair(world: MapWorld, also: Collection[MapVerdict] = ()) -> list[int]:
         part, left = left[:count], left[count:]
         first = world.write(part)
         before = world.copied
-        section = world.section(world.position, runs_of_copies(part), first)
+        section = world.section(world.position, runs_of_copies(part), first, count=before)
         world.copied = before
         world.commit(section, tuple(one.content for _, one in part))
     return chosen

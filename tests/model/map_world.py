@@ -95,6 +95,7 @@ class MapWorld:
     generation: int = 1
     map_offset: int = 0
     sections: list[PlacedSection] = field(default_factory=list)
+    truncations: set[tuple[int, int, int]] = field(default_factory=set)  # sections that go on where the source was cut
     digests: list[WrittenDigest] = field(default_factory=list)
     base: bool = True  # the next section is one
     copied: int = 0

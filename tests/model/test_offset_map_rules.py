@@ -70,6 +70,30 @@ def truncated_claims_stay(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PartitionFold, "_truncate", nothing)
 
 
+def adopted_looks_truncated(patch: pytest.MonkeyPatch) -> None:
+    """Whatever goes on below the position was cut there."""
+    patch.setattr(MapSection, "count_before", OFFSET_MAX)
+
+
+def adopted_below_the_beginning_is_not_judged(patch: pytest.MonkeyPatch) -> None:
+    finished = PartitionFold.finished
+
+    def patched(folding: PartitionFold, stable: int = OFFSET_MAX) -> PartitionMap:
+        found = finished(folding, stable)
+        return replace(found, begin=found.begun)
+
+    patch.setattr(PartitionFold, "finished", patched)
+
+
+def begun_below_before_it_is_reached(patch: pytest.MonkeyPatch) -> None:
+    finished = PartitionFold.finished
+
+    def patched(folding: PartitionFold, stable: int = OFFSET_MAX) -> PartitionMap:
+        return replace(finished(folding, stable), begin=finished(folding).begin)
+
+    patch.setattr(PartitionFold, "finished", patched)
+
+
 def breaks_are_guessed_over(patch: pytest.MonkeyPatch) -> None:
     go_on = PartitionFold._go_on
 
@@ -178,6 +202,9 @@ RULES: Sequence[tuple[Patch, str]] = (
     (nothing_read_again, "repaired"),
     (nothing_is_voided, "target truncated"),
     (truncated_claims_stay, "source truncated"),
+    (adopted_looks_truncated, "adopted"),
+    (adopted_below_the_beginning_is_not_judged, "adopted"),
+    (begun_below_before_it_is_reached, "adopted"),
     (breaks_are_guessed_over, "map off"),
     (unmapped_is_no_bound, "map off"),
     (other_targets_claim, "target created again"),
