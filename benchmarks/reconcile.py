@@ -31,9 +31,10 @@ from benchmarks.observe import POLL_S, Copy
 from benchmarks.systems import HERE, Eos, resident_mib
 from replicator import config
 from replicator.config import Flow
-from replicator.spark.reconcile import kafka, snapshot
+from replicator.proof import snapshot
+from replicator.proof.snapshot import Window
+from replicator.spark.reconcile import kafka
 from replicator.spark.reconcile.reconcile import reconcile
-from replicator.spark.reconcile.snapshot import Window
 from replicator.spark.session import SparkSettings, session
 
 DIRECTORY = RESULTS / "reconcile"

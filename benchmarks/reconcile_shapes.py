@@ -30,9 +30,10 @@ from benchmarks.clusters import Kafka
 from benchmarks.reconcile import MASTER, PATIENCE_MS, copied, quick_pass
 from integration_tests.spark.planted import Content, Planted, mixed
 from replicator.config import Flow
-from replicator.spark.reconcile import passes, snapshot, whole_partitions
+from replicator.proof import snapshot
+from replicator.proof.snapshot import Window
+from replicator.spark.reconcile import passes, whole_partitions
 from replicator.spark.reconcile.reconcile import reconcile
-from replicator.spark.reconcile.snapshot import Window
 from replicator.spark.session import SparkSettings, session
 
 DIRECTORY = RESULTS / "reconcile_shapes"

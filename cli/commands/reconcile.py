@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from cli.commands.reconcile_repair import Repairing, Wanted
     from cli.stopping import Stopping
     from replicator.config import Config, Flow
-    from replicator.spark.reconcile.outcome import Mode, Outcome
+    from replicator.proof.outcome import Mode, Outcome
 
 EPILOG = """\b
 Examples:
@@ -130,7 +130,7 @@ def reconcile(
     repairing = reconcile_repair.Repairing(loaded, flow, wanted, take_over) if wanted else None
     outcome = _run(loaded, flow, split(topics), window, mode, out, master, conf, repairing, values=not no_values)
     if as_json:
-        from replicator.spark.reconcile.outcome_json import as_json as for_machines
+        from replicator.proof.outcome_json import as_json as for_machines
 
         print_json(for_machines(outcome))
     else:
@@ -170,9 +170,10 @@ def _run(
     chosen = session.settings(loaded.spark, master, conf)
     connector.with_connector({**session.configured(), **chosen.conf})
     java.check(os.environ)  # last: what was typed is corrected sooner than something is installed
+    from replicator.proof import snapshot
     from replicator.spark import directories, executors, failures
     from replicator.spark.engine import SparkEngine
-    from replicator.spark.reconcile import report, snapshot
+    from replicator.spark.reconcile import report
     from replicator.spark.reconcile.reconcile import reconcile as compare
     from replicator.spark.task_log import TaskLog
 

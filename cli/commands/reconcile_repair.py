@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from replicator.jobs.repair_plan import PlannedPartition
     from replicator.jobs.repair_spans import Missing
     from replicator.model.partition import Partition
-    from replicator.spark.reconcile.outcome import Mode, Outcome
-    from replicator.spark.reconcile.snapshot import Snapshot
+    from replicator.proof.outcome import Mode, Outcome
+    from replicator.proof.snapshot import Snapshot
     from replicator.state.claims import Repair as Repaired
 
 Wanted = Literal["plan", "apply"]

@@ -13,12 +13,12 @@ from rich.table import Table
 
 from replicator.model.counting import counted
 from replicator.model.printable import printable
-from replicator.spark.reconcile.excerpts import Excerpt
-from replicator.spark.reconcile.headline import MEANINGS, headline, label
-from replicator.spark.reconcile.next_steps import next_steps
-from replicator.spark.reconcile.outcome import OffsetRange, Outcome, PartitionOutcome, Verdict
-from replicator.spark.reconcile.page import key, offsets, step_title, tone
-from replicator.spark.reconcile.verdicts import REMOVED
+from replicator.proof.excerpts import Excerpt
+from replicator.proof.headline import MEANINGS, headline, label
+from replicator.proof.next_steps import next_steps
+from replicator.proof.outcome import OffsetRange, Outcome, PartitionOutcome, Verdict
+from replicator.proof.page import key, offsets, step_title, tone
+from replicator.proof.verdicts import REMOVED
 
 PARTITIONS_SHOWN, FINDINGS_SHOWN, OF_A_KIND, ALTERED_SHOWN, NOT_COMPARED_SHOWN = 50, 20, 3, 3, 20
 PARTITIONS_NAMED, NAME_WIDTH = 3, 22

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 
 from replicator.config import Flow
-from replicator.spark.reconcile import snapshot
-from replicator.spark.reconcile.outcome import Mode, Outcome
+from replicator.proof import snapshot
+from replicator.proof.outcome import Mode, Outcome
+from replicator.proof.snapshot import Window
 from replicator.spark.reconcile.reconcile import reconcile
-from replicator.spark.reconcile.snapshot import Window
 
 PATIENCE_MS = 20_000
 COLUMNS = ("verdict", "partition", "source_offset", "target_offset", "fields")

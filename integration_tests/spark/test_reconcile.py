@@ -19,9 +19,9 @@ from integration_tests.spark.conftest import Command, Plant
 from integration_tests.spark.planted import EPOCH_MS, Content, mixed, produce
 from integration_tests.spark.reconciling import COLUMNS, run
 from replicator import config
+from replicator.proof.snapshot import Window
 from replicator.spark.reconcile.passes import Passes, ToOpen
 from replicator.spark.reconcile.reconcile import reconcile
-from replicator.spark.reconcile.snapshot import Window
 
 RECORDS = 20_000
 pytestmark = pytest.mark.timeout(600)

@@ -9,8 +9,8 @@ from integration_tests.harness.broker import BrokerHandle
 from integration_tests.harness.copying import Copying
 from replicator import config
 from replicator.model import names
-from replicator.spark.reconcile import snapshot
-from replicator.spark.reconcile.snapshot import Snapshot, Window
+from replicator.proof import snapshot
+from replicator.proof.snapshot import Snapshot, Window
 
 
 def test_what_only_some_know_of_is_named(source: BrokerHandle, target: BrokerHandle, tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from pyspark.errors import PySparkException
 from replicator.config import Flow
 from replicator.flow.topics import ControlPlane
 from replicator.model.errors import Incident, ReplicatorError, Unreachable
+from replicator.proof.snapshot import Snapshot
 from replicator.spark.cause import BROKEN, out_of_memory, root, unfit
-from replicator.spark.reconcile.snapshot import Snapshot
 
 
 @contextmanager

@@ -17,8 +17,8 @@ from rich.console import Console
 from cli import main
 from cli.commands import reconcile_show
 from replicator.model.partition import Partition
-from replicator.spark.reconcile import snapshot
-from replicator.spark.reconcile.outcome import OffsetRange
+from replicator.proof import snapshot
+from replicator.proof.outcome import OffsetRange
 from tests.replicator.spark.reconcile.sample_outcomes import ALTERED, EXAMPLE, HOSTILE, outcome, partition
 
 ROOT = Path(__file__).parents[2]
@@ -107,7 +107,7 @@ def test_a_signal_stops_spark_and_is_an_interruption(
         raise AttributeError("what a stopped Spark says is not what happened")
 
     monkeypatch.setattr("replicator.spark.session.session", running)
-    monkeypatch.setattr("replicator.spark.reconcile.snapshot.take", lambda *_, **__: snapshot.Snapshot((), (), 0))
+    monkeypatch.setattr("replicator.proof.snapshot.take", lambda *_, **__: snapshot.Snapshot((), (), 0))
     monkeypatch.setattr("replicator.spark.reconcile.reconcile.reconcile", interrupted)
     before = set(path.parent.iterdir()), signal.getsignal(signal.SIGINT)
     try:

@@ -18,9 +18,9 @@ from replicator.jobs import repair_plan
 from replicator.jobs.repair_plan import PlannedPartition
 from replicator.jobs.repair_spans import Damage, Missing
 from replicator.model.partition import Partition
-from replicator.spark.reconcile.outcome import Outcome
-from replicator.spark.reconcile.pairs import Pair
-from replicator.spark.reconcile.snapshot import Snapshot
+from replicator.proof.outcome import Outcome
+from replicator.proof.pairs import Pair
+from replicator.proof.snapshot import Snapshot
 from tests.cli.test_reconcile import FILE
 from tests.replicator.spark.reconcile.sample_outcomes import outcome, partition
 

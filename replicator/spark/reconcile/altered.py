@@ -16,10 +16,11 @@ from pyspark.sql import functions as F
 
 from replicator.config import Flow
 from replicator.model.partition import Partition
-from replicator.spark.reconcile import arrow, excerpts, kafka, verdicts
+from replicator.proof import excerpts
+from replicator.proof.excerpts import Excerpt, FieldPair, Fields
+from replicator.proof.outcome import PartitionOutcome
+from replicator.spark.reconcile import arrow, kafka, verdicts
 from replicator.spark.reconcile.alignment import Side
-from replicator.spark.reconcile.excerpts import Excerpt, FieldPair, Fields
-from replicator.spark.reconcile.outcome import PartitionOutcome
 from replicator.spark.reconcile.passes import Compared
 
 OF_PARTITION, OF_ALL = 3, 30

@@ -21,8 +21,8 @@ from pyspark.sql import functions as F
 from replicator.config import Flow
 from replicator.model.errors import ReplicatorError
 from replicator.model.partition import Partition, Span
+from replicator.proof.pairs import Pair
 from replicator.spark.reconcile import arrow, verdicts
-from replicator.spark.reconcile.pairs import Pair
 from replicator.spark.reconcile.transforms import PARTITION
 from replicator.wire import log_evidence
 

@@ -22,9 +22,9 @@ from pyspark.sql import functions as F
 
 from replicator.config import Flow
 from replicator.model.partition import Partition
+from replicator.proof.pairs import Pair
 from replicator.spark.reconcile import arrow, compaction_proof, left_out, opened_chunks, resolve, verdicts
 from replicator.spark.reconcile.opened_chunks import Firsts
-from replicator.spark.reconcile.pairs import Pair
 from replicator.spark.reconcile.passes import Passes, ToOpen
 from replicator.spark.reconcile.retention import OneSided, RetainedPrefix, retained_prefix
 

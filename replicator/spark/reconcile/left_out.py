@@ -17,10 +17,10 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from replicator.model.partition import Partition
+from replicator.proof.pairs import Offsets
 from replicator.spark.reconcile import kafka, opened_chunks, transforms, verdicts
 from replicator.spark.reconcile.alignment import Side
 from replicator.spark.reconcile.opened_chunks import FOUND, Firsts
-from replicator.spark.reconcile.pairs import Offsets
 from replicator.spark.reconcile.passes import Passes, ToOpen
 from replicator.spark.reconcile.transforms import PARTITION
 from replicator.spark.reconcile.verdicts import Finding

@@ -13,10 +13,10 @@ from replicator.jobs.repair_plan import PlannedPartition
 from replicator.jobs.repair_spans import Damage, Missing
 from replicator.model.errors import Incident
 from replicator.model.partition import Partition, Span
+from replicator.proof.outcome import Outcome
+from replicator.proof.snapshot import Snapshot
 from replicator.spark.reconcile import verdicts
-from replicator.spark.reconcile.outcome import Outcome
 from replicator.spark.reconcile.outcome.partitions import GUESSED, PAIRED_BY_GUESS
-from replicator.spark.reconcile.snapshot import Snapshot
 
 SPANS_MAX = 100_000
 """Spans that one repair takes: each may cost it a transaction, and all are held in memory."""

@@ -19,11 +19,11 @@ from pyspark.sql import functions as F
 from replicator.config import Cluster, Flow
 from replicator.model.counting import counted
 from replicator.model.partition import Partition
+from replicator.proof.pairs import Offsets, Pair
 from replicator.spark.reconcile import alignment, arrow, kafka, opened_chunks, transforms, whole_partitions
 from replicator.spark.reconcile.alignment import Aligned, Gap, Side
 from replicator.spark.reconcile.cutting import Cutter, Piece
 from replicator.spark.reconcile.opened_chunks import GapRange, GapSides, partition_of
-from replicator.spark.reconcile.pairs import Offsets, Pair
 
 TASK_RECORDS = 2_000_000
 """A partition with more offsets than these is read by several tasks."""

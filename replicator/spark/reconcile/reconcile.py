@@ -18,15 +18,15 @@ from pyspark.sql import DataFrame, SparkSession
 
 from replicator.config import Flow
 from replicator.model.counting import counted
+from replicator.proof.outcome import ClusterFacts, Mode, Outcome
+from replicator.proof.pairs import Pair
+from replicator.proof.snapshot import Snapshot, after_reading
 from replicator.spark.reconcile import altered, arrow, opened_chunks, verdicts
 from replicator.spark.reconcile.explain import explain
 from replicator.spark.reconcile.opened_chunks import FOUND, Firsts
-from replicator.spark.reconcile.outcome import ClusterFacts, Mode, Outcome
 from replicator.spark.reconcile.outcome.partitions import outcomes
-from replicator.spark.reconcile.pairs import Pair
 from replicator.spark.reconcile.passes import Compared, Passes, ToOpen
 from replicator.spark.reconcile.retention import OneSided, RetainedPrefix, retained_prefix
-from replicator.spark.reconcile.snapshot import Snapshot, after_reading
 
 PREFIX_TIMES, PREFIX_RECORDS = 2, 4_096
 """Where a log was cut at its beginning, so many times as many records as the other side has before the first common one

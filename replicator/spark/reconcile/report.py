@@ -18,13 +18,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from replicator.model.errors import ConfigError, Unreachable
+from replicator.proof import page
+from replicator.proof.outcome import Outcome
+from replicator.proof.outcome_json import as_json
 from replicator.spark import directories
 from replicator.spark.cause import FAILURES, root
 from replicator.spark.directories import LocalDirectory, check_unused
-from replicator.spark.reconcile import arrow, page
+from replicator.spark.reconcile import arrow
 from replicator.spark.reconcile.opened_chunks import FOUND_TYPES
-from replicator.spark.reconcile.outcome import Outcome
-from replicator.spark.reconcile.outcome_json import as_json
 
 ROWS_AT_ONCE = 10_000
 FILES = ("findings.parquet", "report.html", "report.json")

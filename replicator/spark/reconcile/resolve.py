@@ -18,8 +18,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from replicator.model.partition import Partition
+from replicator.proof.copied_again import CopiedRun, copied_from
 from replicator.spark.reconcile import verdicts
-from replicator.spark.reconcile.copied_again import CopiedRun, copied_from
 from replicator.spark.reconcile.transforms import PARTITION
 from replicator.spark.reconcile.verdicts import SIDES, Finding
 

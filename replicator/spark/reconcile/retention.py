@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from replicator.spark.reconcile.pairs import Pair
+from replicator.proof.pairs import Pair
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,25 +9,21 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from replicator.proof.verdicts import ALTERED as ALTERED
+from replicator.proof.verdicts import COMPACTED as COMPACTED
+from replicator.proof.verdicts import COMPACTED_SOURCE as COMPACTED_SOURCE
+from replicator.proof.verdicts import DOUBLED as DOUBLED
+from replicator.proof.verdicts import EXPIRED as EXPIRED
+from replicator.proof.verdicts import EXTRA as EXTRA
+from replicator.proof.verdicts import FIELDS as FIELDS
+from replicator.proof.verdicts import LOSSES as LOSSES
+from replicator.proof.verdicts import MISSING as MISSING
+from replicator.proof.verdicts import NEVER_MINE as NEVER_MINE
+from replicator.proof.verdicts import REMOVED as REMOVED
+from replicator.proof.verdicts import REORDERED as REORDERED
+from replicator.proof.verdicts import SAME as SAME
+from replicator.proof.verdicts import UNPROVEN as UNPROVEN
 from replicator.spark.reconcile.sequences import Pairs, matched
-
-SAME, MISSING, EXTRA, ALTERED, REORDERED = "same", "missing", "extra", "altered", "reordered"
-DOUBLED = "doubled"
-"""An extra record that equals one of the source."""
-EXPIRED = "expired_on_target"
-NEVER_MINE = "expired_on_source"
-COMPACTED = "compacted_on_target"
-COMPACTED_SOURCE = "compacted_on_source"
-
-UNPROVEN = "unproven"
-"""Nothing that either cluster still has tells whether this is a loss; `Finding.reason` says why."""
-
-LOSSES = (MISSING, EXTRA, DOUBLED, ALTERED, REORDERED)
-"""Verdicts that say the sides disagree."""
-REMOVED = (EXPIRED, NEVER_MINE, COMPACTED, COMPACTED_SOURCE)
-"""Verdicts about records that retention or compaction took away on one side: no disagreement."""
-
-FIELDS = ("key", "value", "headers", "timestamp")
 
 
 class ReadRecord(NamedTuple):

@@ -8,9 +8,9 @@ from pyspark.errors import PythonException
 
 from replicator import config
 from replicator.model.errors import Unreachable
+from replicator.proof.snapshot import Snapshot
 from replicator.spark.cause import root
 from replicator.spark.failures import explained
-from replicator.spark.reconcile.snapshot import Snapshot
 
 FLOW = config.load_text(
     """\

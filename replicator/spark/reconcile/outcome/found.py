@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as F
 
 from replicator.model.partition import Partition
+from replicator.proof.outcome import BUCKETS, OffsetRange
 from replicator.spark.reconcile import arrow, verdicts
-from replicator.spark.reconcile.outcome.model import BUCKETS, OffsetRange
 from replicator.spark.reconcile.passes import Compared
 
 RANGES_OF_VERDICT, RANGES_MAX = 20, 5_000

@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql import DataFrame
 
+from replicator.proof.outcome import BUCKETS, DIFFERS, PartitionOutcome
+from replicator.proof.pairs import Pair
 from replicator.spark.reconcile import verdicts
 from replicator.spark.reconcile.opened_chunks import First, Firsts
 from replicator.spark.reconcile.outcome.found import Found, LeftOut, found
-from replicator.spark.reconcile.outcome.model import BUCKETS, DIFFERS, PartitionOutcome
-from replicator.spark.reconcile.pairs import Pair
 from replicator.spark.reconcile.passes import ToOpen
 from replicator.spark.reconcile.resolve import BY_RETENTION
 from replicator.spark.reconcile.retention import RetainedPrefix

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from replicator.model.partition import Partition
+from replicator.proof.copied_again import CopiedRun
+from replicator.proof.pairs import Pair
 from replicator.spark.reconcile import verdicts
-from replicator.spark.reconcile.copied_again import CopiedRun
-from replicator.spark.reconcile.pairs import Pair
 
 EPOCH_MS = 1_700_000_000_000
 

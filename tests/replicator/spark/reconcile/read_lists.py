@@ -11,10 +11,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from replicator.config import load_text
 from replicator.model.partition import Partition
+from replicator.proof.outcome import Outcome
+from replicator.proof.pairs import Offsets
+from replicator.proof.snapshot import Snapshot
 from replicator.spark.reconcile import kafka, reconcile
-from replicator.spark.reconcile.outcome import Outcome
-from replicator.spark.reconcile.pairs import Offsets
-from replicator.spark.reconcile.snapshot import Snapshot
 from tests.replicator.spark.frames import KAFKA, record
 from tests.replicator.spark.reconcile.drawn import Drawn, Entry
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from replicator.model.partition import Partition
-from replicator.spark.reconcile.excerpts import Fields, side_by_side
-from replicator.spark.reconcile.outcome import BUCKETS, ClusterFacts, OffsetRange, Outcome, PartitionOutcome
+from replicator.proof.excerpts import Fields, side_by_side
+from replicator.proof.outcome import BUCKETS, ClusterFacts, OffsetRange, Outcome, PartitionOutcome
 from replicator.state.signed_gaps import SignedGap
 
 HOSTILE = b'<script>alert("k")</script>\x1b[31m\x00\xe2\x80\xae'

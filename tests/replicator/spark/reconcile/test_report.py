@@ -16,11 +16,12 @@ from pyspark.sql import SparkSession
 
 from replicator.model.errors import ConfigError, Incident
 from replicator.model.partition import Partition
+from replicator.proof import headline, next_steps, page
+from replicator.proof.outcome import OffsetRange
+from replicator.proof.outcome_json import as_json
+from replicator.proof.pairs import WaitingPair
 from replicator.spark import directories
-from replicator.spark.reconcile import headline, next_steps, opened_chunks, page, report, verdicts
-from replicator.spark.reconcile.outcome import OffsetRange
-from replicator.spark.reconcile.outcome_json import as_json
-from replicator.spark.reconcile.pairs import WaitingPair
+from replicator.spark.reconcile import opened_chunks, report, verdicts
 from replicator.spark.reconcile.verdicts import Finding
 from tests.replicator.spark.reconcile.sample_outcomes import ALTERED, DAMAGED, SIGNED, outcome, partition
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from replicator.model.partition import Partition
-from replicator.spark.reconcile.pairs import Pair
+from replicator.proof.pairs import Pair
 from replicator.spark.reconcile.retention import OneSided, RetainedPrefix, retained_prefix
 
 AT = Partition("t", 0)

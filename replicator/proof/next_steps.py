@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from replicator.spark.reconcile import verdicts
-from replicator.spark.reconcile.outcome import DIFFERS, Outcome
+from replicator.proof import verdicts
+from replicator.proof.outcome import DIFFERS, Outcome
 
 Action = Literal["repair", "decide", "run again", "wait", "ignore"]
 

@@ -7,9 +7,9 @@ from dataclasses import asdict
 from typing import Any
 
 from replicator.model.partition import Partition
-from replicator.spark.reconcile.headline import headline
-from replicator.spark.reconcile.next_steps import next_steps
-from replicator.spark.reconcile.outcome import ClusterFacts, OffsetRange, Outcome, PartitionOutcome, key_text
+from replicator.proof.headline import headline
+from replicator.proof.next_steps import next_steps
+from replicator.proof.outcome import ClusterFacts, OffsetRange, Outcome, PartitionOutcome, key_text
 
 
 def as_json(outcome: Outcome) -> dict[str, Any]:

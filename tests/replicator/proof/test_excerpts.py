@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replicator.model.printable import printable
-from replicator.spark.reconcile.excerpts import Excerpt, Fields, excerpts, side_by_side, text_of
+from replicator.proof.excerpts import Excerpt, Fields, excerpts, side_by_side, text_of
 from tests.replicator.spark.reconcile.sample_outcomes import HOSTILE
 
 

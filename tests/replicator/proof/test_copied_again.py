@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from replicator.model.partition import Partition
-from replicator.spark.reconcile.copied_again import CopiedRun, copied_from, runs
+from replicator.proof.copied_again import CopiedRun, copied_from, runs
 from replicator.state.claims import Repair
 
 AT, OTHER = Partition("t.copy", 0), Partition("t.copy", 1)

@@ -16,11 +16,11 @@ from markupsafe import Markup
 
 from replicator.model.counting import counted
 from replicator.model.printable import printable
-from replicator.spark.reconcile import headline, verdicts
-from replicator.spark.reconcile.excerpts import text_of
-from replicator.spark.reconcile.headline import MEANINGS, TITLES, label
-from replicator.spark.reconcile.next_steps import COUNTS, LAG, NOT_BEGUN, NOT_COMPARED, Step, next_steps
-from replicator.spark.reconcile.outcome import BUCKETS, DIFFERS, Outcome, PartitionOutcome
+from replicator.proof import headline, verdicts
+from replicator.proof.excerpts import text_of
+from replicator.proof.headline import MEANINGS, TITLES, label
+from replicator.proof.next_steps import COUNTS, LAG, NOT_BEGUN, NOT_COMPARED, Step, next_steps
+from replicator.proof.outcome import BUCKETS, DIFFERS, Outcome, PartitionOutcome
 
 ROWS_SHOWN, SECTIONS_SHOWN = 500, 100
 """Rows of the table of partitions, and partitions whose findings are shown."""
@@ -74,7 +74,7 @@ class Section:
 
 def html(outcome: Outcome) -> str:
     """The page."""
-    loader = PackageLoader("replicator.spark.reconcile", "templates")
+    loader = PackageLoader("replicator.proof", "templates")
     environment = Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )

@@ -21,11 +21,12 @@ from replicator.model import names
 from replicator.model.checkpoint import Stored
 from replicator.model.errors import ConfigError, Incident, Retriable, TopicMissing
 from replicator.model.partition import Partition
-from replicator.spark.reconcile import known_partitions
-from replicator.spark.reconcile.pairs import Pair, PairFacts, WaitingPair, pairs_of, readable
+from replicator.proof import known_partitions
+from replicator.proof.pairs import Pair, PairFacts, WaitingPair, pairs_of, readable
 from replicator.state.signed_gaps import adoptions, signed_gaps
 
-TIME_MS_MAX = (1 << 63) // 1000 - 1
+SPARK_TIME_MS_MAX = (1 << 63) // 1000 - 1
+"""Spark counts microseconds, in 64 bits."""
 AGAIN_S = 0.1  # between the first two tries, where a cluster doesn't answer for a moment
 
 
@@ -54,12 +55,20 @@ class Snapshot:
     cluster_ids: tuple[str, str] = ("", "")
 
 
-def take(flow: Flow, topics: Collection[str], window: Window, *, connect_timeout_ms: int) -> Snapshot:
+def take(
+    flow: Flow,
+    topics: Collection[str],
+    window: Window,
+    *,
+    connect_timeout_ms: int,
+    time_ms_max: int | None = SPARK_TIME_MS_MAX,
+) -> Snapshot:
     """Asks both clusters. Nothing is changed.
 
     Args:
         topics: source topics; all that the flow selects when empty.
         connect_timeout_ms: how long to wait for each cluster.
+        time_ms_max: partitions with a later timestamp can't be compared; None: whoever compares reads all of them.
 
     Raises:
         ConfigError: the flow doesn't copy one of `topics`.
@@ -76,7 +85,7 @@ def take(flow: Flow, topics: Collection[str], window: Window, *, connect_timeout
 
         def taken() -> bool:
             try:
-                found.append(_taken(flow, topics, window, clusters, here.cluster_id))
+                found.append(_taken(flow, topics, window, clusters, here.cluster_id, time_ms_max))
             except TopicMissing:
                 raise
             except Retriable as error:  # a leader that has just changed, say
@@ -89,7 +98,12 @@ def take(flow: Flow, topics: Collection[str], window: Window, *, connect_timeout
 
 
 def _taken(
-    flow: Flow, topics: Collection[str], window: Window, clusters: ControlPlane, source_cluster: str
+    flow: Flow,
+    topics: Collection[str],
+    window: Window,
+    clusters: ControlPlane,
+    source_cluster: str,
+    time_ms_max: int | None,
 ) -> Snapshot:
     sources = _sources(flow, topics, clusters)
     targets = clusters.list_target(sources, configs=True)
@@ -111,7 +125,7 @@ def _taken(
         *known_partitions.unclear(flow, wanted, copied, sources, targets, claimed, (starts, ends), opened, topics),
         *_only_on_target(flow, clusters, sources, targets),
     ]
-    far = _beyond_time(clusters, copied)
+    far = _beyond_time(clusters, copied, time_ms_max) if time_ms_max is not None else {}
     copied = {at: to for at, to in copied.items() if at not in far}
     readables = {to: readable(at, _known(positions[to])) for at, to in copied.items()}
     _await_applied(clusters, {to: position.evidence.next_target_offset for to, position in readables.items()})
@@ -182,13 +196,15 @@ def _waiting(clusters: ControlPlane, ats: Collection[Partition]) -> tuple[Waitin
     return tuple(WaitingPair(at, (first[at], max(first[at], end[at]))) for at in sorted(ats))
 
 
-def _beyond_time(clusters: ControlPlane, copied: Mapping[Partition, Partition]) -> dict[Partition, Incident]:
-    """Partitions with a timestamp that Spark can't read: it counts microseconds, in 64 bits."""
+def _beyond_time(
+    clusters: ControlPlane, copied: Mapping[Partition, Partition], time_ms_max: int
+) -> dict[Partition, Incident]:
+    """Partitions with a timestamp that whoever compares can't read."""
     found: dict[Partition, Incident] = {}
     for cluster, ats in ((clusters.source, {at: at for at in copied}), (clusters.target, copied)):
         latest = cluster.latest_records(ats.values())
         for source, at in ats.items():
-            if (time_ms := latest[at][1]) > TIME_MS_MAX:
+            if (time_ms := latest[at][1]) > time_ms_max:
                 why = f"{at} on cluster {cluster.cluster.name!r} has a record with timestamp {time_ms} ms"
                 found[source] = Incident("timestamp_out_of_range", why, topic=source.topic, partition=source.partition)
     return found

@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from replicator.model.counting import counted
-from replicator.spark.reconcile import verdicts
-from replicator.spark.reconcile.outcome import DIFFERS, Outcome, PartitionOutcome
+from replicator.proof import verdicts
+from replicator.proof.outcome import DIFFERS, Outcome, PartitionOutcome
 
 TITLES = {
     "differs": "the sides differ",

@@ -12,7 +12,7 @@ from replicator.model import checkpoint
 from replicator.model.checkpoint import Evidence, Position
 from replicator.model.errors import Incident
 from replicator.model.partition import Committed, Partition
-from replicator.spark.reconcile.pairs import PairFacts, pair_of, pairs_of, without_position
+from replicator.proof.pairs import PairFacts, pair_of, pairs_of, without_position
 from replicator.state.claims import Claim
 from tests.replicator.spark.reconcile.sample_outcomes import SIGNED
 

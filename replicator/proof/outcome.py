@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 from replicator.model.errors import Incident
 from replicator.model.partition import Partition
-from replicator.spark.reconcile.excerpts import FieldPair
-from replicator.spark.reconcile.pairs import WaitingPair
-from replicator.spark.reconcile.verdicts import LOSSES, REMOVED, SAME, UNPROVEN
+from replicator.proof.excerpts import FieldPair
+from replicator.proof.pairs import WaitingPair
+from replicator.proof.verdicts import LOSSES, REMOVED, SAME, UNPROVEN
 from replicator.state.signed_gaps import SignedGap
 
 Mode = Literal["quick", "full", "deep"]

@@ -12,8 +12,8 @@ from replicator.model.checkpoint import Position, Stored
 from replicator.model.contradictions import compare
 from replicator.model.errors import Incident
 from replicator.model.partition import LogEnds, Partition
-from replicator.spark.reconcile import copied_again
-from replicator.spark.reconcile.copied_again import CopiedRun
+from replicator.proof import copied_again
+from replicator.proof.copied_again import CopiedRun
 from replicator.state.claims import Claim, Repair
 from replicator.state.signed_gaps import Adoption, SignedGap
 

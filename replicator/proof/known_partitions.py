@@ -11,7 +11,7 @@ from replicator.config import Flow, routing
 from replicator.kafka.topic_questions import TopicInfo
 from replicator.model.errors import Incident
 from replicator.model.partition import Partition
-from replicator.spark.reconcile.pairs import without_position
+from replicator.proof.pairs import without_position
 from replicator.state.claims import Claims
 from replicator.state.generation import Generation
 
