@@ -86,6 +86,8 @@ def _show(console: Console, item: FlowPlan) -> None:
         values = " ".join(f"{key}={value}" for key, value in sorted(configs.items()))
         size = counted(partitions, "partition")
         print_wrapped(console, f"  create {name} with {size}: {values}")
+    for changes in (topic.changes for topic in item.topics if topic.changes):
+        print_wrapped(console, f"  set on {changes.topic}: {changes.said()}")
     for finding in item.findings:
         print_wrapped(console, f"  {finding.severity}: {finding.message}")
     if item.unchecked:

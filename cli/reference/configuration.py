@@ -57,7 +57,7 @@ SECTIONS = (
         "Where the partitions begin that are listed when the flow is first opened. A short form says the same: "
         "`start: latest`, or `start: 2026-01-31T12:00:00Z`.",
     ),
-    ("TopicConfigs", "flows.NAME.topic_configs", "How target topics are created."),
+    ("TopicConfigs", "flows.NAME.topic_configs", "How target topics are created, and kept."),
     ("SparkSection", "spark", "Where commands that use Spark run it. The daemon ignores it."),
     (
         "MetricsSection",

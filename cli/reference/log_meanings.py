@@ -156,6 +156,11 @@ EVENTS = {
         "The lane has fenced a process that had not released its positions: one that was killed, or that still runs "
         "and leaves now with exit code 5."
     ),
+    "topic_configs_not_set": (
+        "A target topic keeps other configs than its source topic has, and why (`topic_configs.sync`). They are set "
+        "again at each discovery, and told again when the reason changes. Copying goes on."
+    ),
+    "topic_configs_set": "Configs of a target topic were set as its source has them now (`topic_configs.sync`).",
     "topic_created": "A topic was created on the target.",
     "topic_grown": "A topic of the target was given more partitions, as the source has.",
     "unreachable": (
@@ -189,6 +194,7 @@ FIELDS = {
     "clusters": "`bootstrap.servers` of each cluster.",
     "command": "What was decided: an option of `incident resolve`.",
     "commits": "How many transactions with records.",
+    "configs": "Configs of a topic, each with the value that it has or had, and the one that the source topic has.",
     "copying": "How many partitions are copied.",
     "copied": "How many missing records are copied.",
     "delay_ms": "Pause before the next try, in milliseconds.",
@@ -236,7 +242,7 @@ FIELDS = {
     "stopped": "How many partitions incidents have stopped.",
     "superseded": "How many records of a compacted topic have a later one of their key, and are not copied.",
     "target": "Name of the target cluster.",
-    "topic": "Name of the topic. Of the source, but for `topic_created` and `topic_grown`.",
+    "topic": "Name of the topic. Of the source, but for `topic_created`, `topic_grown` and `topic_configs_set`.",
     "unreachable_s": "For how long no broker had answered, in seconds.",
     "version": "The version of eos-replicate.",
     "waiting": "How many partitions wait.",

@@ -67,7 +67,7 @@ def _not_zero(value: int) -> int:
 
 
 class TopicConfigs(Frozen):
-    """How target topics are created."""
+    """How target topics are created, and kept."""
 
     extra: tuple[str, ...] = Field(
         default=(), description="Topic configs copied besides the standard ones, e.g. min.insync.replicas."
@@ -75,6 +75,11 @@ class TopicConfigs(Frozen):
     replication_factor: Annotated[int, Field(strict=True, ge=-1, le=32767), AfterValidator(_not_zero)] = Field(
         default=-1,
         description="Replicas of created topics; -1 takes the target's default.",
+    )
+    sync: bool = Field(
+        default=False,
+        description="Whether `run` sets these configs on existing target topics, too, where the source topic has other "
+        "values: at each discovery; message.timestamp.type only if `extra` names it, max.message.bytes only upwards.",
     )
 
 
@@ -148,7 +153,7 @@ class FlowSettings(Frozen):
         description="Partitions added at the source, at start or while the flow runs: copy (the target topic grows "
         "first), or stop all partitions of that topic until somebody decides.",
     )
-    topic_configs: TopicConfigs = Field(default=TopicConfigs(), description="How target topics are created.")
+    topic_configs: TopicConfigs = Field(default=TopicConfigs(), description="How target topics are created, and kept.")
     limits: Limits = Field(default=Limits(), description="Bounds on memory and on waiting.")
 
 

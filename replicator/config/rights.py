@@ -92,6 +92,9 @@ NEEDED = (
     Needed(GrantedBy.TARGET, On.COPIES, ("Create",), "creating those that don't exist", optional=True),
     Needed(GrantedBy.TARGET, On.COPIES, ("Alter",), "adding partitions (`new_partitions: copy`)", optional=True),
     Needed(
+        GrantedBy.TARGET, On.COPIES, ("AlterConfigs",), "setting changed configs (`topic_configs.sync`)", optional=True
+    ),
+    Needed(
         GrantedBy.TARGET,
         On.STATE,
         ("Describe", "DescribeConfigs", "Read", "Write", "Create", "Alter"),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from replicator.config import Flow
 from replicator.config.routing import target_topic
-from replicator.flow.topic_rules import ListedTopic, TopicDecision, decide_topic
+from replicator.flow.topic_rules import ConfigChanges, ListedTopic, TopicDecision, changed_configs, decide_topic
 from replicator.kafka.topic_questions import TopicInfo
 from replicator.model.errors import Incident, NotAllowed
 from replicator.model.origins import Origins
@@ -101,3 +101,16 @@ def decide_topics(
             continue
         decisions[name] = decide_topic(flow, info, denied, targets.get(to, ListedTopic()), theirs, conflict)
     return decisions
+
+
+def config_changes(flow: Flow, listing: Listing, targets: Mapping[str, ListedTopic]) -> list[ConfigChanges]:
+    """What is to be set on existing target topics of a listing; of topics that may be seen, and that no conflict
+    stops."""
+    found: list[ConfigChanges] = []
+    for name, info in listing.topics.items():
+        target = targets.get(target_topic(flow, name), ListedTopic())
+        if name in listing.conflicts or name in listing.denied or target.info is None or target.denied is not None:
+            continue
+        changes = changed_configs(flow, info, target.info)
+        found += [changes] if changes is not None else []
+    return found

@@ -16,11 +16,18 @@ import structlog
 
 from replicator.backoff import Backoff
 from replicator.config import Config, Flow, routing
+from replicator.flow.config_sync import ConfigSync
 from replicator.flow.first_offsets import resolve_starts
 from replicator.flow.first_start import is_first_start
-from replicator.flow.listing import Listing, Routing, decide_topics, unknown_source_topic
+from replicator.flow.listing import Listing, Routing, config_changes, decide_topics, unknown_source_topic
 from replicator.flow.offsets_topic import MapTopic, map_topic_of
-from replicator.flow.topic_rules import MAX_MESSAGE_BYTES, ListedTopic, TopicDecision, needs_claims, topic_routes
+from replicator.flow.topic_rules import (
+    MAX_MESSAGE_BYTES,
+    ListedTopic,
+    TopicDecision,
+    needs_claims,
+    topic_routes,
+)
 from replicator.flow.topics import ControlPlane, both, check_control_topic
 from replicator.model import names
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError, Retriable, UnknownOutcome, Unreachable
@@ -62,6 +69,7 @@ class Setup:
         self._control_bytes_max = starts.RECORD_BYTES_MAX
         self._routes: dict[str, list[Route]] = {}  # by source topic, as they were made last
         self._map = MapTopic(flow, plane, log)
+        self._configs = ConfigSync(plane, log)
 
     @property
     def source_cluster(self) -> str:
@@ -86,6 +94,10 @@ class Setup:
     def look_after_map(self) -> None:
         """Make the map topic again where it was deleted, and tell what is wrong with it. Raises nothing."""
         self._map.prepare()
+
+    def sync_configs(self) -> None:
+        """Set what the configs of target topics lacked when `routes` listed them last. Raises nothing."""
+        self._configs.set()
 
     def begin(self) -> Listing:
         """Connect, list the source's topics, make sure of the flow's own topics.
@@ -255,6 +267,7 @@ class Setup:
         creates = any(needs_claims(listing.topics[name], target) for name, target in asked.items())
         if creates or listing.origins_unknown:
             self._claims = self._plane.state.claims()
+        self._configs.note(config_changes(self._flow, listing, targets))
         decisions, made, met = self._make(decide_topics(self._flow, listing, targets, self._claims))
         if met:  # made by somebody else meanwhile: now visible, and decided on as they are
             return self.routes(listing)

@@ -32,8 +32,9 @@ from replicator.model.timestamps import (
 from replicator.state.claims import Claim
 
 MAX_MESSAGE_BYTES = "max.message.bytes"
+CLEANUP_POLICY = "cleanup.policy"
 COPIED_CONFIGS = (
-    "cleanup.policy",
+    CLEANUP_POLICY,
     "retention.ms",
     "retention.bytes",
     "compression.type",
@@ -47,6 +48,9 @@ COPIED_CONFIGS = (
 defaults keep the same records; what concerns the cluster (replicas, placement) stays the target's own. Bounds of
 timestamps aren't among them: what the source took in time may be too old for them when it is copied (MirrorMaker 2's
 DefaultConfigPropertyFilter means to leave them out, too)."""
+NEVER_SET_AGAIN = frozenset({TIMESTAMP_TYPE})
+"""Of the configs that a created topic gets, those that an existing one keeps, unless `topic_configs.extra` names them:
+a target that stamps records stops its topic, and it is for its owner to say what is meant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,19 @@ class Growth:
     topic: str
     partitions_before: int
     partitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChanges:
+    """Configs of an existing target topic that its source topic has with other values."""
+
+    topic: str
+    before: Mapping[str, str]
+    after: Mapping[str, str]
+
+    def said(self) -> str:
+        """In words, in the order of their names."""
+        return ", ".join(f"{key}: {self.before[key]} → {value}" for key, value in sorted(self.after.items()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +111,32 @@ def target_configs(flow: Flow, source: Mapping[str, str]) -> dict[str, str]:
     if TIMESTAMP_TYPE in wanted and TIMESTAMP_TYPE not in flow.topic_configs.extra:
         wanted[TIMESTAMP_TYPE] = "CreateTime"
     return wanted
+
+
+def changed_configs(flow: Flow, source: TopicInfo, target: TopicInfo) -> ConfigChanges | None:
+    """Configs of an existing target topic that are to be set, as the source topic has them now; None: nothing is.
+
+    `max.message.bytes` is only raised: what the source took before it was lowered is perhaps yet to be copied. Which
+    ones never change follows MirrorMaker 2's DefaultConfigPropertyFilter. What the target doesn't show (a broker of
+    another version) is left alone.
+    """
+    if not flow.topic_configs.sync:
+        return None
+    kept = NEVER_SET_AGAIN - set(flow.topic_configs.extra)
+    after = {
+        key: value
+        for key, value in target_configs(flow, source.configs).items()
+        if key not in kept and key in target.configs and _is_other(key, value, target.configs[key])
+    }
+    return ConfigChanges(target.name, {key: target.configs[key] for key in after}, after) if after else None
+
+
+def _is_other(key: str, source: str, target: str) -> bool:
+    if key == MAX_MESSAGE_BYTES:
+        return int(source) > int(target)
+    if key == CLEANUP_POLICY:
+        return set(source.split(",")) != set(target.split(","))
+    return source != target
 
 
 def needs_claims(source: TopicInfo, target: ListedTopic) -> bool:

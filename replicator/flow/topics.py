@@ -176,6 +176,10 @@ class ControlPlane:
         self.await_partitions({name: total for name, total in totals.items() if answers[name] is None})
         return answers
 
+    def set_configs(self, wanted: Mapping[str, Mapping[str, str]]) -> dict[str, ReplicatorError | None]:
+        """Set configs of target topics. See `ClusterAdmin.set_configs`."""
+        return self.target.set_configs(wanted)
+
     def internal(self) -> dict[str, TopicInfo]:
         """Those of the flow's own topics that exist, with configs."""
         return self.target.topics(

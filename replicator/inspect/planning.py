@@ -15,9 +15,9 @@ from typing import Literal
 
 from replicator.config import Config, Flow, routing
 from replicator.flow.first_start import is_first_start
-from replicator.flow.listing import Listing, decide_topics
+from replicator.flow.listing import Listing, config_changes, decide_topics
 from replicator.flow.offsets_topic import check_map_topic, map_topic_of
-from replicator.flow.topic_rules import MAX_MESSAGE_BYTES, ListedTopic, TopicDecision, needs_claims
+from replicator.flow.topic_rules import MAX_MESSAGE_BYTES, ConfigChanges, ListedTopic, TopicDecision, needs_claims
 from replicator.flow.topics import ControlPlane, check_control_topic, internal_topics, listed
 from replicator.inspect.expected_starts import ExpectedStarts, StartForecast, list_topics, no_topic, routes_of
 from replicator.inspect.timestamps import bounds_of, refused_timestamps
@@ -63,6 +63,8 @@ class TopicPlan:
     action: Literal["create", "grow", "keep", "stop", "wait"]
     configs: Mapping[str, str] = field(default_factory=dict)
     partitions_with_position: int = 0
+    changes: ConfigChanges | None = None
+    """Configs that are to be set on an existing topic (`topic_configs.sync`)."""
 
 
 @dataclass(slots=True)
@@ -137,6 +139,7 @@ class _Planner:
         self._map()
         targets = self._targets(listing)
         self._topics(listing, targets)
+        self._changes(listing, targets)
         for message in size_warnings(self._flow, listing.topics, _infos(targets)):
             self._result.note(PlanFinding("warning", "limit", message))
         if readable:
@@ -258,6 +261,16 @@ class _Planner:
         for refused in self._clusters.target.grow_topics(grown, dry=True).values():
             if refused is not None:
                 self._found(refused, "topic")
+
+    def _changes(self, listing: Listing, targets: Mapping[str, ListedTopic]) -> None:
+        """Configs that would be set on existing topics. Where that is refused, copying goes on."""
+        changes = {each.topic: each for each in config_changes(self._flow, listing, targets)}
+        self._result.topics = [replace(item, changes=changes.get(item.target)) for item in self._result.topics]
+        wanted = {name: each.after for name, each in changes.items()}
+        for refused in self._clusters.target.set_configs(wanted, dry=True).values():
+            if refused is not None:
+                kind: Kind = "right" if isinstance(refused, NotAllowed) else "topic"
+                self._result.note(PlanFinding("warning", kind, str(refused)))
 
     def _try_create(self, specs: Iterable[TopicSpec]) -> None:
         for refused in self._clusters.target.create_topics(specs, dry=True).values():

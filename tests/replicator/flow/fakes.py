@@ -142,6 +142,7 @@ class FakePlane:
     same_cluster: bool = False
     closed: bool = False
     fails: ReplicatorError | None = None  # every question to the source
+    unset: ReplicatorError | None = None  # every change of configs
 
     def close(self) -> None:
         self.closed = True
@@ -198,6 +199,15 @@ class FakePlane:
                 self.target[name] = replace(self.target[name], partitions=total)
                 self.grown.append(name)
         return {name: self.refused.get(name) for name in totals}
+
+    def set_configs(self, wanted: Mapping[str, Mapping[str, str]]) -> dict[str, ReplicatorError | None]:
+        self.requests += 1
+        if self.unset is not None:
+            raise self.unset
+        for name, values in wanted.items():
+            if name not in self.refused:
+                self.target[name] = replace(self.target[name], configs={**self.target[name].configs, **values})
+        return {name: self.refused.get(name) for name in wanted}
 
     def internal(self) -> dict[str, TopicInfo]:
         return {name: self.target[name] for name in (CONTROL, CLAIMS) if name in self.target}

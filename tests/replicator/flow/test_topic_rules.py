@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from replicator.flow.topic_rules import (
     COPIED_CONFIGS,
+    ConfigChanges,
     Growth,
     ListedTopic,
     TopicDecision,
+    changed_configs,
     decide_topic,
     needs_claims,
     target_configs,
@@ -80,6 +84,49 @@ def test_bounds_of_timestamps_are_not_copied_unless_asked_for() -> None:
     assert target_configs(flow(), source) == {"retention.ms": "1"}
     asked = flow("topic_configs: {extra: [message.timestamp.after.max.ms]}")
     assert target_configs(asked, source) == {"retention.ms": "1", "message.timestamp.after.max.ms": "78"}
+
+
+CHANGED = [
+    # config, at the source, at the target, what is set; by default and with `extra`
+    ("retention.ms", "1000", "2000", "1000"),
+    ("retention.ms", "1000", "1000", None),
+    ("cleanup.policy", "compact,delete", "delete,compact", None),
+    ("cleanup.policy", "compact", "delete", "compact"),
+    ("max.message.bytes", "2000", "1000", "2000"),
+    ("max.message.bytes", "999", "1000", None),
+    ("message.timestamp.type", "LogAppendTime", "CreateTime", None),
+    ("message.timestamp.type", "CreateTime", "LogAppendTime", None),
+    ("min.insync.replicas", "2", "1", None),
+    ("message.timestamp.before.max.ms", "1", "2", None),
+]
+
+
+@pytest.mark.parametrize(("key", "source", "target", "becomes"), CHANGED)
+def test_what_changes_at_the_source_is_set_on_an_existing_topic(
+    key: str, source: str, target: str, becomes: str | None
+) -> None:
+    here, there = replace(topic("t1"), configs={key: source}), replace(topic("a.t1"), configs={key: target})
+    found = changed_configs(flow("topic_configs: {sync: true}"), here, there)
+    assert found == (None if becomes is None else ConfigChanges("a.t1", {key: target}, {key: becomes}))
+    assert changed_configs(flow(), here, there) is None, "it was not asked for"
+
+
+@pytest.mark.parametrize("key", ["message.timestamp.type", "min.insync.replicas"])
+def test_what_a_flow_copies_besides_is_set_as_well(key: str) -> None:
+    asked = flow(f"topic_configs: {{sync: true, extra: [{key}]}}")
+    here, there = (
+        replace(topic("t1"), configs={key: "LogAppendTime"}),
+        replace(topic("a.t1"), configs={key: "CreateTime"}),
+    )
+    found = changed_configs(asked, here, there)
+    assert found is not None
+    assert found.said() == f"{key}: CreateTime → LogAppendTime"
+
+
+def test_a_config_that_the_target_does_not_have_is_left_alone() -> None:
+    asked = flow("topic_configs: {sync: true, extra: [of.a.newer.version]}")
+    newer = replace(topic("t1"), configs={"of.a.newer.version": "1"})
+    assert changed_configs(asked, newer, topic("a.t1")) is None
 
 
 def test_a_missing_topic_is_created_like_its_source() -> None:
