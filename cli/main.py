@@ -22,6 +22,7 @@ LAZY: dict[str, tuple[str, str]] = {
     "status": ("cli.commands.status:status", "Positions and lag of every partition."),
     "top": ("cli.commands.top:top", "Flows of a running process, live in a terminal."),
     "incident": ("cli.commands.incident:incident", "What needs a decision: list it, show one."),
+    "position": ("cli.commands.position:position", "Positions of a flow: show, export, set them."),
     "backfill": ("cli.commands.backfill:backfill", "Copy a flow's history in bulk, then hand over to run (Spark)."),
     "reconcile": ("cli.commands.reconcile:reconcile", "Check that both sides of a flow hold the same records (Spark)."),
     "schema": ("cli.commands.schema:schema", "Print the flow file's JSON schema for editors."),
@@ -47,7 +48,8 @@ Exit codes:
   0   stopped, or done
   1   reconcile: the sides differ; log dump: something is damaged;
       simulate: a fault was found; demo: not exact;
-      incident show: there is no such incident
+      incident show: there is no such incident;
+      incident resolve, position set: refused
   2   bad configuration or usage
   3   a cluster cannot be reached, or a right is missing
   4   an incident that needs a decision

@@ -1,6 +1,6 @@
 """Named steps of a lane at which a test can kill or stop the worker: `EOS_FAILPOINTS="before_end_txn@3=kill"`.
 
-Only `eos-replicate run` reads the variable; without it every step is a no-op.
+`eos-replicate run` and commands that change something read the variable; without it every step is a no-op.
 """
 
 from __future__ import annotations
@@ -25,6 +25,10 @@ STEPS = (
     "before_decision",
     "before_end_decision",
     "after_decision",
+    "position_set_opened",
+    "before_position_set",
+    "before_end_position_set",
+    "after_position_set",
 )
 ACTIONS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
 

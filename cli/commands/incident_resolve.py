@@ -112,7 +112,7 @@ def resolve(
     log_to_stderr()
     loaded = config.load(path, os.environ)
     flow = _flow_of(id_, loaded, chosen(loaded, path, names))
-    wanted = deciding.DecisionWanted(id_, command, printable(by or _whoami()), printable(why), offset)
+    wanted = deciding.DecisionWanted(id_, command, printable(by or whoami()), printable(why), offset)
     decision, it = deciding.resolve(flow, wanted, connect_timeout_ms=patience_ms(flow), wait_s=wait_s)
     if as_json:
         print_json(_as_json(flow, decision, it))
@@ -137,7 +137,7 @@ def _offset(adopted: str | None) -> int | None:
     return int(adopted)
 
 
-def _whoami() -> str:
+def whoami() -> str:
     """The user and host; in a container whose user has no name, its number."""
     try:
         user = getpass.getuser()

@@ -27,6 +27,13 @@ EVENTS = {
         "An operator's decision about an incident was acted on. What a command other than retry has left out, source "
         "offsets from `offset` to before `end`, is not copied."
     ),
+    "position_set": (
+        "`position set` has moved the position of a partition from `before` to `after`, as `by` has decided."
+    ),
+    "handed_over_later": (
+        "`position set` is over and could not open the daemon's next generation: whoever starts the flow opens it."
+    ),
+    "position_set_tried_again": "`position set` has met what may pass, and tries again; it is done once or not at all.",
     "decision_postponed": (
         "What an operator has decided can't be done now, and is tried again after half a minute; nothing was changed."
     ),
@@ -188,6 +195,8 @@ BOUND = {
 FIELDS = {
     "address": "Where the process answers over HTTP.",
     "advice": "What to do next.",
+    "after": "The new position: a source offset.",
+    "before": "The old position.",
     "by": "Who has decided.",
     "bytes": "Bytes of keys, values and headers of the records.",
     "cluster": "Name of a cluster in the flow file.",

@@ -88,7 +88,7 @@ def _written(flow: Flow, plane: ControlPlane, wanted: DecisionWanted) -> Operato
         )
         if wanted.command is Command.ADOPT:
             it = next(it for it in occurrences if it.id == decision.occurrence)
-            offset, sides = _adopted(plane, it, wanted.adopted)
+            offset, sides = _adopted(plane, it, wanted.adopted, occurrences)
             decision = replace(decision, end=offset, adopted=sides)
         taken.append(decision)
         if wanted.command is Command.SET_ASIDE:
@@ -109,7 +109,9 @@ def _written(flow: Flow, plane: ControlPlane, wanted: DecisionWanted) -> Operato
             return taken[-1]
 
 
-def _adopted(plane: ControlPlane, it: Occurrence, offset: int | None) -> tuple[int, AdoptedSides]:
+def _adopted(
+    plane: ControlPlane, it: Occurrence, offset: int | None, occurrences: Sequence[Occurrence]
+) -> tuple[int, AdoptedSides]:
     """Return the source offset at which copying goes on, this one or what the offset map says, and what both sides are
     now: a lane adopts nothing else.
 
@@ -119,7 +121,9 @@ def _adopted(plane: ControlPlane, it: Occurrence, offset: int | None) -> tuple[i
     there = raised(plane.target_logs.log_ends([it.target])[it.target])
     if offset is None:
         topic = names.offsets_topic(plane.flow.name)
-        offset = position_by_map(plane.target_reader, plane.target_logs, topic, it.topic_id, (it.source, it.target))
+        earlier = [(one.generation, one.at_ms) for one in occurrences if one.target == it.target and one.moved]
+        moved, route = max(earlier, default=(-1, -1)), (it.source, it.target)
+        offset = position_by_map(plane.target_reader, plane.target_logs, topic, it.topic_id, route, moved)
     ends = raised(plane.source_logs.log_ends([it.source])[it.source])
     if ends.topic_id != it.topic_id:
         why = f"{it.source.topic} is not the topic any more that the flow has found"

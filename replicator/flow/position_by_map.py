@@ -16,7 +16,7 @@ from replicator.kafka.topic_reader import TopicReader
 from replicator.lane.ports import ClusterQuestions
 from replicator.model.errors import TopicMissing
 from replicator.model.partition import Partition
-from replicator.offset_map.block import decode_block
+from replicator.offset_map.block import MapBlock, decode_block
 from replicator.offset_map.section import MapSection, topic_id_bytes
 from replicator.offset_map.topic import MAP_PARTITIONS
 from replicator.offset_map.varints import BadBlock
@@ -31,8 +31,10 @@ def position_by_map(
     offsets_topic: str,
     source_topic_id: str,
     route: tuple[Partition, Partition],
+    moved: tuple[int, int] = (-1, -1),
 ) -> int:
-    """Return the source offset at which copying goes on. `route`: source and target partition.
+    """Return the source offset at which copying goes on. `route`: source and target partition; `moved`: generation and
+    time (ms) of the last decision that has moved its position.
 
     Raises NotDecided where that isn't proven; TopicMissing, Retriable, Unreachable, NotAllowed.
     """
@@ -43,16 +45,20 @@ def position_by_map(
         raise _unproven(str(error)) from error
     if last is None:
         raise _unproven(f"{offsets_topic} has nothing of {source}")
+    if (last.generation, last.commit_ms) < moved:
+        raise _unproven(f"the position of {source} was moved by a decision since the map's last copy")
     check_end(target, to, last)
     return last.position
 
 
 class LastCopy(NamedTuple):
     """What the map's newest section of a partition says: the position behind it, and one past its last copy on the
-    target."""
+    target; generation and time of its block."""
 
     position: int
     next_target: int
+    generation: int = 0
+    commit_ms: int = 0
 
 
 def last_copy(reader: TopicReader, offsets_topic: str, source_topic_id: str, partition: int) -> LastCopy | None:
@@ -61,7 +67,8 @@ def last_copy(reader: TopicReader, offsets_topic: str, source_topic_id: str, par
     Blocks that can't be read are passed over: what they could say is seen at the target's end. Raises TopicMissing,
     Retriable, Unreachable, NotAllowed.
     """
-    wanted, order, newest = topic_id_bytes(source_topic_id), (-1, -1), None
+    wanted, order = topic_id_bytes(source_topic_id), (-1, -1)
+    newest: LastCopy | None = None
     for offset, value in _blocks(reader, offsets_topic):
         try:
             block = decode_block(value)
@@ -70,12 +77,13 @@ def last_copy(reader: TopicReader, offsets_topic: str, source_topic_id: str, par
         place = block.generation, offset
         for section in block.sections:
             if (section.source_topic_id, section.partition) == (wanted, partition) and place >= order:
-                order, newest = place, section
-    return None if newest is None else _end_of(newest)
+                order, newest = place, _end_of(section, block)
+    return newest
 
 
-def _end_of(section: MapSection) -> LastCopy:
-    return LastCopy(section.after, max(0, section.first_target + section.records))
+def _end_of(section: MapSection, block: MapBlock) -> LastCopy:
+    next_target = max(0, section.first_target + section.records)
+    return LastCopy(section.after, next_target, block.generation, block.commit_ms)
 
 
 def _blocks(reader: TopicReader, topic: str) -> Iterator[tuple[int, bytes]]:

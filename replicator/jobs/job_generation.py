@@ -20,6 +20,7 @@ from replicator.flow.worker import with_routes
 from replicator.jobs import partition_state
 from replicator.jobs.clients import JobClients
 from replicator.jobs.partition_state import PartitionOffsets, ReadOffsets
+from replicator.kafka.topic_questions import TopicInfo
 from replicator.lane.plan import LanePlan
 from replicator.model.errors import ReplicatorError, TakenOver
 from replicator.model.partition import Partition
@@ -130,17 +131,33 @@ class JobGeneration:
             self._log.error("not_handed_over", generation=self._opened.number, reason=str(error))
 
 
+def check_free_now(
+    flow: Flow,
+    clients: JobClients,
+    infos: Mapping[str, TopicInfo],
+    found: Generation,
+    own: Kind,
+    *,
+    take_over: bool,
+) -> None:
+    """As `check_free`, by what both clusters say now of these source topics. Raises what they say instead, too."""
+    targets = partition_state.existing_targets(flow, infos, clients.plane.list_target(infos))
+    offsets = partition_state.read_offsets(flow, clients.source, targets, stable=False).found
+    check_free(flow, found, offsets, own, take_over=take_over)
+
+
 def check_free(
     flow: Flow, found: Generation, offsets: Mapping[Partition, PartitionOffsets], own: Kind, *, take_over: bool = False
 ) -> None:
     """Whether a job may begin: nobody holds the flow under the open generation, or it may be taken over.
 
     A worker that died holds it too: nobody can tell. So does a flow on Spark: a clean stop would have handed it over. A
-    job of the same kind (`own`) that is there counts as one that died and is begun again.
+    job of the same kind (`own`) that is there counts as one that died and is begun again. One that sets positions is
+    over in one transaction: it was done, or is refused.
 
     Raises TakenOver.
     """
-    if take_over or found.kind is own:
+    if take_over or found.kind in (own, Kind.POSITION_SET):
         return
     held = partition_state.owners(offsets, found.number)
     if not held and found.kind is Kind.LIVE:

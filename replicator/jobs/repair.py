@@ -27,18 +27,16 @@ from replicator.config import Config, Delivery, Flow
 from replicator.failpoints import Failpoint, nothing
 from replicator.flow import wiring
 from replicator.flow.setup import Setup
-from replicator.jobs import partition_state
 from replicator.jobs.bounded_lane import BoundedLane, patience_s
 from replicator.jobs.clients import JobClients
-from replicator.jobs.job_generation import JobGeneration, check_free
+from replicator.jobs.job_generation import JobGeneration, check_free_now
 from replicator.jobs.repair_policy import RepairPolicy
 from replicator.jobs.repair_spans import RepairRequest
-from replicator.kafka.topic_questions import TopicInfo
 from replicator.model.errors import ConfigError, Incident, NotAllowed, TakenOver
 from replicator.model.names import process_name
 from replicator.model.partition import Partition, Span
 from replicator.state.claims import Repair as Repaired
-from replicator.state.generation import Generation, Kind
+from replicator.state.generation import Kind
 
 LANES_MAX = 4  # at the same time
 
@@ -97,15 +95,8 @@ def check(flow: Flow, *, take_over: bool) -> None:
         control = clients.state.control_if_any()
         opened = control.open if control else None
         if opened is not None:
-            _check_free(flow, clients, clients.plane.list_source(), opened, take_over=take_over)
-
-
-def _check_free(
-    flow: Flow, clients: JobClients, infos: Mapping[str, TopicInfo], found: Generation, *, take_over: bool
-) -> None:
-    targets = partition_state.existing_targets(flow, infos, clients.plane.list_target(infos))
-    offsets = partition_state.read_offsets(flow, clients.source, targets, stable=False).found
-    check_free(flow, found, offsets, Kind.REPAIR, take_over=take_over)
+            infos = clients.plane.list_source()
+            check_free_now(flow, clients, infos, opened, Kind.REPAIR, take_over=take_over)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +164,9 @@ class RepairJob:
                 generation.open(
                     Kind.REPAIR,
                     listing,
-                    lambda found: _check_free(flow, clients, listing.topics, found, take_over=request.take_over),
+                    lambda found: check_free_now(
+                        flow, clients, listing.topics, found, Kind.REPAIR, take_over=request.take_over
+                    ),
                 )
                 outcomes = self._copy(generation)
             except TakenOver:

@@ -230,6 +230,15 @@ DECISION_TIMEOUT_MS = 10_000
 def decision_producer(flow: Flow) -> Properties:
     """Configure the writer of operators' decisions: as `control_producer`, but what a killed command has left open
     hides the control topic from lanes for ten seconds at most."""
+    return {**control_producer(flow), **_short_transactions(flow)}
+
+
+def position_producer(flow: Flow, transactional_id: str) -> Properties:
+    """Configure what writes the positions that an operator sets, under the id of its generation's only lane; what a
+    killed command has left open keeps the flow from starting for ten seconds at most."""
+    return {**lane_producer(flow, transactional_id), **_short_transactions(flow)}
+
+
+def _short_transactions(flow: Flow) -> Properties:
     timeout_ms = min(DECISION_TIMEOUT_MS, flow.limits.transaction_timeout_ms)
-    times = {"transaction.timeout.ms": timeout_ms, "message.timeout.ms": timeout_ms}
-    return {**control_producer(flow), **times}
+    return {"transaction.timeout.ms": timeout_ms, "message.timeout.ms": timeout_ms}

@@ -37,6 +37,8 @@ class Objection(StrEnum):
     WRONG_COMMAND = "wrong_command"  # the command doesn't apply to its kind
     OUT_OF_RANGE = "out_of_range"  # the source has no such offset now
     NOT_PROVEN = "not_proven"  # the offset map doesn't say, beyond doubt, where a partition stood
+    NO_POSITION = "no_position"  # of this flow: there is nothing that could be set
+    STOPPED = "stopped"  # an incident that another position is no answer to
 
 
 class NotDecided(ReplicatorError):

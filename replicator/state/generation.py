@@ -44,6 +44,7 @@ class Kind(StrEnum):
     ROUNDS = "rounds"  # the daemon on Spark
     BACKFILL = "backfill"
     REPAIR = "repair"
+    POSITION_SET = "position set"  # over in one transaction: whoever begins another generation finds it done or not
 
     @property
     def bounded(self) -> bool:

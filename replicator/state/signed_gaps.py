@@ -11,6 +11,9 @@ from dataclasses import dataclass, replace
 from replicator.model.partition import Partition
 from replicator.state.occurrences import Ending, Occurrence
 
+POSITION_SET = "position_set"
+"""In place of an incident's name: `position set` has moved the position."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignedGap:
@@ -45,7 +48,8 @@ class SignedGap:
         offsets = f"offset {last} was" if self.first == last else f"offsets {self.first} to {last} were"
         why = f": {self.why}" if self.why else ""
         kept = f", kept {self.kept}" if self.kept else ""
-        return f"source {offsets} left out ({self.incident}, --{self.command}{kept}), as {self.by} has decided{why}"
+        how = "position set" if self.incident == POSITION_SET else f"{self.incident}, --{self.command}{kept}"
+        return f"source {offsets} left out ({how}), as {self.by} has decided{why}"
 
 
 def signed_gaps(occurrences: Iterable[Occurrence]) -> tuple[SignedGap, ...]:
@@ -55,18 +59,23 @@ def signed_gaps(occurrences: Iterable[Occurrence]) -> tuple[SignedGap, ...]:
     out any more.
     """
     occurrences = tuple(occurrences)
-    adopted = adoptions(occurrences)
-    found = [_without(gap, adopted) for gap in map(_gap, occurrences) if gap is not None]
+    adopted = [it for it in occurrences if it.closing is not None and it.closing.effect is Ending.ADOPTED]
+    found = [_without(gap, it, adopted) for it in occurrences if (gap := _gap(it)) is not None]
     return tuple(sorted(filter(None, found), key=lambda it: (it.topic, it.partition, it.first)))
 
 
-def _without(gap: SignedGap, adopted: Sequence[Adoption]) -> SignedGap | None:
-    """Return what is left of a gap after later adoptions of its partition."""
+def _without(gap: SignedGap, of: Occurrence, adopted: Sequence[Occurrence]) -> SignedGap | None:
+    """Return what is left of a gap after later adoptions of its partition.
+
+    What is later is told by the generation first: `position set` has one of its own, and a clock of its own.
+    """
     later = [
-        it.offset
+        it.closing.moved[1]
         for it in adopted
-        if (it.topic, it.partition, it.target_topic) == (gap.topic, gap.partition, gap.target_topic)
-        and it.acted_ms > gap.acted_ms
+        if (it.source, it.target) == (of.source, of.target)
+        and it.closing is not None
+        and it.closing.moved is not None
+        and (it.generation, it.at_ms) > (of.generation, of.at_ms)
     ]
     end = min((gap.end, *later))
     return replace(gap, end=end) if end > gap.first else None
@@ -95,8 +104,9 @@ class Adoption:
     @property
     def said(self) -> str:
         """What was decided, for people."""
+        how = "position set" if self.incident == POSITION_SET else f"{self.incident}, --adopt"
         return (
-            f"what the target had stands for the source's offsets before {self.offset} ({self.incident}, --adopt), as "
+            f"what the target had stands for the source's offsets before {self.offset} ({how}), as "
             f"{self.by} has decided: {self.why}"
         )
 

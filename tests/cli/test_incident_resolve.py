@@ -9,7 +9,7 @@ import socket
 import pytest
 
 from cli import main
-from cli.commands.incident_resolve import _whoami
+from cli.commands.incident_resolve import whoami
 
 
 @pytest.mark.parametrize(
@@ -38,4 +38,4 @@ def test_a_user_without_a_name_is_a_number(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(os, "getuid", lambda: 123_456)
     with pytest.raises((KeyError, OSError)):
         getpass.getuser()
-    assert _whoami() == f"uid 123456@{socket.gethostname()}"
+    assert whoami() == f"uid 123456@{socket.gethostname()}"

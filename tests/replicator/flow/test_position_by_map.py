@@ -43,9 +43,9 @@ class MapReader:
         return {}
 
 
-def by_map(world: World, at: Partition) -> int:
+def by_map(world: World, at: Partition, moved: tuple[int, int] = (-1, -1)) -> int:
     reader, topic_id = cast(TopicReader, MapReader(world.target)), world.source.topics[at.topic].topic_id
-    return position_by_map(reader, world.target, MAP, topic_id, (at, target_of(at)))
+    return position_by_map(reader, world.target, MAP, topic_id, (at, target_of(at)), moved)
 
 
 def unproven(world: World, at: Partition = A) -> str:
@@ -95,6 +95,15 @@ def test_at_every_moment_of_a_flow_it_is_the_position_or_none() -> None:
     each_poll(world, then)
     assert world.run() is None
     assert len({each for each in found if each > 0}) > 3
+
+
+def test_a_position_that_a_decision_has_moved_since_leaves_it_open() -> None:
+    """The map still ends where the target does, at a position that somebody has given up."""
+    world = copied()
+    assert by_map(world, A, (1, 0)) == 8
+    for moved in ((1, 1 << 60), (2, 0)):
+        with pytest.raises(NotDecided, match="moved by a decision since"):
+            by_map(world, A, moved)
 
 
 def test_a_record_behind_the_last_copy_leaves_it_open() -> None:

@@ -1,0 +1,218 @@
+"""`eos-replicate position set`: an operator says where copying goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cli.commands.incident_resolve import whoami
+from cli.options import config_option, json_option, log_to_stderr, one, print_json
+from cli.partitions import partition_option
+
+if TYPE_CHECKING:
+    from replicator.jobs.position_plan import PlannedPosition
+    from replicator.model.partition import Partition
+    from replicator.state.exported_positions import WantedPosition
+
+REFUSED = 1
+
+
+@click.command(
+    "set",
+    epilog="""\b
+Examples:
+  eos-replicate position set -c flows.yaml --partition orders:0 \\
+      --offset 48210 --why "copied wrongly before"
+  eos-replicate position set -c flows.yaml --file positions.json \\
+      --why "back to noon" --yes-i-mean orders
+
+\b
+Exit codes:
+  0  set, or all partitions stand there already
+  1  refused, or not confirmed, and nothing was written: a partition has no
+     position, or is stopped by what another position is no answer to; the
+     source has no such offset; a topic is another one, or a position or the
+     target has changed since it was shown
+  2  the flow file or the command line is wrong
+  3  a cluster cannot be reached, or a right is missing
+  4  the flow's own topics are lost or unreadable
+  5  somebody runs the flow, or has taken it over meanwhile
+""",
+    short_help="Say where copying goes on, while the flow stands still.",
+)
+@config_option
+@click.option("--flow", "name", metavar="NAME", help="The flow; needed where the file has several.")
+@partition_option("A source partition; may be given again, each with an --offset.")
+@click.option(
+    "--offset",
+    "offsets",
+    multiple=True,
+    type=click.IntRange(min=0),
+    metavar="OFFSET",
+    help="The source offset of the next record to copy, of the --partition in the same place.",
+)
+@click.option(
+    "--file",
+    "exported",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Positions as position export has written them.",
+)
+@click.option("--why", required=True, metavar="TEXT", help="The reason, for the record.")
+@click.option("--by", default=None, metavar="NAME", help="Who decides. Default: the user and host.")
+@click.option("--take-over", is_flag=True, help="Also take the flow from a worker that holds it.")
+@click.option("--yes-i-mean", "meant", metavar="FLOW", help="The flow's name again: don't ask for it.")
+@json_option
+def set_(
+    path: Path,
+    name: str | None,
+    partitions: tuple[Partition, ...],
+    offsets: tuple[int, ...],
+    exported: Path | None,
+    why: str,
+    by: str | None,
+    take_over: bool,
+    meant: str | None,
+    as_json: bool,
+) -> int:
+    """Say where copying goes on: at these source offsets, once the flow is started again.
+
+    The flow must not run. It is shown what would be copied a second time, and what would be left out, before the name
+    of the flow has to be typed. All positions are set in one transaction, or none, if all is still as it was shown.
+
+    A position that goes back has records copied twice: readers of the target see them again, and nothing takes them
+    away. One that goes forward leaves records out. Both are on record: `status` and `reconcile` say from then on which
+    part of the target is the flow's copy.
+    """
+    import structlog
+
+    from replicator import config, failpoints, logs
+    from replicator.jobs.position_set import PositionSet, SetRequest
+    from replicator.model.errors import UnknownOutcome
+    from replicator.model.printable import printable
+
+    if not why.strip():
+        raise click.UsageError("say why (--why TEXT)")
+    if as_json and meant is None:
+        raise click.UsageError("--json asks nothing: name the flow with --yes-i-mean FLOW")
+    log_to_stderr()
+    flow = one(config.load(path, os.environ), path, name)
+    if meant is not None and meant != flow.name:
+        raise click.UsageError(f"--yes-i-mean {meant}: the flow is {flow.name}")
+    wanted = _wanted(flow.name, partitions, offsets, exported)
+    logs.configure("text", "warning")
+    failpoint = failpoints.parse(os.environ.get(failpoints.VARIABLE, ""))
+    request = SetRequest(wanted=wanted, by=printable(by or whoami()), why=printable(why), take_over=take_over)
+    job = PositionSet(flow, config.load(path, os.environ), request, structlog.get_logger(), failpoint)
+    plan = job.plan()
+    if not as_json:
+        _show(flow.delivery.value, plan)
+    if all(it.command is None for it in plan.values()):
+        generation = None
+    else:
+        if meant is None and not _confirmed(flow.name):
+            click.echo("not confirmed: nothing was changed", err=True)
+            return REFUSED
+        try:
+            generation = job.apply(plan)
+        except UnknownOutcome as error:
+            raise UnknownOutcome(f"{error}. Whether it was done isn't known: position show says it") from error
+    if as_json:
+        print_json({"flow": flow.name, "generation": generation, "partitions": [_as_json(it) for it in plan.values()]})
+    elif generation is not None:
+        click.echo(f"set, under generation {generation}; start the flow again")
+    return 0
+
+
+def _wanted(
+    flow: str, partitions: Sequence[Partition], offsets: Sequence[int], exported: Path | None
+) -> Sequence[WantedPosition]:
+    """The positions that the command line asks for. Raises UsageError, ConfigError."""
+    from replicator.model.errors import ConfigError
+    from replicator.state.exported_positions import WantedPosition, imported
+
+    if exported is not None:
+        if offsets:
+            raise click.UsageError("--offset goes with --partition alone; with --file the file has it")
+        try:
+            document = json.loads(exported.read_bytes())
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{exported} can't be read as JSON: {error}") from error
+        found = [it for it in imported(document, flow, str(exported)) if not partitions or it.source in partitions]
+        missing = sorted(set(partitions) - {it.source for it in found})
+        if missing:
+            raise ConfigError(f"{exported} has no position of {', '.join(map(str, missing))}")
+    else:
+        if not partitions or len(partitions) != len(offsets):
+            raise click.UsageError(
+                "say which positions: --partition TOPIC:NUMBER with an --offset each, or --file FILE"
+            )
+        found = [WantedPosition(source=at, offset=to) for at, to in zip(partitions, offsets, strict=True)]
+    twice = sorted({str(it.source) for it in found if sum(it.source == other.source for other in found) > 1})
+    if twice:
+        raise click.UsageError(f"{', '.join(twice)} is named twice")
+    return found
+
+
+def _confirmed(flow: str) -> bool:
+    typed = click.prompt(f"Type {flow} to go on", default="", show_default=False, err=True)
+    return bool(typed == flow)
+
+
+def _show(delivery: str, plan: Mapping[Partition, PlannedPosition]) -> None:
+    from replicator.model.commands import Command
+
+    for at, it in sorted(plan.items()):
+        click.echo(f"{at} → {it.target}: {it.before.offset} → {it.after}")
+        for line in consequences(it):
+            click.echo(f"  {line}")
+    adopted = [it for it in plan.values() if it.command is Command.ADOPT]
+    if adopted:
+        click.echo("What the targets of these have is not compared any more: reconcile begins behind it.")
+    if delivery != "exactly_once" and any(it.command is not None for it in plan.values()):
+        click.echo(f"With delivery {delivery} what a stopped worker has sent may still arrive on the target.")
+
+
+def consequences(it: PlannedPosition) -> list[str]:
+    """What becomes of one partition, in sentences."""
+    from replicator.model.commands import Command
+
+    if it.command is None:
+        return ["stands there already"]
+    lines = []
+    if it.copied_again:
+        last = it.before.offset - 1
+        lines.append(
+            f"source offsets {it.after} to {last} are copied again: up to {it.copied_again} records stand on the "
+            "target twice"
+        )
+    if it.left_out and it.command is Command.SKIP:
+        lines.append(
+            f"source offsets {it.before.offset} to {it.after - 1} are left out: up to {it.left_out} records are never "
+            "copied"
+        )
+    elif it.command is Command.ADOPT and not it.copied_again:
+        lines.append(
+            f"the target has committed records behind those that the position covers: they are taken for the copy of "
+            f"all before source offset {it.after}"
+        )
+    return lines
+
+
+def _as_json(it: PlannedPosition) -> dict[str, Any]:
+    recorded = None if it.command is None else "signed_gap" if it.command.moves else "adoption"
+    return {
+        "topic": it.source.topic,
+        "partition": it.source.partition,
+        "target_topic": it.target.topic,
+        "before": it.before.offset,
+        "after": it.after,
+        "copied_again": it.copied_again,
+        "left_out": it.left_out,
+        "recorded_as": recorded,
+    }

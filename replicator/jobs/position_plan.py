@@ -1,0 +1,252 @@
+"""What `position set` would do to each partition, judged by what both clusters say of it. Pure but for `look`.
+
+Invariants
+- Only a position of this flow, in the very topics that are there now, is set: offsets of a topic that was created again
+  mean other records.
+- A position that goes forward keeps its evidence: what lies between is a signed gap. One that goes back, or that is to
+  cover what the target has behind it, is an adoption: what stands there is taken as it is, and nothing of it is the
+  flow's. So nothing may be adopted that hides a loss, or that nobody has looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from replicator.config import Delivery, Flow
+from replicator.config.routing import selects, target_topic
+from replicator.kafka.offset_reader import OffsetReader
+from replicator.lane.ports import ClusterQuestions
+from replicator.model.checkpoint import Position, Stored
+from replicator.model.commands import Command
+from replicator.model.contradictions import compare
+from replicator.model.errors import Incident, ReplicatorError
+from replicator.model.partition import EndRecords, LogEnds, Partition
+from replicator.state.claims import Claim, Claims
+from replicator.state.decisions import NotDecided, Objection
+from replicator.state.exported_positions import WantedPosition
+
+ANSWERED = ("source_records_gone", "source_truncated")
+"""Contradictions that another position is the answer to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PositionFacts:
+    """What is known of one partition. `last`: what stands on the target from the last record on that the position
+    covers; None where nothing was read. `compacted`: the target topic is. `fenced`: nobody else writes any more."""
+
+    target: Partition
+    stored: Stored | ReplicatorError | None
+    claim: Claim | None
+    source_log: LogEnds | ReplicatorError
+    target_log: LogEnds | ReplicatorError
+    last: EndRecords | ReplicatorError | None = None
+    compacted: bool = False
+    fenced: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedPosition:
+    """One partition: its position `before`, the offset `after`, and as what that is recorded (`command`): what lies
+    between is left out, or what the target has is adopted. None: it stands there already."""
+
+    source: Partition
+    target: Partition
+    before: Position
+    after: int
+    command: Command | None
+    claim: Claim | None
+    source_log: LogEnds
+    target_log: LogEnds
+
+    @property
+    def copied_again(self) -> int:
+        """Source offsets whose records are copied a second time, at most so many records."""
+        return max(0, self.before.offset - self.after)
+
+    @property
+    def left_out(self) -> int:
+        """Source offsets that this flow doesn't copy."""
+        return max(0, self.after - self.before.offset)
+
+    def outdated(self, shown: PlannedPosition) -> str:
+        """Say what has changed since somebody was `shown` this; empty if it is the same, but for the end of the
+        target."""
+        was, now = shown.before, self.before
+        facts = (
+            ("the position", was.offset, now.offset),
+            ("the source topic's id", shown.source_log.topic_id, self.source_log.topic_id),
+            ("the target topic's id", shown.target_log.topic_id, self.target_log.topic_id),
+            (
+                "what the position covers on the target",
+                was.evidence.next_target_offset,
+                now.evidence.next_target_offset,
+            ),
+            ("what becomes of it", shown.command, self.command),
+        )
+        return "; ".join(f"{what} was {before}, is {after}" for what, before, after in facts if before != after)
+
+
+def look(
+    flow: Flow,
+    reader: OffsetReader,
+    source: ClusterQuestions,
+    target: ClusterQuestions,
+    wanted: Collection[Partition],
+    claims: Claims,
+    *,
+    fenced: bool,
+) -> dict[Partition, PositionFacts]:
+    """Ask both clusters about these source partitions. `fenced`: nobody else writes any more, so what is open over the
+    target is waited for.
+
+    Raises NotDecided for one that the flow doesn't copy; Unreachable, NotAllowed, Retriable.
+    """
+    for at in wanted:
+        if not selects(flow, at.topic):
+            raise NotDecided(Objection.NO_POSITION, f"flow {flow.name} doesn't copy topic {at.topic}")
+    there = {at: Partition(target_topic(flow, at.topic), at.partition) for at in wanted}
+    stored = reader.positions(list(there.values()))
+    logs, copies = source.log_ends(list(there)), target.log_ends(list(there.values()))
+    starts: dict[Partition, int] = {}
+    ends: dict[Partition, int] = {}
+    for to in there.values():
+        log, found = copies[to], stored[to]
+        if not isinstance(log, LogEnds) or not isinstance(found, Position):
+            continue
+        end = log.end if fenced else log.stable  # before the fence it may be the worker's own that is open
+        first = max(min(found.evidence.next_target_offset, end) - 1, log.start)
+        if first < end:
+            starts[to], ends[to] = first, end
+    last = target.end_records(starts, ends) if starts else {}
+    compacted = {topic: target.compacted(topic) for topic in {to.topic for to in starts}}
+    return {
+        at: PositionFacts(
+            target=to,
+            stored=stored[to],
+            claim=claims.claims.get(to),
+            source_log=logs[at],
+            target_log=copies[to],
+            last=last.get(to),
+            compacted=compacted.get(to.topic, False),
+            fenced=fenced,
+        )
+        for at, to in there.items()
+    }
+
+
+def judge(
+    flow: Flow, wanted: WantedPosition, facts: PositionFacts, source_cluster: str, newest: int
+) -> PlannedPosition:
+    """Judge one partition. `source_cluster`: its id; `newest`: generation of the control topic.
+
+    Raises NotDecided where the position can't be set there; what a cluster has answered in place of a fact.
+    """
+    at, position = wanted.source, _own_position(wanted.source, facts)
+    source, target = _known(facts.source_log), _known(facts.target_log)
+    wrong = compare(position, source_cluster, at.topic, source, target, newest)
+    if wrong is not None and wrong[0] not in ANSWERED:
+        raise _stopped(at, *wrong)
+    for side, seen, there in (
+        ("source", wanted.source_topic_id, source.topic_id),
+        ("target", wanted.target_topic_id, target.topic_id),
+    ):
+        if seen and seen != there:
+            raise NotDecided(
+                Objection.OUTDATED, f"{at}: the {side} topic's id was {seen} when it was exported, is {there}"
+            )
+    if not source.start <= wanted.offset <= source.end:
+        known = f"{at} has offsets from {source.start} on, and ends at {source.end}"
+        raise NotDecided(Objection.OUT_OF_RANGE, f"copying can't go on at {wanted.offset}: {known}")
+    return PlannedPosition(
+        source=at,
+        target=facts.target,
+        before=position,
+        after=wanted.offset,
+        command=_command(flow, wanted, facts, position, target),
+        claim=facts.claim,
+        source_log=source,
+        target_log=target,
+    )
+
+
+def _own_position(at: Partition, facts: PositionFacts) -> Position:
+    stored = facts.stored
+    if isinstance(stored, ReplicatorError):
+        raise stored
+    if isinstance(stored, Position):
+        return stored
+    if stored is not None:
+        raise NotDecided(Objection.NO_POSITION, f"{at}: {stored.incident}: {stored.why}. {_ADOPT}")
+    if facts.claim is not None:
+        raise NotDecided(
+            Objection.NO_POSITION, f"{at} was copied to {facts.target}, and its position is gone. {_ADOPT}"
+        )
+    raise NotDecided(Objection.NO_POSITION, f"{at}: the flow has not begun to copy it; see start in the flow file")
+
+
+_ADOPT = "Run the flow, and decide about the incident that stops it: incident resolve ID --adopt"
+
+
+def _known(log: LogEnds | ReplicatorError) -> LogEnds:
+    if isinstance(log, ReplicatorError):
+        raise log
+    return log
+
+
+def _stopped(at: Partition, name: str, detail: str) -> NotDecided:
+    advice = Incident(name, detail).advice
+    return NotDecided(Objection.STOPPED, f"{at}: {name}: {detail}. Another position is no answer to that. {advice}")
+
+
+def _command(
+    flow: Flow, wanted: WantedPosition, facts: PositionFacts, position: Position, target: LogEnds
+) -> Command | None:
+    """As what it is recorded, by the direction and by what the target has. Raises NotDecided."""
+    at, covered = wanted.source, position.evidence.next_target_offset
+    if isinstance(facts.last, ReplicatorError):
+        raise facts.last
+    last = facts.last or EndRecords((), target.stable)
+    exact = Delivery.EXACTLY_ONCE.value in (flow.delivery.value, position.evidence.delivery)
+    later = [offset for offset in last.records if offset >= covered] if exact else []
+    if wanted.offset > position.offset and not later:
+        return Command.SKIP
+    if wanted.offset == position.offset and not later:
+        return None
+    if covered > target.end:
+        why = f"the target must reach offset {covered}, but ends at {target.end}"
+        raise _stopped(at, "target_lost_data", why)
+    stable = target.stable if len(last.records) > 1 else last.stable  # reading stops at the second one
+    if facts.fenced and stable < target.end:
+        why = f"{facts.target} is stable up to {stable}, and ends at {target.end}"
+        raise _stopped(at, "target_transaction_open", why)
+    seen = last.stable >= covered > target.start and position.evidence.count > 0 and not facts.compacted
+    if exact and seen and covered - 1 not in last.records:
+        raise _stopped(
+            at, "target_records_hidden", f"{facts.target} holds the record at offset {covered - 1} as aborted"
+        )
+    return Command.ADOPT
+
+
+def check_grown(
+    shown: Mapping[Partition, PlannedPosition], now: Mapping[Partition, PlannedPosition], target: ClusterQuestions
+) -> None:
+    """Whether the targets of partitions that are adopted have other records than somebody was `shown`: commit markers
+    are none. Both by source partition. Raises NotDecided, and what the target says instead."""
+    grown = {
+        it.target: (shown[at].target_log.end, it.target_log.end)
+        for at, it in now.items()
+        if it.command is Command.ADOPT and it.target_log.end > shown[at].target_log.end
+    }
+    if not grown:
+        return
+    found = target.end_records(
+        {to: first for to, (first, _) in grown.items()}, {to: end for to, (_, end) in grown.items()}
+    )
+    for to, (first, end) in grown.items():
+        read = found[to]
+        if isinstance(read, ReplicatorError):
+            raise read
+        if read.records or read.stable < end:
+            what = f"has a record at offset {read.records[0]}" if read.records else "has an open transaction"
+            raise NotDecided(Objection.OUTDATED, f"{to} ended at {first}, and {what} now")
