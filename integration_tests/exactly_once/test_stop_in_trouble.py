@@ -56,6 +56,8 @@ def test_the_target_is_down(make_copying: MakeCopying, target: BrokerHandle, res
         if restarting:
             worker.wait_event("restarted", after=mark)
             assert worker.runs_on(1.0), "it tries to fence"
+        else:  # between two transactions it has nothing to give up
+            worker.wait_event("unreachable", after=mark, cluster="there")
         assert stop(worker) == UNREACHABLE
     target.restart()
     go_on(copying)
