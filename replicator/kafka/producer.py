@@ -4,7 +4,8 @@
 Invariants
 - A producer is used until an outcome is unknown: any transport error during a commit, a hidden resend
   of EndTxn or a fatal error discards it (invariant 6). It is never used again.
-- Only `abort_transaction` purges the queue: a purge by itself would leave a gap in the producer's sequence numbers.
+- Only `abort_transaction` purges the queue: a purge by itself would leave a gap in the producer's sequence numbers. What
+  is in flight is never purged: it could reach the broker behind the abort's marker, and be left open there (KIP-890).
 - A transaction that has failed is found out by asking librdkafka for its state, never by waiting for a message
   timeout: see `failure`.
 - No call holds up its caller for longer than the time that it is given: `send_positions` is made in a thread of its
@@ -26,6 +27,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Topic
 
 from replicator.config import Flow
 from replicator.kafka import failures, properties
+from replicator.kafka.abort import abort_in_steps
 from replicator.kafka.client_log import line_logger
 from replicator.kafka.coordinator_connection import CoordinatorConnection
 from replicator.kafka.coordinator_patience import CoordinatorPatience
@@ -309,8 +311,8 @@ class TransactionalProducer:
 
         Raises UnknownOutcome when the abort is not certain, Fenced.
         """
-        limit_s = min(self._request_s, ABORT_S_MAX)
-        self._guard(lambda: self.producer.abort_transaction(limit_s), failures.classify_end, "abort the transaction")
+        abort = partial(abort_in_steps, self.producer, min(self._request_s, ABORT_S_MAX))
+        self._guard(abort, failures.classify_end, "abort the transaction")
         self._over("an abort")
 
     def _over(self, what: str) -> None:

@@ -50,6 +50,8 @@ class FakeProducer:
     next_offset: int = 0
     on_poll: list[Callable[[], None]] = field(default_factory=list)
     held_up: threading.Event | None = None
+    comes_back: int = 0  # how many aborts end in time, because a record comes back into the queue
+    abort_fails: KafkaError | None = None
 
     def fail(self, code: int, text: str = "", **flags: bool) -> None:
         """The open transaction has failed: its queue is purged, as librdkafka does."""
@@ -108,6 +110,11 @@ class FakeProducer:
 
     def abort_transaction(self, timeout: float) -> None:
         self.calls.append("abort")
+        if self.abort_fails is not None:
+            raise KafkaException(self.abort_fails)
+        if self.comes_back:
+            self.comes_back -= 1
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "failed to flush", retriable=True))
         self.fail(KafkaError._PURGE_QUEUE)
         self.in_transaction, self.failure = False, None
 

@@ -209,3 +209,36 @@ def test_a_producer_that_has_lost_its_coordinator_commits_nothing_more(
     assert client.calls.count("offsets") == 1
     with pytest.raises(UnknownOutcome):
         transactions.begin()
+
+
+def test_an_abort_purges_again_what_has_come_back_into_the_queue(
+    transactions: TransactionalProducer, client: FakeProducer
+) -> None:
+    """A record for a topic that is gone is in flight at the purge, is refused, and is queued again."""
+    transactions.write("t", b"v", b"k", 0)
+    client.comes_back = 2
+    client.calls.clear()
+    transactions.abort()
+    assert client.calls == ["abort"] * 3
+    assert not transactions.open
+
+
+def test_an_abort_that_takes_too_long_is_not_certain(
+    transactions: TransactionalProducer, client: FakeProducer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(producer, "ABORT_S_MAX", 0.05)
+    transactions.write("t", b"v", b"k", 0)
+    client.comes_back = 1_000_000
+    with pytest.raises(UnknownOutcome, match="abort the transaction"):
+        transactions.abort()
+
+
+def test_an_abort_that_fails_of_something_else_is_made_once(
+    transactions: TransactionalProducer, client: FakeProducer
+) -> None:
+    transactions.write("t", b"v", b"k", 0)
+    client.calls.clear()
+    client.abort_fails = KafkaError(KafkaError._FENCED, fatal=True)
+    with pytest.raises(Fenced):
+        transactions.abort()
+    assert client.calls == ["abort"]
