@@ -4,8 +4,7 @@
 Invariants
 - A producer is used until an outcome is unknown: any transport error during a commit, a hidden resend
   of EndTxn or a fatal error discards it (invariant 6). It is never used again.
-- Only `abort_transaction` purges the queue: a purge by itself would leave a gap in the producer's sequence numbers. What
-  is in flight is never purged: it could reach the broker behind the abort's marker, and be left open there (KIP-890).
+- Only `abort_transaction` purges the queue (`abort`): a purge by itself would leave a gap in the sequence numbers.
 - A transaction that has failed is found out by asking librdkafka for its state, never by waiting for a message
   timeout: see `failure`.
 - No call holds up its caller for longer than the time that it is given: `send_positions` is made in a thread of its
