@@ -26,8 +26,14 @@ def marker(producer_id: int, producer_epoch: int, *, commit: bool, timestamp_ms:
 
 def marker_commits(batch: Buffer) -> bool:
     """Whether a control batch is a commit marker. Raises CorruptBatch when it is no control batch."""
+    return marker_kind(batch) == COMMIT
+
+
+def marker_kind(batch: Buffer) -> int:
+    """ABORT, COMMIT, or another number of a control batch that ends no transaction. Raises CorruptBatch as
+    `marker_commits`."""
     records = decode(batch)
     key = records[0].key if records else None
     if key is None or len(key) < _CONTROL_KEY.size:
         raise CorruptBatch("control record without its key")
-    return bool(_CONTROL_KEY.unpack_from(key)[1] == COMMIT)
+    return int(_CONTROL_KEY.unpack_from(key)[1])

@@ -42,6 +42,7 @@ Examples:
   eos-replicate reconcile -c flows.yaml --flow orders --quick --json
   eos-replicate reconcile -c flows.yaml --flow orders \\
       --master spark://host:7077 --conf spark.cores.max=16
+  eos-replicate reconcile -c flows.yaml --flow orders --local
 
 Verdicts: same, missing, extra, doubled, altered (which of key, value, headers, timestamp), reordered. What retention
 or compaction removed on either side is listed separately and is no difference. Where the clusters have no evidence
@@ -78,6 +79,20 @@ Exit codes:
 @click.option("--quick", is_flag=True, help="Only say which chunks differ, after one read of both sides.")
 @click.option("--deep", is_flag=True, help="Compare 128 bits of each record's digest instead of 64.")
 @click.option(
+    "--local",
+    is_flag=True,
+    help="Compare by the flow's offset map in this process: without Spark and Java. What the map doesn't cover is "
+    "counted, and unproven.",
+)
+@click.option(
+    "--partition",
+    "partitions",
+    type=click.IntRange(min=0),
+    multiple=True,
+    metavar="NUMBER",
+    help="With --local: only these partitions; may be given again.",
+)
+@click.option(
     "--repair",
     "wanted",
     type=click.Choice(["plan", "apply"]),
@@ -101,6 +116,8 @@ def reconcile(
     out: str | None,
     quick: bool,
     deep: bool,
+    local: bool,
+    partitions: tuple[int, ...],
     wanted: Wanted | None,
     accept: str | None,
     take_over: bool,
@@ -109,38 +126,52 @@ def reconcile(
     conf: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Read both sides of a flow with Spark and name every record that differs.
+    """Read both sides of a flow and name every record that differs.
 
     It may run while the flow runs: what is in flight is not compared. Nothing is changed on either side, unless by
-    --repair apply. Needs Java 17 or later and eos-replicate[spark].
+    --repair apply. Needs Java 17 or later and eos-replicate[spark], but with --local.
     """
-    from cli.commands import reconcile_repair
+    from cli.commands import reconcile_local, reconcile_repair
     from replicator import config
-    from replicator.model.errors import ConfigError, Incident
+    from replicator.model.errors import ConfigError
 
+    if local:
+        asked = {"--quick": quick, "--deep": deep, "--repair": wanted, "--from": start, "--to": end}
+        reconcile_local.refuse({**asked, "--take-over": take_over, "--master": master, "--conf": conf})
     if quick and deep:
         raise ConfigError("--quick and --deep exclude each other")
     window = (time_ms("--from", start), time_ms("--to", end))
     if window[0] is not None and window[1] is not None and window[0] >= window[1]:
         raise ConfigError(f"--from {start} is not before --to {end}")
+    if partitions and not local:
+        raise ConfigError("--partition: only with --local")
     loaded = config.load(path, os.environ)
     flow = one(loaded, path, name)
     mode: Mode = "quick" if quick else "deep" if deep else "full"
     reconcile_repair.refuse(wanted, mode, window, take_over)
-    repairing = reconcile_repair.Repairing(loaded, flow, wanted, take_over) if wanted else None
+    repairing = reconcile_repair.Repairing(loaded, flow, wanted, take_over) if wanted and not local else None
+    if local:
+        outcome = reconcile_local.run(flow, split(topics), set(partitions), out, values=not no_values)
+        return _shown(outcome, out, accept, as_json)
     outcome = _run(loaded, flow, split(topics), window, mode, out, master, conf, repairing, values=not no_values)
+    code = _shown(outcome, out, accept, as_json)
+    return repairing.code if repairing is not None and repairing.code else code
+
+
+def _shown(outcome: Outcome, out: str | None, accept: str | None, as_json: bool) -> int:
+    """Show the outcome; returns the exit code that it is."""
+    from replicator.model.errors import Incident
+
     if as_json:
         from replicator.proof.outcome_json import as_json as for_machines
 
         print_json(for_machines(outcome))
     else:
-        from cli.commands import reconcile_show
+        from cli.commands import reconcile_repair, reconcile_show
 
         reconcile_show.show(console_for_people(), outcome, out)
         if outcome.repair is not None:
             reconcile_repair.show(console_for_people(), outcome.repair)
-    if repairing is not None and repairing.code:
-        return repairing.code
     if outcome.differs:
         return 1
     return Incident.exit_code if outcome.unproven and accept is None else 0

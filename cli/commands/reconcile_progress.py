@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from rich.console import Console
 from rich.markup import escape
@@ -43,7 +43,7 @@ class Progress:
         self._stages: tuple[int, ...] = ()
         self._ended_before = 0
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> Self:
         if self._status is not None:
             self._status.start()
         return self
@@ -75,6 +75,12 @@ class Progress:
             at = time.strftime("%H:%M:%S ") + (f"{self._flow}: " if self._flow else "")
             self._console.print(at + text, markup=False, highlight=False, soft_wrap=True)
 
+    def count(self, done: int) -> None:
+        """So many of the step's offsets are done."""
+        if not self._offsets:
+            return
+        self._say(f"{self._step}: {offsets_done(done, self._offsets, time.monotonic() - self._began_s)}", now=False)
+
     @contextmanager
     def watching(self, spark: SparkSession) -> Iterator[None]:
         """Look at Spark's stages meanwhile."""
@@ -101,6 +107,32 @@ class Progress:
                 done = sum(stage.numCompletedTasks for stage in known)
                 running = tuple(sorted(stage.stageId for stage in known))
                 self.tell(running, done, sum(stage.numTasks for stage in known))
+
+
+class LocalProgress(Progress):
+    """Of a comparison in this process, which says itself how far it is."""
+
+    _done = 0
+
+    def step(self, text: str, offsets: int = 0) -> None:
+        """See `proof.local.ComparisonProgress`."""
+        self._done = 0
+        self.update(text, offsets)
+
+    def passed(self, offsets: int) -> None:
+        """See `proof.local.ComparisonProgress`."""
+        self._done += offsets
+        self.count(self._done)
+
+
+def offsets_done(done: int, all_: int, seconds: float) -> str:
+    """How many offsets are done, the rate so far, and how long the rest may take at it."""
+    text = f"{done:,} of {all_:,} offsets"
+    if done <= 0 or seconds <= 0:
+        return text
+    rate = done / seconds
+    left = f", about {time_text(max(1.0, (all_ - done) / rate))} left" if done < all_ else ""
+    return f"{text}, {rate:,.0f} offsets/s{left}"
 
 
 def amount(tasks: Tasks, seconds: float) -> str:

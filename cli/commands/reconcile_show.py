@@ -60,7 +60,8 @@ def _run(console: Console, outcome: Outcome) -> None:
     for cluster in (outcome.source, outcome.target):
         _line(console, f"  {cluster.name}: {', '.join(cluster.addresses)}")
     read = f"{counted(outcome.records_read, 'record')} of both sides read in {outcome.duration_ms / 1000:,.1f} s"
-    _line(console, f"  {read}; eos-replicate {outcome.tool_version}, Spark {outcome.spark_version}")
+    by = f"Spark {outcome.spark_version}" if outcome.spark_version else "without Spark"
+    _line(console, f"  {read}; eos-replicate {outcome.tool_version}, {by}")
 
 
 def _partitions(console: Console, outcome: Outcome) -> None:

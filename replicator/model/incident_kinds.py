@@ -261,6 +261,11 @@ _JOBS = {
     "nothing_to_reconcile": IncidentKind(
         "reconcile was asked before the flow has copied anything", "There is nothing to compare", "Run the flow first"
     ),
+    "too_many_differences": IncidentKind(
+        "reconcile --local found too many records that don't stand where the offset map says",
+        "This partition was not compared",
+        "Run eos-replicate reconcile without --local: it uses Spark, and has no such bound",
+    ),
     "repair_outdated": IncidentKind(
         "The flow has gone on, or the target has lost more, since the reconciliation that found what to repair",
         "What was missing then may be there now",

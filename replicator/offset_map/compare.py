@@ -32,20 +32,31 @@ NAMED = {
 }
 
 
-def compare(mapped: PartitionMap, source: Rows, target: Rows, evidence: Callable[[], SidesEvidence]) -> MapComparison:
+def compare(
+    mapped: PartitionMap,
+    source: Rows,
+    target: Rows,
+    evidence: Callable[[], SidesEvidence],
+    *,
+    for_repair: bool = True,
+    left_max: int | None = None,
+) -> MapComparison:
     """Compare the committed records of both sides.
 
     Args:
         evidence: asked for after all rows were read once.
+        for_repair: whether `unjudged` is wanted, for which the target is read again.
+        left_max: how many records may be kept in memory that don't stand where the map says. Raises TooManyLeft.
     """
     found = MapComparison()
-    left = at_their_places(mapped, source(), target())
-    found.counts[MapVerdict.SAME] = left.same
+    left = at_their_places(mapped, source(), target(), left_max)
+    found.counts[MapVerdict.SAME], found.behind = left.same, left.behind
     known = evidence()
     again = _ReadAgain(left)
     if left.source or left.target:
         again.source(row for row in source() if row.offset < mapped.passed)
-        again.target(mapped, target())
+        if for_repair or (known.target_compacted and again.asks_target):
+            again.target(mapped, target())
     match_by_content(mapped, left, found, lambda row, place: is_explained(row, place, known, again))
     found.target_compacted = known.target_compacted
     found.last_of_key, found.unjudged = again.last_of_key, again.unjudged
@@ -53,6 +64,7 @@ def compare(mapped: PartitionMap, source: Rows, target: Rows, evidence: Callable
         found.records[row.offset] = row
         found.say(_of_source(mapped, row, left, known, again, found))
     for row in left.target.values():
+        found.left[row.offset] = row
         found.say(_of_target(mapped, row, left, known, again, found))
     found.findings.sort(key=lambda one: (one.source is None, one.source or 0, one.target or 0))
     return found
@@ -112,6 +124,11 @@ class _ReadAgain:
         self.standing: set[bytes] = set()
         """Keys of tombstones of which the target has any record."""
         self.unjudged: defaultdict[bytes, int] = defaultdict(int)
+
+    @property
+    def asks_target(self) -> bool:
+        """Whether a verdict depends on what else the target has."""
+        return bool(self._tombstones)
 
     def source(self, rows: Iterable[ComparedRecord]) -> None:
         for row in rows:

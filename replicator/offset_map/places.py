@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from replicator.offset_map.mapped import PartitionMap
+from replicator.offset_map.order import stands_behind
 from replicator.offset_map.verdicts import ComparedRecord
 
 
@@ -20,23 +21,38 @@ class LeftOver:
     Attributes:
         gone: of the target's, those whose source record wasn't read, though the map names it.
         same: how many records do stand there.
+        behind: those of them that stand behind a copy of a higher source offset: source and target offset.
     """
 
     source: dict[int, ComparedRecord] = field(default_factory=dict)
     target: dict[int, ComparedRecord] = field(default_factory=dict)
     gone: set[int] = field(default_factory=set)
     same: int = 0
+    behind: list[tuple[int, int]] = field(default_factory=list)
+
+
+class TooManyLeft(Exception):
+    """More records don't stand where the map says than may be kept in memory."""
 
 
 def at_their_places(
-    mapped: PartitionMap, source: Iterable[ComparedRecord], target: Iterable[ComparedRecord]
+    mapped: PartitionMap,
+    source: Iterable[ComparedRecord],
+    target: Iterable[ComparedRecord],
+    left_max: int | None = None,
 ) -> LeftOver:
-    """Compare each judged source record with the target's record at its place; return what is left over."""
+    """Compare each judged source record with the target's record at its place; return what is left over.
+
+    Args:
+        left_max: how many records may be kept at a time. Raises TooManyLeft.
+    """
     left = LeftOver()
     waiting: dict[int, ComparedRecord] = {}
     rows = (row for row in target if is_judged(mapped, row.offset))
     there = next(rows, None)
-    for row, place in _with_places(mapped, source):
+    for row, place, behind in _with_places(mapped, source):
+        if left_max is not None and len(left.source) + len(left.target) + len(waiting) > left_max:
+            raise TooManyLeft
         while there is not None and place is not None and there.offset < place:
             _put_by(mapped, there, waiting, left)
             there = next(rows, None)
@@ -47,12 +63,16 @@ def at_their_places(
             copy = None if place is None else waiting.pop(place, None)
         if copy is not None and row.digest and copy.digest == row.digest:
             left.same += 1
+            if behind:
+                left.behind.append((row.offset, copy.offset))
             continue
         left.source[row.offset] = row
         if copy is not None:
             left.target[copy.offset] = copy
     while there is not None:
         _put_by(mapped, there, waiting, left)
+        if left_max is not None and len(left.source) + len(left.target) + len(waiting) > left_max:
+            raise TooManyLeft
         there = next(rows, None)
     left.gone = set(waiting)
     left.target |= waiting
@@ -71,17 +91,22 @@ def _put_by(mapped: PartitionMap, row: ComparedRecord, waiting: dict[int, Compar
     (waiting if claimed else left.target)[row.offset] = row
 
 
-def _with_places(mapped: PartitionMap, source: Iterable[ComparedRecord]) -> Iterator[tuple[ComparedRecord, int | None]]:
-    """The source's records below the bound with their places. Below the map's beginning only what has one."""
+def _with_places(
+    mapped: PartitionMap, source: Iterable[ComparedRecord]
+) -> Iterator[tuple[ComparedRecord, int | None, bool]]:
+    """The source's records below the bound with their places, and whether these stand behind later ones. Below the
+    map's beginning only what has one."""
     runs = iter(mapped.by_source)
     run = next(runs, None)
+    behind = run is not None and stands_behind(mapped, run)
     for row in source:
         offset = row.offset
         if offset >= mapped.passed:
             return
         while run is not None and run.end <= offset:
             run = next(runs, None)
+            behind = run is not None and stands_behind(mapped, run)
         if run is not None and run.first <= offset:
-            yield row, run.place + offset - run.first
+            yield row, run.place + offset - run.first, behind
         elif offset >= mapped.begin:
-            yield row, None
+            yield row, None, False

@@ -62,12 +62,24 @@ class RunIndex(Sequence[MappedRun]):
     def __iter__(self) -> Iterator[MappedRun]:
         return map(MappedRun._make, zip(self._firsts, self._lengths, self._places, strict=True))
 
+    @property
+    def ascending(self) -> bool:
+        """Whether no run stands behind one of higher offsets."""
+        return self._smallest is self._places
+
     def place(self, offset: int) -> int | None:
         """Return where this offset stands in the other log; None if nothing says so."""
         at = bisect_right(self._firsts, offset) - 1
         if at < 0 or offset >= self._firsts[at] + self._lengths[at]:
             return None
         return self._places[at] + offset - self._firsts[at]
+
+    def nothing_between(self, first: int, end: int) -> bool:
+        """Whether no offset in [first, end) is in a run."""
+        at = bisect_right(self._firsts, first) - 1
+        if at >= 0 and first < self._firsts[at] + self._lengths[at]:
+            return first >= end
+        return at + 1 == len(self._firsts) or self._firsts[at + 1] >= end
 
     def smallest_place(self, offset: int) -> int | None:
         """Return the smallest place of all offsets at or above `offset`; None if there are none.

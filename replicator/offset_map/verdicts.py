@@ -13,13 +13,14 @@ class ComparedRecord(NamedTuple):
     """A committed record of one side.
 
     `digest` covers key, value, headers and timestamp and is the same on both sides; empty, it equals none. `key` stands
-    for the key (None: null). `tombstone`: the value is null.
+    for the key (None: null). `tombstone`: the value is null. `timestamp_ms` is for reports.
     """
 
     offset: int
     digest: bytes
     key: bytes | None = None
     tombstone: bool = False
+    timestamp_ms: int = 0
 
 
 Rows = Callable[[], Iterable[ComparedRecord]]
@@ -78,7 +79,9 @@ class MapComparison:
 
     Attributes:
         same_by_content: how many of the same ones the map says nothing of.
+        behind: of the same ones, those that stand behind a copy of a higher source offset: source and target offset.
         records: the source's records of the findings that have no copy, by source offset.
+        left: the target's records of the findings without a source record, by target offset.
         last_of_key: of their keys, the last source offset below the bound.
         unjudged: how many records of the target with their digests stand where nothing is judged.
         doubts: what makes the map doubtful, by name, with how many records show it.
@@ -87,8 +90,10 @@ class MapComparison:
 
     counts: Counter[MapVerdict] = field(default_factory=Counter)
     same_by_content: int = 0
+    behind: list[tuple[int, int]] = field(default_factory=list)
     findings: list[MapFinding] = field(default_factory=list)
     records: dict[int, ComparedRecord] = field(default_factory=dict)
+    left: dict[int, ComparedRecord] = field(default_factory=dict)
     last_of_key: dict[bytes, int] = field(default_factory=dict)
     unjudged: dict[bytes, int] = field(default_factory=dict)
     doubts: Counter[str] = field(default_factory=Counter)

@@ -61,6 +61,13 @@ _TEXTS: dict[str, tuple[Action, str]] = {
     verdicts.COMPACTED: ("ignore", "Log compaction did what the target topic's configs say"),
     verdicts.COMPACTED_SOURCE: ("ignore", "Log compaction did what the source topic's configs say"),
 }
+_LOCAL = {
+    verdicts.MISSING: "Run eos-replicate reconcile --repair plan without --local, which changes nothing, then --repair "
+    "apply: it needs Spark. The records are copied from the source again, as long as it has them",
+    verdicts.UNPROVEN: "Read the reasons. Of what the offset map doesn't cover eos-replicate reconcile without --local "
+    "compares contents. If the reasons are those that you expect, --accept unproven makes the exit code 0 as long as "
+    "there is no difference",
+}
 _WINDOW = (
     "Run it without --from and --to, to see whether they stand outside the window. If they are missing there, too: "
 )
@@ -104,7 +111,9 @@ _LAG = (
 
 def _step(outcome: Outcome, kind: str, records: int) -> Step:
     action, text = _TEXTS[kind]
-    if kind == verdicts.MISSING:
+    if outcome.mode == "local":
+        text = _LOCAL.get(kind, text)
+    elif kind == verdicts.MISSING:
         if outcome.repair is not None and outcome.repair["applied"]:
             rows = outcome.repair["partitions"]
             copied, settled = (sum(row[name] or 0 for row in rows for name in names) for names in (_DONE[:1], _DONE))

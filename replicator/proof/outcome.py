@@ -13,7 +13,8 @@ from replicator.proof.pairs import WaitingPair
 from replicator.proof.verdicts import LOSSES, REMOVED, SAME, UNPROVEN
 from replicator.state.signed_gaps import SignedGap
 
-Mode = Literal["quick", "full", "deep"]
+Mode = Literal["quick", "full", "deep", "local"]
+"""`local`: by the offset map, in one process; the others are passes on Spark."""
 Verdict = Literal["differs", "unproven", "no_difference", "agrees"]
 """On a partition or on all of them. `no_difference`: none was found, but some records could not be compared, because
 retention or compaction removed them, an operator has decided to leave them out, or they are not copied yet; or there
@@ -139,8 +140,8 @@ class PartitionOutcome:
 class Outcome:
     """All partitions. `waiting` has none of its records copied yet; of `not_compared` the position belongs to another
     topic. Times in ms since 1970; `window`: only records from the first time to before the second one. `tool_version`,
-    `spark_version`: what has compared. `values`: whether fields of altered records may be shown. `repair`: see
-    `missing`."""
+    `spark_version`: what has compared; the second one is empty where that was done without Spark. `values`: whether
+    fields of altered records may be shown. `repair`: see `spark.reconcile.missing`."""
 
     flow: str
     source: ClusterFacts

@@ -41,6 +41,7 @@ class Pair:
     `count`: records of the whole range according to the position; None where it says nothing about this range.
     `covered_end`: the target offset below which the position covers records.
     `copied_again`: what the flow's repairs have copied, as the claims topic says.
+    `map_topic_id`: of the offset map's topic, in which the position's transaction wrote a block; empty: it wrote none.
     `signed_gaps`: source offsets that operators have decided to leave out: they need not be on the target.
     `notes`: what a reader of the report should know, in sentences.
     """
@@ -64,6 +65,7 @@ class Pair:
     count: int | None = None
     covered_end: int = -1
     copied_again: tuple[CopiedRun, ...] = ()
+    map_topic_id: str = ""
     signed_gaps: tuple[SignedGap, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -179,6 +181,7 @@ def pair_of(flow: Flow, facts: PairFacts) -> Pair:
         copied_again=copied_again.runs(
             facts.repairs, facts.target, (facts.source_topic.topic_id, facts.target_topic.topic_id), began
         ),
+        map_topic_id=evidence.map_topic_id,
         signed_gaps=facts.signed_gaps,
         notes=tuple(notes),
     )

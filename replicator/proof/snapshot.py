@@ -25,8 +25,7 @@ from replicator.proof import known_partitions
 from replicator.proof.pairs import Pair, PairFacts, WaitingPair, pairs_of, readable
 from replicator.state.signed_gaps import adoptions, signed_gaps
 
-SPARK_TIME_MS_MAX = (1 << 63) // 1000 - 1
-"""Spark counts microseconds, in 64 bits."""
+SPARK_TIME_MS_MAX = (1 << 63) // 1000 - 1  # it counts microseconds, in 64 bits
 AGAIN_S = 0.1  # between the first two tries, where a cluster doesn't answer for a moment
 
 

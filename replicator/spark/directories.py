@@ -12,15 +12,8 @@ from urllib.parse import unquote, urlsplit
 from pyspark.sql import SparkSession
 
 from replicator.model.errors import ConfigError
+from replicator.proof.report_directory import check_unused
 from replicator.spark.cause import FAILURES, root
-
-
-def check_unused(directory: Path) -> None:
-    """Raises ConfigError when `directory` exists, or its parent does not: nothing is ever overwritten."""
-    if directory.exists() or directory.is_symlink():
-        raise ConfigError(f"{directory} exists already; give a directory that does not")
-    if not directory.absolute().parent.is_dir():
-        raise ConfigError(f"{directory.absolute().parent} is not a directory")
 
 
 class Directory(Protocol):

@@ -1,7 +1,7 @@
 """The log of one partition, fetched from its leader batch by batch as it is stored: implements `holes.Log`.
 
-Neither librdkafka nor Spark's connector shows batch headers and markers. Reads are read_uncommitted: what is asked is
-which offsets are taken, by whatever. Used by `log_evidence`.
+Neither librdkafka nor Spark's connector shows batch headers and markers. `fetch` reads uncommitted: what is asked is
+which offsets are taken, by whatever. Used by `log_evidence`, `map_log`; `fetch_committed` by `committed_log`.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ import base64
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
+from functools import partial
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
+from kafka_records.committed import Aborted
 from replicator.backoff import Backoff
 from replicator.config import Cluster, Flow
 from replicator.kafka import failures
@@ -23,7 +24,7 @@ from replicator.model.partition import Partition
 from replicator.wire.access import access
 from replicator.wire.connection import Address, Connection, ConnectionLost, address_of
 from replicator.wire.holes import OffsetOutOfRange
-from replicator.wire.protocol import Exchange, made
+from replicator.wire.partition_requests import fetch_fields, metadata_fields, offset_fields
 
 T = TypeVar("T")
 LATEST, EARLIEST, EARLIEST_LOCAL = -1, -2, -4
@@ -32,7 +33,7 @@ _OTHER_TOPIC_ID = (100, 103)  # UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID
 _URL_SAFE = str.maketrans("+/", "-_")  # librdkafka writes ids in the other alphabet of base64 than Kafka's Uuid
 _BY_NAME_MAX = 12  # Fetch: from version 13 on by topic id (KIP-516)
 _LOCAL_SINCE = 8  # ListOffsets: brokers before it know no tiered storage (KIP-405)
-_WAIT = timedelta(milliseconds=500)
+_UNCOMMITTED, _COMMITTED = 0, 1
 _RESPONSE_BYTES_MIN, _OVERHEAD_BYTES = 2**24, 2**20
 _AGAIN_FIRST_S, _AGAIN_MAX_S = 0.05, 1.0
 
@@ -43,6 +44,14 @@ class _Throttled(Exception):
     def __init__(self, pause_s: float) -> None:
         self.pause_s = pause_s
         super().__init__()
+
+
+class CommittedFetch(NamedTuple):
+    """What the leader returned of a partition up to the last stable offset, and which transactions of that are aborted;
+    without `records`: nothing, now."""
+
+    records: bytes
+    aborted: tuple[Aborted, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +108,19 @@ class PartitionLog:
     def fetch(self, offset: int, bytes_max: int) -> bytes | None:
         """See `holes.Log`."""
         return self._ask(lambda leader, deadline_s: self._fetch(leader, offset, bytes_max, deadline_s))
+
+    def fetch_committed(self, offset: int, bytes_max: int) -> CommittedFetch:
+        """As `fetch`, up to the last stable offset, with markers, and with what `kafka_records.committed` leaves out.
+
+        Where that offset is reached, or a new leader doesn't know it yet, nothing is returned. Raises OffsetOutOfRange.
+        """
+
+        def fetched(leader: _Leader, deadline_s: float) -> CommittedFetch:
+            found = self._fetched(leader, offset, bytes_max, deadline_s, _COMMITTED)
+            aborted = tuple((int(one.producer_id), int(one.first_offset)) for one in found.aborted_transactions or ())
+            return CommittedFetch(bytes(found.records or b""), aborted)
+
+        return self._ask(fetched)
 
     def _ask(self, question: Callable[[_Leader, float], T]) -> T:
         """The leader's answer. Tried again, with the leader looked up anew, while it is only a matter of time."""
@@ -166,17 +188,10 @@ class PartitionLog:
     def _look_up(self, connection: Connection) -> tuple[Address, int]:
         """(address, epoch) of the partition's leader."""
 
-        def fields(exchange: Exchange) -> dict[str, Any]:
-            topic = made(exchange.types.MetadataRequestTopic, name=self._at.topic, topic_id=None)
-            return {
-                "topics": (topic,),
-                "allow_auto_topic_creation": False,
-                "include_cluster_authorized_operations": False,
-                "include_topic_authorized_operations": False,
-            }
-
         doing, right = f"find the leader of {self._at}", f"Describe on topic {self._at.topic!r}"
-        answer = connection.ask("metadata", fields, time.monotonic() + self._request_s)
+        answer = connection.ask(
+            "metadata", partial(metadata_fields, self._at.topic), time.monotonic() + self._request_s
+        )
         addresses = {each.node_id: (each.host, each.port) for each in answer.brokers}
         self._brokers = list(addresses.values()) or self._brokers
         topic = next((each for each in answer.topics if each.name == self._at.topic), None)
@@ -206,16 +221,7 @@ class PartitionLog:
     def _offset(self, leader: _Leader, timestamp: int, deadline_s: float) -> int:
         """What ListOffsets (read_uncommitted) says of one of the special timestamps."""
 
-        def fields(exchange: Exchange) -> dict[str, Any]:
-            partition = made(
-                exchange.types.ListOffsetsPartition,
-                partition_index=self._at.partition,
-                current_leader_epoch=leader.epoch,
-                timestamp=timestamp,
-            )
-            topic = exchange.types.ListOffsetsTopic(name=self._at.topic, partitions=(partition,))
-            return {"replica_id": -1, "isolation_level": 0, "timeout": _WAIT, "topics": (topic,)}
-
+        fields = partial(offset_fields, self._at, leader.epoch, timestamp)
         answer = leader.connection.ask("list_offsets", fields, deadline_s)
         doing = f"ask for an offset of {self._at}"
         found = _only(answer.topics, leader, doing)
@@ -223,26 +229,18 @@ class PartitionLog:
         return int(found.offset)
 
     def _fetch(self, leader: _Leader, offset: int, bytes_max: int, deadline_s: float) -> bytes | None:
-        def fields(exchange: Exchange) -> dict[str, Any]:
-            partition = made(
-                exchange.types.FetchPartition,
-                partition=self._at.partition,
-                current_leader_epoch=leader.epoch,
-                fetch_offset=offset,
-                partition_max_bytes=bytes_max,
-            )
-            named = {"topic": self._at.topic, "topic_id": _uuid(self._topic_id)}
-            topic = made(exchange.types.FetchTopic, **named, partitions=(partition,))
-            return {
-                "replica_id": -1,
-                "max_wait": _WAIT,  # Kafka returns nothing of a tiered segment that takes longer
-                "min_bytes": 1,
-                "max_bytes": bytes_max,
-                "isolation_level": 0,
-                "topics": (topic,),
-                "forgotten_topics_data": (),
-            }
+        found = self._fetched(leader, offset, bytes_max, deadline_s, _UNCOMMITTED)
+        if found.records:
+            return bytes(found.records)
+        if found.high_watermark < self._end:
+            where, doing = leader.connection.where, f"fetch {self._at} from offset {offset}"
+            raise Retriable(f"{where}: cannot {doing}: its high watermark is not yet known")
+        return b"" if self._is_local(leader, offset, deadline_s) else None
 
+    def _fetched(self, leader: _Leader, offset: int, bytes_max: int, deadline_s: float, isolation: int) -> Any:
+        """What the leader says of the partition. Raises OffsetOutOfRange."""
+
+        fields = partial(fetch_fields, (self._at, _uuid(self._topic_id)), leader.epoch, offset, bytes_max, isolation)
         highest = None if self._topic_id else _BY_NAME_MAX
         answer = leader.connection.ask("fetch", fields, deadline_s, highest=highest)
         doing, right = f"fetch {self._at} from offset {offset}", f"Read on topic {self._at.topic!r}"
@@ -257,11 +255,7 @@ class PartitionLog:
             detail = "the broker finds a batch corrupt"
             raise Incident("batch_corrupt", detail, topic=at.topic, partition=at.partition, offset=offset)
         self._check(found.error_code, doing, right)
-        if found.records:
-            return bytes(found.records)
-        if found.high_watermark < self._end:
-            raise Retriable(f"{leader.connection.where}: cannot {doing}: its high watermark is not yet known")
-        return b"" if self._is_local(leader, offset, deadline_s) else None
+        return found
 
     def _is_local(self, leader: _Leader, offset: int, deadline_s: float) -> bool:
         """Whether the broker has its log from `offset` on on its own disks: of what is tiered, Kafka may return nothing

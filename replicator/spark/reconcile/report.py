@@ -7,46 +7,26 @@ from __future__ import annotations
 
 import itertools
 import json
-import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from pyarrow import parquet
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from replicator.model.errors import ConfigError, Unreachable
+from replicator.model.errors import Unreachable
 from replicator.proof import page
 from replicator.proof.outcome import Outcome
 from replicator.proof.outcome_json import as_json
+from replicator.proof.report_directory import complete
 from replicator.spark import directories
 from replicator.spark.cause import FAILURES, root
-from replicator.spark.directories import LocalDirectory, check_unused
+from replicator.spark.directories import LocalDirectory
 from replicator.spark.reconcile import arrow
 from replicator.spark.reconcile.opened_chunks import FOUND_TYPES
 
 ROWS_AT_ONCE = 10_000
 FILES = ("findings.parquet", "report.html", "report.json")
-
-
-@contextmanager
-def complete(directory: Path) -> Iterator[Path]:
-    """A directory to write into, which becomes `directory` when the block ends well, and vanishes when it doesn't."""
-    check_unused(directory)
-    target = directory.absolute()
-    try:
-        part = Path(tempfile.mkdtemp(prefix=f".{target.name}.part-", dir=target.parent))
-    except OSError as error:
-        raise ConfigError(f"cannot write beside {directory}: {error.strerror}") from error
-    try:
-        yield part
-        part.chmod(0o755)
-        part.rename(target)
-    except BaseException:
-        shutil.rmtree(part, ignore_errors=True)
-        raise
 
 
 def write(outcome: Outcome, findings: DataFrame, out: str) -> None:

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from replicator.model.errors import ConfigError, Incident
 from replicator.model.partition import Partition
-from replicator.proof import headline, next_steps, page
+from replicator.proof import headline, next_steps, page, report_directory
 from replicator.proof.outcome import OffsetRange
 from replicator.proof.outcome_json import as_json
 from replicator.proof.pairs import WaitingPair
@@ -352,14 +352,14 @@ def test_nothing_half_written_is_left(tmp_path: Path) -> None:
     out = tmp_path / "out"
 
     def fail() -> None:
-        with report.complete(out) as part:
+        with report_directory.complete(out) as part:
             (part / "half").touch()
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         fail()
     assert list(tmp_path.iterdir()) == []
-    with report.complete(out) as part:
+    with report_directory.complete(out) as part:
         (part / "whole").touch()
         assert not out.exists()
     assert [path.name for path in out.iterdir()] == ["whole"]
@@ -367,12 +367,12 @@ def test_nothing_half_written_is_left(tmp_path: Path) -> None:
 
 def test_what_exists_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="exists already"):
-        directories.check_unused(tmp_path)
+        report_directory.check_unused(tmp_path)
     (tmp_path / "link").symlink_to("nowhere")
     with pytest.raises(ConfigError, match="exists already"):
-        directories.check_unused(tmp_path / "link")
+        report_directory.check_unused(tmp_path / "link")
     with pytest.raises(ConfigError, match="is not a directory"):
-        directories.check_unused(tmp_path / "no" / "out")
+        report_directory.check_unused(tmp_path / "no" / "out")
 
 
 def test_what_was_left_out_by_decision_is_listed_and_no_difference() -> None:

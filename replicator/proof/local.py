@@ -1,0 +1,148 @@
+"""Compares both sides of a flow in this process, by its offset map: `reconcile --local`.
+
+1 snapshot  which offsets of both sides correspond: `snapshot`, the same as for Spark
+2 map       its committed sections up to the positions, then the target's stable offsets           (map_reader, map_cut)
+3 compare   both sides of a partition read side by side, in the order of offsets   (offset_map.compare, partition_side)
+4 explain   what compaction may have taken; the fields of altered records                (pair_rows, altered_fields)
+5 sum up    every record of both sides has exactly one verdict                           (local_findings, local_outcome)
+
+What the map doesn't cover is counted and left unproven: contents are compared on Spark only.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from replicator.config import Flow
+from replicator.model.errors import Incident
+from replicator.model.partition import Partition, Span
+from replicator.offset_map.compare import compare
+from replicator.offset_map.places import TooManyLeft
+from replicator.offset_map.section import topic_id_bytes
+from replicator.offset_map.verdicts import MapComparison
+from replicator.proof.altered_fields import altered_fields
+from replicator.proof.coverage import Coverage, judged_map
+from replicator.proof.local_findings import Reported, ReportedRecord, reported
+from replicator.proof.local_outcome import partition_outcome
+from replicator.proof.map_cut import MapUpTo
+from replicator.proof.map_place import MapPlace, place_of_map, refuse_delivery, stable_offsets
+from replicator.proof.map_reader import MapRead, read_sections
+from replicator.proof.outcome import ClusterFacts, Outcome, PartitionOutcome
+from replicator.proof.pair_rows import PairRows
+from replicator.proof.pairs import Pair
+from replicator.proof.partition_side import PartitionSide
+from replicator.proof.snapshot import Snapshot
+
+LEFT_MAX = 500_000
+"""Records of a partition that may be kept in memory because they don't stand where the map says: some 200 MB."""
+
+
+class ComparisonProgress(Protocol):
+    """Progress of a comparison."""
+
+    def step(self, text: str, offsets: int = 0, /) -> object:
+        """A step begins, which passes so many offsets of both sides."""
+
+    def passed(self, offsets: int, /) -> object:
+        """So many more of them are done."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalResult:
+    """The outcome, and by source partition every record that isn't the same on both sides."""
+
+    outcome: Outcome
+    records: dict[Partition, list[ReportedRecord]]
+
+
+def reconcile_local(flow: Flow, snapshot: Snapshot, told: ComparisonProgress, *, values: bool = True) -> LocalResult:
+    """Compare both sides of `snapshot` by the flow's offset map. Nothing is changed.
+
+    Args:
+        values: whether the outcome may hold parts of the fields of altered records.
+
+    Raises:
+        ConfigError: the flow's delivery has no map.
+        Incident: map_lost, map_topic_unfit, newer_format, batch_corrupt, topic_gone.
+        Unsupported: a cluster's login isn't spoken here, or a log has messages before format v2.
+        Unreachable, NotAllowed, Retriable: as for other clients.
+    """
+    refuse_delivery(flow)
+    told.step("reading the offset map")
+    place = place_of_map(flow)
+    maps = {
+        pair.source: MapUpTo(topic_id_bytes(pair.source_id), topic_id_bytes(pair.target_id), pair.source_copied_end)
+        for pair in snapshot.pairs
+    }
+    wanted = {(topic_id_bytes(pair.source_id), pair.source.partition): maps[pair.source] for pair in snapshot.pairs}
+    read = read_sections(flow, place.topic, place.topic_id, place.bounds, wanted)
+    stable = stable_offsets(flow, [pair.target for pair in snapshot.pairs])
+    offsets = sum(_length(pair.source_range) + _length(pair.target_range) for pair in snapshot.pairs)
+    told.step("comparing both sides", offsets)
+    outcomes: list[PartitionOutcome] = []
+    records: dict[Partition, list[ReportedRecord]] = {}
+    not_compared = list(snapshot.not_compared)
+    for pair in snapshot.pairs:
+        try:
+            found = _partition(flow, pair, maps[pair.source], stable[pair.target], told, values=values)
+        except Incident as incident:
+            not_compared.append(incident)
+            continue
+        outcomes.append(found[0])
+        records[pair.source] = found[1].records
+    outcome = Outcome(
+        flow=flow.name,
+        source=ClusterFacts(flow.source.name, snapshot.cluster_ids[0], flow.source.bootstrap_servers),
+        target=ClusterFacts(flow.target.name, snapshot.cluster_ids[1], flow.target.bootstrap_servers),
+        mode="local",
+        snapshot_ms=snapshot.taken_ms,
+        finished_ms=time.time_ns() // 1_000_000,
+        partitions=tuple(outcomes),
+        waiting=snapshot.waiting,
+        not_compared=tuple(not_compared),
+        values=values,
+        notes=tuple(_map_notes(place, read)),
+    )
+    return LocalResult(outcome, records)
+
+
+def _map_notes(place: MapPlace, read: MapRead) -> Iterator[str]:
+    for partition, offsets in sorted(read.unreadable.items()):
+        yield f"{place.topic}[{partition}] has {len(offsets)} blocks that can't be read, the first at {offsets[0]}"
+
+
+def _partition(
+    flow: Flow, pair: Pair, taken: MapUpTo, stable: int, told: ComparisonProgress, *, values: bool
+) -> tuple[PartitionOutcome, Reported]:
+    mapped = taken.finished(stable)
+    if mapped is not None:
+        mapped = judged_map(pair, mapped)
+    coverage = Coverage(pair, mapped)
+    with (
+        PartitionSide(flow, flow.source, pair.source, pair.source_id) as source,
+        PartitionSide(flow, flow.target, pair.target, pair.target_id) as target,
+    ):
+        sides = PairRows(pair, source, target, coverage, told.passed)
+        notes = [f"the map's sections are out of order from here on: {taken.unordered}"] if taken.unordered else []
+        if mapped is None:
+            sides.count()
+            return partition_outcome(pair, None, MapComparison(), Reported(), coverage, notes), Reported()
+        sides.mapped = mapped
+        try:
+            whole = not coverage.uncovered and not mapped.others.spans and not mapped.ahead.spans
+            found = compare(mapped, sides.source, sides.target, sides.evidence, for_repair=not whole, left_max=LEFT_MAX)
+        except TooManyLeft:
+            why = f"more than {LEFT_MAX:,} records don't stand where the offset map says"
+            at = pair.source
+            raise Incident("too_many_differences", why, topic=at.topic, partition=at.partition) from None
+        altered = altered_fields(found, source, target)
+        said = reported(mapped, found, altered.differing, sides.unproven(found))
+        outcome = partition_outcome(pair, mapped, found, said, coverage, notes)
+    return (replace(outcome, ranges=altered.shown(outcome.ranges)) if values else outcome), said
+
+
+def _length(span: Span) -> int:
+    return max(0, span[1] - span[0])

@@ -1,0 +1,75 @@
+"""Where a flow's offset map stands, and up to where it can be relied on. Used by `local` and `verify`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from replicator.config import Delivery, Flow
+from replicator.flow.topics import ControlPlane
+from replicator.model import names
+from replicator.model.errors import ConfigError, Incident
+from replicator.model.partition import Partition, Span
+from replicator.offset_map.fold import reached
+from replicator.offset_map.topic import MAP_PARTITIONS
+
+
+@dataclass(frozen=True, slots=True)
+class MapPlace:
+    """The topic of a flow's offset map, and from where to where each partition of it is read."""
+
+    topic: str
+    topic_id: str
+    bounds: dict[int, Span]
+
+
+def refuse_delivery(flow: Flow) -> None:
+    """Raise ConfigError for a flow that has no offset map."""
+    if flow.delivery is not Delivery.EXACTLY_ONCE:
+        raise ConfigError(
+            f"flow {flow.name} has delivery {flow.delivery.value}, and no offset map: its records are no part of a "
+            "transaction. eos-replicate reconcile without --local compares contents"
+        )
+
+
+def place_of_map(flow: Flow, *, connect_timeout_ms: int | None = None) -> MapPlace:
+    """Find the flow's offset map, after its positions were read.
+
+    Raises:
+        Incident: map_lost: there is none; map_topic_unfit: it isn't one.
+        Unreachable, NotAllowed, Retriable: see `ControlPlane`.
+    """
+    with ControlPlane(flow, connect_timeout_ms=connect_timeout_ms) as clusters:
+        clusters.connect()
+        info = clusters.offsets_topic()
+        if info is None:
+            topic = names.offsets_topic(flow.name)
+            raise Incident(
+                "map_lost",
+                f"cluster {flow.target.name!r} has no topic {topic}",
+                topic=topic,
+                advice="eos-replicate reconcile without --local compares contents, and needs no map",
+            )
+        if info.partitions != MAP_PARTITIONS:
+            why = f"it has {info.partitions} partitions, not {MAP_PARTITIONS}"
+            raise Incident("map_topic_unfit", why, topic=info.name)
+        ats = [Partition(info.name, number) for number in range(info.partitions)]
+        starts, ends = (clusters.target.offsets(ats, end=end) for end in (False, True))
+
+        def applied() -> bool:
+            stable = clusters.target.offsets(ats, end=True, committed_only=True)
+            return all(stable[at] >= ends[at] for at in ats)
+
+        clusters.target.until(applied)  # what is still open then is left out, and said to be
+        stable = clusters.target.offsets(ats, end=True, committed_only=True)
+        bounds = {at.partition: (starts[at], max(starts[at], min(ends[at], stable[at]))) for at in ats}
+        return MapPlace(info.name, info.topic_id, bounds)
+
+
+def stable_offsets(flow: Flow, ats: Sequence[Partition]) -> dict[Partition, int]:
+    """Up to where sections count, see `offset_map.fold.reached`."""
+    with ControlPlane(flow) as clusters:
+        clusters.connect()
+        stable = clusters.target.offsets(ats, end=True, committed_only=True)
+        ends = clusters.target.offsets(ats, end=True)
+        return {at: reached(stable[at], ends[at]) for at in ats}

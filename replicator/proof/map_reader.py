@@ -1,0 +1,104 @@
+"""Reads the flow's offset map: the committed sections of the partitions that are asked for, in their order. Used by
+`local` and `verify`.
+
+The sixteen partitions of its topic are read side by side, one fetch of each in memory, and merged by generation: a
+source partition has one lane in a generation, so one partition of the map, and lanes of a generation are fenced before
+those of the next one begin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from heapq import merge
+from typing import Protocol
+
+from kafka_records.batch import CorruptBatch
+from kafka_records.records import decode
+from replicator.config import Flow
+from replicator.model.errors import Incident
+from replicator.model.partition import Partition, Span
+from replicator.offset_map.block import NewerBlock, decode_block
+from replicator.offset_map.fold import PlacedSection
+from replicator.offset_map.newest import SectionKey
+from replicator.offset_map.varints import BadBlock
+from replicator.wire.committed_log import CommittedLog, corrupt
+from replicator.wire.partition_log import PartitionLog
+
+FETCH_BYTES = 256 * 1024
+BLOCK_BYTES_MAX = 16 * 1024 * 1024  # of one batch, decompressed
+
+
+class TakesSections(Protocol):
+    """What is told of one partition's sections."""
+
+    def add(self, placed: PlacedSection, commit_ms: int, /) -> None:
+        """Take the next one, in the order of all of the partition's; `commit_ms`: as of `MapBlock`."""
+
+
+@dataclass(slots=True)
+class MapRead:
+    """How a reading of the map went. `unreadable`: offsets of blocks that say nothing, by partition of the map."""
+
+    blocks: int = 0
+    sections: int = 0
+    unreadable: dict[int, list[int]] = field(default_factory=dict)
+
+
+def read_sections(
+    flow: Flow,
+    topic: str,
+    topic_id: str,
+    bounds: Mapping[int, Span],
+    wanted: Mapping[SectionKey, TakesSections],
+) -> MapRead:
+    """Give each section of the map to the one that wants it.
+
+    Args:
+        topic, topic_id: the map's.
+        bounds: by partition of the map its log's start, and the stable offset up to which it is read.
+        wanted: by the topic id and partition that sections have.
+
+    Raises:
+        Incident: newer_format: a block was written by a newer version; batch_corrupt, topic_gone.
+        Unreachable, NotAllowed, Retriable, Unsupported: as of `CommittedLog`.
+    """
+    read = MapRead()
+    with ExitStack() as stack:
+        streams = []
+        for number, (first, end) in sorted(bounds.items()):
+            if first < end:
+                log = PartitionLog(flow, flow.target, Partition(topic, number), topic_id)
+                stack.enter_context(closing(log))
+                streams.append(_sections(flow, Partition(topic, number), log, (first, end), read))
+        for section, commit_ms in merge(*streams, key=lambda it: it[0].generation):
+            taker = wanted.get((section.section.source_topic_id, section.section.partition))
+            read.sections += 1
+            if taker is not None:
+                taker.add(section, commit_ms)
+    return read
+
+
+def _sections(
+    flow: Flow, at: Partition, log: PartitionLog, span: Span, read: MapRead
+) -> Iterator[tuple[PlacedSection, int]]:
+    patience_s = flow.limits.request_timeout_ms / 1000
+    for batch in CommittedLog(at, log, patience_s=patience_s, fetch_bytes=FETCH_BYTES).batches(*span):
+        try:
+            records = decode(batch.data, BLOCK_BYTES_MAX)
+        except CorruptBatch as error:
+            raise corrupt(at, batch.first_offset, error) from error
+        for record in records:
+            if not span[0] <= record.offset < span[1]:
+                continue
+            try:
+                block = decode_block(record.value or b"")
+            except NewerBlock as error:
+                raise Incident(error.incident, str(error), topic=at.topic, partition=at.partition) from error
+            except BadBlock:  # what it would have said is missing in the chain, and named there
+                read.unreadable.setdefault(at.partition, []).append(record.offset)
+                continue
+            read.blocks += 1
+            for number, section in enumerate(block.sections):
+                yield PlacedSection(block.generation, record.offset, number, b"", section), block.commit_ms

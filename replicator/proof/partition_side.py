@@ -1,0 +1,102 @@
+"""One side of one partition, read in this process: committed records, in bounded memory. For `local`, `verify`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from types import TracebackType
+
+from kafka_records.batch import CorruptBatch
+from kafka_records.fetched import FetchedBatch
+from kafka_records.records import Record, body_of, decode
+from replicator.config import Cluster, Flow
+from replicator.model.partition import Partition, Span
+from replicator.offset_map.verdicts import ComparedRecord
+from replicator.proof.record_digests import compared_records
+from replicator.wire.committed_log import CommittedLog, Passed, corrupt
+from replicator.wire.holes import Unknown, find_holes
+from replicator.wire.partition_log import PartitionLog
+
+WINDOW = 4_096
+"""Offsets whose emptiness is looked at at once."""
+NEAR = 20_000
+"""Wanted records that are no further from one another are read in one go."""
+
+
+class PartitionSide(AbstractContextManager["PartitionSide"]):
+    """Used by one thread, and closed. Raises what `CommittedLog` does."""
+
+    def __init__(self, flow: Flow, cluster: Cluster, at: Partition, topic_id: str) -> None:
+        self.at = at
+        self._log = PartitionLog(flow, cluster, at, topic_id)
+        self._committed = CommittedLog(at, self._log, patience_s=flow.limits.request_timeout_ms / 1000)
+        self._empty: dict[int, tuple[tuple[Span, ...], tuple[Unknown, ...]]] = {}
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._log.close()
+
+    def start(self) -> int:
+        """The log start offset, now."""
+        return self._log.start()
+
+    def batches(self, span: Span, passed: Passed | None = None) -> Iterator[FetchedBatch]:
+        """Yield the committed batches of a range of offsets, which may reach beyond it. See `CommittedLog.batches`."""
+        return self._committed.batches(*span, passed)
+
+    def rows(self, span: Span, passed: Passed | None = None) -> Iterator[ComparedRecord]:
+        """Yield the committed records of a range of offsets, ascending. `passed`: see `CommittedLog.batches`."""
+        first, end = span
+        for batch in self._committed.batches(first, end, passed):
+            whole = batch.first_offset >= first and batch.last_offset < end
+            try:
+                found = compared_records(batch.header, body_of(batch.header, batch.data))
+                if whole:
+                    yield from found
+                else:
+                    yield from (row for row in found if first <= row.offset < end)
+            except CorruptBatch as error:
+                raise corrupt(self.at, batch.first_offset, error) from error
+
+    def records(self, offsets: Sequence[int]) -> Iterator[Record]:
+        """Yield the records at these ascending offsets, those that are there."""
+        wanted = set(offsets)
+        for first, end in near(offsets, NEAR):
+            for batch in self._committed.batches(first, end):
+                if not any(offset in wanted for offset in range(batch.first_offset, batch.last_offset + 1)):
+                    continue
+                try:
+                    decoded = decode(batch.data)
+                except CorruptBatch as error:
+                    raise corrupt(self.at, batch.first_offset, error) from error
+                yield from (record for record in decoded if record.offset in wanted)
+
+    def emptied(self, offset: int) -> bool:
+        """Whether nothing stands there in the raw log: no record, no marker, no aborted record."""
+        return any(first <= offset < end for first, end in self._window(offset)[0])
+
+    def untold(self, offset: int) -> str:
+        """Why the log doesn't tell whether something stands there; empty if it does."""
+        return next((one.why for one in self._window(offset)[1] if one.first <= offset < one.end), "")
+
+    def _window(self, offset: int) -> tuple[tuple[Span, ...], tuple[Unknown, ...]]:
+        at = offset // WINDOW
+        if at not in self._empty:
+            found = find_holes(self.at, self._log, [(at * WINDOW, (at + 1) * WINDOW)])[0]
+            self._empty[at] = found.holes, found.unknown
+        return self._empty[at]
+
+
+def near(offsets: Sequence[int], apart: int) -> Iterator[Span]:
+    """Ranges that hold ascending offsets, of which those that follow one another at `apart` or less share one."""
+    first = end = -1
+    for offset in offsets:
+        if first >= 0 and offset - end > apart:
+            yield first, end
+            first = -1
+        if first < 0:
+            first = offset
+        end = offset + 1
+    if first >= 0:
+        yield first, end

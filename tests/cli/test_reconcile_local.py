@@ -1,0 +1,84 @@
+"""`reconcile --local` on the command line: what is wrong is said before anything is asked, and nothing needs Spark."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from cli import main
+from cli.commands.reconcile_progress import LocalProgress, offsets_done
+
+pytestmark = pytest.mark.tier("default")
+
+FILE = """\
+clusters:
+  a: {{properties: {{bootstrap.servers: "127.0.0.1:1"}}}}
+  b: {{properties: {{bootstrap.servers: "127.0.0.1:2"}}}}
+flows:
+  f: {{source: a, target: b, topics: [t], delivery: {delivery}, limits: {{connect_timeout_ms: 1000}}}}
+"""
+
+
+def flow_file(directory: Path, delivery: str = "exactly_once") -> Path:
+    file = directory / "flows.yaml"
+    file.write_text(FILE.format(delivery=delivery))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--quick"], "--quick: not with --local"),
+        (["--deep", "--from", "2026-01-01T00:00:00Z"], "--deep and --from: not with --local"),
+        (["--repair", "plan"], "--repair: not with --local"),
+        (["--repair", "apply", "--take-over"], "--repair and --take-over: not with --local"),
+        (["--master", "local[2]", "--conf", "a=b"], "--master and --conf: not with --local"),
+        (["--out", "."], ". exists already"),
+        (["--flow", "g"], "no flow g; it has f"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_is_asked(
+    options: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.invoke(["reconcile", "-c", str(flow_file(tmp_path)), "--local", *options]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_flow_without_an_offset_map_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for delivery in ("at_least_once", "at_most_once"):
+        assert main.invoke(["reconcile", "-c", str(flow_file(tmp_path, delivery)), "--local"]) == 2
+        assert f"has delivery {delivery}, and no offset map" in capsys.readouterr().err
+
+
+def test_partitions_are_chosen_with_local_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.invoke(["reconcile", "-c", str(flow_file(tmp_path)), "--partition", "1"]) == 2
+    assert "--partition: only with --local" in capsys.readouterr().err
+
+
+def test_neither_spark_nor_arrow_is_loaded(tmp_path: Path) -> None:
+    """`pip install eos-replicate` is enough: it fails here for nothing but the brokers that aren't there."""
+    program = (
+        "import sys; from cli import main; import replicator.proof.local, replicator.proof.local_report; "
+        f"code = main.invoke(['reconcile', '-c', {str(flow_file(tmp_path))!r}, '--local']); "
+        "print(code, [name for name in ('pyspark', 'pyarrow', 'numpy', 'pandas') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.split("\n")[-2] == "3 []"
+
+
+def test_progress_is_plain_lines_where_there_is_no_terminal() -> None:
+    console = Console(width=200, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    with LocalProgress(console, "f") as progress:
+        progress.step("comparing both sides", 1_000)
+        progress.passed(400)
+    assert "f: comparing both sides" in console.export_text()
+
+
+def test_the_rate_and_what_is_left_are_told() -> None:
+    assert offsets_done(0, 100, 0.0) == "0 of 100 offsets"
+    assert offsets_done(25_000, 100_000, 0.5) == "25,000 of 100,000 offsets, 50,000 offsets/s, about 2 s left"
+    assert offsets_done(100_000, 100_000, 2.0) == "100,000 of 100,000 offsets, 50,000 offsets/s"
