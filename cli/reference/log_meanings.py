@@ -163,6 +163,15 @@ EVENTS = {
         "The lane has fenced a process that had not released its positions: one that was killed, or that still runs "
         "and leaves now with exit code 5."
     ),
+    "acls_created": "A target topic has got rights of reading that its source topic has (`sync_acls`).",
+    "acls_left": (
+        "A right of reading was taken away at the source, and the target topic has it still. Take it away there by "
+        "hand: it can't be told from one that somebody has given there on purpose."
+    ),
+    "acls_not_created": (
+        "Rights of reading can't be listed, or created on the target, and why (`sync_acls`). It is tried again at each "
+        "discovery, and told again when the reason changes. Copying goes on."
+    ),
     "topic_configs_not_set": (
         "A target topic keeps other configs than its source topic has, and why (`topic_configs.sync`). They are set "
         "again at each discovery, and told again when the reason changes. Copying goes on."
@@ -193,6 +202,7 @@ BOUND = {
     "partition": "Of a repair: topic and partition.",
 }
 FIELDS = {
+    "acls": "Who is allowed or denied what, from which host.",
     "address": "Where the process answers over HTTP.",
     "advice": "What to do next.",
     "after": "The new position: a source offset.",
@@ -251,7 +261,10 @@ FIELDS = {
     "stopped": "How many partitions incidents have stopped.",
     "superseded": "How many records of a compacted topic have a later one of their key, and are not copied.",
     "target": "Name of the target cluster.",
-    "topic": "Name of the topic. Of the source, but for `topic_created`, `topic_grown` and `topic_configs_set`.",
+    "topic": (
+        "Name of the topic. Of the source, but for `topic_created`, `topic_grown`, `topic_configs_set`, `acls_created` "
+        "and `acls_left`."
+    ),
     "unreachable_s": "For how long no broker had answered, in seconds.",
     "version": "The version of eos-replicate.",
     "waiting": "How many partitions wait.",

@@ -20,7 +20,7 @@ from integration_tests.harness.kafka_tools import KafkaTools
 from integration_tests.harness.secured import Secured, secured_broker
 
 RESOURCES = {"topic": "TOPIC", "group": "GROUP", "transactional-id": "TRANSACTIONAL_ID", "cluster": "BROKER"}
-OPERATIONS = {"DescribeConfigs": "DESCRIBE_CONFIGS"}
+OPERATIONS = {"DescribeConfigs": "DESCRIBE_CONFIGS", "AlterConfigs": "ALTER_CONFIGS"}
 COMMAND_S_MAX = 120.0
 MORE = 300
 pytestmark = pytest.mark.tier("full")

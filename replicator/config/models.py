@@ -154,6 +154,11 @@ class FlowSettings(Frozen):
         "first), or stop all partitions of that topic until somebody decides.",
     )
     topic_configs: TopicConfigs = Field(default=TopicConfigs(), description="How target topics are created, and kept.")
+    sync_acls: bool = Field(
+        default=False,
+        description="Whether `run` gives who may read a source topic the same rights on the target topic, at each "
+        "discovery: Read, Describe and DescribeConfigs, allowed or denied, by name or prefix.",
+    )
     limits: Limits = Field(default=Limits(), description="Bounds on memory and on waiting.")
 
 

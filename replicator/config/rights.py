@@ -101,6 +101,8 @@ NEEDED = (
         "what the flow keeps: generations, claims, decisions, the offset map; Create at the first start, Alter when "
         "`lanes` grows",
     ),
+    Needed(GrantedBy.SOURCE, On.CLUSTER, ("Describe",), "listing ACLs (`sync_acls`)", optional=True),
+    Needed(GrantedBy.TARGET, On.CLUSTER, ("Describe", "Alter"), "creating ACLs (`sync_acls`)", optional=True),
     Needed(GrantedBy.TARGET, On.POSITIONS, ("Describe", "Read"), "positions"),
     Needed(GrantedBy.TARGET, On.TRANSACTIONS, ("Describe", "Write"), "transactions"),
     Needed(

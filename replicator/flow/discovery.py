@@ -158,4 +158,4 @@ class Discovery:
         self._notes.note_listing(listing, found.routing.routes)
         self._events.put(found)
         self._setup.look_after_map()
-        self._setup.sync_configs()
+        self._setup.sync_topics()

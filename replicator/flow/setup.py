@@ -16,6 +16,7 @@ import structlog
 
 from replicator.backoff import Backoff
 from replicator.config import Config, Flow, routing
+from replicator.flow.acl_sync import AclSync
 from replicator.flow.config_sync import ConfigSync
 from replicator.flow.first_offsets import resolve_starts
 from replicator.flow.first_start import is_first_start
@@ -70,6 +71,7 @@ class Setup:
         self._routes: dict[str, list[Route]] = {}  # by source topic, as they were made last
         self._map = MapTopic(flow, plane, log)
         self._configs = ConfigSync(plane, log)
+        self._acls = AclSync(plane, log)
 
     @property
     def source_cluster(self) -> str:
@@ -95,9 +97,12 @@ class Setup:
         """Make the map topic again where it was deleted, and tell what is wrong with it. Raises nothing."""
         self._map.prepare()
 
-    def sync_configs(self) -> None:
-        """Set what the configs of target topics lacked when `routes` listed them last. Raises nothing."""
+    def sync_topics(self) -> None:
+        """Set the configs that target topics lacked when `routes` listed them last, and create ACLs that they lack now,
+        if the flow wants it. Raises nothing."""
         self._configs.set()
+        if self._flow.sync_acls:
+            self._acls.create()
 
     def begin(self) -> Listing:
         """Connect, list the source's topics, make sure of the flow's own topics.
@@ -279,6 +284,8 @@ class Setup:
         for name, denied in listing.hidden.items():
             found[name] = [replace(route, stopped=None, waiting=str(denied)) for route in self._before(name)]
         self._routes = found
+        copied = {name for name, routes in found.items() if any(route.stopped is None for route in routes)}
+        self._acls.note({name: named[name] for name in copied if name in named})
         routes = {route.source: route for of_topic in found.values() for route in of_topic}
         sizes = {
             name: int(it.info.configs[MAX_MESSAGE_BYTES])

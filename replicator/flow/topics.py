@@ -26,6 +26,7 @@ from replicator.kafka.topic_questions import TopicInfo, TopicQuestions
 from replicator.kafka.topic_reader import TopicReader
 from replicator.lane.ports import ClusterQuestions
 from replicator.model import names
+from replicator.model.acls import TopicAcl
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError, Retriable, Unreachable
 from replicator.model.partition import Partition
 from replicator.state.flow_state import FlowState
@@ -179,6 +180,14 @@ class ControlPlane:
     def set_configs(self, wanted: Mapping[str, Mapping[str, str]]) -> dict[str, ReplicatorError | None]:
         """Set configs of target topics. See `ClusterAdmin.set_configs`."""
         return self.target.set_configs(wanted)
+
+    def acls(self) -> tuple[list[TopicAcl], list[TopicAcl]]:
+        """All ACLs of topics, of the source and of the target."""
+        return both(self.source.topic_acls, self.target.topic_acls)
+
+    def create_acls(self, wanted: Collection[TopicAcl]) -> dict[TopicAcl, ReplicatorError | None]:
+        """Create ACLs on the target. See `ClusterAdmin.create_acls`."""
+        return self.target.create_acls(wanted)
 
     def internal(self) -> dict[str, TopicInfo]:
         """Those of the flow's own topics that exist, with configs."""

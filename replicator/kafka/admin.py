@@ -8,7 +8,7 @@ librdkafka 2.16 while the group coordinator is still coming up (see `kafka.offse
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -16,12 +16,17 @@ from typing import Any, TypeVar
 import structlog
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
     NewPartitions,
     NewTopic,
+    ResourcePatternType,
     ResourceType,
 )
 
@@ -32,11 +37,14 @@ from replicator.kafka.cluster_info import ClusterInfo
 from replicator.kafka.offset_questions import EARLIEST, LATEST, MAX_TIMESTAMP, STABLE, ListedOffset, Wanted
 from replicator.kafka.properties import client_properties
 from replicator.kafka.topic_questions import TopicInfo, TopicQuestions, operations, raised, within
+from replicator.model.acls import TopicAcl
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError, TopicMissing, Unreachable
 from replicator.model.partition import Partition
 
 T = TypeVar("T")
 AddressedPartition = tuple[str, int]
+ACLS_MAX = 1_000
+"""How many ACLs are created by one request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +194,32 @@ class ClusterAdmin:
             for resource, future in futures.items()
         }
 
+    def topic_acls(self) -> list[TopicAcl]:
+        """Return all ACLs of topics."""
+        wanted = AclBindingFilter(
+            restype=ResourceType.TOPIC,
+            name=None,  # type: ignore[arg-type]  # None: any
+            resource_pattern_type=ResourcePatternType.ANY,
+            principal=None,  # type: ignore[arg-type]
+            host=None,  # type: ignore[arg-type]
+            operation=AclOperation.ANY,
+            permission_type=AclPermissionType.ANY,
+        )
+        future = self._client.describe_acls(wanted, request_timeout=self._request_s)
+        return [_acl(binding) for binding in self._result(future, "list ACLs", "Describe on the cluster")]
+
+    def create_acls(self, wanted: Collection[TopicAcl]) -> dict[TopicAcl, ReplicatorError | None]:
+        """Create ACLs, in requests of `ACLS_MAX`; one that is there already stays. Why not, by ACL."""
+        left, answers = sorted(wanted), dict[TopicAcl, ReplicatorError | None]()
+        for at in range(0, len(left), ACLS_MAX):
+            bindings = {acl: _binding(acl) for acl in left[at : at + ACLS_MAX]}
+            futures = self._client.create_acls(list(bindings.values()), request_timeout=self._request_s)
+            answers |= {
+                acl: self._outcome(futures[binding], "create ACLs", "Alter on the cluster")
+                for acl, binding in bindings.items()
+            }
+        return answers
+
     def group_rights(self, group: str) -> frozenset[str] | None:
         """Return the operations that the user may do on a group; None when the broker does not say. NotAllowed:
         none."""
@@ -276,6 +310,29 @@ class ClusterAdmin:
             wait([future], timeout=0.05)
             self._client.poll(0)
         return future.result()
+
+
+def _acl(binding: AclBinding) -> TopicAcl:
+    return TopicAcl(
+        binding.name,
+        binding.resource_pattern_type is ResourcePatternType.PREFIXED,
+        binding.principal,
+        binding.host,
+        AclOperation(binding.operation).name,
+        binding.permission_type is AclPermissionType.ALLOW,
+    )
+
+
+def _binding(acl: TopicAcl) -> AclBinding:
+    return AclBinding(
+        ResourceType.TOPIC,
+        acl.topic,
+        ResourcePatternType.PREFIXED if acl.prefixed else ResourcePatternType.LITERAL,
+        acl.principal,
+        acl.host,
+        AclOperation[acl.operation],
+        AclPermissionType.ALLOW if acl.allowed else AclPermissionType.DENY,
+    )
 
 
 def _resource(topic: str, values: Mapping[str, str]) -> ConfigResource:

@@ -20,6 +20,7 @@ from replicator.kafka.admin import TopicSpec
 from replicator.kafka.cluster_info import ClusterInfo
 from replicator.kafka.topic_questions import TopicInfo
 from replicator.model import names
+from replicator.model.acls import TopicAcl
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError
 from replicator.model.partition import Partition
 from replicator.state.claims import Claim, Claims
@@ -143,6 +144,9 @@ class FakePlane:
     closed: bool = False
     fails: ReplicatorError | None = None  # every question to the source
     unset: ReplicatorError | None = None  # every change of configs
+    source_acls: set[TopicAcl] = field(default_factory=set)
+    target_acls: set[TopicAcl] = field(default_factory=set)
+    unlisted: ReplicatorError | None = None  # every question for ACLs
 
     def close(self) -> None:
         self.closed = True
@@ -208,6 +212,15 @@ class FakePlane:
             if name not in self.refused:
                 self.target[name] = replace(self.target[name], configs={**self.target[name].configs, **values})
         return {name: self.refused.get(name) for name in wanted}
+
+    def acls(self) -> tuple[Collection[TopicAcl], Collection[TopicAcl]]:
+        if self.unlisted is not None:
+            raise self.unlisted
+        return self.source_acls, self.target_acls
+
+    def create_acls(self, wanted: Collection[TopicAcl]) -> dict[TopicAcl, ReplicatorError | None]:
+        self.target_acls |= {acl for acl in wanted if acl.topic not in self.refused}
+        return {acl: self.refused.get(acl.topic) for acl in wanted}
 
     def internal(self) -> dict[str, TopicInfo]:
         return {name: self.target[name] for name in (CONTROL, CLAIMS) if name in self.target}

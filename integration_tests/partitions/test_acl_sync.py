@@ -1,0 +1,68 @@
+"""Rights of reading follow from source to target topics, between two brokers that check rights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AclBinding, AclBindingFilter, AclOperation, AclPermissionType, ResourcePatternType
+from confluent_kafka.admin import ResourceType as On
+
+from integration_tests.harness import clients
+from integration_tests.harness.broker import Kind
+from integration_tests.harness.copying import Copying
+from integration_tests.harness.secured import Secured, secured_broker
+
+
+@pytest.fixture
+def secured_pair(kind: Kind, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Secured, Secured]]:
+    """Two brokers that check rights. The flow's user may do everything on both."""
+    directory = tmp_path_factory.mktemp("secured")
+    (directory / "source").mkdir()
+    (directory / "target").mkdir()
+    with secured_broker(kind, directory / "source") as source, secured_broker(kind, directory / "target") as target:
+        for each in (source, target):
+            clients.warm_up(each.bootstrap)
+        yield source, target
+
+
+def acls(secured: Secured, topic: str) -> set[tuple[str, str, str]]:
+    """Principal, operation and permission of each ACL that names this topic."""
+    wanted = AclBindingFilter(
+        On.TOPIC,
+        topic,
+        ResourcePatternType.LITERAL,
+        None,  # type: ignore[arg-type]  # any
+        None,  # type: ignore[arg-type]
+        AclOperation.ANY,
+        AclPermissionType.ANY,
+    )
+    found: list[AclBinding] = secured.admin.describe_acls(wanted).result(clients.TIMEOUT_S)
+    return {
+        (each.principal, AclOperation(each.operation).name, AclPermissionType(each.permission_type).name)
+        for each in found
+    }
+
+
+@pytest.mark.tier("default", kafka="full")
+def test_who_may_read_the_source_topic_may_read_its_copy(secured_pair: tuple[Secured, Secured], tmp_path: Path) -> None:
+    source, target = secured_pair
+    copying = Copying(source, target, tmp_path, partitions=1, sync_acls=True, limits={"discovery_interval_ms": 500})
+    try:
+        copying.load.plain(10)
+        source.allow("bob", "TOPIC", copying.topic, "READ", "DESCRIBE", "WRITE")
+        source.allow("alice", "TOPIC", copying.topic[:-1], "READ", prefix=True)
+        worker = copying.running()
+        created = worker.wait_event("acls_created", topic=f"{copying.topic}.copy")
+        assert "allow READ to User:alice from *" in created["acls"]
+        expected = {("User:bob", "READ", "ALLOW"), ("User:bob", "DESCRIBE", "ALLOW"), ("User:alice", "READ", "ALLOW")}
+        assert acls(target, f"{copying.topic}.copy") == expected
+        mark = worker.mark()
+        source.take_away("bob", "TOPIC", copying.topic, "READ")
+        left = worker.wait_event("acls_left", after=mark)
+        assert left["acls"] == "allow READ to User:bob from *"
+        assert acls(target, f"{copying.topic}.copy") == expected
+        copying.finish(worker)
+    finally:
+        copying.close()

@@ -1,0 +1,76 @@
+"""Gives the readers of source topics the same rights on the target topics, where a flow has `sync_acls`.
+
+`flow.setup` notes at each listing which topics are copied; `flow.discovery` has the ACLs created afterwards, so that no
+cluster that is slow to answer holds back a lane. What is there already stays, whoever has created it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from itertools import groupby
+from typing import Protocol
+
+import structlog
+
+from replicator.flow.acl_rules import wanted_acls
+from replicator.model.acls import TopicAcl
+from replicator.model.errors import Incident, NotAllowed, ReplicatorError, Retriable, Unreachable
+
+
+class AclTopics(Protocol):
+    """As far as `flow.topics.ControlPlane` is asked for it."""
+
+    def acls(self) -> tuple[Collection[TopicAcl], Collection[TopicAcl]]:
+        """All ACLs of topics, of the source and of the target."""
+        ...
+
+    def create_acls(self, wanted: Collection[TopicAcl]) -> dict[TopicAcl, ReplicatorError | None]:
+        """Create ACLs on the target; why not, by ACL."""
+        ...
+
+
+class AclSync:
+    """Creates what is missing. Used from the thread of discovery, or before it runs."""
+
+    def __init__(self, plane: AclTopics, log: structlog.stdlib.BoundLogger) -> None:
+        self._plane, self._log = plane, log
+        self._topics: dict[str, str] = {}
+        self._refused = ""  # as it was told
+        self._wanted: frozenset[TopicAcl] = frozenset()
+
+    def note(self, topics: Mapping[str, str]) -> None:
+        """Which topics are copied: the target topic of each source topic."""
+        self._topics = dict(topics)
+
+    def create(self) -> None:
+        """Create the ACLs that copies lack. Raises nothing: why one isn't created is told, once for each reason, and it
+        is tried again the next time."""
+        try:
+            source, target = self._plane.acls()
+            wanted = wanted_acls(source, self._topics)
+            answers = self._plane.create_acls(wanted - frozenset(target))
+        except (Incident, NotAllowed, Retriable, Unreachable) as error:
+            self._tell_refused(str(error))
+            return
+        self._tell_left(self._wanted & frozenset(target) - wanted)
+        self._wanted = wanted
+        created = sorted(acl for acl, refused in answers.items() if refused is None)
+        for topic, of_topic in groupby(created, key=lambda acl: acl.topic):
+            self._log.info("acls_created", topic=topic, acls=_said(of_topic))
+        refused = sorted({str(error) for error in answers.values() if error is not None})
+        self._tell_refused("; ".join(refused))
+
+    def _tell_refused(self, reason: str) -> None:
+        if reason and reason != self._refused:
+            self._log.warning("acls_not_created", reason=reason)
+        self._refused = reason
+
+    def _tell_left(self, left: frozenset[TopicAcl]) -> None:
+        """Of what the source gave, as this process saw, and has taken back since: the target has it still."""
+        gone = {acl for acl in left if acl.topic in self._topics.values()}
+        for topic, of_topic in groupby(sorted(gone), key=lambda acl: acl.topic):
+            self._log.warning("acls_left", topic=topic, acls=_said(of_topic))
+
+
+def _said(acls: Iterable[TopicAcl]) -> str:
+    return ", ".join(acl.said() for acl in acls)
