@@ -34,6 +34,7 @@ from embedded_broker.storage.retention import Retention
 from tests.embedded_broker.served import Served, batch, fetch, produce, serving
 
 PACKAGE = Path(server.__file__).parents[1]
+pytestmark = pytest.mark.tier("default")
 QUICK_MS = 20
 QUICK = Thresholds(
     groups_sweep_interval_ms=QUICK_MS, transactions_sweep_interval_ms=QUICK_MS, compaction_interval_ms=QUICK_MS

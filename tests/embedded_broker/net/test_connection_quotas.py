@@ -88,6 +88,7 @@ def test_a_connection_that_waits_is_served_in_its_turn(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.tier("default")
 def test_a_connection_above_its_addresss_rate_is_closed_after_a_moment(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(tmp_path) as served:

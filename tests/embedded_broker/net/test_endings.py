@@ -87,6 +87,7 @@ def test_what_was_appended_becomes_visible_if_the_connection_is_closed_at_once(
     asyncio.run(main())
 
 
+@pytest.mark.tier("default")
 def test_a_frame_may_take_as_long_as_the_broker_keeps_its_client_waiting(tmp_path: Path) -> None:
     deadline_ms, wait_ms = 300, 1_000
 

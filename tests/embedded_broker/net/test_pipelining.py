@@ -43,6 +43,7 @@ async def _calls(directory: Path, count: int) -> float:
     return calls / count
 
 
+@pytest.mark.tier("default")
 def test_a_request_costs_the_same_however_many_wait_behind_it(tmp_path: Path) -> None:
     few = asyncio.run(_calls(tmp_path / "few", FEW))
     many = asyncio.run(_calls(tmp_path / "many", MANY))

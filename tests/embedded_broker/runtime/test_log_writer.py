@@ -11,12 +11,15 @@ import threading
 from pathlib import Path
 from typing import IO
 
+import pytest
+
 from embedded_broker.runtime.log_writer import LINE_CHARS_MAX, LINES_MAX, LogWriter
 from tests.embedded_broker.process import BrokerProcess
 
 METADATA_V1 = b"\0\0\0\x16" + b"\0\x03\0\1" + b"\0\0\0\1" + b"\0\x08somebody" + b"\xff\xff\xff\xff"
 CONNECTIONS = 600
 TIMEOUT_S = 20
+pytestmark = pytest.mark.tier("default")
 
 
 def _visit(address: str) -> None:
