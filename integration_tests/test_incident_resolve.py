@@ -263,3 +263,66 @@ def test_what_another_program_has_copied_is_adopted_by_a_new_flow(make_copying: 
     assert two.values(two.first) == numbered("old", 10)
     two.assert_second_goes_on()
     two.assert_stops(worker, 0)
+
+
+def created_again(two: TwoTopics, word: str) -> None:
+    """The first topic is another one at the source, with ten records."""
+    clients.recreate_topic(two.source, two.first)
+    two.put(two.first, numbered(word, 10))
+
+
+@pytest.mark.tier("full")
+def test_a_source_topic_that_was_created_again_is_copied_from_its_beginning(make_copying: MakeCopying) -> None:
+    two = TwoTopics(make_copying(partitions=1))
+    path = two.flow.file.path
+    worker = two.running(10)
+    created_again(two, "new")
+    id_ = open_id(path, "source_topic_recreated", worker)
+    code, shown, _ = asked(path, "show", id_)
+    assert (code, shown["commands"]) == (0, ["--retry", "--restart-topic"])
+    two.assert_stops(worker)
+    created_again(two, "newer")
+    code, _, said = asked(path, "resolve", id_, "--restart-topic", "--why", WHY)
+    assert (code, "outdated" in said) == (REFUSED, True), said
+
+    worker = two.flow.running()
+    again = open_id(path, "source_topic_recreated", worker)
+    assert again != id_, "it is another topic than somebody has looked at"
+    code, done, said = asked(path, "resolve", again, "--restart-topic", "--why", WHY, "--by", "ann")
+    assert (code, done["acted"], done["moved"]) == (0, "restarted", [10, 0]), said
+    two.wait_copied(two.first, b"newer 9")
+    assert two.values(two.first) == [*numbered("old", 10), *numbered("newer", 10)]
+    (adopted,) = two.status()["adoptions"]
+    assert (adopted["offset"], adopted["by"], adopted["incident"]) == (0, "ann", "source_topic_recreated")
+    assert adopted["former_topic_id"]
+    two.assert_second_goes_on()
+    two.assert_stops(worker, 0)
+    worker = two.flow.running()
+    two.put(two.first, [b"on"])
+    two.wait_copied(two.first, b"on")
+    assert two.values(two.first)[20:] == [b"on"]
+    two.assert_stops(worker, 0)
+
+
+@pytest.mark.tier("full")
+def test_a_target_topic_that_was_created_again_is_filled_from_the_beginning(make_copying: MakeCopying) -> None:
+    two = TwoTopics(make_copying(partitions=2))
+    path = two.flow.file.path
+    two.put(two.first, numbered("other", 3), partition=1)
+    two.assert_stops(two.running(10), 0)
+    clients.recreate_topic(two.target, two.copy_of(two.first), 2)
+    worker = two.flow.running()
+
+    def found() -> list[str]:
+        return [it["id"] for it in listed(path) if it["name"] == "target_topic_recreated" and it["commands"]]
+
+    wait_until(lambda: len(found()) == 2, "both partitions are listed", worker.tail)
+    code, done, said = asked(path, "resolve", found()[0], "--restart-topic", "--why", WHY)
+    assert (code, done["acted"]) == (0, "restarted"), said
+    two.wait_copied(two.first, b"old 9")
+    two.wait_copied(two.first, b"other 2", partition=1)
+    assert two.values(two.first) == numbered("old", 10)
+    assert two.values(two.first, 1) == numbered("other", 3)
+    assert listed(path) == []
+    two.assert_second_goes_on()
+    two.assert_stops(worker, 0)

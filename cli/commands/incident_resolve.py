@@ -57,6 +57,13 @@ Exit codes:
     help="The same for one record, which is kept in the topic __eos.<flow>.aside.",
 )
 @click.option(
+    "--restart-topic",
+    "commands",
+    flag_value="restart-topic",
+    help="Copy the topic that is there now from its beginning, all partitions of it. What the target has of the one "
+    "before stays.",
+)
+@click.option(
     "--adopt",
     "adopted",
     default=None,
@@ -95,7 +102,8 @@ def resolve(
     second, one that doesn't at its next start: once, in one transaction with the position that it moves. --skip leaves
     out what `incident show` names, and no more; `status` and `reconcile` list it from then on, and it is no
     difference. --adopt gives a partition a position that has none: from the offset that you name it is copied exactly
-    once, and `status` and `reconcile` say that nothing before it is the flow's.
+    once, and `status` and `reconcile` say that nothing before it is the flow's. --restart-topic does the same at the
+    beginning of a topic that was created again: its records are written behind those that are there.
     """
     from replicator import config
     from replicator.flow import deciding
@@ -103,10 +111,12 @@ def resolve(
     from replicator.model.printable import printable
 
     if (commands is None) is (adopted is None):
-        raise click.UsageError("say what is decided: --retry, --skip, --set-aside or --adopt OFFSET")
+        raise click.UsageError("say what is decided: --retry, --skip, --set-aside, --restart-topic or --adopt OFFSET")
     command = Command.ADOPT if commands is None else Command(commands)
     if command.needs_reason and not why:
         does = "leaves records out for good" if command.moves else "can't be checked by the flow"
+        if command is Command.RESTART_TOPIC:
+            does = "writes a topic's records behind those of another one"
         raise click.UsageError(f"{command.option} {does}: say why (--why TEXT)")
     offset = _offset(adopted)
     log_to_stderr()
@@ -211,6 +221,8 @@ def _show(flow: Flow, decision: OperatorDecision, it: Occurrence) -> None:
         click.echo("The flow has not acted on it yet. One that doesn't run acts at its next start.")
     elif _in_vain(decision, it):
         click.echo("When the flow came to act its facts had changed: nothing was done. incident list shows what is.")
+    elif it.moved is not None and decision.command is Command.RESTART_TOPIC:
+        click.echo(f"It is copied from source offset {it.moved[1]} on, behind what the target had.")
     elif it.moved is not None and decision.command is Command.ADOPT:
         click.echo(f"It is copied from source offset {it.moved[1]} on.")
     elif it.moved is not None:

@@ -8,6 +8,7 @@ asked for anything, except where copying is to go on at an offset that somebody 
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -21,7 +22,7 @@ from replicator.model.commands import Command
 from replicator.model.errors import Fatal, Fenced, ReplicatorError, Retriable, TakenOver, UnknownOutcome
 from replicator.model.names import process_name
 from replicator.state.control import Changer
-from replicator.state.decisions import AdoptedSides, NotDecided, Objection, OperatorDecision, decide
+from replicator.state.decisions import AdoptedSides, NotDecided, Objection, OperatorDecision, decide, restarted
 from replicator.state.generation import Control
 from replicator.state.occurrences import Occurrence
 
@@ -73,9 +74,9 @@ def _written(flow: Flow, plane: ControlPlane, wanted: DecisionWanted) -> Operato
     """Have it written once, however often that takes: what was written before an answer was lost has its token."""
     taken: list[OperatorDecision] = []
 
-    def take(control: Control) -> OperatorDecision | None:
+    def take(control: Control) -> Sequence[OperatorDecision]:
         if taken and control.decisions.get(taken[-1].occurrence) == taken[-1]:
-            return None
+            return ()
         occurrences, now_ms = plane.state.claims().occurrences, time.time_ns() // 1_000_000
         decision = decide(
             wanted.start,
@@ -90,10 +91,14 @@ def _written(flow: Flow, plane: ControlPlane, wanted: DecisionWanted) -> Operato
             it = next(it for it in occurrences if it.id == decision.occurrence)
             offset, sides = _adopted(plane, it, wanted.adopted, occurrences)
             decision = replace(decision, end=offset, adopted=sides)
+        more: list[OperatorDecision] = []
+        if wanted.command is Command.RESTART_TOPIC:
+            it = next(it for it in occurrences if it.id == decision.occurrence)
+            decision, more = _restarted(plane, it, decision), _of_other_partitions(plane, it, decision, control)
         taken.append(decision)
         if wanted.command is Command.SET_ASIDE:
             _make_aside_topic(flow, plane)
-        return taken[-1]
+        return [decision, *more]
 
     backoff, give_up_s = Backoff(PAUSE_S, PAUSE_S_MAX), time.monotonic() + OTHERS_S
     while plane.state.control().preparing is not None and time.monotonic() < give_up_s:
@@ -133,6 +138,37 @@ def _adopted(
         raise NotDecided(Objection.OUT_OF_RANGE, f"copying can't go on at {offset}: {known}")
     sides = AdoptedSides(source_topic_id=ends.topic_id, target_topic_id=there.topic_id, target_end=there.end)
     return offset, sides
+
+
+def _restarted(plane: ControlPlane, it: Occurrence, decision: OperatorDecision) -> OperatorDecision:
+    """As `restarted`, by what the clusters say now. Raises what they say, too."""
+    source = raised(plane.source_logs.log_ends([it.source])[it.source])
+    target = raised(plane.target_logs.log_ends([it.target])[it.target])
+    return restarted(it, decision, source, target, plane.state.claims().claims.get(it.target))
+
+
+def _of_other_partitions(
+    plane: ControlPlane, it: Occurrence, decision: OperatorDecision, control: Control
+) -> list[OperatorDecision]:
+    """Decide the same of the topic's other partitions that the flow has found so, and that nobody has decided about.
+
+    Those of which something else is known by now are left: they are decided about when the flow has found that.
+    """
+    found: list[OperatorDecision] = []
+    for other in plane.state.claims().occurrences:
+        same = other.is_open and (other.name, other.source.topic, other.target.topic) == (
+            it.name,
+            it.source.topic,
+            it.target.topic,
+        )
+        if not same or other.id == it.id or other.id in control.decisions:
+            continue
+        theirs = replace(decision, occurrence=other.id, offset=other.offset, token=uuid.uuid4().hex)
+        try:
+            found.append(_restarted(plane, other, theirs))
+        except NotDecided:
+            continue
+    return found
 
 
 def _make_aside_topic(flow: Flow, plane: ControlPlane) -> None:

@@ -32,7 +32,7 @@ from replicator.model.commands import Command
 from replicator.model.errors import NotAllowed, ReplicatorError, Retriable, Unreachable
 from replicator.model.partition import LogEnds, Partition
 from replicator.planes.contract import ReadStopped
-from replicator.state.decisions import OperatorDecision
+from replicator.state.decisions import ADOPTING, OperatorDecision
 from replicator.state.occurrences import Closing, Ending, Occurrence
 
 LOOK_S = 1.0
@@ -43,6 +43,7 @@ ENDINGS: Mapping[Command, Ending] = {
     Command.SKIP: Ending.SKIPPED,
     Command.SET_ASIDE: Ending.SET_ASIDE,
     Command.ADOPT: Ending.ADOPTED,
+    Command.RESTART_TOPIC: Ending.RESTARTED,
 }
 
 
@@ -143,7 +144,7 @@ class LaneDecisions:
             return False
         if decision.command is Command.RETRY:
             self._reports.decided(at, self._closed(occurrence, decision, None))
-        elif before is None:
+        elif before is None or decision.command is Command.RESTART_TOPIC:
             return self._begin_behind(at, decision, occurrence)
         else:
             kept = self._kept(occurrence, decision) if decision.command is Command.SET_ASIDE else ""
@@ -164,17 +165,18 @@ class LaneDecisions:
         return self._start.judge_again([at])
 
     def _begin_behind(self, at: Partition, decision: OperatorDecision, occurrence: Occurrence) -> bool:
-        """Have a partition without a position begin at the end that was decided, if that is all that keeps it back."""
+        """Have a partition begin at the end that was decided that has no position, or one of a topic that has gone, if
+        that is all that keeps it back."""
         if decision.command is Command.SET_ASIDE:
             self._postpone(decision, "the partition has no position yet")
             return False
         partition = self._partitions[at]
         self._partitions.apply(at, Decided())
-        self._start.judge_again([at], decision.end, decision.adopted)
+        self._start.judge_again([at], decision)
         if isinstance(partition.state, Waiting):
             return True  # whatever keeps it back comes first
         state = partition.state
-        if decision.command is Command.ADOPT and isinstance(state, Stopped) and state.incident.name == OPEN:
+        if decision.command in ADOPTING and isinstance(state, Stopped) and state.incident.name == OPEN:
             self._postpone(decision, state.incident.detail)
             self._judge_anew(at)
             return False

@@ -10,19 +10,25 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from replicator.lane.plan import LanePlan
-from replicator.model.commands import ONE_RECORD
+from replicator.model.commands import ONE_RECORD, RECREATED
 from replicator.model.errors import Incident
 from replicator.model.route import Route
 from replicator.state.occurrences import Closing, Ending, Occurrence, found
 
+Topics = tuple[str, str]
+"""Ids of the source and of the target topic, as they were when an incident was found; empty where that isn't known."""
+UNKNOWN: Topics = ("", "")
+
 
 @dataclass(frozen=True, slots=True)
 class IncidentReport:
-    """`open` is what the claims topic has, by kind; `new` an incident that has to be written there, `ended` an
-    occurrence that a decision has closed, and `tried` the incident that was written last, or could not be."""
+    """`open` is what the claims topic has, by kind; `new` an incident that has to be written there, found of these
+    `topics`; `ended` an occurrence that a decision has closed, and `tried` the incident that was written last, or could
+    not be."""
 
     open: Mapping[str, Occurrence] = field(default_factory=dict)
     new: Incident | None = None
+    topics: Topics = UNKNOWN
     ended: Occurrence | None = None
     tried: Incident | None = None
 
@@ -30,13 +36,13 @@ class IncidentReport:
         """Take what a producer session has read; what the one before has not committed is void."""
         return replace(self, open={it.name: it for it in open_}, ended=None)
 
-    def noted(self, incident: Incident) -> IncidentReport:
+    def noted(self, incident: Incident, topics: Topics = UNKNOWN) -> IncidentReport:
         """Have an incident written, unless it is there or was tried before."""
         known = self.open.get(incident.name)
         there = known is not None and known.is_of(incident) and self.ended is None
         if self.tried == incident or (there and known is not None and known.detail == incident.detail):
             return self
-        return replace(self, new=incident)
+        return replace(self, new=incident, topics=topics)
 
     def of(self, incident: Incident) -> Occurrence | None:
         """Return the open occurrence of an incident that stops the partition."""
@@ -70,13 +76,19 @@ class IncidentReport:
         new = self.new
         if new is not None:
             known = left.get(new.name)
-            if known is not None and known.is_of(new):
+            topic_id, target_topic_id = self.topics[0] or route.source_topic_id, self.topics[1] or route.target_topic_id
+            # Of a topic that was created once more nobody has decided anything.
+            same = new.name not in RECREATED or (known and (known.topic_id, known.target_topic_id)) == (
+                topic_id,
+                target_topic_id,
+            )
+            if known is not None and known.is_of(new) and same:
                 again = known.found_again(new, plan.generation, now_ms)
                 return [*ended, *([again] if again is not None else [])]
             if known is not None:
                 ended.append(_closed(known, Ending.REPLACED, plan, now_ms))
-            topic_id = route.source_topic_id
-            made = found(new, route.target, route.source, plan.owner, plan.generation, now_ms, topic_id)
+            at = route.target, route.source
+            made = found(new, *at, plan.owner, plan.generation, now_ms, topic_id, target_topic_id)
             return [*ended, made]
         if admitted:
             ended += [_closed(it, Ending.GONE, plan, now_ms) for name, it in left.items() if name not in ONE_RECORD]

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+from replicator.lane.incident_report import UNKNOWN, Topics
 from replicator.lane.partition import LanePartition
 from replicator.lane.plan import LanePlan
 from replicator.model.checkpoint import Position
@@ -49,9 +50,9 @@ class Reports:
         else:
             self._of_records.discard(at)
 
-    def note(self, partition: LanePartition, incident: Incident) -> None:
-        """Have the incident written that stops a partition."""
-        partition.report = partition.report.noted(incident)
+    def note(self, partition: LanePartition, incident: Incident, topics: Topics = UNKNOWN) -> None:
+        """Have the incident written that stops a partition. `topics`: what it was found of, where that is known."""
+        partition.report = partition.report.noted(incident, topics)
         self.pending = self.pending or partition.report.new is not None
 
     def decided(self, at: Partition, closed: Occurrence) -> None:

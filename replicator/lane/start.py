@@ -17,6 +17,7 @@ from types import MappingProxyType
 import structlog
 
 from replicator.lane.facts import FactReader
+from replicator.lane.incident_report import UNKNOWN, Topics
 from replicator.lane.memory import Memory
 from replicator.lane.origin_check import OriginCheck
 from replicator.lane.own_transactions import OPEN, OwnTransactions
@@ -38,12 +39,12 @@ from replicator.lane.rights import MissingRight, Rights
 from replicator.lane.start_decision import StartDecision, decide, unreadable
 from replicator.lane.target_check import check_target
 from replicator.model.checkpoint import Unreadable
-from replicator.model.commands import commands_for
+from replicator.model.commands import Command, commands_for
 from replicator.model.errors import Incident, NotAllowed, ReplicatorError
 from replicator.model.partition import LogEnds, Partition
 from replicator.model.route import Route
 from replicator.state.claims import Claims
-from replicator.state.decisions import AdoptedSides, OperatorDecision
+from replicator.state.decisions import OperatorDecision
 
 Wrong = dict[Partition, Incident | ReplicatorError]
 BY_OFFSETS = ("source_records_gone", "source_truncated", "target_lost_data")
@@ -92,11 +93,13 @@ class LaneStart:
         return LanePositions(self._partitions, self._plan.owner, self._plan.generation, delivery, unrouted.kept)
 
     def _decide(
-        self, routes: Sequence[Route], begins_at: int | None = None, adopts: AdoptedSides | None = None
+        self, routes: Sequence[Route], decided: OperatorDecision | None = None
     ) -> dict[Partition, StartDecision]:
         facts, now_ms = self._facts.read(routes, self.origins.claims), self._clock.now_ms()
-        if begins_at is not None:
-            facts = {at: replace(known, start=begins_at, adopts=adopts) for at, known in facts.items()}
+        if decided is not None:
+            restarts = decided.name if decided.command is Command.RESTART_TOPIC else ""
+            begins = {"start": decided.end, "adopts": decided.adopted, "restarts": restarts}
+            facts = {at: replace(known, **begins) for at, known in facts.items()}  # type: ignore[arg-type]
         found = {it.source: decide(self._plan, it, facts[it.source], now_ms) for it in routes}
         contradicted = {it.source: it for it in routes if _by_offsets(found[it.source])}
         for at, known in self._facts.with_ids(facts, contradicted.values()).items():
@@ -128,19 +131,17 @@ class LaneStart:
     def _waits_for_right(self, at: Partition) -> bool:
         return self._partitions[at].waits_since(Reason.NOT_ALLOWED) is not None
 
-    def judge_again(
-        self, partitions: Collection[Partition], begins_at: int | None = None, adopts: AdoptedSides | None = None
-    ) -> bool:
+    def judge_again(self, partitions: Collection[Partition], decided: OperatorDecision | None = None) -> bool:
         """Judge these partitions anew; return whether any of them is copied from now on.
 
-        `begins_at`: the source offset at which those without a position begin, where an operator has decided that;
-        `adopts`: also over a target that has records, if both sides are still these.
+        `decided`: those without a position begin at its end; where it adopts what the target has, also over a target
+        that has records, if both sides are as it says; where it restarts a topic, also in place of a position.
         """
         asked = self._without_denied(self._readiness.ready(partitions))
         if not asked:
             return False
         routes = [self._partitions[at].route for at in asked]
-        return self._apply(self._decide(routes, begins_at, adopts))
+        return self._apply(self._decide(routes, decided))
 
     def _without_denied(self, partitions: Collection[Partition]) -> list[Partition]:
         """Leave out those that still wait for a right: other questions don't show whether it is."""
@@ -173,7 +174,7 @@ class LaneStart:
         if stopped is not None and not self._policy.repairs(stopped):
             self._partitions.apply(at, Stop(stopped, lasting=decision.stopped is None))
             if commands_for(stopped.name):
-                self._note(at, stopped)
+                self._note(at, stopped, decision.topics)
         elif decision.waits is not None:
             self._wait(at, *decision.waits)
         else:
@@ -196,10 +197,10 @@ class LaneStart:
         self._partitions.apply(at, Stop(placed, lasting))
         self._note(at, placed)
 
-    def _note(self, at: Partition, incident: Incident) -> None:
+    def _note(self, at: Partition, incident: Incident, topics: Topics = UNKNOWN) -> None:
         """Have an incident written down: told where `status` reads it, and decided about by its occurrence's id."""
         if self._policy.copies_live:
-            self._reports.note(self._partitions[at], incident)
+            self._reports.note(self._partitions[at], incident, topics)
 
     def _wait(self, at: Partition, reason: Reason, detail: str) -> None:
         if reason is Reason.NOT_ALLOWED and not self._policy.waits:

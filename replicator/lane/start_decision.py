@@ -9,7 +9,7 @@ by `inspect.expected_starts` for `plan` and `status`, so that all three say the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from replicator.lane.partition import Reason, reason_of
 from replicator.lane.plan import LanePlan
@@ -29,7 +29,8 @@ class Facts:
     An error in place of a value says why it is not known. `stored` None: the target says that there is no position.
     `start`: where the copy begins without one; None where that need not be known. `newest` is the newest generation of
     the control topic. `adopts`: an operator has decided that what the target has is the copy of all before `start`, as
-    long as both sides are these.
+    long as both sides are these; `restarts` names the incident where the topic that is there now is copied from `start`
+    on in place of the one before.
     """
 
     stored: Stored | ReplicatorError | None
@@ -39,6 +40,7 @@ class Facts:
     start: int | ReplicatorError | None
     newest: int
     adopts: AdoptedSides | None = None
+    restarts: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,7 @@ class StartDecision:
     """What becomes of a partition. Without `stopped` and `waits` it is copied from `position` on.
 
     `claim`: it has no position yet, and this one goes into its first transaction. `unreadable`: see `LanePartition`.
+    `topics`: the ids that both topics have; empty where that isn't known.
     """
 
     position: Position | None = None
@@ -54,10 +57,21 @@ class StartDecision:
     stopped: Incident | None = None
     waits: tuple[Reason, str] | None = None
     committable: bool = True
+    topics: tuple[str, str] = ("", "")
 
 
 def decide(plan: LanePlan, route: Route, facts: Facts, now_ms: int) -> StartDecision:
     """Decide over one partition; `plan.owner` is who would copy it."""
+    source, target = (log.topic_id if isinstance(log, LogEnds) else "" for log in (facts.source, facts.target))
+    return replace(_decided(plan, route, facts, now_ms), topics=(source, target))
+
+
+def _decided(plan: LanePlan, route: Route, facts: Facts, now_ms: int) -> StartDecision:
+    if facts.restarts:
+        found = _decided(plan, route, replace(facts, adopts=None, restarts=""), now_ms)
+        if found.stopped is None or found.stopped.name != facts.restarts or not _restartable(plan, route, facts):
+            return found
+        return _without_position(plan, route, replace(facts, stored=None, claim=None), now_ms)
     if isinstance(facts.stored, ReplicatorError):
         return StartDecision(waits=_waits(facts.stored, Reason.TARGET_MISSING), committable=False)
     if facts.stored is None or (isinstance(facts.stored, Unreadable) and _adoptable(plan, route, facts)):
@@ -194,14 +208,24 @@ def _adoptable(plan: LanePlan, route: Route, facts: Facts) -> bool:
     source, target, claim = facts.source, facts.target, facts.claim
     if facts.adopts is None or not isinstance(source, LogEnds) or not isinstance(target, LogEnds):
         return False
-    if facts.adopts != AdoptedSides(
-        source_topic_id=source.topic_id, target_topic_id=target.topic_id, target_end=target.end
-    ):
+    if not facts.adopts.are(source, target):
         return False
     if claim is None:
         return True
     same = claim.contradicted(plan.source_cluster, route.source, source.topic_id) is None
     return same and claim.target_topic_id == target.topic_id
+
+
+def _restartable(plan: LanePlan, route: Route, facts: Facts) -> bool:
+    """Tell whether a decision to copy a topic from its beginning is about the topic that is there now, in place of the
+    one that was claimed: the other side is the same, and the target has not grown since."""
+    sides, source, target, claim = facts.adopts, facts.source, facts.target, facts.claim
+    if sides is None or claim is None or not isinstance(source, LogEnds) or not isinstance(target, LogEnds):
+        return False
+    if isinstance(facts.stored, Position) and facts.stored.evidence.generation > facts.newest:
+        return False
+    former = claim.former_topic_id(facts.restarts, plan.source_cluster, route.source, source.topic_id, target.topic_id)
+    return former == sides.former_topic_id != "" and sides.are(source, target)
 
 
 def _claimed_before(plan: LanePlan, route: Route, facts: Facts, claim: Claim) -> StartDecision:

@@ -17,6 +17,8 @@ class Command(StrEnum):
     SET_ASIDE = "set-aside"  # the same for one record, which is kept in the flow's topic for such
     ADOPT = "adopt"  # take what the target has for the copy of all before a source offset, and go on there
 
+    RESTART_TOPIC = "restart-topic"  # copy the topic that is there now from its beginning, behind what the target has
+
     @property
     def option(self) -> str:
         """How it is typed."""
@@ -53,6 +55,9 @@ _JUDGED_BY_LANES = (
     "target_records_hidden",
 )
 
+RECREATED = ("source_topic_recreated", "target_topic_recreated")
+"""Kinds of partitions of which one topic is another one under the same name."""
+
 _WITHOUT_POSITION = ("position_expired", "position_unreadable", "target_not_empty")
 """Kinds of partitions that have no position of this flow, or none that can be read, over a target with records."""
 
@@ -61,6 +66,7 @@ COMMANDS: Mapping[str, tuple[Command, ...]] = {
     **dict.fromkeys(sorted(ONE_RECORD), (Command.RETRY, Command.SKIP, Command.SET_ASIDE)),
     **dict.fromkeys(_JUDGED_BY_LANES, (Command.RETRY,)),
     **dict.fromkeys(_WITHOUT_POSITION, (Command.RETRY, Command.ADOPT)),
+    **dict.fromkeys(RECREATED, (Command.RETRY, Command.RESTART_TOPIC)),
 }
 """By kind. To any other no command applies: each discovery judges it again, or the whole flow stands still."""
 

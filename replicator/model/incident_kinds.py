@@ -54,8 +54,9 @@ _SOURCE = {
     "source_topic_recreated": IncidentKind(
         "The source topic has another id than the one that was copied",
         "It was deleted and created again: its offsets mean other records. The range that would be skipped is named",
-        "Take the topic out of this flow (exclude) and copy the new one by another flow: under another target name "
-        "(rename), or under the same one after the target topic was deleted",
+        "To copy the new topic from its beginning, behind what the target has of the old one: incident resolve ID "
+        "--restart-topic. Otherwise: take the topic out of this flow (exclude) and copy the new one by another flow: "
+        "under another target name (rename), or under the same one after the target topic was deleted",
     ),
     "source_cluster_changed": IncidentKind(
         "The source cluster has another id than the one the position was written for",
@@ -95,7 +96,8 @@ _TARGET = {
     "target_topic_recreated": IncidentKind(
         "The target topic has another id than the one that was written",
         "It was deleted and created again: what was copied before is gone",
-        _ANOTHER_FLOW,
+        "To copy all that the source has into the new one: incident resolve ID --restart-topic. Otherwise: "
+        f"{_ANOTHER_FLOW}",
     ),
     "target_topic_too_small": IncidentKind(
         "An existing target topic has fewer partitions than its source",

@@ -74,6 +74,17 @@ class Claim:
             return "source_topic_recreated", f"source topic id {self.source_topic_id}, it is {source_topic_id}"
         return None
 
+    def former_topic_id(
+        self, incident: str, source_cluster: str, source: Partition, source_topic_id: str, target_topic_id: str
+    ) -> str:
+        """Return the id of the topic that was claimed, where another one is there now as this incident says, and all
+        else is as it was claimed; else empty."""
+        wrong = self.contradicted(source_cluster, source, source_topic_id)
+        same_target = self.target_topic_id == target_topic_id
+        if incident == "source_topic_recreated":
+            return self.source_topic_id if same_target and wrong is not None and wrong[0] == incident else ""
+        return self.target_topic_id if not same_target and wrong is None else ""
+
     def encode(self) -> tuple[bytes, bytes]:
         """Key and value of the claim record."""
         content = {

@@ -83,11 +83,12 @@ class Changer:
         mine = lambda found: found.number > before and found.by == self._by and found.kind is kind  # noqa: E731
         return self._change(assignment, listing, kind, may_replace, mine)
 
-    def decide(self, take: Callable[[Control], OperatorDecision | None]) -> None:
-        """Write an operator's decision, after finishing a change that was left half done.
+    def decide(self, take: Callable[[Control], Sequence[OperatorDecision]]) -> None:
+        """Write what an operator has decided, after finishing a change that was left half done.
 
-        `take` is shown the control topic under the control id, so nobody else decides at the same time; it returns None
-        where nothing is to be written. Raises what it raises; Fenced where somebody else writes the control topic now.
+        `take` is shown the control topic under the control id, so nobody else decides at the same time; it returns
+        nothing where nothing is to be written. Raises what it raises; Fenced where somebody else writes the control
+        topic now.
         """
         self._writer = TransactionalProducer(self._flow, properties.decision_producer(self._flow), self._on_error)
         try:
@@ -95,9 +96,9 @@ class Changer:
             control = self._read()
             if control.preparing is not None:
                 control = self._finish(control, int(time.time() * 1000))
-            decision = take(control)
-            if decision is not None:
-                self._write([decision.encode()])
+            decisions = take(control)
+            if decisions:
+                self._write([decision.encode() for decision in decisions])
         finally:
             self._writer.close()
 

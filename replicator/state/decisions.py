@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +20,14 @@ from replicator.model.errors import ReplicatorError
 from replicator.state.envelope import NotOurs, unwrap, wrap
 
 if TYPE_CHECKING:
+    from replicator.model.partition import LogEnds
+    from replicator.state.claims import Claim
     from replicator.state.occurrences import Occurrence
 
 DECISION = "decision"
 WHY_CHARACTERS_MAX = 1_000
+ADOPTING = (Command.ADOPT, Command.RESTART_TOPIC)
+"""Commands after which what the target has is not the flow's: they hold what both sides were."""
 _KINDS = frozenset({DECISION})
 
 
@@ -53,11 +57,20 @@ class NotDecided(ReplicatorError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdoptedSides:
-    """The topics of a partition that is adopted, and where the target's log ended: what an operator has looked at."""
+    """The topics of a partition that is adopted, and where the target's log ended: what an operator has looked at.
+
+    `former_topic_id`: of a topic that is copied from its beginning, the id of the one that was there before.
+    """
 
     source_topic_id: str
     target_topic_id: str
     target_end: int
+    former_topic_id: str = ""
+
+    def are(self, source: LogEnds, target: LogEnds) -> bool:
+        """Whether both sides still are what somebody has looked at."""
+        found = (source.topic_id, target.topic_id, target.end)
+        return found == (self.source_topic_id, self.target_topic_id, self.target_end)
 
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> AdoptedSides:
@@ -66,6 +79,7 @@ class AdoptedSides:
             source_topic_id=str(body["source_topic_id"]),
             target_topic_id=str(body["target_topic_id"]),
             target_end=int(body["target_end"]),
+            former_topic_id=str(body.get("former_topic_id", "")),
         )
 
 
@@ -74,6 +88,8 @@ class OperatorDecision:
     """What `by` has decided of the occurrence with this id, `why`, and the facts that this rests on: the incident's
     `name`, and the source offsets [`offset`, `end`) that a command which moves the position leaves out. Of one that
     adopts what the target has, `end` is the source offset at which copying goes on.
+
+    Of one that copies a topic from its beginning, it is where that is.
 
     `token` tells this decision from any other: who doesn't know whether it was written finds it by that. `adopted`:
     what both sides were when it was typed that the target is to be taken as it is.
@@ -136,7 +152,7 @@ class OperatorDecision:
             return False
         if (occurrence.name, occurrence.offset) != (self.name, self.offset):
             return False
-        if (self.command is Command.ADOPT) is (self.adopted is None):
+        if (self.command in ADOPTING) is (self.adopted is None):
             return False
         return not self.command.moves or self.offset < self.end <= occurrence.end
 
@@ -201,6 +217,25 @@ def decide(
         at_ms=now_ms,
         token=uuid.uuid4().hex,
     )
+
+
+def restarted(
+    it: Occurrence, decision: OperatorDecision, source: LogEnds, target: LogEnds, claim: Claim | None
+) -> OperatorDecision:
+    """Return a decision to copy a topic from its beginning, with what both sides are now, and where that is.
+
+    Raises NotDecided where they aren't what the lane has found, and the operator has seen.
+    """
+    found, now = (it.topic_id, it.target_topic_id), (source.topic_id, target.topic_id)
+    if found != now:
+        why = f"the ids of {it.source.topic} and {it.target.topic} were {found} when the flow found it, are {now}"
+        raise NotDecided(Objection.OUTDATED, f"{it.id}: {why}; run the flow, and look at what it finds")
+    former = "" if claim is None else claim.former_topic_id(it.name, claim.source_cluster, it.source, *now)
+    if not former:
+        why = f"{it.target} was not claimed, or both topics are others than when it was"
+        raise NotDecided(Objection.WRONG_COMMAND, f"{it.id}: {why}; copy the topic by another flow")
+    sides = AdoptedSides(source_topic_id=now[0], target_topic_id=now[1], target_end=target.end, former_topic_id=former)
+    return replace(decision, end=source.start, adopted=sides)
 
 
 def _named(start: str, occurrences: Collection[Occurrence]) -> Occurrence:

@@ -38,10 +38,11 @@ class Ending(StrEnum):
     RETRIED = "retried"  # the partition was judged again, whatever came of that
     SKIPPED = "skipped"  # the position went past what was not copied
     SET_ASIDE = "set-aside"  # the same, and the record was kept aside
+    RESTARTED = "restarted"  # a topic that was created again is copied from its beginning
     ADOPTED = "adopted"  # the partition has a position now: what the target had was taken for the copy of all before
 
 
-MOVED = (Ending.SKIPPED, Ending.SET_ASIDE, Ending.ADOPTED)
+MOVED = (Ending.SKIPPED, Ending.SET_ASIDE, Ending.ADOPTED, Ending.RESTARTED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +67,8 @@ class Closing:
 class Occurrence:
     """One incident of a partition. `offset`: the source offset where the partition stands, or of the record that stops
     it (-1: none). `end`: one past the last source offset that skipping it leaves out (-1: it can't be skipped).
-    `topic_id`: the source topic's, of which these are offsets, as the last discovery had it.
+    `topic_id`: the source topic's, of which these are offsets, and `target_topic_id` the target topic's, as they were
+    when it was found; empty where that wasn't known.
 
     `generation` and `at_ms` are those of this record, which tell the newest one. `closing` None: it is open.
     """
@@ -83,6 +85,7 @@ class Occurrence:
     generation: int
     at_ms: int
     topic_id: str = ""
+    target_topic_id: str = ""
     closing: Closing | None = None
 
     @property
@@ -151,6 +154,7 @@ class Occurrence:
             "generation": self.generation,
             "at_ms": self.at_ms,
             "topic_id": self.topic_id,
+            "target_topic_id": self.target_topic_id,
             "closed": None if self.closing is None else _encoded(self.closing),
         }
         return self.key, wrap(OCCURRENCE, content, must_understand=False)
@@ -164,6 +168,7 @@ def found(
     generation: int,
     now_ms: int,
     topic_id: str = "",
+    target_topic_id: str = "",
 ) -> Occurrence:
     """Make the occurrence of an incident that nobody has found before, under a new id."""
     return Occurrence(
@@ -179,6 +184,7 @@ def found(
         generation=generation,
         at_ms=now_ms,
         topic_id=topic_id,
+        target_topic_id=target_topic_id,
     )
 
 
@@ -198,6 +204,7 @@ def decode(body: Mapping[str, Any]) -> Occurrence:
         generation=int(body["generation"]),
         at_ms=int(body["at_ms"]),
         topic_id=str(body.get("topic_id", "")),
+        target_topic_id=str(body.get("target_topic_id", "")),
         closing=None if closed is None else _closing(closed),
     )
 

@@ -13,6 +13,8 @@ from replicator.state.occurrences import Ending, Occurrence
 
 POSITION_SET = "position_set"
 """In place of an incident's name: `position set` has moved the position."""
+_ADOPTED = (Ending.ADOPTED, Ending.RESTARTED)
+"""What the target has before is not the flow's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,18 +61,18 @@ def signed_gaps(occurrences: Iterable[Occurrence]) -> tuple[SignedGap, ...]:
     out any more.
     """
     occurrences = tuple(occurrences)
-    adopted = [it for it in occurrences if it.closing is not None and it.closing.effect is Ending.ADOPTED]
+    adopted = [it for it in occurrences if it.closing is not None and it.closing.effect in _ADOPTED]
     found = [_without(gap, it, adopted) for it in occurrences if (gap := _gap(it)) is not None]
     return tuple(sorted(filter(None, found), key=lambda it: (it.topic, it.partition, it.first)))
 
 
 def _without(gap: SignedGap, of: Occurrence, adopted: Sequence[Occurrence]) -> SignedGap | None:
-    """Return what is left of a gap after later adoptions of its partition.
+    """Return what is left of a gap after later adoptions of its partition; nothing once another topic is there.
 
     What is later is told by the generation first: `position set` has one of its own, and a clock of its own.
     """
     later = [
-        it.closing.moved[1]
+        -1 if it.closing.effect is Ending.RESTARTED else it.closing.moved[1]
         for it in adopted
         if (it.source, it.target) == (of.source, of.target)
         and it.closing is not None
@@ -84,7 +86,12 @@ def _without(gap: SignedGap, of: Occurrence, adopted: Sequence[Occurrence]) -> S
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adoption:
     """What one target partition had was taken for the copy of all before source offset `offset`, because `by` has
-    decided so at `decided_ms`; `acted_ms`: when the partition got its position. Else as `SignedGap`."""
+    decided so at `decided_ms`; `acted_ms`: when the partition got its position. Else as `SignedGap`.
+
+    `target_end`: where the target ended then. `former_topic_id`: where a topic was created again, and the one that is
+    there now is copied from `offset` on, the id of the one before: what the target has below `target_end` is of that
+    one, or was in it.
+    """
 
     occurrence: str
     topic: str
@@ -96,6 +103,8 @@ class Adoption:
     why: str
     decided_ms: int
     acted_ms: int
+    target_end: int = -1
+    former_topic_id: str = ""
 
     def copied_to(self, target: Partition) -> bool:
         """Whether that is this partition."""
@@ -105,6 +114,17 @@ class Adoption:
     def said(self) -> str:
         """What was decided, for people."""
         how = "position set" if self.incident == POSITION_SET else f"{self.incident}, --adopt"
+        if self.former_topic_id:
+            gone = (
+                f"target offsets below {self.target_end} are of the source topic with the id {self.former_topic_id}, "
+                "which was deleted; the one that is there now"
+                if self.incident == "source_topic_recreated"
+                else f"the target topic with the id {self.former_topic_id} was deleted; the source topic"
+            )
+            return (
+                f"{gone} is copied from source offset {self.offset} on ({self.incident}, --restart-topic), as "
+                f"{self.by} has decided: {self.why}"
+            )
         return (
             f"what the target had stands for the source's offsets before {self.offset} ({how}), as "
             f"{self.by} has decided: {self.why}"
@@ -125,9 +145,11 @@ def adoptions(occurrences: Iterable[Occurrence]) -> tuple[Adoption, ...]:
             why=decision.why,
             decided_ms=decision.at_ms,
             acted_ms=it.closing.at_ms,
+            target_end=-1 if decision.adopted is None else decision.adopted.target_end,
+            former_topic_id="" if decision.adopted is None else decision.adopted.former_topic_id,
         )
         for it in occurrences
-        if it.closing is not None and it.closing.effect is Ending.ADOPTED and (decision := it.closing.decision)
+        if it.closing is not None and it.closing.effect in _ADOPTED and (decision := it.closing.decision)
     ]
     return tuple(sorted(found, key=lambda it: (it.topic, it.partition, it.acted_ms)))
 
@@ -135,7 +157,7 @@ def adoptions(occurrences: Iterable[Occurrence]) -> tuple[Adoption, ...]:
 def _gap(it: Occurrence) -> SignedGap | None:
     if it.closing is None or it.closing.moved is None or it.closing.decision is None:
         return None
-    if it.closing.effect is Ending.ADOPTED:  # nobody knows what the target has of what is before
+    if it.closing.effect in _ADOPTED:  # nobody knows what the target has of what is before
         return None
     decision = it.closing.decision
     return SignedGap(

@@ -15,14 +15,15 @@ from cli.commands.incident_resolve import whoami
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ([], "--retry, --skip, --set-aside or --adopt OFFSET"),
+        ([], "--retry, --skip, --set-aside, --restart-topic or --adopt OFFSET"),
         (["--skip", "--adopt", "3", "--why", "x"], "--adopt OFFSET"),
         (["--adopt", "3"], "can't be checked by the flow: say why"),
         (["--adopt", "-1", "--why", "x"], "an offset, or map"),
         (["--adopt", "end", "--why", "x"], "an offset, or map"),
         (["--skip"], "say why"),
         (["--set-aside"], "say why"),
-        (["--restart"], "No such option"),
+        (["--restart-everything"], "No such option"),
+        (["--restart-topic"], "behind those of another one: say why"),
         (["--retry", "--wait", "-1"], "x>=0"),
     ],
 )

@@ -9,8 +9,17 @@ import pytest
 from replicator.model.commands import COMMANDS, Command
 from replicator.model.errors import Incident
 from replicator.model.incident_kinds import KINDS
-from replicator.model.partition import Partition
-from replicator.state.decisions import NotDecided, OperatorDecision, decide
+from replicator.model.partition import LogEnds, Partition
+from replicator.state.claims import Claim
+from replicator.state.decisions import (
+    AdoptedSides,
+    NotDecided,
+    Objection,
+    OperatorDecision,
+    decide,
+    decode,
+    restarted,
+)
 from replicator.state.envelope import NewerFormat
 from replicator.state.generation import BadControl, Generation, Phase, fold
 from replicator.state.occurrences import Closing, Ending, Occurrence, found
@@ -102,7 +111,7 @@ def test_what_is_over_is_outdated_and_what_came_instead_is_named() -> None:
     ("it", "command", "apply"),
     [
         (occurrence("target_lost_data"), Command.SKIP, "--retry"),
-        (occurrence("source_topic_recreated"), Command.RETRY, "no command"),
+        (occurrence("source_topic_deleted"), Command.RETRY, "no command"),
         (occurrence("source_records_gone"), Command.SET_ASIDE, "--retry, --skip"),
         (occurrence("source_records_gone", end=-1), Command.SKIP, "--retry"),
         (occurrence("source_records_gone", offset=-1), Command.SKIP, "--retry"),
@@ -142,3 +151,28 @@ def test_the_advice_has_the_commands_that_leave_something_out() -> None:
         assert told == [], f"{name}: {KINDS[name].advice}"
     others = [name for name in KINDS.keys() - COMMANDS.keys() if "incident resolve" in KINDS[name].advice]
     assert others == [], "a command that doesn't apply"
+
+
+def test_a_topic_is_restarted_only_as_it_was_found() -> None:
+    it = replace(occurrence("source_topic_recreated"), topic_id="S2", target_topic_id="T")
+    claim = Claim(it.target, it.source, "S1", "T", 0, 0, 1, "o", 0, "c")
+    decision = taken("aa11", Command.RESTART_TOPIC, it)
+    source, target = LogEnds("S2", 4, 9, 9), LogEnds("T", 0, 7, 7)
+    made = restarted(it, decision, source, target, claim)
+    assert made.adopted == AdoptedSides(source_topic_id="S2", target_topic_id="T", target_end=7, former_topic_id="S1")
+    assert made.end == 4
+    assert made.fits(it)
+    assert not decision.fits(it), "it doesn't say of which topics"
+    assert decode(*made.encode()) == made
+
+    def refused_of(source: LogEnds, target: LogEnds, claim: Claim | None, it: Occurrence = it) -> Objection:
+        with pytest.raises(NotDecided) as found:
+            restarted(it, decision, source, target, claim)
+        return found.value.reason
+
+    assert refused_of(source._replace(topic_id="S3"), target, claim) is Objection.OUTDATED
+    assert refused_of(source, target._replace(topic_id="T2"), claim) is Objection.OUTDATED
+    assert refused_of(source, target, None) is Objection.WRONG_COMMAND
+    both = replace(it, target_topic_id="T2")
+    assert refused_of(source, target._replace(topic_id="T2"), claim, both) is Objection.WRONG_COMMAND
+    assert refused_of(source, target, replace(claim, source_topic_id="S2")) is Objection.WRONG_COMMAND

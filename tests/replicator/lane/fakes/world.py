@@ -23,14 +23,14 @@ from replicator.model.checkpoint import Stored
 from replicator.model.commands import Command
 from replicator.model.errors import Fatal, Incident, ReplicatorError
 from replicator.model.origins import Origins
-from replicator.model.partition import Partition
+from replicator.model.partition import LogEnds, Partition
 from replicator.model.route import Route
 from replicator.model.transactions import Marker, OpenTransaction, ProducerState
 from replicator.offset_map.section import topic_id_text
 from replicator.offset_map.topic import MAP_PARTITIONS
 from replicator.state import starts
 from replicator.state.claims import Claims, read_claims
-from replicator.state.decisions import AdoptedSides, OperatorDecision, decide
+from replicator.state.decisions import ADOPTING, AdoptedSides, OperatorDecision, decide, restarted
 from replicator.state.generation import Control, Generation, LaneAssignment, Phase, fold
 from replicator.state.occurrences import Occurrence
 from replicator.state.origins import FoundOrigins
@@ -212,9 +212,14 @@ class World:
         (it,) = [it for it in self.occurrences() if it.is_open and it.source == at]
         before = self.state.current.decisions
         decision = decide(it.id, command, self.occurrences(), before, by=by, why="w", now_ms=1)
-        if command is not Command.ADOPT:
+        if command not in ADOPTING:
             return self.write(decision)
         to = Partition(f"{at.topic}.copy", at.partition)
+        if command is Command.RESTART_TOPIC:
+            source, target = self.source.log_ends([at])[at], self.target.log_ends([to])[to]
+            assert isinstance(source, LogEnds)
+            assert isinstance(target, LogEnds)
+            return self.write(restarted(it, decision, source, target, read_claims(self.target.claims).claims[to]))
         sides = AdoptedSides(
             source_topic_id=self.source.topics[at.topic].topic_id,
             target_topic_id=self.target.topics[to.topic].topic_id,
