@@ -41,9 +41,10 @@ class FetchedBatch(NamedTuple):
 
 class OldMessage(NamedTuple):
     """A message of format v0 or v1, alone or around compressed ones. It doesn't say how many offsets it spans: only the
-    last one is known."""
+    last one is known. `data`: all its bytes, offset and length included."""
 
     last_offset: int
+    data: memoryview
 
 
 def read_batches(data: bytes | memoryview) -> Iterator[FetchedBatch | OldMessage]:
@@ -59,7 +60,7 @@ def read_batches(data: bytes | memoryview) -> Iterator[FetchedBatch | OldMessage
             raise CorruptBatch(f"a batch of {length} bytes at offset {offset}")
         if end > len(view):
             return
-        batch = _old(offset, magic) if magic < MAGIC else _batch(view[at:end], offset)
+        batch = _old(view[at:end], offset, magic) if magic < MAGIC else _batch(view[at:end], offset)
         first = batch.last_offset if isinstance(batch, OldMessage) else batch.first_offset
         if first <= after:
             raise CorruptBatch(f"it follows one that ends at offset {after}", offset)
@@ -68,10 +69,10 @@ def read_batches(data: bytes | memoryview) -> Iterator[FetchedBatch | OldMessage
         at = end
 
 
-def _old(offset: int, magic: int) -> OldMessage:
+def _old(data: memoryview, offset: int, magic: int) -> OldMessage:
     if magic not in (0, 1):
         raise CorruptBatch(f"magic {magic}", offset)
-    return OldMessage(offset)
+    return OldMessage(offset, data)
 
 
 def _batch(data: memoryview, offset: int) -> FetchedBatch:

@@ -10,6 +10,7 @@ from typing import Any
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from confluent_kafka import Producer
+from crc32c import crc32c
 from kio.index import load_payload_module
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
@@ -69,3 +70,15 @@ def _fetch(host: str, port: int, offset: int) -> bytes:
     response: Any = load_payload_module(FETCH, VERSION, EntityType.response)
     reply: Any = entity_reader(response.FetchResponse)(frame, 4)[0]
     return bytes(reply.responses[0].partitions[0].records or b"")
+
+
+def with_right_crcs(data: bytes) -> bytes:
+    """The same with the CRC of each batch put right, so that more than the CRC is tried."""
+    made, at = bytearray(data), 0
+    while at + 61 <= len(made):
+        end = at + 12 + int.from_bytes(made[at + 8 : at + 12], "big", signed=True)
+        if not at + 61 <= end <= len(made):
+            break
+        made[at + 17 : at + 21] = crc32c(bytes(made[at + 21 : end])).to_bytes(4, "big")
+        at = end
+    return bytes(made)

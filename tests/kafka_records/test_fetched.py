@@ -16,6 +16,7 @@ from kafka_records.batch import CorruptBatch
 from kafka_records.compression import DecodedTooLarge
 from kafka_records.fetched import FetchedBatch, OldMessage
 from tests.budget import budget
+from tests.kafka_records.batches import with_right_crcs
 from tests.replicator.wire.logs import CODECS, XERIAL, batch, old_message, ranges
 
 MIB = 2**20
@@ -70,8 +71,9 @@ def test_batches_follow_each_other_and_the_last_may_be_cut() -> None:
 
 @pytest.mark.parametrize("magic", [0, 1])
 def test_messages_before_v2_tell_their_last_offset_only(magic: int) -> None:
-    found = list(batches.read_batches(old_message(12, magic) + old_message(19, magic) + batch(20, 21)))
-    assert [found[0], found[1]] == [OldMessage(12), OldMessage(19)]
+    old = [old_message(12, magic), old_message(19, magic)]
+    found = list(batches.read_batches(b"".join(old) + batch(20, 21)))
+    assert [found[0], found[1]] == [OldMessage(12, memoryview(old[0])), OldMessage(19, memoryview(old[1]))]
     assert found[2].last_offset == 21
 
 
@@ -199,18 +201,6 @@ def survives(data: bytes) -> None:
                 assert held + found.header.record_count == found.last_offset - found.first_offset + 1
     except CorruptBatch:
         pass
-
-
-def with_right_crcs(data: bytes) -> bytes:
-    """The same with the CRC of each batch put right, so that more than the CRC is tried."""
-    made, at = bytearray(data), 0
-    while at + 61 <= len(made):
-        end = at + 12 + int.from_bytes(made[at + 8 : at + 12], "big", signed=True)
-        if not at + 61 <= end <= len(made):
-            break
-        made[at + 17 : at + 21] = crc32c(bytes(made[at + 21 : end])).to_bytes(4, "big")
-        at = end
-    return bytes(made)
 
 
 @pytest.mark.tier("default")

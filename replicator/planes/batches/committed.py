@@ -1,0 +1,161 @@
+"""Which batches of a Fetch response a read_committed reader gets, and which offsets of them. Sans-I/O.
+
+Called with each response for a partition; what is selected goes to `merge`. The list of aborted transactions is one of
+its response, and names each by producer id and first offset; a transaction ends with its abort marker
+(org.apache.kafka.clients.consumer.internals.CompletedFetch).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from kafka_records.batch import CorruptBatch
+from kafka_records.compression import ZSTD
+from kafka_records.control import ABORT, marker_kind
+from kafka_records.fetched import FetchedBatch, OldMessage, read_batches
+from replicator.model.errors import Incident
+from replicator.model.partition import Partition, Span
+
+
+class AbortedRange(NamedTuple):
+    """An aborted transaction as a Fetch response names it: whose it is, and the offset of its first record."""
+
+    producer_id: int
+    first_offset: int
+
+
+class SelectedBatch(NamedTuple):
+    """A batch with committed records that are wanted: those at the offsets `wanted`, ranges in order.
+
+    `whole`: all of its records are.
+    """
+
+    batch: FetchedBatch | OldMessage
+    wanted: tuple[Span, ...]
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedRange:
+    """Where a partition is read from, and what of it is wanted: nothing at or behind `until` (None: no bound); where
+    there are `spans`, which are sorted and disjoint, only what is in them."""
+
+    at: Partition
+    start: int
+    until: int | None = None
+    spans: Sequence[Span] = ()
+
+
+@dataclass(slots=True)
+class Selection:
+    """What a response holds.
+
+    `next_offset` is the next one to read, once `batches` are copied: past markers, aborted records and offsets without
+    a record too. `leader_epoch` is that of the last batch that was looked at (-1: none). `refused`: what stops the
+    partition; `batches` are those before it, and `next_offset` is its offset.
+    """
+
+    next_offset: int
+    leader_epoch: int = -1
+    batches: list[SelectedBatch] = field(default_factory=list)
+    refused: Incident | None = None
+
+
+def select(
+    asked: FetchedRange, data: bytes | memoryview, aborted: Iterable[AbortedRange], last_stable: int
+) -> Selection:
+    """Return what is committed and wanted of a response's records.
+
+    Invariant: a batch is selected only if its CRC is right, it lies below the last stable offset, and it is not part of
+    an aborted transaction. A broker reads the last stable offset before it reads the log, so batches at or behind it
+    may come and be sound: they are left for the next fetch.
+
+    Args:
+        asked: what was asked for.
+        data: the response's records; the last batch may be cut.
+        aborted: the response's list, in any order.
+        last_stable: the response's last stable offset; -1: it has none.
+    """
+    found, filter_ = Selection(asked.start), _AbortedFilter(aborted)
+    read = 0
+    try:
+        for batch in read_batches(data):
+            read += 1
+            stable = last_stable < 0 or batch.last_offset < last_stable
+            if not stable or (asked.until is not None and found.next_offset >= asked.until):
+                break
+            keep = filter_.keeps(batch)
+            if batch.last_offset < asked.start:
+                continue
+            if keep:
+                _add(found, asked, batch)
+            found.next_offset = batch.last_offset + 1
+            if isinstance(batch, FetchedBatch):
+                found.leader_epoch = batch.header.leader_epoch
+        if len(data) and not read:
+            raise CorruptBatch("the response ends inside its first batch")
+    except CorruptBatch as error:
+        found.refused = corrupt(asked.at, error, found.next_offset)
+    if asked.until is not None:
+        found.next_offset = max(asked.start, min(found.next_offset, asked.until))
+    return found
+
+
+def corrupt(at: Partition, error: CorruptBatch, position: int) -> Incident:
+    """Make the incident of a batch that isn't sound, at its offset or, where the position lies inside it, there."""
+    return Incident(
+        "source_corrupt", str(error), topic=at.topic, partition=at.partition, offset=max(error.offset, position)
+    )
+
+
+class _AbortedFilter:
+    """Follows the batches of one response, in order."""
+
+    def __init__(self, aborted: Iterable[AbortedRange]) -> None:
+        self._coming = [(first, producer_id) for producer_id, first in aborted]
+        heapq.heapify(self._coming)
+        self._open = set[int]()
+
+    def keeps(self, batch: FetchedBatch | OldMessage) -> bool:
+        """Tell whether a batch has committed records."""
+        if isinstance(batch, OldMessage):  # these had no transactions
+            return True
+        header = batch.header
+        while self._coming and self._coming[0][0] <= header.last_offset:
+            self._open.add(heapq.heappop(self._coming)[1])
+        if header.is_control:
+            if header.producer_id in self._open and _is_abort(batch):
+                self._open.discard(header.producer_id)
+            return False
+        return header.record_count > 0 and not (header.is_transactional and header.producer_id in self._open)
+
+
+def _is_abort(batch: FetchedBatch) -> bool:
+    if not batch.header.record_count:  # compaction has emptied it
+        return False
+    try:
+        return marker_kind(batch.data) == ABORT
+    except CorruptBatch as error:
+        raise CorruptBatch(str(error), batch.first_offset) from error
+
+
+def _add(found: Selection, asked: FetchedRange, batch: FetchedBatch | OldMessage) -> None:
+    """Add what is wanted of a batch.
+
+    An old message doesn't say where its first record is, so it is read from the position on, and is never whole.
+    """
+    old = isinstance(batch, OldMessage)
+    span = found.next_offset if isinstance(batch, OldMessage) else batch.first_offset, batch.last_offset + 1
+    begin, end = max(span[0], asked.start), span[1] if asked.until is None else min(span[1], asked.until)
+    wanted = [(begin, end)]
+    if asked.spans:
+        wanted = [(max(first, begin), min(last, end)) for first, last in asked.spans]
+    wanted = [(first, last) for first, last in wanted if first < last]
+    if not wanted:
+        return
+    if isinstance(batch, FetchedBatch) and batch.header.compression > ZSTD:
+        raise CorruptBatch(f"unknown compression {batch.header.compression}", batch.first_offset)
+    found.batches.append(SelectedBatch(batch, tuple(wanted), wanted == [span] and not old))

@@ -1,0 +1,143 @@
+"""Batches of one partition on their way to the target: passed on, or collected and merged while they are small. Pure.
+
+A produce request has one batch of a partition, so small batches one by one cost a request each. They are collected
+until there is enough for a request, or the source is drained, and encoded as one. Invariant: a batch is merged only
+with neighbours of the same codec and kind of timestamps, so nothing of a record depends on what it was merged with.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kafka_records.batch import CorruptBatch
+from kafka_records.compression import DecodedTooLarge
+from kafka_records.fetched import FetchedBatch, OldMessage
+from kafka_records.records import Record
+from replicator.model.errors import Incident
+from replicator.model.partition import Partition
+from replicator.planes.batches.committed import SelectedBatch, corrupt
+from replicator.planes.batches.decoding import RecordTooLarge, WritableBatch, encoded, wanted_records
+from replicator.planes.batches.old_messages import RECORD_OBJECT_BYTES
+from replicator.planes.batches.rewrite import why_decoded
+
+
+@dataclass(frozen=True, slots=True)
+class MergeLimits:
+    """How much is merged.
+
+    `batch_bytes_max` is max.message.bytes of the target topic. A batch is small, and waits for others, while it has
+    fewer than `enough_bytes` and at most `small_records` records: each record of it costs more time than a larger batch
+    that is passed on. `decoded_bytes_max` bounds what is decoded at a time. `codec`: that of what is decoded (None: the
+    source's).
+    """
+
+    batch_bytes_max: int
+    enough_bytes: int = 256 * 1024
+    small_records: int = 64
+    decoded_bytes_max: int = 64 * 1024 * 1024
+    codec: int | None = None
+
+
+@dataclass(slots=True)
+class Merged:
+    """What can be written, and what stops the partition behind it."""
+
+    batches: list[WritableBatch] = field(default_factory=list)
+    refused: Incident | None = None
+
+
+class BatchMerger:
+    """Collects the batches of one partition. After `Merged.refused` nothing else is taken."""
+
+    def __init__(self, at: Partition, limits: MergeLimits) -> None:
+        self._at, self._limits = at, limits
+        self._waiting: list[SelectedBatch] = []
+        self._refused: Incident | None = None
+        self.waiting_bytes = 0
+        """Of the batches that wait for others."""
+
+    def take(self, selected: SelectedBatch) -> Merged:
+        """Take the next batch; return what can be written by now."""
+        merged = Merged(refused=self._refused)
+        if self._refused is not None:
+            return merged
+        small = self._is_small(selected)
+        if self._waiting and (not small or _kind(selected) != _kind(self._waiting[0])):
+            self._empty_into(merged)
+        if merged.refused is None:
+            self._waiting.append(selected)
+            self.waiting_bytes += len(selected.batch.data)
+            if not small or self.waiting_bytes >= self._limits.enough_bytes:
+                self._empty_into(merged)
+        self._refused = merged.refused
+        return merged
+
+    def drain(self) -> Merged:
+        """Return what still waits: the source has nothing more."""
+        merged = Merged(refused=self._refused)
+        if self._refused is None:
+            self._empty_into(merged)
+            self._refused = merged.refused
+        return merged
+
+    def _is_small(self, selected: SelectedBatch) -> bool:
+        batch, limits = selected.batch, self._limits
+        few = isinstance(batch, OldMessage) or batch.header.record_count <= limits.small_records
+        return few and len(batch.data) < min(limits.enough_bytes, limits.batch_bytes_max)
+
+    def _empty_into(self, merged: Merged) -> None:
+        waiting, self._waiting, self.waiting_bytes = self._waiting, [], 0
+        if len(waiting) == 1 and (passed := _passed(waiting[0], self._limits.batch_bytes_max)) is not None:
+            merged.batches.append(passed)
+            return
+        collected, codec, size, stop = list[Record](), 0, 0, None
+        for selected in waiting:
+            try:
+                codec, records = wanted_records(selected, self._limits.decoded_bytes_max)
+            except CorruptBatch as error:
+                stop = self._unreadable(selected, error)
+                break
+            further = sum(RECORD_OBJECT_BYTES + len(each.key or b"") + len(each.value or b"") for each in records)
+            if size + further > self._limits.decoded_bytes_max:
+                self._encode_into(merged, collected, codec)
+                collected, size = [], 0
+            collected += records
+            size += further
+        self._encode_into(merged, collected, codec)
+        merged.refused = merged.refused or stop
+
+    def _encode_into(self, merged: Merged, records: list[Record], codec: int) -> None:
+        if merged.refused is not None:
+            return
+        limits = self._limits
+        try:
+            merged.batches += encoded(
+                self._at, records, codec if limits.codec is None else limits.codec, limits.batch_bytes_max
+            )
+        except RecordTooLarge as error:
+            merged.batches += error.before
+            merged.refused = error.incident
+
+    def _unreadable(self, selected: SelectedBatch, error: CorruptBatch) -> Incident:
+        at, offset = self._at, selected.wanted[0][0]
+        if isinstance(error, DecodedTooLarge):
+            return Incident("record_too_large", str(error), topic=at.topic, partition=at.partition, offset=offset)
+        return corrupt(at, error, offset)
+
+
+def _kind(selected: SelectedBatch) -> tuple[int, int, bool]:
+    """Tell batches apart that aren't merged with each other: format, codec, kind of timestamps."""
+    batch = selected.batch
+    if isinstance(batch, OldMessage):
+        return batch.data[16], batch.data[17] & 0x07, bool(batch.data[17] & 0x08)
+    return 2, batch.header.compression, batch.header.is_log_append_time
+
+
+def _passed(selected: SelectedBatch, batch_bytes_max: int) -> WritableBatch | None:
+    """Return the batch as it is, if it can be passed on so."""
+    batch = selected.batch
+    if not selected.whole or not isinstance(batch, FetchedBatch):
+        return None
+    if why_decoded(batch.header, batch_bytes_max) is not None:
+        return None
+    return WritableBatch(batch.header, batch.data, ((batch.first_offset, batch.last_offset + 1),))
