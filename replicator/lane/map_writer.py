@@ -200,7 +200,7 @@ class MapWriter:
                 continue
             sections.append(section)
             block = {"map_topic_id": self._topic_id, "map_partition": self._at.partition, "map_offset": self._behind}
-            found[at] = replace(position, evidence=replace(position.evidence, **block))  # type: ignore[arg-type]
+            found[at] = Position(position.offset, replace(position.evidence, **block))  # type: ignore[arg-type]
         return MappedPositions(found, sections)
 
     def _section(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from replicator.lane.partition import Commits, LanePartition
 from replicator.lane.partitions import Partitions
@@ -73,16 +74,16 @@ class LanePositions:
                 offset = past.offset
             if offset == position.offset:
                 continue
-            evidence = replace(self._stamp(position.evidence, now_ms), moved_ms=now_ms)
+            changes = self._stamp(position.evidence, now_ms) | {"moved_ms": now_ms}
             if done is not None and 0 <= done.leader_epoch < position.evidence.leader_epoch:
                 raise _epoch_went_back(at, position, done.leader_epoch)
             if done is not None and done.records:
-                evidence = replace(_extend(at, position, evidence, done), delivery=self._delivery)
+                changes |= _extend(at, position, done) | {"delivery": self._delivery}
             elif done is not None and done.blocked is not None:  # stands before its first record, perhaps past markers
-                evidence = replace(evidence, leader_epoch=done.leader_epoch)
+                changes["leader_epoch"] = done.leader_epoch
             if past is not None:  # an older epoch ends before these offsets: that would look like truncation
-                evidence = replace(evidence, leader_epoch=past.leader_epoch)
-            moved[at] = Position(offset, evidence)
+                changes["leader_epoch"] = past.leader_epoch
+            moved[at] = Position(offset, replace(position.evidence, **changes))
         return moved
 
     def skipped(self, at: Partition, end: int, now_ms: int) -> Position:
@@ -94,7 +95,8 @@ class LanePositions:
         position = self.entries[at].position
         if position is None or position.offset >= end:
             raise ValueError(f"{at} stands at {position}, not before {end}")
-        return Position(end, replace(self._stamp(position.evidence, now_ms), moved_ms=now_ms, leader_epoch=-1))
+        changes = self._stamp(position.evidence, now_ms) | {"moved_ms": now_ms, "leader_epoch": -1}
+        return Position(end, replace(position.evidence, **changes))
 
     def repaired(self, at: Partition, done: Copied, now_ms: int) -> Position:
         """Compute the position of a partition after records below it were copied again. It stands where it stood.
@@ -104,17 +106,16 @@ class LanePositions:
         entry = self.entries[at]
         if entry.position is None:
             raise ValueError(f"{at} has no position")
-        evidence = replace(
-            self._stamp(entry.position.evidence, now_ms),
-            next_target_offset=done.next_target,
-            digest=done.digest,
-            block_first=done.first_target,
-            block_count=done.records,
-        )
-        return Position(entry.position.offset, evidence)
+        changes = self._stamp(entry.position.evidence, now_ms) | {
+            "next_target_offset": done.next_target,
+            "digest": done.digest,
+            "block_first": done.first_target,
+            "block_count": done.records,
+        }
+        return Position(entry.position.offset, replace(entry.position.evidence, **changes))
 
-    def _stamp(self, evidence: Evidence, now_ms: int, owner: str | None = None) -> Evidence:
-        """Stamp evidence with oneself as owner (or `owner`).
+    def _stamp(self, evidence: Evidence, now_ms: int, owner: str | None = None) -> dict[str, Any]:
+        """Return the fields of the evidence that every commit changes, with oneself as owner (or `owner`).
 
         Exactly-once is claimed only with the first records that were written so.
         A generation that is newer than one's own stays: that contradiction is the incident, and must outlive it.
@@ -123,14 +124,13 @@ class LanePositions:
         owner, since_ms = self._owner if owner is None else owner, now_ms
         if owner == self._owner:
             since_ms = self._since_ms = self._since_ms or now_ms
-        return replace(
-            evidence,
-            owner=owner,
-            owned_ms=evidence.owned_ms if owner == evidence.owner else since_ms,
-            generation=max(self._generation, evidence.generation),
-            delivery=self._delivery if weaker else evidence.delivery,
-            committed_ms=now_ms,
-        )
+        return {
+            "owner": owner,
+            "owned_ms": evidence.owned_ms if owner == evidence.owner else since_ms,
+            "generation": max(self._generation, evidence.generation),
+            "delivery": self._delivery if weaker else evidence.delivery,
+            "committed_ms": now_ms,
+        }
 
     def recommits(self, now_ms: int, owner: str | None = None) -> dict[Partition, Committed]:
         """Return every position with oneself as owner (or `owner`), by target partition; what can't be read, and what
@@ -142,8 +142,9 @@ class LanePositions:
             if entry.unreadable is not None:
                 offsets[entry.route.target] = checkpoint.written(entry.unreadable)
             elif entry.position is not None:
-                again = replace(entry.position, evidence=self._stamp(entry.position.evidence, now_ms, owner))
-                offsets[entry.route.target] = checkpoint.written(again)
+                evidence = entry.position.evidence
+                again = replace(evidence, **self._stamp(evidence, now_ms, owner))
+                offsets[entry.route.target] = checkpoint.written(Position(entry.position.offset, again))
         return offsets
 
     def offsets(self, positions: Mapping[Partition, Position]) -> dict[Partition, Committed]:
@@ -169,17 +170,17 @@ def check_acks(at: Partition, position: Position, done: Copied) -> None:
         )
 
 
-def _extend(at: Partition, position: Position, evidence: Evidence, done: Copied) -> Evidence:
+def _extend(at: Partition, position: Position, done: Copied) -> dict[str, Any]:
+    """Return the fields of the evidence that copied records change."""
     check_acks(at, position, done)
-    return replace(
-        evidence,
-        leader_epoch=done.leader_epoch,
-        next_target_offset=max(done.next_target, evidence.next_target_offset),
-        count=evidence.count + done.records,
-        digest=done.digest,
-        block_first=done.first_target,
-        block_count=done.records,
-    )
+    return {
+        "leader_epoch": done.leader_epoch,
+        "next_target_offset": max(done.next_target, position.evidence.next_target_offset),
+        "count": position.evidence.count + done.records,
+        "digest": done.digest,
+        "block_first": done.first_target,
+        "block_count": done.records,
+    }
 
 
 def _epoch_went_back(at: Partition, position: Position, epoch: int) -> Incident:

@@ -114,6 +114,7 @@ _SHORT = {
 _OF_MAP: dict[str, str | int] = {"map_topic_id": "", "map_partition": -1, "map_offset": -1}
 _LATER = {"moved_ms": 0, "owned_ms": 0, **_OF_MAP}
 """Fields that positions may lack: older versions didn't write the first two."""
+_JSON = json.JSONEncoder(separators=(",", ":"))
 _TYPES = {field.name: field.type for field in fields(Evidence)}
 
 
@@ -123,7 +124,7 @@ def encode(evidence: Evidence) -> str:
     packed = {short: getattr(evidence, name) for name, short in _SHORT.items() if mapped or name not in _OF_MAP}
     version = FORMAT_VERSION if mapped else WITHOUT_MAP
     head = {"v": version, "kind": KIND, "must_understand": True, "dk": DIGEST_KIND}
-    text = json.dumps({**head, **packed}, separators=(",", ":"))
+    text = _JSON.encode({**head, **packed})
     if len(text.encode()) > METADATA_BYTES_MAX:
         raise ValueError(f"position metadata of {len(text)} characters is over the broker's {METADATA_BYTES_MAX}")
     return text

@@ -10,6 +10,8 @@ import base64
 import binascii
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 from replicator.model.partition import Span
@@ -101,21 +103,22 @@ class MapSection:
         if not 0 <= self.before <= self.after <= OFFSET_MAX:
             return f"a position that goes from {self.before} to {self.after}"
         known = (self.leader_epoch, self.log_start, self.first_target)
-        if not all(-1 <= one < OFFSET_MAX for one in known) or not 0 <= self.count <= OFFSET_MAX:
+        if min(known) < -1 or max(known) >= OFFSET_MAX or not 0 <= self.count <= OFFSET_MAX:
             return f"epoch, log start and first target offset {known}, count {self.count}"
         if not 0 <= self.digest_kind <= 255 or len(self.digest) != (DIGEST_BYTES if self.digest_kind else 0):
             return f"a digest of kind {self.digest_kind} with {len(self.digest)} bytes"
-        entries = (self.runs, _spans(self.aside), _spans(self.dropped))
-        if not all(_ascending(spans, self.source_start, self.after) for spans in entries):
-            return f"source offsets out of order, or not in {self.source_start} to {self.after}"
-        if any(one[1] == other[0] for one, other in zip(self.runs, self.runs[1:], strict=False)):
+        start, records = self.source_start, self.records
+        entries = [spans for spans in (self.runs, _spans(self.aside), _spans(self.dropped)) if spans]
+        if not all(_ascending(spans, start, self.after) for spans in entries):
+            return f"source offsets out of order, or not in {start} to {self.after}"
+        if any(one[1] == other[0] for one, other in pairwise(self.runs)):
             return "two runs that are one"
-        if not self.repair and self.count < self.records:
-            return f"{self.records} copies of {self.count} in all"
-        if self.gap and (self.before == self.after or any(entries)):
+        if not self.repair and self.count < records:
+            return f"{records} copies of {self.count} in all"
+        if self.gap and (self.before == self.after or entries):
             return "records in a gap"
-        if self.runs and not 0 <= self.first_target <= OFFSET_MAX - self.records:
-            return f"{self.records} copies at target offset {self.first_target}"
+        if self.runs and not 0 <= self.first_target <= OFFSET_MAX - records:
+            return f"{records} copies at target offset {self.first_target}"
         return ""
 
 
@@ -149,6 +152,7 @@ def divided(section: MapSection) -> tuple[MapSection, MapSection]:
     return before, after
 
 
+@lru_cache(maxsize=1024)
 def topic_id_bytes(text: str) -> bytes:
     """Return the 16 bytes of a topic id in base64, in either alphabet. Raises ValueError."""
     try:
