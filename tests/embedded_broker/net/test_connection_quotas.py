@@ -10,7 +10,7 @@ import pytest
 
 from embedded_broker.metadata.dynamic_configs import ConnectionLimits
 from embedded_broker.net import connection_quotas
-from embedded_broker.net.connection_quotas import ConnectionQuotas
+from embedded_broker.net.connection_quotas import ConnectionQuotas, Turn
 from tests.embedded_broker.served import Client, Served, serving
 
 UNLIMITED = ConnectionLimits(100_000, 100_000, {}, None)
@@ -78,12 +78,25 @@ async def _taken_s(served: Served) -> float | None:
         client.writer.close()
 
 
-def test_a_connection_that_waits_is_served_in_its_turn(tmp_path: Path) -> None:
+def test_a_connection_that_waits_is_served_in_its_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow the machine is: none is answered before its turn, and all are."""
+    due_s: list[float] = []
+    take = ConnectionQuotas.take
+
+    def noted(quotas: ConnectionQuotas, address: str, now_s: float) -> Turn:
+        turn = take(quotas, address, now_s)
+        due_s.append(time.monotonic() + turn.wait_s)
+        return turn
+
     async def main() -> None:
         async with serving(tmp_path, connection_creation_rate_max=4) as served:
-            took = await asyncio.gather(*(_taken_s(served) for _ in range(42)))
-            assert sorted(each is not None and each > 0.2 for each in took) == [False] * 40 + [True] * 2
+            monkeypatch.setattr(connection_quotas, "BURST_S", 0.0)
+            monkeypatch.setattr(ConnectionQuotas, "take", noted)
+            began_s = time.monotonic()
+            took = await asyncio.gather(*(_taken_s(served) for _ in range(3)))
             assert None not in took
+            assert time.monotonic() >= max(due_s)
+            assert max(due_s) > began_s + 0.2, "the last one had to wait"
 
     asyncio.run(main())
 
