@@ -25,6 +25,7 @@ LAZY: dict[str, tuple[str, str]] = {
     "position": ("cli.commands.position:position", "Positions of a flow: show, export, set them."),
     "backfill": ("cli.commands.backfill:backfill", "Copy a flow's history in bulk, then hand over to run (Spark)."),
     "reconcile": ("cli.commands.reconcile:reconcile", "Check that both sides of a flow hold the same records (Spark)."),
+    "verify": ("cli.commands.verify:verify", "Check that each copy stands where the offset map says."),
     "schema": ("cli.commands.schema:schema", "Print the flow file's JSON schema for editors."),
     "demo": ("cli.commands.demo:demo", "Copy between two brokers, kill worker and target, compare."),
     "demo-spark": (
@@ -46,7 +47,8 @@ Examples:
 \b
 Exit codes:
   0   stopped, or done
-  1   reconcile: the sides differ; log dump: something is damaged;
+  1   reconcile: the sides differ; verify: the target isn't what its map
+      says; log dump: something is damaged;
       simulate: a fault was found; demo: not exact;
       incident show: there is no such incident;
       incident resolve, position set: refused

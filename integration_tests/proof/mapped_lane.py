@@ -172,6 +172,7 @@ class MappedLane:
             one = truth.source[at]
             if at in lost:
                 placed += self._there.write("aborting", self._flow.copy, self._number, [one])
+                truth.lost_places.add(placed[-1])
                 continue
             if self._happens("altered", 0.05):
                 one, truth.altered[at] = altered(self._draw, one)

@@ -14,7 +14,8 @@ class Truth:
     """What was done to one partition.
 
     `source`, `target`: committed records by offset; `places`: where the copy of a source record truly stands;
-    `skipped`, `lost`, `altered`: source offsets; `foreign`: target offsets of what no copy is; `again`: source offsets
+    `skipped`, `lost`, `altered`: source offsets; `lost_places`: where the map has the copies of lost ones; `foreign`:
+    target offsets of what no copy is; `again`: source offsets
     that were copied behind others; `unmapped`: source offsets of which the map has no block; `wrong`: whether the map
     says what isn't so. `source_start`, `target_start`: the log starts.
     """
@@ -24,6 +25,7 @@ class Truth:
     places: dict[int, int] = field(default_factory=dict)
     skipped: set[int] = field(default_factory=set)
     lost: set[int] = field(default_factory=set)
+    lost_places: set[int] = field(default_factory=set)
     altered: dict[int, str] = field(default_factory=dict)
     foreign: set[int] = field(default_factory=set)
     again: set[int] = field(default_factory=set)

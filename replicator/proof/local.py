@@ -12,7 +12,6 @@ What the map doesn't cover is counted and left unproven: contents are compared o
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -28,8 +27,8 @@ from replicator.proof.coverage import Coverage, judged_map
 from replicator.proof.local_findings import Reported, ReportedRecord, reported
 from replicator.proof.local_outcome import partition_outcome
 from replicator.proof.map_cut import MapUpTo
-from replicator.proof.map_place import MapPlace, place_of_map, refuse_delivery, stable_offsets
-from replicator.proof.map_reader import MapRead, read_sections
+from replicator.proof.map_place import place_of_map, refuse_delivery, stable_offsets
+from replicator.proof.map_reader import read_sections
 from replicator.proof.outcome import ClusterFacts, Outcome, PartitionOutcome
 from replicator.proof.pair_rows import PairRows
 from replicator.proof.pairs import Pair
@@ -104,14 +103,9 @@ def reconcile_local(flow: Flow, snapshot: Snapshot, told: ComparisonProgress, *,
         waiting=snapshot.waiting,
         not_compared=tuple(not_compared),
         values=values,
-        notes=tuple(_map_notes(place, read)),
+        notes=tuple(read.notes(place.topic)),
     )
     return LocalResult(outcome, records)
-
-
-def _map_notes(place: MapPlace, read: MapRead) -> Iterator[str]:
-    for partition, offsets in sorted(read.unreadable.items()):
-        yield f"{place.topic}[{partition}] has {len(offsets)} blocks that can't be read, the first at {offsets[0]}"
 
 
 def _partition(

@@ -17,6 +17,7 @@ from typing import Protocol
 from kafka_records.batch import CorruptBatch
 from kafka_records.records import decode
 from replicator.config import Flow
+from replicator.model.counting import counted
 from replicator.model.errors import Incident
 from replicator.model.partition import Partition, Span
 from replicator.offset_map.block import NewerBlock, decode_block
@@ -44,6 +45,12 @@ class MapRead:
     blocks: int = 0
     sections: int = 0
     unreadable: dict[int, list[int]] = field(default_factory=dict)
+
+    def notes(self, topic: str) -> Iterator[str]:
+        """Say what of the map's topic could not be read."""
+        for partition, offsets in sorted(self.unreadable.items()):
+            blocks = counted(len(offsets), "block")
+            yield f"{topic}[{partition}] has {blocks} that can't be read, the first at offset {offsets[0]}"
 
 
 def read_sections(

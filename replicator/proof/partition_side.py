@@ -8,7 +8,7 @@ from types import TracebackType
 
 from kafka_records.batch import CorruptBatch
 from kafka_records.fetched import FetchedBatch
-from kafka_records.records import Record, body_of, decode
+from kafka_records.records import Record, body_of, decode, offset_deltas
 from replicator.config import Cluster, Flow
 from replicator.model.partition import Partition, Span
 from replicator.offset_map.verdicts import ComparedRecord
@@ -41,9 +41,16 @@ class PartitionSide(AbstractContextManager["PartitionSide"]):
         """The log start offset, now."""
         return self._log.start()
 
-    def batches(self, span: Span, passed: Passed | None = None) -> Iterator[FetchedBatch]:
-        """Yield the committed batches of a range of offsets, which may reach beyond it. See `CommittedLog.batches`."""
-        return self._committed.batches(*span, passed)
+    def occupied(self, span: Span, passed: Passed | None = None) -> Iterator[Span]:
+        """Yield the offsets of a range at which committed records stand, as ranges. `passed`: as of `rows`."""
+        first, end = span
+        for batch in self._committed.batches(first, end, passed):
+            try:
+                for begin, until in committed_spans(batch):
+                    if max(begin, first) < min(until, end):
+                        yield max(begin, first), min(until, end)
+            except CorruptBatch as error:
+                raise corrupt(self.at, batch.first_offset, error) from error
 
     def rows(self, span: Span, passed: Passed | None = None) -> Iterator[ComparedRecord]:
         """Yield the committed records of a range of offsets, ascending. `passed`: see `CommittedLog.batches`."""
@@ -86,6 +93,23 @@ class PartitionSide(AbstractContextManager["PartitionSide"]):
             found = find_holes(self.at, self._log, [(at * WINDOW, (at + 1) * WINDOW)])[0]
             self._empty[at] = found.holes, found.unknown
         return self._empty[at]
+
+
+def committed_spans(batch: FetchedBatch) -> Iterator[Span]:
+    """The offsets of a batch that hold records, as ranges. Raises CorruptBatch."""
+    header = batch.header
+    if header.record_count == header.last_offset_delta + 1:
+        yield batch.first_offset, batch.last_offset + 1
+        return
+    first = end = -1
+    for delta in offset_deltas(body_of(header, batch.data), header.record_count):
+        offset = batch.first_offset + delta
+        if offset != end and first >= 0:
+            yield first, end
+            first = -1
+        first, end = (offset if first < 0 else first), offset + 1
+    if first >= 0:
+        yield first, end
 
 
 def near(offsets: Sequence[int], apart: int) -> Iterator[Span]:

@@ -1,0 +1,124 @@
+"""`verify` and `reconcile --local` on the command line: of flows that were killed, changed, or run meanwhile; and maps
+that can't be used."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from integration_tests.conftest import MakeCopying
+from integration_tests.harness import clients
+from integration_tests.harness.copying import ASKED_S_MAX, Copying
+from replicator.model.names import offsets_topic
+from replicator.offset_map.topic import MAP_PARTITIONS
+
+pytestmark = pytest.mark.tier("full")
+
+
+def asked(copying: Copying, *arguments: str) -> tuple[int, dict[str, Any], str]:
+    """Exit code, JSON and stderr of a command."""
+    command = [sys.executable, "-m", "cli.main", *arguments, "-c", str(copying.file.path), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=ASKED_S_MAX)
+    return done.returncode, json.loads(done.stdout) if done.stdout else {}, done.stderr
+
+
+def assert_proven(copying: Copying) -> None:
+    code, found, said = asked(copying, "reconcile", "--local")
+    assert (code, found.get("verdict")) == (0, "agrees"), (found, said)
+    assert found["totals"] == {"same": copying.load.committed}
+    code, found, said = asked(copying, "verify")
+    assert (code, found.get("verdict")) == (0, "stands"), (found, said)
+    assert sum(one["standing"] for one in found["partitions"]) == copying.load.committed
+
+
+def test_a_flow_that_was_killed_at_each_step_is_proven_exact(make_copying: MakeCopying) -> None:
+    copying = make_copying()
+    for step in ("before_flush@3", "before_end_txn@2", "after_end_txn@2"):
+        with copying.writing():
+            worker = copying.run(f"{step}=kill")
+            assert worker.wait_exit() == -signal.SIGKILL, worker.tail()
+    copying.finish(copying.running())
+    assert_proven(copying)
+
+
+def test_a_flow_whose_lanes_were_changed_is_proven_exact(make_copying: MakeCopying) -> None:
+    copying = make_copying(partitions=6, lanes=1)
+    worker = copying.running()
+    with copying.writing():
+        worker.wait_event("committed")
+        for lanes in (18, 2):
+            copying.file.write(lanes=lanes)
+            successor = copying.run()
+            assert worker.wait_exit() == 5, worker.tail()
+            successor.wait_event("committed")
+            worker = successor
+    copying.finish(worker)
+    assert_proven(copying)
+
+
+def test_what_is_in_flight_is_no_difference(make_copying: MakeCopying) -> None:
+    copying = make_copying()
+    worker = copying.running()
+    with copying.writing():
+        worker.wait_event("committed")
+        for _ in range(3):
+            code, found, said = asked(copying, "reconcile", "--local")
+            assert (code, found.get("verdict")) == (0, "agrees"), (found, said)
+            code, found, said = asked(copying, "verify")
+            assert (code, found.get("verdict")) == (0, "stands"), (found, said)
+    copying.finish(worker)
+
+
+def test_a_map_that_is_lost_newer_or_unfit_is_refused_by_name(make_copying: MakeCopying) -> None:
+    copying = make_copying()
+    worker = copying.running()
+    copying.load.mixed(200)
+    copying.finish(worker)
+    topic = offsets_topic(copying.name)
+    clients.put(clients.producer(copying.target), topic, b"\x02\x01")
+    for command in (["reconcile", "--local"], ["verify"]):
+        code, _, said = asked(copying, *command)
+        assert (code, "newer_format" in said) == (4, True), said
+    clients.recreate_topic(copying.target, topic, 1)
+    for command in (["reconcile", "--local"], ["verify"]):
+        code, _, said = asked(copying, *command)
+        assert (code, "map_topic_unfit" in said) == (4, True), said
+    clients.recreate_topic(copying.target, topic, MAP_PARTITIONS)
+    code, found, said = asked(copying, "reconcile", "--local")
+    assert (code, found["verdict"]) == (4, "unproven"), said
+    reasons = [one["unproven_reasons"] for one in found["partitions"] if one["source_records"]]
+    assert reasons
+    assert all(list(one) == ["not covered by the offset map: it has nothing of this partition"] for one in reasons)
+    assert sum(sum(one.values()) for one in reasons) == copying.load.committed
+    code, found, said = asked(copying, "verify")
+    assert (code, found["verdict"]) == (4, "unproven"), said
+    clients.delete_topic(copying.target, topic)
+    for command in (["reconcile", "--local"], ["verify"]):
+        code, _, said = asked(copying, *command)
+        assert (code, "map_lost" in said) == (4, True), said
+
+
+def test_a_map_whose_beginning_was_deleted_covers_what_is_left(make_copying: MakeCopying) -> None:
+    copying = make_copying(partitions=1)
+    worker = copying.running()
+    for _ in range(4):
+        copying.load.mixed(100)
+        worker.wait_event("committed", after=worker.mark())
+    copying.finish(worker)
+    topic = offsets_topic(copying.name)
+    end = clients.stable_end(copying.target, topic)
+    clients.delete_records(copying.target, topic, 0, end // 2)
+    code, found, said = asked(copying, "reconcile", "--local")
+    assert (code, found["verdict"]) == (4, "unproven"), said
+    totals = found["totals"]
+    assert totals["same"] > 0
+    assert totals["same"] + totals["unproven"] == copying.load.committed
+    assert list(found["partitions"][0]["unproven_reasons"]) == ["not covered by the offset map: it begins later"]
+    code, found, said = asked(copying, "verify")
+    assert (code, found["verdict"]) == (4, "unproven"), said
+    assert found["partitions"][0]["foreign"] == 0

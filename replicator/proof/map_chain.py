@@ -1,0 +1,141 @@
+"""Follows the sections of one partition: does each begin where the last one ended, and do the counts go on? Pure. For
+`verify`.
+
+Invariant M2: a section's `before` is the partition's last `after`, unless it is a `base`; its count is that of the last
+one and its copies, unless it is of a repair. What a `base` leaves between was copied without a map. A section voids
+what earlier ones claim of the target at or above its first target offset: a log only grows.
+
+16 bytes for each section whose copies are to be looked at.
+"""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from replicator.model.partition import Span
+from replicator.offset_map.fold import PlacedSection
+from replicator.offset_map.section import NO_DIGEST, MapSection
+from replicator.offset_map.varints import OFFSET_MAX
+
+TOLD_MAX = 20
+"""Breaks and wrong counts that are told; how many there are is told of all."""
+
+
+class ChainBreak(NamedTuple):
+    """Source offsets [first, end) of which no section tells; copies of them stand in these target offsets. `said`: the
+    map itself says that it begins again behind it."""
+
+    first: int
+    end: int
+    target: Span
+    said: bool
+
+
+@dataclass(slots=True)
+class MapChain:
+    """Takes the sections of one partition in their order, up to a position.
+
+    Attributes:
+        position: sections that end beyond it were committed later, see `map_cut`.
+        since_ms: copies of sections that were committed before are not to be looked at.
+        firsts, ends: target offsets of the copies that are, ascending.
+        begun, after, next_target, count: as the sections say; -1 where there is none.
+        sections, copies, digests: how many were taken; of those looked at, the copies and the sections with a digest.
+        breaks: where the chain is broken; `restarts`: how often it begins again below, for a cut or an adoption.
+        wrong: what can't be, the first ones; `wrong_in_all`: how many there are.
+        voided: how many copies the target has lost by what the map says.
+    """
+
+    position: int
+    since_ms: int | None = None
+    firsts: array[int] = field(default_factory=lambda: array("q"))
+    ends: array[int] = field(default_factory=lambda: array("q"))
+    begun: int = -1
+    after: int = -1
+    next_target: int = -1
+    count: int = 0
+    sections: int = 0
+    copies: int = 0
+    digests: int = 0
+    voided: int = 0
+    restarts: int = 0
+    breaks: list[ChainBreak] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+    wrong_in_all: int = 0
+    _later: list[tuple[PlacedSection, int]] = field(default_factory=list)
+    _order: tuple[int, int, int] = (-1, -1, -1)
+
+    def add(self, placed: PlacedSection, commit_ms: int) -> None:
+        """Take the next one."""
+        self._later.append((placed, commit_ms))
+        if placed.section.after <= self.position:
+            later, self._later = self._later, []
+            for one, at_ms in later:
+                self._take(one, at_ms)
+
+    def _take(self, placed: PlacedSection, commit_ms: int) -> None:
+        section = placed.section
+        if placed[:3] <= self._order:
+            self._say(f"a section of generation {placed.generation} follows one of generation {self._order[0]}")
+        self._order = placed[:3]
+        self.sections += 1
+        if section.runs:
+            self._void(section.first_target)
+        self._follow(section)
+        self._count(section)
+        self.after = section.after
+        self.next_target = max(self.next_target, section.first_target + section.records)
+        if self.since_ms is not None and commit_ms < self.since_ms:
+            return
+        self.copies += section.records
+        self.digests += section.digest_kind != NO_DIGEST
+        if section.runs:
+            self._claim(section.first_target, section.first_target + section.records)
+
+    def _claim(self, first: int, end: int) -> None:
+        if self.ends and self.ends[-1] == first:
+            self.ends[-1] = end
+        else:
+            self.firsts.append(first)
+            self.ends.append(end)
+
+    def _void(self, first: int) -> None:
+        while self.ends and self.ends[-1] > first:
+            lost = self.ends[-1] - max(first, self.firsts[-1])
+            self.voided += lost
+            self.copies -= lost
+            if self.firsts[-1] < first:
+                self.ends[-1] = first
+            else:
+                self.firsts.pop()
+                self.ends.pop()
+        self.next_target = min(self.next_target, first) if self.next_target >= 0 else self.next_target
+
+    def _follow(self, section: MapSection) -> None:
+        if self.after < 0:
+            self.begun = section.before
+            self.next_target = max(section.first_target, 0)
+        elif section.before > self.after:
+            end = section.first_target if section.first_target >= 0 else OFFSET_MAX
+            self.breaks.append(ChainBreak(self.after, section.before, (self.next_target, end), section.base))
+        elif section.before < self.after and section.base:
+            self.restarts += 1
+        elif section.before < self.after:
+            self._say(f"a section begins at source offset {section.before}, and the last one ended at {self.after}")
+
+    def _count(self, section: MapSection) -> None:
+        before, follows = section.count_before, self.after in (-1, section.before)
+        if self.after >= 0 and not section.base and follows and before != self.count:
+            self._say(
+                f"the count at source offset {section.before} goes on from {before}, and the last one was {self.count}"
+            )
+        elif section.base and section.before > self.after >= 0 and before < self.count:
+            self._say(f"the count begins again at {before} at source offset {section.before}, and was {self.count}")
+        self.count = section.count
+
+    def _say(self, what: str) -> None:
+        self.wrong_in_all += 1
+        if len(self.wrong) < TOLD_MAX:
+            self.wrong.append(what)
