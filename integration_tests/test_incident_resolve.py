@@ -326,3 +326,35 @@ def test_a_target_topic_that_was_created_again_is_filled_from_the_beginning(make
     assert listed(path) == []
     two.assert_second_goes_on()
     two.assert_stops(worker, 0)
+
+
+@pytest.mark.tier("full")
+@pytest.mark.parametrize("step", ["before_end_decision@2", "after_decision@2"])
+def test_the_policy_decides_within_its_bound_over_a_kill_and_the_rest_waits_for_an_operator(
+    make_copying: MakeCopying, step: str
+) -> None:
+    rule = {"record_refused": {"decide": "set_aside", "gap_offsets_max_per_day": 2}}
+    two = TwoTopics(make_copying(partitions=1, policy=rule))
+    path, copy = two.flow.file.path, two.copy_of(two.first)
+    clients.create_topic(two.target, copy, 1, {"cleanup.policy": "compact"})
+    writer = clients.producer(two.source)
+    for key, value in ((b"1", b"one"), (None, b"a"), (b"2", b"two"), (None, b"b"), (None, b"c"), (b"3", b"three")):
+        clients.put(writer, two.first, value, key=key)
+    worker = two.flow.running(f"{step}=kill")
+    worker.wait_exit()
+    worker = two.flow.running()
+    worker.wait_event("policy_bound_reached", topic=two.first)
+    two.wait_copied(two.first, b"two")
+    assert two.values(two.first) == [b"one", b"two"]
+    aside = f"__eos.{two.name}.aside"
+    assert clients.values(clients.read(two.target, aside)) == [b"a", b"b"]
+    gaps = two.status()["signed_gaps"]
+    assert [(gap["first"], gap["end"], gap["by"]) for gap in gaps] == [(1, 2, "policy"), (3, 4, "policy")]
+    id_ = open_id(path, "record_refused", worker)
+    code, _, said = asked(path, "resolve", id_, "--skip", "--why", WHY, "--by", "policy")
+    assert (code, "--by policy" in said) == (2, True), said
+    assert asked(path, "resolve", id_, "--skip", "--why", WHY, "--by", "ann")[0] == 0
+    two.wait_copied(two.first, b"three")
+    assert two.values(two.first) == [b"one", b"two", b"three"]
+    assert [gap["by"] for gap in two.status()["signed_gaps"]] == ["policy", "policy", "ann"]
+    two.assert_stops(worker, 0)

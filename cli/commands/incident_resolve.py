@@ -122,7 +122,7 @@ def resolve(
     log_to_stderr()
     loaded = config.load(path, os.environ)
     flow = _flow_of(id_, loaded, chosen(loaded, path, names))
-    wanted = deciding.DecisionWanted(id_, command, printable(by or whoami()), printable(why), offset)
+    wanted = deciding.DecisionWanted(id_, command, decider(by), printable(why), offset)
     decision, it = deciding.resolve(flow, wanted, connect_timeout_ms=patience_ms(flow), wait_s=wait_s)
     if as_json:
         print_json(_as_json(flow, decision, it))
@@ -145,6 +145,17 @@ def _offset(adopted: str | None) -> int | None:
     if not (adopted.isascii() and adopted.isdecimal()):
         raise click.UsageError(f"--adopt takes an offset, or {BY_MAP}, not {adopted}")
     return int(adopted)
+
+
+def decider(by: str | None) -> str:
+    """Who decides, as it is put on record. Raises UsageError for the name that stands for the flow file."""
+    from replicator.model.printable import printable
+    from replicator.state.decisions import BY_POLICY
+
+    found = printable(by or whoami())
+    if found.strip() == BY_POLICY:
+        raise click.UsageError(f"--by {BY_POLICY}: so is called what the flow file has decided")
+    return found
 
 
 def whoami() -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.commands.incident_resolve import whoami
+from cli.commands.incident_resolve import decider
 from cli.options import config_option, json_option, log_to_stderr, one, print_json
 from cli.partitions import partition_option
 
@@ -107,7 +107,7 @@ def set_(
     wanted = _wanted(flow.name, partitions, offsets, exported)
     logs.configure("text", "warning")
     failpoint = failpoints.parse(os.environ.get(failpoints.VARIABLE, ""))
-    request = SetRequest(wanted=wanted, by=printable(by or whoami()), why=printable(why), take_over=take_over)
+    request = SetRequest(wanted=wanted, by=decider(by), why=printable(why), take_over=take_over)
     job = PositionSet(flow, config.load(path, os.environ), request, structlog.get_logger(), failpoint)
     plan = job.plan()
     if not as_json:

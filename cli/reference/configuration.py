@@ -58,6 +58,14 @@ SECTIONS = (
         "`start: latest`, or `start: 2026-01-31T12:00:00Z`.",
     ),
     ("TopicConfigs", "flows.NAME.topic_configs", "How target topics are created, and kept."),
+    (
+        "DecisionPolicy",
+        "flows.NAME.policy",
+        "What `run` decides about incidents by itself, by their kind: "
+        "[Decided beforehand](../operate/incidents.md#decided-beforehand).",
+    ),
+    ("GapPolicy", "flows.NAME.policy.source_records_gone", ""),
+    ("RecordPolicy", "flows.NAME.policy.KIND", "Of the other kinds."),
     ("SparkSection", "spark", "Where commands that use Spark run it. The daemon ignores it."),
     (
         "MetricsSection",

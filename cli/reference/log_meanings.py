@@ -27,6 +27,11 @@ EVENTS = {
         "An operator's decision about an incident was acted on. What a command other than retry has left out, source "
         "offsets from `offset` to before `end`, is not copied."
     ),
+    "policy_bound_reached": (
+        "The flow's policy would leave out more source offsets of a partition within 24 hours than its bound says: the "
+        "incident waits for an operator."
+    ),
+    "aside_topic_missing": "The topic for records that the policy sets aside could not be made: none is set aside.",
     "position_set": (
         "`position set` has moved the position of a partition from `before` to `after`, as `by` has decided."
     ),
@@ -207,6 +212,7 @@ FIELDS = {
     "advice": "What to do next.",
     "after": "The new position: a source offset.",
     "before": "The old position.",
+    "bound": "Source offsets that the policy may leave out within 24 hours.",
     "by": "Who has decided.",
     "bytes": "Bytes of keys, values and headers of the records.",
     "cluster": "Name of a cluster in the flow file.",
@@ -240,6 +246,7 @@ FIELDS = {
     "ms": "How long the transaction was open, in milliseconds; 0 where it had no record.",
     "name": "Name of the incident.",
     "occurrence": "The incident's id in `incident list`.",
+    "offsets_left_out": "How many source offsets it has left out in the last 24 hours.",
     "offsets": (
         "First and last source offsets of what was lost: every record that was read between the two, both included."
     ),

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_serializer
 
+from replicator.config.policies import DecisionPolicy
 from replicator.config.units import BYTES, MILLISECONDS
 from replicator.model.delivery import Delivery
 
@@ -160,6 +161,9 @@ class FlowSettings(Frozen):
         "discovery: Read, Describe and DescribeConfigs, allowed or denied, by name or prefix.",
     )
     limits: Limits = Field(default=Limits(), description="Bounds on memory and on waiting.")
+    policy: DecisionPolicy = Field(
+        default=DecisionPolicy(), description="What `run` decides about incidents by itself, and how much of it."
+    )
 
 
 class Properties(Mapping[str, str]):

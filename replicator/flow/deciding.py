@@ -97,7 +97,7 @@ def _written(flow: Flow, plane: ControlPlane, wanted: DecisionWanted) -> Operato
             decision, more = _restarted(plane, it, decision), _of_other_partitions(plane, it, decision, control)
         taken.append(decision)
         if wanted.command is Command.SET_ASIDE:
-            _make_aside_topic(flow, plane)
+            make_aside_topic(flow, plane)
         return [decision, *more]
 
     backoff, give_up_s = Backoff(PAUSE_S, PAUSE_S_MAX), time.monotonic() + OTHERS_S
@@ -171,8 +171,8 @@ def _of_other_partitions(
     return found
 
 
-def _make_aside_topic(flow: Flow, plane: ControlPlane) -> None:
-    """Make sure of it before a lane is told to write there."""
+def make_aside_topic(flow: Flow, plane: ControlPlane) -> None:
+    """Make sure of it before a lane is told to write there. Raises what the target refuses."""
     spec = aside_topic(flow)
     if spec.name in plane.target.topics([spec.name]):
         return

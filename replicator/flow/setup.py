@@ -18,6 +18,7 @@ from replicator.backoff import Backoff
 from replicator.config import Config, Flow, routing
 from replicator.flow.acl_sync import AclSync
 from replicator.flow.config_sync import ConfigSync
+from replicator.flow.deciding import make_aside_topic
 from replicator.flow.first_offsets import resolve_starts
 from replicator.flow.first_start import is_first_start
 from replicator.flow.listing import Listing, Routing, config_changes, decide_topics, unknown_source_topic
@@ -136,6 +137,7 @@ class Setup:
             claims = self._plane.state.claims()  # raises claims_topic_lost, or reads what was just created
         self._check_internal()
         self._map.prepare()
+        self._prepare_aside()
         self._control, self._claims = control, claims or self._claims
         claimed = {claim.source.topic for claim in self._claims.claims.values()} - self._known
         if claimed:
@@ -174,6 +176,16 @@ class Setup:
             refused = self._plane.grow({claims: self._flow.lanes})[claims]
             if refused is not None:
                 raise refused
+
+    def _prepare_aside(self) -> None:
+        """Make sure of the topic for records that the flow's policy sets aside; without it their partitions wait for an
+        operator."""
+        if not self._flow.policy.sets_aside:
+            return
+        try:
+            make_aside_topic(self._flow, self._plane)
+        except (NotAllowed, Incident, Retriable, Unreachable) as error:
+            self._log.warning("aside_topic_missing", topic=names.aside_topic(self._flow.name), reason=str(error))
 
     def listing(self) -> Listing:
         """The source's topics that the flow selects, checked against all flows of the file.

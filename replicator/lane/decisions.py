@@ -15,7 +15,7 @@ Invariant 12
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from replicator.lane.aside import aside
 from replicator.lane.memory import Memory, SessionContext
@@ -25,6 +25,7 @@ from replicator.lane.plan import LanePlan
 from replicator.lane.policy import Policy
 from replicator.lane.ports import Connections
 from replicator.lane.positions import LanePositions
+from replicator.lane.signed_beforehand import SignedBeforehand
 from replicator.lane.start import LaneStart
 from replicator.lane.transaction import LaneTransactions
 from replicator.model import names
@@ -69,10 +70,12 @@ class LaneDecisions:
         self._looked_s = context.clock.now_s()
         self._unread = ""  # why they could not be read last
         self._again_s = memory.decisions_again_s
+        self._beforehand = SignedBeforehand(plan.flow.policy, context.clock, context.log)
 
-    def begin(self, decided: Mapping[str, OperatorDecision]) -> None:
-        """Take what the session has read at its start, after its fence."""
+    def begin(self, decided: Mapping[str, OperatorDecision], occurrences: Iterable[Occurrence] = ()) -> None:
+        """Take what the session has read at its start, after its fence: what was decided, and what has become of it."""
         self._decided = self._of_lane(decided)
+        self._beforehand.begin(occurrences)
 
     def _of_lane(self, decided: Mapping[str, OperatorDecision]) -> Mapping[str, OperatorDecision]:
         """Leave out what was acted on, and what concerns other lanes: mostly nothing is left to be looked for."""
@@ -113,11 +116,12 @@ class LaneDecisions:
         return it.report.of(it.state.incident) if isinstance(it.state, Stopped) else None
 
     def due(self) -> dict[Partition, OperatorDecision]:
-        """Find what was decided of what stops partitions now."""
-        if not self._decided or not self._policy.copies_live:
+        """Find what was decided of what stops partitions now: by an operator, or else by the flow's policy."""
+        decides = self._plan.flow.policy.decides
+        if not (self._decided or decides) or not self._policy.copies_live:
             return {}
         waiting = self._waiting()
-        decided = {at: self._decided.get(occurrence.id) for at, occurrence in waiting.items()}
+        decided = {at: self._decided.get(it.id) or self._beforehand.decide(it) for at, it in waiting.items()}
         return {at: it for at, it in decided.items() if it is not None and self._fits(at, it, waiting[at])}
 
     def _fits(self, at: Partition, decision: OperatorDecision, occurrence: Occurrence) -> bool:
@@ -155,6 +159,7 @@ class LaneDecisions:
             moved = positions.skipped(at, decision.end, self._clock.now_ms())
             closed = self._closed(occurrence, decision, (before.offset, decision.end), kept)
             self._transactions.commit_decision(positions, at, moved, closed)
+            self._beforehand.acted(closed)
         self._judge_anew(at)
         self._tell(at, decision)
         return True
@@ -181,7 +186,9 @@ class LaneDecisions:
             self._judge_anew(at)
             return False
         if partition.claim is not None and self._topic_id(at) == occurrence.topic_id != "":
-            self._reports.decided(at, self._closed(occurrence, decision, (occurrence.offset, decision.end)))
+            closed = self._closed(occurrence, decision, (occurrence.offset, decision.end))
+            self._reports.decided(at, closed)
+            self._beforehand.acted(closed)
             self._tell(at, decision)
             return True
         self._reports.decided(at, self._closed(occurrence, decision, None, effect=Ending.RETRIED))

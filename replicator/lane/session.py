@@ -103,7 +103,7 @@ class ProducerSession:
             self._memory.owners.setdefault(target, owner_of(committed) or NOBODY)
         self._policy.opened(self._to, positions)
         self._map.begin(positions)
-        self._decisions.begin(self._start.decided)
+        self._decisions.begin(self._start.decided, self._start.occurrences)
         self._decide()
         self._rewind()
         entries = positions.entries.items()

@@ -45,6 +45,7 @@ from replicator.model.partition import LogEnds, Partition
 from replicator.model.route import Route
 from replicator.state.claims import Claims
 from replicator.state.decisions import OperatorDecision
+from replicator.state.occurrences import Occurrence
 
 Wrong = dict[Partition, Incident | ReplicatorError]
 BY_OFFSETS = ("source_records_gone", "source_truncated", "target_lost_data")
@@ -75,12 +76,13 @@ class LaneStart:
         self._own = OwnTransactions(plan, to.target, to.transactions, log)
         self.origins = OriginCheck(plan, memory.partitions, to.origins, clock)
         self.decided: Mapping[str, OperatorDecision] = {}  # as the control topic has it at the session's start
+        self.occurrences: Sequence[Occurrence] = ()  # as the claims topic has them then
         self._unread = False  # positions without a route that the target could not tell
 
     def begin(self) -> LanePositions:
         """Read, decide and apply for all partitions of the lane, after the fence."""
         claims = self._facts.begin()
-        self.decided = self._facts.decided
+        self.decided, self.occurrences = self._facts.decided, claims.occurrences
         self.origins.claimed(claims.claims.values())
         decisions = self._decide(self._plan.routes)
         unrouted = self._facts.unrouted(claims)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 DECISION = "decision"
 WHY_CHARACTERS_MAX = 1_000
+BY_POLICY = "policy"
+"""In the place of a person: the flow file has decided it beforehand. No operator may call himself so."""
 ADOPTING = (Command.ADOPT, Command.RESTART_TOPIC)
 """Commands after which what the target has is not the flow's: they hold what both sides were."""
 _KINDS = frozenset({DECISION})
