@@ -93,4 +93,11 @@ def expected(truth: Truth, at: int) -> set[str]:
     assert place is not None
     if place < truth.target_start:
         return {v.EXPIRED}
-    return {v.SAME, v.REORDERED} if at in truth.again else {v.SAME}
+    if at not in truth.again:
+        return {v.SAME}
+    passed = any(
+        other > at and there < place and other not in truth.again and there >= truth.target_start
+        for other, there in truth.places.items()
+        if other >= truth.source_start
+    )
+    return {v.REORDERED} if passed else {v.SAME, v.REORDERED}

@@ -88,7 +88,7 @@ class MappedFlow:
         return truths
 
     def _write_source(self, number: int, draw: random.Random, truth: Truth) -> None:
-        kind = draw.choice(("unique", "unique", "keyed", "repeated", "nulls"))
+        kind = "keyed" if "keyed" in self.acts else draw.choice(("unique", "unique", "keyed", "repeated", "nulls"))
         made = 0
         for _ in range(self._transactions):
             contents = [content(draw, kind, made + index) for index in range(draw.choice((1, 3, 10, 40)))]

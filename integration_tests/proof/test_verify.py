@@ -23,6 +23,7 @@ CASES: dict[str, Sequence[str]] = {
     "unseen": ("skipped", "altered"),
     "damage": DAMAGE,
     "repaired": (*DAMAGE, "repaired"),
+    "lost blocks": (*DAMAGE, "lost_block"),
     "map errors": (*DAMAGE, *MAP_ERRORS),
 }
 SEEN = ("shifted", "left_out", "aborted_data")
@@ -40,6 +41,9 @@ def wrongs(truth: Truth, found: VerifiedPartition) -> Iterator[str]:
             yield f"stands, with {truth.wrong or 'blocks that are lost'}"
         if truth.wrong in SEEN and not truth.target_start and found.verdict != "differs":
             yield f"{found.verdict}, with {truth.wrong}"
+        more = found.empty_offsets > len(truth.lost_places) or found.foreign_records > len(truth.foreign)
+        if not truth.wrong and more:
+            yield f"{found.empty_offsets} empty, {found.foreign_records} foreign, where the map has lost blocks"
         return
     empty = {place for place in truth.lost_places if place >= truth.target_start}
     foreign = {place for place in truth.foreign if place >= truth.target_start}

@@ -157,7 +157,7 @@ class SeededFlow:
                 (shape.target_compacted, self._brokers[1], f"{topic}.copy"),
             ):
                 if compacted:
-                    _set_compacted(bootstrap, name)
+                    set_compacted(bootstrap, name)
         for shape, topic in self._topics.items():
             mine = [logs for logs in self.logs if logs.at.topic == topic]
             self._wait_cleaned(shape, mine)
@@ -265,7 +265,7 @@ def _delete(bootstrap: str, starts: Mapping[Partition, int]) -> None:
         future.result(clients.TIMEOUT_S)
 
 
-def _set_compacted(bootstrap: str, topic: str) -> None:
+def set_compacted(bootstrap: str, topic: str) -> None:
     entry = ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
     client = clients.admin(bootstrap)

@@ -68,7 +68,7 @@ def test_shares_are_percents_or_numbers() -> None:
         (of(emptied=2), "unproven"),
         (of(voided=2), "unproven"),
         (of(uncovered=2), "unproven"),
-        (of(source_span=None, copies=0, standing=0), "unproven"),
+        (of(source_span=None, copies=0, standing=0, gaps=("nothing of it",)), "unproven"),
         (of(gaps=("it begins later",), empty_offsets=1, empty=((3, 4),)), "differs"),
         (of(expired=3, restarts=1), "stands"),
     ],
