@@ -191,6 +191,20 @@ def test_after_a_failure_nothing_is_sent_again() -> None:
     assert session.next_produce(1, {A, B}) is None
 
 
+@pytest.mark.parametrize("code", [ErrorCode.request_timed_out, ErrorCode.not_enough_replicas_after_append, None])
+def test_what_may_have_been_written_is_not_settled_in_the_first_protocol(code: int | None) -> None:
+    """Its sequences would be taken again, and the broker would answer with the offset of the aborted batch."""
+    session = ready(V1)
+    session.write(A, batch())
+    session.answered(2, 0, {A: 0})
+    for said in (code, ErrorCode.not_enough_replicas):
+        answers = {} if said is None else {A: ProduceAnswer(said)}
+        (effect,) = session.produced(produce(session).number, answers)
+        assert isinstance(effect, ProduceVerdict)
+        assert not session.settled
+    assert over(session.abort()) is AnswerClass.NEW_SESSION
+
+
 def test_an_abort_in_the_second_protocol_needs_no_patience() -> None:
     session = ready(V2)
     session.write(A, batch())
@@ -278,7 +292,8 @@ def test_what_is_sent_again_goes_first_and_alone() -> None:
     first, second = produce(made), produce(made)
     (verdict,) = made.answered(first.number, {A: ProduceAnswer(ErrorCode.not_leader_or_follower)})
     assert verdict == ProduceVerdict(A, AnswerClass.LOOK_UP, ErrorCode.not_leader_or_follower, 0)
-    assert made.next_request(2, {A}) is None  # the second is under way
+    assert made.next_request(1, {A}) is None  # the second is under way
+    assert made.next_request(2, {A}) is None
     (verdict,) = made.answered(second.number, {A: ProduceAnswer(ErrorCode.out_of_order_sequence_number)})
     assert verdict.answer_class is AnswerClass.RETRY
     assert [sequences(produce(made, broker=2))[0] for _ in range(3)] == [0, 2, 4]
