@@ -3,7 +3,8 @@ has it look at the map's topic now and then.
 
 Invariants
 - Invariant M1: a block stands in the transaction of the records and positions that it tells of. It is handed over
-  directly behind the flush of the records, and waited for with the positions, before EndTxn.
+  directly behind the flush of the records, and waited for with the positions, before EndTxn. Its requests run beside
+  those of the positions; before the flush they would wait for the records' registration.
 - Invariant M2: a section goes on where the partition's last one ended, as the position says; where the position says
   that it was moved without one the section is a `base`.
 - No record waits for the map: where its partition can't be written, or refuses a block, the lane copies without it and
