@@ -342,3 +342,20 @@ def test_of_a_topic_that_was_restarted_the_records_of_the_one_before_are_told_ap
     assert "are of the source topic with the id" in " ".join(first["notes"])
     clients.put(clients.producer(two.target), two.copy_of(two.first), b"somebody's")
     assert compared(two)[0] == 1
+
+
+@pytest.mark.tier("full")
+def test_records_of_somebody_else_are_adopted_and_the_flow_goes_on(make_copying: MakeCopying) -> None:
+    two = stopped(make_copying)
+    clients.put(clients.producer(two.target), two.copy_of(two.first), b"foreign 1", b"foreign 2")
+    two.put(two.first, numbered("unread", 3))
+    worker = two.flow.running()
+    worker.wait_incident("target_has_later_records")
+    two.assert_stops(worker)
+    code, out, said = asked(two, *set_words(two, 10))
+    assert (code, "taken for the copy of all before source offset 10" in out) == (0, True), said
+    worker = two.flow.running()
+    two.wait_copied(two.first, b"unread 2")
+    assert two.values(two.first)[10:] == [b"foreign 1", b"foreign 2", *numbered("unread", 3)]
+    assert [it["offset"] for it in two.status()["adoptions"]] == [10]
+    two.assert_stops(worker, 0)
