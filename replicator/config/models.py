@@ -79,6 +79,7 @@ class TopicConfigs(Frozen):
     )
     sync: bool = Field(
         default=False,
+        strict=True,
         description="Whether `run` sets these configs on existing target topics, too, where the source topic has other "
         "values: at each discovery; message.timestamp.type only if `extra` names it, max.message.bytes only upwards.",
     )
@@ -157,6 +158,7 @@ class FlowSettings(Frozen):
     topic_configs: TopicConfigs = Field(default=TopicConfigs(), description="How target topics are created, and kept.")
     sync_acls: bool = Field(
         default=False,
+        strict=True,
         description="Whether `run` gives who may read a source topic the same rights on the target topic, at each "
         "discovery: Read, Describe and DescribeConfigs, allowed or denied, by name or prefix.",
     )

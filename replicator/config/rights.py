@@ -83,6 +83,7 @@ NEEDED = (
         "without it circles over flows of other files aren't seen, and that is said",
         optional=True,
     ),
+    Needed(GrantedBy.SOURCE, On.CLUSTER, ("Describe",), "listing ACLs (`sync_acls`)", optional=True),
     Needed(
         GrantedBy.TARGET,
         On.COPIES,
@@ -101,8 +102,6 @@ NEEDED = (
         "what the flow keeps: generations, claims, decisions, the offset map; Create at the first start, Alter when "
         "`lanes` grows",
     ),
-    Needed(GrantedBy.SOURCE, On.CLUSTER, ("Describe",), "listing ACLs (`sync_acls`)", optional=True),
-    Needed(GrantedBy.TARGET, On.CLUSTER, ("Describe", "Alter"), "creating ACLs (`sync_acls`)", optional=True),
     Needed(GrantedBy.TARGET, On.POSITIONS, ("Describe", "Read"), "positions"),
     Needed(GrantedBy.TARGET, On.TRANSACTIONS, ("Describe", "Write"), "transactions"),
     Needed(
@@ -120,6 +119,7 @@ NEEDED = (
         "(`target_transaction_open`), and the log says what to type",
         optional=True,
     ),
+    Needed(GrantedBy.TARGET, On.CLUSTER, ("Describe", "Alter"), "creating ACLs (`sync_acls`)", optional=True),
 )
 
 

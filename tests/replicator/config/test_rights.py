@@ -91,5 +91,6 @@ def test_commands_grant_each_right_once() -> None:
         for operation in (words[n + 1] for n, word in enumerate(words) if word == "--operation")
     ]
     assert len(granted) == len(set(granted))
-    assert len(granted) == sum(len(right.operations) for right in of_target)
+    needed = {(right.resource, right.name, each) for right in of_target for each in right.operations}
+    assert len(granted) == len(needed), "what two rows need is granted once"
     assert commands[-1][-1] == "--cluster"
