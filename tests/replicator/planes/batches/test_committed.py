@@ -147,6 +147,7 @@ def broken(offset: int, at: int, value: bytes) -> bytes:
         (raw.batch(body=b"?" * 9, attributes=6, count=2, base_offset=12), 12, "unknown compression 6"),
         (raw.batch([b"\x02\x00"], attributes=raw.CONTROL, base_offset=12, producer=(1, 0)), 12, "number"),
     ],
+    ids=["crc", "magic 3", "magic -1", "count", "length", "offset", "order", "codec", "marker"],
 )
 def test_a_batch_that_is_not_sound_stops_the_partition_there(data: bytes, offset: int, said: str) -> None:
     found = select(FetchedRange(AT, 10), bytes(sound(10)) + data + bytes(sound(20)), [AbortedRange(1, 0)], 90)

@@ -118,6 +118,7 @@ def test_nothing_waits_longer_than_until_there_is_enough() -> None:
 @pytest.mark.parametrize(
     ("first", "second"),
     [(at(0, codec=3), at(2, codec=4)), (at(0), at(2, append_time_ms=9)), (at(0), at(2, codec=1))],
+    ids=["codec", "append time", "none and codec"],
 )
 def test_batches_of_other_kinds_are_not_merged(first: bytes, second: bytes) -> None:
     batches, _ = merged(selected(first, second), LIMITS)
