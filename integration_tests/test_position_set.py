@@ -325,6 +325,38 @@ def test_a_comparison_begins_behind_what_is_not_the_flows_and_finds_damage_there
     assert code == 1, first
 
 
+def verified(two: TwoTopics) -> tuple[int, dict[str, Any]]:
+    """Exit code of `verify`, and what it says of the first topic."""
+    words = [sys.executable, "-m", "cli.main", "verify", "-c", str(two.flow.file.path), "--json"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=90)
+    found = json.loads(done.stdout)
+    return done.returncode, next(it for it in found["partitions"] if it["source"]["topic"] == two.first)
+
+
+@pytest.mark.tier("full")
+@pytest.mark.parametrize("offset", [6, 10], ids=["back", "behind somebody's record"])
+def test_the_map_is_verified_from_where_a_decision_has_the_flow_begin(make_copying: MakeCopying, offset: int) -> None:
+    two = stopped(make_copying)
+    if offset == 10:
+        clients.put(clients.producer(two.target), two.copy_of(two.first), b"somebody's")
+        code, first = verified(two)
+        assert (code, first["foreign"]) == (1, 1)
+    assert asked(two, *set_words(two, offset))[0] == 0
+    code, first = verified(two)
+    assert (code, first["source_offsets"], first["copies"], first["said"]) == (0, [offset, offset], 0, [])
+    assert f"before {offset} (position set), as ann has decided" in " ".join(first["notes"])
+    two.put(two.first, numbered("later", 3))
+    worker = two.flow.running()
+    two.wait_position(two.first, 13)
+    two.assert_stops(worker, 0)
+    code, first = verified(two)
+    assert (code, first["source_offsets"], first["copies"]) == (0, [offset, 13], 13 - offset)
+    assert first["said"] == []
+    clients.put(clients.producer(two.target), two.copy_of(two.first), b"somebody's")
+    code, first = verified(two)
+    assert (code, first["foreign"]) == (1, 1)
+
+
 @pytest.mark.tier("full")
 def test_of_a_topic_that_was_restarted_the_records_of_the_one_before_are_told_apart(make_copying: MakeCopying) -> None:
     two = TwoTopics(make_copying(partitions=1))

@@ -148,6 +148,7 @@ def show(console: Console, found: Verified) -> None:
     if len(found.partitions) > PARTITIONS_SHOWN:
         console.print(f"  and {len(found.partitions) - PARTITIONS_SHOWN} more; --json has all of them")
     lines = [f"{it.target}: {said}" for it in found.partitions for said in it.said()]
+    lines += [f"note on {it.source}: {note}" for it in found.partitions for note in it.notes]
     lines += [f"not looked at: {incident}" for incident in found.not_compared]
     lines += [f"nothing copied yet: {at}" for at in found.waiting]
     for line in (*lines, *(f"note: {note}" for note in found.notes), UNSEEN):

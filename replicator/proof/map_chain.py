@@ -3,7 +3,8 @@
 
 Invariant M2: a section's `before` is the partition's last `after`, unless it is a `base`; its count is that of the last
 one and its copies, unless it is of a repair. What a `base` leaves between was copied without a map. A section voids
-what earlier ones claim of the target at or above its first target offset: a log only grows.
+what earlier ones claim of the target at or above its first target offset: a log only grows. A flow begins, on the
+target, where its claim says, again with each adoption: sections that tell of target offsets below are not its own.
 
 16 bytes for each section whose copies are to be looked at.
 """
@@ -40,6 +41,7 @@ class MapChain:
     Attributes:
         position: sections that end beyond it were committed later, see `map_cut`.
         since_ms: copies of sections that were committed before are not to be looked at.
+        origin: the target offset at which the flow begins.
         firsts, ends: target offsets of the copies that are, ascending.
         begun, after, next_target, count: as the sections say; -1 where there is none.
         sections, copies, digests: how many were taken; of those looked at, the copies and the sections with a digest.
@@ -50,6 +52,7 @@ class MapChain:
 
     position: int
     since_ms: int | None = None
+    origin: int = 0
     firsts: array[int] = field(default_factory=lambda: array("q"))
     ends: array[int] = field(default_factory=lambda: array("q"))
     begun: int = -1
@@ -66,6 +69,7 @@ class MapChain:
     wrong_in_all: int = 0
     _later: list[tuple[PlacedSection, int]] = field(default_factory=list)
     _order: tuple[int, int, int] = (-1, -1, -1)
+    _below: bool = False  # the last section was below the origin; where one without copies stood isn't always known
 
     def add(self, placed: PlacedSection, commit_ms: int) -> None:
         """Take the next one."""
@@ -77,6 +81,11 @@ class MapChain:
 
     def _take(self, placed: PlacedSection, commit_ms: int) -> None:
         section = placed.section
+        if section.first_target >= 0:
+            self._below = section.first_target < self.origin
+        if self._below:
+            self._begin_again()
+            return
         if placed[:3] <= self._order:
             self._say(f"a section of generation {placed.generation} follows one of generation {self._order[0]}")
         self._order = placed[:3]
@@ -93,6 +102,12 @@ class MapChain:
         self.digests += section.digest_kind != NO_DIGEST
         if section.runs:
             self._claim(section.first_target, section.first_target + section.records)
+
+    def _begin_again(self) -> None:
+        """Forget all: what was taken so far is not the flow's own."""
+        self.firsts, self.ends, self.breaks, self.wrong = array("q"), array("q"), [], []
+        self.begun = self.after = self.next_target = -1
+        self.count = self.sections = self.copies = self.digests = self.voided = self.restarts = self.wrong_in_all = 0
 
     def _claim(self, first: int, end: int) -> None:
         if self.ends and self.ends[-1] == first:

@@ -33,6 +33,7 @@ class VerifiedPartition:
         gaps: source offsets that the map doesn't cover, each with why.
         digests: sections with a digest, which was not compared.
         voided, restarts: see `MapChain`.
+        notes: what a reader should know, such as what operators have decided of the partition.
     """
 
     source: Partition
@@ -54,6 +55,7 @@ class VerifiedPartition:
     voided: int = 0
     restarts: int = 0
     records_read: int = 0
+    notes: Sequence[str] = ()
 
     @property
     def verdict(self) -> VerifiedVerdict:
@@ -176,6 +178,7 @@ def _partition(it: VerifiedPartition) -> dict[str, Any]:
         "voided": it.voided,
         "records_read": it.records_read,
         "said": it.said(),
+        "notes": list(it.notes),
     }
 
 

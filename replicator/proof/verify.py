@@ -55,7 +55,9 @@ def verify(flow: Flow, snapshot: Snapshot, scope: VerifyScope, told: ComparisonP
     refuse_delivery(flow)
     told.step("reading the offset map")
     place = place_of_map(flow)
-    chains = {pair.source: MapChain(pair.source_copied_end, scope.since_ms) for pair in snapshot.pairs}
+    chains = {
+        pair.source: MapChain(pair.source_copied_end, scope.since_ms, pair.target_origin) for pair in snapshot.pairs
+    }
     wanted = {(topic_id_bytes(pair.source_id), pair.source.partition): chains[pair.source] for pair in snapshot.pairs}
     read = read_sections(flow, place.topic, place.topic_id, place.bounds, wanted)
     told.step("reading the target", sum(_length(pair.target_range) for pair in snapshot.pairs))
@@ -93,7 +95,7 @@ def _partition(
     return VerifiedPartition(
         source=pair.source,
         target=pair.target,
-        source_span=(chain.begun, chain.after) if chain.sections else None,
+        source_span=_span(pair, chain),
         sections=chain.sections,
         copies=sum(ends) - sum(firsts),
         standing=places.standing,
@@ -110,7 +112,15 @@ def _partition(
         voided=chain.voided,
         restarts=chain.restarts,
         records_read=records,
+        notes=pair.notes,
     )
+
+
+def _span(pair: Pair, chain: MapChain) -> Span | None:
+    """Source offsets of which the map tells: none need be told of where nothing was copied since the flow began."""
+    if chain.sections:
+        return chain.begun, chain.after
+    return None if pair.source_range[0] < pair.source_copied_end else (pair.source_copied_end, pair.source_copied_end)
 
 
 def _sampled(chain: MapChain, scope: VerifyScope, pair: Pair) -> tuple[array[int], array[int]]:
@@ -191,7 +201,7 @@ def _empty(places: ClaimedPlaces, pair: Pair, target: PartitionSide, start: int)
 def _windows(pair: Pair, chain: MapChain) -> list[Span]:
     """Target offsets in which records may stand that the map doesn't cover, ascending."""
     if not chain.sections:
-        return [pair.target_range]
+        return [pair.target_range] if _span(pair, chain) is None else []
     found = [one.target for one in chain.breaks]
     if chain.begun > pair.source_range[0]:
         found.append((0, chain.firsts[0] if chain.firsts else pair.target_range[1]))
@@ -233,7 +243,9 @@ def _contradictions(pair: Pair, chain: MapChain) -> Iterator[str]:
 
 def _gaps(pair: Pair, chain: MapChain) -> Iterator[str]:
     if not chain.sections:
-        yield "the map has nothing of this partition"
+        if _span(pair, chain) is None:
+            first, end = pair.source_range[0], pair.source_copied_end
+            yield f"the map has nothing of source offsets {first} to {end - 1}, which the position has passed"
         return
     if chain.begun > pair.source_range[0]:
         yield f"the map begins at source offset {chain.begun}, and the flow at {pair.source_range[0]}"

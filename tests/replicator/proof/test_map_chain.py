@@ -28,8 +28,10 @@ def section(before: int, after: int, first: int, *runs: Span, count: int, base: 
     )
 
 
-def chain_of(*sections: MapSection, position: int = OFFSET_MAX, since_ms: int | None = None) -> MapChain:
-    chain = MapChain(position, since_ms)
+def chain_of(
+    *sections: MapSection, position: int = OFFSET_MAX, since_ms: int | None = None, origin: int = 0
+) -> MapChain:
+    chain = MapChain(position, since_ms, origin)
     for number, one in enumerate(sections):
         chain.add(PlacedSection(1, number, 0, b"", one), 1_000 * number)
     return chain
@@ -64,6 +66,25 @@ def test_counts_must_go_on() -> None:
     assert wrong == ["the count at source offset 10 goes on from 11, and the last one was 10"]
     repaired = section(22, 22, 30, (12, 13), count=20)
     assert chain_of(FIRST, SECOND, repaired, section(22, 23, 40, (22, 23), count=21)).wrong == []
+
+
+@pytest.mark.parametrize("adopted", [4, 22, 40])
+def test_what_stood_before_an_adoption_is_not_the_flows(adopted: int) -> None:
+    again = section(adopted, adopted + 5, 30, (adopted, adopted + 5), count=5, base=True)
+    chain = chain_of(FIRST, SECOND, again, origin=25)
+    assert (chain.begun, chain.after, chain.count, chain.sections) == (adopted, adopted + 5, 5, 1)
+    assert list(zip(chain.firsts, chain.ends, strict=True)) == [(30, 35)]
+    assert (chain.wrong, chain.breaks, chain.restarts, chain.voided) == ([], [], 0, 0)
+    before = chain_of(FIRST, SECOND, origin=25)
+    assert (before.sections, before.begun, before.after, before.count, before.copies) == (0, -1, -1, 0, 0)
+
+
+def test_a_section_without_copies_counts_with_those_around_it() -> None:
+    nowhere = section(22, 25, -1, count=20)
+    assert chain_of(FIRST, SECOND, nowhere, origin=25).sections == 0
+    at_first = section(0, 3, -1, count=0, base=True)
+    chain = chain_of(at_first, section(3, 8, 30, (3, 8), count=5), origin=25)
+    assert (chain.begun, chain.after, chain.sections) == (0, 8, 2)
 
 
 def test_going_back_is_wrong_unless_the_map_begins_again_there() -> None:
