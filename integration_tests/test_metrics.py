@@ -28,6 +28,7 @@ def observed(copying: Copying, **settings: str) -> Observed:
     return Observed(address)
 
 
+@pytest.mark.tier("full")
 def test_what_is_copied_is_counted_and_what_is_not_is_lag(make_copying: MakeCopying, source: BrokerHandle) -> None:
     two = TwoTopics(make_copying(partitions=1))
     asked = observed(two.flow)

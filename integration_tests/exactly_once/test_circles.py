@@ -162,7 +162,7 @@ def wait_claimed(circle: Circle, number: int) -> None:
 
 
 @pytest.mark.parametrize("delivery", [MODES[0], *(pytest.param(mode, marks=LATER) for mode in MODES[1:])])
-@pytest.mark.parametrize("rename", ["identity", "prefix", pytest.param("pattern", marks=LATER)])
+@pytest.mark.parametrize("rename", ["identity", *(pytest.param(rename, marks=LATER) for rename in RENAMES[1:])])
 def test_the_second_of_two_flows_is_refused(brokers: Pair, make_circle: MakeCircle, rename: str, delivery: str) -> None:
     circle = make_circle([brokers.source, brokers.target], rename, delivery)
     circle.run(0).wait_event("lane_started")

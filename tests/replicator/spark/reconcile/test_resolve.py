@@ -78,6 +78,7 @@ def test_retention_explains_only_what_stands_before_the_common_part(spark: Spark
     same(spark, found, expected)
 
 
+@pytest.mark.tier("full")
 def test_what_went_while_it_was_read_leaves_unproven_what_stood_beside_it(spark: SparkSession) -> None:
     """Below offset 50 records went: of the source of partition 0, and of the target of partition 1."""
     gone = [(50, 0), (0, 50)]
@@ -168,6 +169,7 @@ def test_what_is_found_elsewhere_explains_it(spark: SparkSession) -> None:
     same(spark, explained(findings, places, None, None), _alone(rows))
 
 
+@pytest.mark.tier("full")
 def test_a_cleaner_may_have_taken_what_a_doubled_record_was_copied_from(spark: SparkSession) -> None:
     """It equals another source record of its range; the source has a later one of the key behind offset 20."""
     places = spark.createDataFrame([("t", 0, 0, 0, 0, 0, True, True, False, 1000, 0, 0)], resolve.PLACES)
