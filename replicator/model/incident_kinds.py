@@ -130,7 +130,9 @@ _TARGET = {
     "target_has_later_records": IncidentKind(
         "A committed record follows the last one that this flow has written",
         "Somebody else writes to the target topic, or the position went back",
-        f"Stop the other writer and compare both sides with reconcile. {_ANOTHER_FLOW}",
+        "Stop the other writer and compare both sides with reconcile. To take what stands there as it is, stop the "
+        "flow and set the position to where it shall go on: position set. "
+        f"Else {_ANOTHER_FLOW[0].lower()}{_ANOTHER_FLOW[1:]}",
     ),
     "target_transaction_open": IncidentKind(
         "A transaction over the target partition doesn't end",
