@@ -266,7 +266,10 @@ def address_of(text: str) -> Address:
 
 def _tcp(address: Address, deadline_s: float) -> socket.socket:
     """Connects to the first address of a host that answers; each is given its share of the time."""
-    found = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)
+    try:
+        found = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)
+    except ValueError as error:  # what no host is called: an empty label, a NUL
+        raise OSError(f"{address[0]!r} is no host name") from error
     for number, (family, kind, proto, _, target) in enumerate(found):
         made = socket.socket(family, kind, proto)
         try:

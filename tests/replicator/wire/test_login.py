@@ -17,6 +17,7 @@ from replicator.model.errors import ConfigError, Unreachable, Unsupported
 from replicator.model.partition import Partition
 from replicator.wire import log_evidence, sasl
 from replicator.wire.access import Access, access
+from replicator.wire.connection import Connection, ConnectionLost
 from tests.embedded_broker.security.certificates import Authority
 from tests.replicator.wire.fake_broker import TOPIC, Answer, FakeBroker, Leader, flow_of
 from tests.replicator.wire.logs import batch
@@ -308,3 +309,14 @@ def test_a_login_that_has_expired_is_made_again() -> None:
     leader.answer_list_offsets = slowly  # type: ignore[method-assign]
     assert log_in(leader) == 0
     assert len(leader.said) >= 3
+
+
+@pytest.mark.parametrize(
+    "host", [".27.0.0.1", "a..b", f"{'x' * 64}.example", "a\0b"], ids=["first", "empty", "long", "NUL"]
+)
+def test_a_broker_that_is_called_what_no_host_is_called_is_not_reached(host: str) -> None:
+    """Metadata may say anything."""
+    with pytest.raises(ConnectionLost, match="is no host name"):
+        Connection(
+            (host, 9), access(flow_of(9).source), "me", deadline_s=time.monotonic() + 5, response_bytes_max=1_000
+        )
