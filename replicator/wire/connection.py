@@ -268,7 +268,7 @@ def _tcp(address: Address, deadline_s: float) -> socket.socket:
     """Connects to the first address of a host that answers; each is given its share of the time."""
     try:
         found = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)
-    except ValueError as error:  # what no host is called: an empty label, a NUL
+    except ValueError as error:  # what no host is called: an empty label, one that is too long
         raise OSError(f"{address[0]!r} is no host name") from error
     for number, (family, kind, proto, _, target) in enumerate(found):
         made = socket.socket(family, kind, proto)

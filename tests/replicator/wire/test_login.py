@@ -311,9 +311,7 @@ def test_a_login_that_has_expired_is_made_again() -> None:
     assert len(leader.said) >= 3
 
 
-@pytest.mark.parametrize(
-    "host", [".27.0.0.1", "a..b", f"{'x' * 64}.example", "a\0b"], ids=["first", "empty", "long", "NUL"]
-)
+@pytest.mark.parametrize("host", [".27.0.0.1", "a..b", f"{'x' * 64}.example"], ids=["first", "empty", "long"])
 def test_a_broker_that_is_called_what_no_host_is_called_is_not_reached(host: str) -> None:
     """Metadata may say anything."""
     with pytest.raises(ConnectionLost, match="is no host name"):
